@@ -1,0 +1,68 @@
+# ppe: every command a reader needs. `make help` lists them.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+PROFILE ?= full
+STRICT ?= 0
+WORKERS ?= 2
+# The first interpreter of at least 3.11 wins; `make PYTHON=/path/to/python3.12 …` overrides.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+  if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$p; break; fi; done)
+BIN := .venv/bin
+# One thread per kernel: two notebooks run at a time, and results do not depend on the thread count.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+.PHONY: help setup paper data test check bench lock export notebooks clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/dev.stamp ## create .venv with everything (library, notebooks, tests, benchmarks)
+
+paper: .venv/paper.stamp ## every figure and table: figures/ (or PROFILE=quick: build/quick/); STRICT=1 fails on missing data
+	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS) $(if $(filter 1,$(STRICT)),--strict)
+
+data: .venv/paper.stamp ## fetch the public verdict sets into data/external/
+	@$(BIN)/ppe data fetch
+
+test: .venv/dev.stamp ## all tests: tests/ and every stage notebook, restarted and run
+	$(BIN)/python -m pytest -n 2
+
+check: .venv/dev.stamp ## export and clean leave no diff, imports point one way, ruff, tests
+	$(BIN)/python -m pytest -q tests/test_repository.py
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n 2 --deselect tests/test_repository.py
+
+bench: .venv/dev.stamp ## speed, as ratios measured in one run
+	$(BIN)/python benchmarks/bench.py
+
+export: .venv/dev.stamp ## write ppe/ from nbs/ and clean the notebooks
+	$(BIN)/nbdev_export && $(BIN)/nbdev_clean
+
+notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
+	$(BIN)/python tests/stage_notebooks.py && $(BIN)/nbdev_export && $(BIN)/nbdev_clean
+
+lock: ## recompile requirements*.txt from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper pyproject.toml -o requirements.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+
+clean: ## remove build products (not .venv, not data/external)
+	rm -rf build .pytest_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "ppe needs Python 3.11 or newer; none found on PATH. Install one or call: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+
+.venv/paper.stamp: requirements.txt pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/dev.stamp: requirements-dev.txt .venv/paper.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
