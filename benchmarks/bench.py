@@ -1,0 +1,311 @@
+"""Speed of the library, as ratios to its peers measured in the same run: `make bench`.
+
+Every ratio repeats our work and the peer's in turn and takes the median, so that a busy machine slows both.
+Compilation is left out: each compiled function runs once before the clock starts (numba keeps the compiled
+code on disk, so only the first session pays for it). Exits with 1 if a bound is missed or an answer differs.
+"""
+
+import argparse
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import evalica
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+
+from ppe.bradley_terry import bootstrap_refits, bradley_terry, bradley_terry_batch
+from ppe.cycles import cycle_counts
+from ppe.graphs import half_tie_wins, win_tie_counts_from_table
+from ppe.verdicts import read_verdicts
+
+ROOT = Path(__file__).resolve().parents[1]
+SEED = 20260324
+COLUMNS = ("what", "ours", "peer", "ratio", "bound", "result")
+
+
+@dataclass(frozen=True)
+class Line:
+    "One line of the printed table."
+
+    what: str
+    ours: str
+    bound: str
+    passed: bool
+    peer: str = ""
+    ratio: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        result = "" if not self.bound else "pass" if self.passed else "FAIL"
+        return self.what, self.ours, self.peer, self.ratio, self.bound, result
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def interleaved(
+    *works: Callable[[], object],
+    rounds: int,
+) -> list[list[float]]:  # seconds of each work in each round
+    "Time the works in turn, round after round."
+    return list(zip(*([seconds(work) for work in works] for _ in range(rounds)), strict=True))
+
+
+def show(value: float) -> str:
+    "Seconds in the unit that reads best."
+    scale, unit = next(
+        pair for pair in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if value >= pair[0] or pair[0] < 1e-5
+    )
+    return f"{value / scale:.3g} {unit}"
+
+
+def davidson_verdicts(
+    rng: np.random.Generator,
+    strengths: np.ndarray,  # (..., n)
+    n_graphs: int,
+    nu: float = 0.6,
+) -> np.ndarray:  # (n_graphs, ..., n, n) bool adjacency of complete comparison graphs with ties
+    "Graphs drawn from the Davidson model, the model of ties that the paper uses."
+    worth = np.exp(strengths / 2)
+    win = worth[..., :, None] / worth[..., None, :]
+    tie = nu / (win + 1 / win + nu)
+    win = win / (win + 1 / win + nu)
+    draw = np.triu(rng.random((n_graphs, *win.shape)), 1)
+    beats, ties = (draw < win), (draw >= win) & (draw < win + tie)
+    upper = np.triu(np.ones(win.shape[-2:], dtype=bool), 1)
+    loses = upper & ~beats & ~ties
+    return (upper & (beats | ties)) | np.swapaxes(loses | (upper & ties), -1, -2)
+
+
+def bradley_terry_lines(quick: bool) -> list[Line]:
+    "10,000 fits in one call, against one call of evalica per matrix."
+    n_fits, n, n_peer = (1000 if quick else 10_000), 20, 50
+    rng = np.random.default_rng(SEED)
+    wins, ties = np.zeros((2, n_fits, n, n))
+    strengths = rng.normal(0, 0.8, (n_fits, n))
+    for _ in range(20):  # twenty graphs each, one after the other to save memory
+        graph = davidson_verdicts(rng, strengths, 1)[0]
+        tied = graph & np.swapaxes(graph, 1, 2)
+        wins += graph & ~tied
+        ties += tied
+    ours = bradley_terry_batch(wins, ties)  # compiles
+    if ours.ridge.any():
+        raise SystemExit(f"{ours.ridge.sum()} of the matrices have no maximum: nothing to compare")
+    # evalica takes lists of x, y, winner and weight. They are made outside the clock, in two ways: as a user
+    # has them, named models and one row for each count (half a win for a tie is its default too); and in the
+    # cheapest way found, integers for names and half-tie sums, one row per ordered pair.
+    names = np.array([f"model {k}" for k in range(n)])
+    i, j = np.triu_indices(n, 1)
+    rows = (np.tile(names[i], 3).tolist(), np.tile(names[j], 3).tolist())
+    winners = [w for w in (evalica.Winner.X, evalica.Winner.Y, evalica.Winner.Draw) for _ in i]
+    usual = [
+        (*rows, winners, np.concatenate([wins[k][i, j], wins[k][j, i], ties[k][i, j]]).tolist())
+        for k in range(n_peer)
+    ]
+    i, j = np.nonzero(~np.eye(n, dtype=bool))
+    half = half_tie_wins(wins, ties)
+    cheapest = [
+        (i.tolist(), j.tolist(), [evalica.Winner.X] * len(i), half[k][i, j].tolist()) for k in range(n_peer)
+    ]
+
+    def call(inputs: list[tuple], **options: float) -> list[evalica.BradleyTerryResult]:
+        return [
+            evalica.bradley_terry(x, y, winner, weights=weight, **options) for x, y, winner, weight in inputs
+        ]
+
+    mine, theirs, least = interleaved(
+        lambda: bradley_terry_batch(wins, ties), lambda: call(usual), lambda: call(cheapest), rounds=5
+    )
+    per_fit, per_usual, per_least = median(mine) / n_fits, median(theirs) / n_peer, median(least) / n_peer
+    ratio, least_ratio = (
+        median(b / n_peer / (a / n_fits) for a, b in zip(mine, peer, strict=True)) for peer in (theirs, least)
+    )
+    worst = 0.0
+    for k, tight in enumerate(call(usual, tolerance=1e-13, limit=100_000)):
+        theta = np.log(tight.scores[names].to_numpy())
+        worst = max(worst, float(np.abs(theta - theta.mean() - ours.scores[k]).max()))
+    mine = show(per_fit)
+    return [
+        Line(f"Bradley–Terry, {n_fits:,} matrices 20 × 20, per fit", mine, "≤ 15 µs", per_fit <= 15e-6),
+        Line(
+            "… against evalica.bradley_terry, named models, a row per count", mine, "≥ 50 ×", ratio >= 50,
+            show(per_usual), f"{ratio:,.0f} ×",
+        ),
+        Line(
+            "… its cheapest input: integers, half-ties summed", mine, "", True,
+            show(per_least), f"{least_ratio:,.0f} ×",
+        ),
+        Line("… largest difference, evalica's tolerance at 1e-13", f"{worst:.1e}", "≤ 1e-6", worst <= 1e-6),
+    ]  # fmt: skip
+
+
+def networkx_counts(graph: nx.DiGraph) -> tuple[int, int]:
+    "Directed 3- and 4-cycles; a tie is also a cycle of length two, which does not count."
+    lengths = [len(cycle) for cycle in nx.simple_cycles(graph, length_bound=4)]
+    return lengths.count(3), lengths.count(4)
+
+
+def cycle_lines(quick: bool) -> list[Line]:
+    "400 graphs of 20 models, and one of 2,000."
+    n_graphs, n_peer = 400, 2
+    rng = np.random.default_rng(SEED)
+    adjacency = davidson_verdicts(rng, rng.normal(0, 1, 20), n_graphs)
+    counts = cycle_counts(adjacency)  # compiles
+    graphs = [nx.from_numpy_array(a, create_using=nx.DiGraph) for a in adjacency[:n_peer]]
+    mutual = [nx.from_numpy_array(a & a.T, create_using=nx.DiGraph) for a in adjacency[:n_peer]]
+
+    def peer() -> None:  # all cycles only, although ours counts those of ties as well
+        for graph in graphs:
+            networkx_counts(graph)
+
+    mine, theirs = interleaved(lambda: cycle_counts(adjacency), peer, rounds=7)
+    per_graph, per_peer = median(mine) / n_graphs, median(theirs) / n_peer
+    ratio = median(b / n_peer / (a / n_graphs) for a, b in zip(mine, theirs, strict=True))
+    equal = all(
+        networkx_counts(graph) == (counts.c3[k], counts.c4[k])
+        and networkx_counts(ties) == (counts.c3_tie[k], counts.c4_tie[k])
+        for k, (graph, ties) in enumerate(zip(graphs, mutual, strict=True))
+    )
+    large = davidson_verdicts(rng, rng.normal(0, 1, 500 if quick else 2000), 1)
+    one = median(seconds(lambda: cycle_counts(large)) for _ in range(3))
+    mine = show(per_graph)
+    return [
+        Line("3- and 4-cycles, 400 graphs of 20 models, per graph", mine, "≤ 6 µs", per_graph <= 6e-6),
+        Line(
+            "… against networkx.simple_cycles(length_bound=4)", mine, "≥ 2,500 ×", ratio >= 2500,
+            show(per_peer), f"{ratio:,.0f} ×",
+        ),
+        Line(f"… counts on {n_peer} graphs, ties included", "equal" if equal else "differ", "equal", equal),
+        Line(f"3- and 4-cycles, one graph of {large.shape[1]:,} models", show(one), "≤ 0.5 s", one <= 0.5),
+    ]  # fmt: skip
+
+
+def battles(rng: np.random.Generator, n_models: int, n_rows: int) -> dict[str, bytes]:
+    "A file of battles in memory, as Parquet and as CSV; each battle is a question of its own."
+    strengths = rng.normal(0, 1, n_models)
+    a = rng.integers(0, n_models, n_rows)
+    b = (a + rng.integers(1, n_models, n_rows)) % n_models
+    draw, margin = rng.random(n_rows), (strengths[a] - strengths[b]) / 2
+    scale = np.exp(margin) + np.exp(-margin) + 0.6
+    outcome = (draw >= np.exp(margin) / scale).astype(int) + (draw >= (np.exp(margin) + 0.6) / scale)
+    names = np.array([f"model-{k:03d}" for k in range(n_models)])
+    frame = pd.DataFrame(
+        {
+            "judge": "crowd",
+            "question_id": np.arange(n_rows),
+            "category": "battles",
+            "variant": 0,
+            "model_a": names[a],
+            "model_b": names[b],
+            "verdict": np.array(["a", "tie", "b"])[outcome],
+        }
+    )
+    parquet = io.BytesIO()
+    pa.parquet.write_table(pa.Table.from_pandas(frame, preserve_index=False), parquet)
+    return {"Parquet": parquet.getvalue(), "CSV": frame.to_csv(index=False).encode()}
+
+
+def read_aggregate_fit(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    "From the bytes of a file to a ranking; the counts are handed on to the bootstrap."
+    wins, ties, models = win_tie_counts_from_table(read_verdicts(io.BytesIO(data)))
+    bradley_terry(wins, ties, models=models)
+    return wins, ties
+
+
+def table_lines(quick: bool) -> list[Line]:
+    "300 models and two million battles."
+    n_models, n_rows = (50, 100_000) if quick else (300, 2_000_000)
+    files = battles(np.random.default_rng(SEED), n_models, n_rows)
+    wins, ties = read_aggregate_fit(files["Parquet"])  # compiles
+    bootstrap_refits(wins, ties, n_replicates=1, rng=np.random.default_rng(SEED))
+    lines = []
+    for kind, data in files.items():
+        took = median(seconds(lambda data=data: read_aggregate_fit(data)) for _ in range(3))
+        what = f"{kind} in memory, {n_models} models, {n_rows:,} battles: read, aggregate, fit"
+        lines.append(Line(what, show(took), "≤ 1.5 s", took <= 1.5))
+    took = median(
+        seconds(lambda: bootstrap_refits(wins, ties, n_replicates=100, rng=np.random.default_rng(SEED)))
+        for _ in range(3)
+    )
+    lines.append(Line("100 multinomial bootstrap refits of these battles", show(took), "≤ 2 s", took <= 2))
+    return lines
+
+
+def paper_lines() -> list[Line]:
+    "`make paper` in a copy of the checkout: the full profile, the quick one, and a second run of each."
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "ppe"
+        for name in filter(None, listed.split("\0")):
+            # Nothing that an earlier run has made, or there would be nothing to do.
+            if (ROOT / name).is_file() and not name.startswith("figures/"):
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, copy / name)
+        subprocess.run(["git", "init", "--quiet"], cwd=copy, check=True)
+        data = os.environ.get("PPE_DATA_DIR", ROOT / "data" / "external")
+        env = os.environ | {"PYTHONPATH": str(copy), "PPE_DATA_DIR": str(Path(data).resolve())}
+        env |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        for profile, bound in (("quick", 120), ("full", 300)):
+            call = [sys.executable, "-m", "ppe.cli", "paper", "run", "--profile", profile, "--workers", "2"]
+            for what, limit in ((f"make paper PROFILE={profile}", bound), ("… a second run", 10)):
+                start = time.perf_counter()
+                done = subprocess.run(call, cwd=copy, env=env, capture_output=True, text=True)
+                took = time.perf_counter() - start
+                if done.returncode:
+                    print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+                lines.append(Line(what, show(took), f"≤ {limit} s", took <= limit and not done.returncode))
+    return lines
+
+
+def print_table(lines: list[Line]) -> None:
+    rows = [COLUMNS, *(line.cells() for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller work, to see that the benchmark runs")
+    parser.add_argument(
+        "--paper", action="store_true", help="time `make paper` instead, in a copy of the checkout"
+    )
+    options = parser.parse_args()
+    packages = ", ".join(
+        f"{name} {version(name)}" for name in ("ppe", "numpy", "numba", "evalica", "networkx")
+    )
+    print(
+        f"Python {platform.python_version()}, {packages}, {os.cpu_count()} cores; compilation not counted\n"
+    )
+    if options.paper:
+        lines = paper_lines()
+    else:
+        lines = [
+            line for part in (bradley_terry_lines, cycle_lines, table_lines) for line in part(options.quick)
+        ]
+    print_table(lines)
+    return 0 if all(line.passed for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Verdict tables written by hand, and the `ppe` command run as a reader runs it."""
+
+import csv
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+COLUMNS = ("judge", "question_id", "category", "variant", "model_a", "model_b", "verdict")
+Row = tuple  # (judge, question_id, category, variant, model_a, model_b, verdict)
+
+
+@dataclass(frozen=True)
+class Run:
+    "What one call of the command left behind."
+
+    code: int
+    out: str
+    err: str
+    new_files: tuple[str, ...]
+
+    def json(self) -> object:
+        "The output read as strict JSON: NaN and Infinity are not numbers."
+
+        def refuse(constant: str):
+            raise AssertionError(f"{constant} in JSON")
+
+        assert (self.code, self.err) == (0, ""), self
+        return json.loads(self.out, parse_constant=refuse)
+
+
+def command(*arguments: object, cwd: Path, env: dict[str, str] | None = None) -> Run:
+    "Run the installed console command in `cwd`."
+    before = {path.name for path in cwd.iterdir()}
+    done = subprocess.run(
+        [Path(sys.executable).parent / "ppe", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        timeout=120,
+        env=os.environ | {"PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"} | (env or {}),
+    )
+    new_files = tuple(sorted({path.name for path in cwd.iterdir()} - before))
+    return Run(done.returncode, done.stdout.decode(), done.stderr.decode(), new_files)
+
+
+@pytest.fixture
+def ppe(tmp_path: Path):
+    "The command, run in this test's own folder."
+
+    def run(*arguments: object, **options: object) -> Run:
+        return command(*arguments, cwd=tmp_path, **options)
+
+    return run
+
+
+def write(path: Path, rows: Iterable[Row], columns: Sequence[str] = COLUMNS) -> Path:
+    "Write rows as .csv or .csv.gz with Python's own csv module."
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wt", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+    return path
+
+
+def graph_rows(
+    judge: str,
+    question: object,
+    category: str,
+    variant: object,
+    verdicts: dict[tuple[str, str], str],  # (first model, second model) -> verdict
+) -> list[Row]:
+    return [(judge, question, category, variant, a, b, verdict) for (a, b), verdict in verdicts.items()]
+
+
+# Names that a careless reader of CSV breaks: a comma, quotes, an umlaut, a word that pandas takes for NaN.
+MODELS = ("Zephyr 7B, beta", 'The "quoted" one', "Ärger-13b", "NA", "alpaca", "mistral")
+
+
+def random_pool(
+    seed: int = 20260324,
+    *,
+    models: Sequence[str] = MODELS,
+    judges: Sequence[str] = ("zeta", "alpha judge"),  # not in alphabetical order, nor are the questions
+    questions: Sequence[tuple[int, str]] = ((9, "writing"), (2, "math"), (17, "writing"), (1, "math")),
+    variants: Sequence[int] = (2, 0, 1),
+    tie_rate: float = 0.25,
+) -> list[Row]:
+    "Complete graphs of noisy verdicts, each pair shown in a random order."
+    rng = np.random.default_rng(seed)
+    strength = dict(zip(models, np.linspace(1.5, -1.5, len(models)), strict=True))
+    rows = []
+    for judge in judges:
+        for question, category in questions:
+            for variant in variants:
+                verdicts = {}
+                for pair in combinations(models, 2):
+                    a, b = pair if rng.random() < 0.5 else pair[::-1]
+                    a_wins = 1 / (1 + np.exp(strength[b] - strength[a]))
+                    verdicts[a, b] = str(
+                        rng.choice(
+                            ["tie", "a", "b"],
+                            p=[tie_rate, *((1 - tie_rate) * np.array([a_wins, 1 - a_wins]))],
+                        )
+                    )
+                rows += graph_rows(judge, question, category, variant, verdicts)
+    return rows

@@ -1,0 +1,124 @@
+"""Restart and run the stage notebooks `nbs/NN_*.ipynb`.
+
+As a script it runs the notebooks in place, so that what is committed is what a fresh kernel prints:
+`python tests/stage_notebooks.py [notebook …]`. A notebook that fails is left as it was.
+`tests/test_notebooks.py` uses the same functions to compare a fresh run with the committed outputs.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELSPEC = {"display_name": "python3", "language": "python", "name": "python3"}
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# nbdev_clean drops object addresses from committed outputs, so a fresh run must drop them too.
+ADDRESS = re.compile(r"(<[^<>]*?) at 0x[0-9a-fA-F]+")
+
+
+class NotebookFailed(Exception):
+    "A cell raised; the message holds its source and the error."
+
+
+class DataMissing(Exception):
+    "A cell needs a public verdict set that is not on this machine."
+
+
+def stage_notebooks() -> list[Path]:
+    "The stage notebooks in the order of their numbers."
+    return sorted((ROOT / "nbs").glob("[0-9][0-9]_*.ipynb"))
+
+
+def executed(
+    path: Path,
+    timeout: int = 600,  # seconds a single cell may take
+) -> nbformat.NotebookNode:
+    "The notebook after restart-and-run-all in the project root; the file itself is not touched."
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    client = NotebookClient(
+        notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
+    )
+    try:
+        client.execute(env=os.environ | THREADS)
+    except CellExecutionError as error:
+        if error.ename == "MissingDataError":
+            raise DataMissing(error.evalue) from None
+        source = next(
+            cell.source
+            for cell in notebook.cells
+            if cell.cell_type == "code" and any(output.output_type == "error" for output in cell.outputs)
+        )
+        raise NotebookFailed(f"{path.name}\n{source}\n\n{error.ename}: {error.evalue}") from None
+    return notebook
+
+
+def text_outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, list[str]]]:
+    "Per code cell: its source, then what it printed and each text/plain value it displayed."
+    found = []
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        printed = "".join(
+            output.text
+            for output in cell.outputs
+            if output.output_type == "stream" and output.name == "stdout"
+        )
+        shown = [
+            output.data["text/plain"] for output in cell.outputs if "text/plain" in output.get("data", {})
+        ]
+        found.append((cell.source, [ADDRESS.sub(r"\1", text) for text in [printed, *shown]]))
+    return found
+
+
+def stderr_outputs(notebook: nbformat.NotebookNode) -> list[str]:
+    "Everything the notebook wrote to stderr, warnings above all."
+    return [
+        output.text
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "stream" and output.name == "stderr"
+    ]
+
+
+def tidy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    "The notebook without what differs from machine to machine; of cell metadata only tags stay."
+    notebook.metadata = {"kernelspec": KERNELSPEC}
+    for cell in notebook.cells:
+        cell.metadata = {key: value for key, value in cell.metadata.items() if key == "tags"}
+        if cell.cell_type == "code":
+            cell.execution_count = None
+            for output in cell.outputs:
+                if output.output_type == "execute_result":
+                    output.execution_count = None
+    return notebook
+
+
+def main(paths: list[Path]) -> int:
+    "Run the notebooks in place, all stage notebooks by default; 1 if any failed."
+    failures = 0
+    for path in paths or stage_notebooks():
+        try:
+            notebook = executed(path)
+            if warnings := stderr_outputs(notebook):
+                raise NotebookFailed(f"{path.name} writes to stderr:\n{''.join(warnings)}")
+        except DataMissing as missing:
+            print(f"kept as committed: {path.name}: {missing}")
+        except NotebookFailed as failure:
+            failures += 1
+            print(f"FAILED {failure}", file=sys.stderr)
+        else:
+            nbformat.write(tidy(notebook), path)
+            print(f"ran {path.name}")
+    return min(failures, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main([Path(name) for name in sys.argv[1:]]))

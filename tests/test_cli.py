@@ -1,0 +1,793 @@
+"""The `ppe` command as a contract: output against oracles written here, bad input refused in one line."""
+
+import csv
+import gzip
+import io
+import math
+import re
+from collections import Counter
+from itertools import combinations, permutations
+
+import choix
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import COLUMNS, MODELS, graph_rows, random_pool, write
+from scipy import optimize, special, stats
+
+CYCLE_KEYS = [
+    "judge", "question_id", "category", "variant", "n_models",
+    "c3", "c4", "c3_bad", "c4_bad", "score", "tie_rate", "largest_scc",
+]  # fmt: skip
+RANK_KEYS = {
+    "ranker",
+    "n_models",
+    "n_graphs",
+    "n_graphs_dropped",
+    "selection",
+    "kept",
+    "models",
+    "fit",
+    "distances",
+}
+GRAPH_KEYS = ["judge", "question_id", "category", "variant"]
+RANKERS = ["bradley-terry", "davidson", "copeland", "rank-centrality", "hodgerank"]
+
+# ---- oracles
+
+
+def graphs_of(rows):
+    "Key -> directed graph, in source order; a tie is a pair of opposite edges, an invalid verdict no edge."
+    graphs = {}
+    for judge, question, category, variant, a, b, verdict in rows:
+        graph = graphs.setdefault((judge, question, category, variant), nx.DiGraph())
+        graph.add_nodes_from([a, b])
+        graph.add_edges_from({"a": [(a, b)], "b": [(b, a)], "tie": [(a, b), (b, a)], "invalid": []}[verdict])
+    return graphs
+
+
+def count_by_hand(graph, length):
+    "Directed cycles of a length: every vertex set, every orientation that starts at its first vertex."
+    return sum(
+        all(graph.has_edge(u, v) for u, v in zip((first, *rest), (*rest, first), strict=True))
+        for first, *others in combinations(sorted(graph), length)
+        for rest in permutations(others)
+    )
+
+
+def mutual(graph):
+    return graph.edge_subgraph([(u, v) for u, v in graph.edges if graph.has_edge(v, u)])
+
+
+def cycle_row(key, graph, mu=1.0):
+    "One object of `ppe cycles`, counted by enumeration."
+    c3, c4 = (count_by_hand(graph, length) for length in (3, 4))
+    tie3, tie4 = (count_by_hand(mutual(graph), length) for length in (3, 4))
+    pairs = math.comb(len(graph), 2)
+    return dict(zip(GRAPH_KEYS, key, strict=True)) | {
+        "n_models": len(graph),
+        "c3": c3,
+        "c4": c4,
+        "c3_bad": c3 - tie3,
+        "c4_bad": c4 - tie4,
+        "score": c3 - tie3 + mu * (c4 - tie4),
+        "tie_rate": sum(graph.has_edge(v, u) for u, v in graph.edges) / 2 / pairs,
+        "largest_scc": max(map(len, nx.strongly_connected_components(graph))),
+    }
+
+
+def selected(rows, select, keep, mu):
+    "Keys of the graphs kept, with their scores, in selection order."
+    scored = [(key, cycle_row(key, graph, mu)["score"]) for key, graph in graphs_of(rows).items()]
+    if select == "none":
+        return scored
+    by_score = sorted(scored, key=lambda item: item[1])  # stable: ties stay in source order
+    if select == "global":
+        return by_score[:keep]
+    taken = Counter()
+    kept = []
+    for key, score in by_score:
+        taken[key[:2]] += 1
+        if taken[key[:2]] <= keep:
+            kept.append((key, score))
+    return kept
+
+
+def counts(rows, keys=None):
+    "W and T over the given graphs, models sorted by name."
+    models = sorted({row[4] for row in rows} | {row[5] for row in rows})
+    wins, ties = np.zeros((2, len(models), len(models)))
+    for *key, a, b, verdict in rows:
+        if keys is None or tuple(key) in keys:
+            i, j = models.index(a), models.index(b)
+            wins[i, j] += verdict == "a"
+            wins[j, i] += verdict == "b"
+            ties[i, j] += verdict == "tie"
+            ties[j, i] += verdict == "tie"
+    return models, wins, ties
+
+
+def bradley_terry(wins, ties, ridge=0.0):
+    half = wins + ties / 2
+
+    def loss(theta):
+        margin = theta[:, None] - theta
+        value = -(half * special.log_expit(margin)).sum() + ridge / 2 * theta @ theta
+        flow = half * special.expit(-margin)
+        return value, flow.sum(0) - flow.sum(1) + ridge * theta
+
+    best = optimize.minimize(
+        loss, np.zeros(len(wins)), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 10_000}
+    )
+    theta = best.x - best.x.mean()
+    return theta, -loss(theta)[0] + ridge / 2 * theta @ theta
+
+
+def davidson(wins, ties):
+    n = len(wins)
+    upper = np.triu_indices(n, 1)
+
+    def loss(point):
+        theta, log_nu = point[:n], point[n]
+        i, j = upper
+        terms = np.stack([theta[i], theta[j], log_nu + (theta[i] + theta[j]) / 2])
+        observed = np.stack([wins[i, j], wins[j, i], ties[i, j]])
+        return -(observed * (terms - special.logsumexp(terms, axis=0))).sum()
+
+    best = optimize.minimize(
+        loss, np.zeros(n + 1), method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 10_000}
+    )
+    polished = optimize.minimize(loss, best.x, method="BFGS", options={"gtol": 1e-7, "maxiter": 10_000})
+    theta = polished.x[:n]
+    return theta - theta.mean(), -polished.fun, math.exp(polished.x[n])
+
+
+def oracle_scores(ranker, wins, ties):
+    half, compared = wins + ties / 2, wins + wins.T + ties
+    share = np.divide(half, compared, out=np.zeros_like(half), where=compared > 0)
+    if ranker == "bradley-terry":
+        return bradley_terry(wins, ties)[0]
+    if ranker == "davidson":
+        return davidson(wins, ties)[0]
+    if ranker == "copeland":
+        return np.sign(wins - wins.T).sum(1)
+    if ranker == "rank-centrality":  # walk from the loser to the winner
+        chain = share.T / len(wins)
+        chain += np.diag(1 - chain.sum(1))
+        stationary = np.linalg.lstsq(
+            np.vstack([chain.T - np.eye(len(wins)), np.ones(len(wins))]),
+            np.append(np.zeros(len(wins)), 1),
+            rcond=None,
+        )[0]
+        return np.log(stationary) - np.log(stationary).mean()
+    i, j = np.triu_indices(len(wins), 1)
+    gradient = np.zeros((len(i), len(wins)))
+    gradient[np.arange(len(i)), i], gradient[np.arange(len(i)), j] = 1, -1
+    weight = np.sqrt(compared[i, j])
+    return np.linalg.lstsq(gradient * weight[:, None], (share - share.T)[i, j] * weight, rcond=None)[0]
+
+
+def ranked(models, scores):
+    "Model -> rank; 1 is best, equal scores by name."
+    order = sorted(zip(models, scores, strict=True), key=lambda item: (-round(item[1], 9), item[0]))
+    return {model: rank for rank, (model, _) in enumerate(order, 1)}
+
+
+def oracle_distances(ranks, reference):
+    r, s = np.array([[ranks[model], reference[model]] for model in ranks]).T
+    n = len(r)
+    return {
+        "spearman": (1 - stats.spearmanr(r, s).statistic) / 2,
+        "kendall": (1 - stats.kendalltau(r, s).statistic) / 2,
+        "footrule": abs(r - s).sum() / (n * n // 2),
+        "chebyshev": abs(r - s).max() / (n - 1),
+    }
+
+
+# ---- ppe cycles
+
+
+@pytest.fixture(scope="module")
+def pool():
+    return random_pool()
+
+
+def test_cycles_equal_enumeration_and_networkx(ppe, tmp_path, pool):
+    found = ppe("cycles", write(tmp_path / "pool.csv", pool), "--format", "json").json()
+    assert all(list(row) == CYCLE_KEYS for row in found)
+    graphs = graphs_of(pool)
+    assert found == [pytest.approx(cycle_row(key, graph)) for key, graph in graphs.items()]
+    for row, graph in zip(found, graphs.values(), strict=True):
+        for kind, digraph in (("", graph), ("tie", mutual(graph))):
+            lengths = Counter(map(len, nx.simple_cycles(digraph, length_bound=4)))
+            for length in (3, 4):
+                expected = row[f"c{length}"] - (row[f"c{length}_bad"] if kind else 0)
+                assert lengths[length] == expected
+    assert {row["c3"] for row in found} != {0} and any(row["c4"] > row["c4_bad"] > 0 for row in found)
+
+
+TIE = {pair: "tie" for pair in combinations("pqrs", 2)}
+HAND = {
+    # p beats q beats r beats p; all lose to s: one triangle, no quadrilateral
+    "triangle": ({**TIE, ("p", "q"): "a", ("q", "r"): "a", ("p", "r"): "b", **{(m, "s"): "b" for m in "pqr"}},
+                 {"c3": 1, "c4": 0, "c3_bad": 1, "c4_bad": 0, "tie_rate": 0, "largest_scc": 3}),
+    "order": ({pair: "a" for pair in TIE},
+              {"c3": 0, "c4": 0, "c3_bad": 0, "c4_bad": 0, "tie_rate": 0, "largest_scc": 1}),
+    # four models all tied: 4 triples × 2 orientations, 6 quadrilaterals, every one a pure tie
+    "ties": (TIE, {"c3": 8, "c4": 6, "c3_bad": 0, "c4_bad": 0, "tie_rate": 1, "largest_scc": 4}),
+    # one strict verdict among ties: triples with p and q lose one of two orientations and are no pure tie
+    "one win": ({**TIE, ("p", "q"): "a"},
+                {"c3": 6, "c4": 4, "c3_bad": 2, "c4_bad": 2, "tie_rate": 5 / 6, "largest_scc": 4}),
+}  # fmt: skip
+
+
+def test_cycles_of_graphs_counted_by_hand(ppe, tmp_path):
+    rows = [row for name, (verdicts, _) in HAND.items() for row in graph_rows("j", name, "c", 0, verdicts)]
+    found = ppe("cycles", write(tmp_path / "hand.csv", rows), "--format", "json").json()
+    for row, (name, (_, expected)) in zip(found, HAND.items(), strict=True):
+        assert row["question_id"] == name
+        assert {key: row[key] for key in expected} == pytest.approx(expected), name
+        assert row["score"] == expected["c3_bad"] + expected["c4_bad"]
+        assert all(
+            type(row[key]) is int for key in ("n_models", "c3", "c4", "c3_bad", "c4_bad", "largest_scc")
+        )
+
+
+def test_every_input_format_gives_the_same_output(ppe, tmp_path, pool):
+    frame = pd.DataFrame(pool, columns=COLUMNS)
+    frame.to_parquet(tmp_path / "pool.parquet", index=False)
+    plain = write(tmp_path / "pool.csv", pool)
+    zipped = write(tmp_path / "pool.csv.gz", pool)
+    marked = tmp_path / "from a spreadsheet.csv"
+    marked.write_bytes(b"\xef\xbb\xbf" + plain.read_bytes())  # byte order mark
+    shuffled = tmp_path / "more columns.csv"
+    frame[list(COLUMNS[::-1])].assign(comment="not of interest").to_csv(shuffled, index=False)
+    first = ppe("cycles", plain, "--format", "json").json()
+    for path in (zipped, tmp_path / "pool.parquet", marked, shuffled):
+        assert ppe("cycles", path, "--format", "json").json() == first, path.name
+
+
+def test_cycles_csv_and_table_show_what_json_shows(ppe, tmp_path, pool):
+    path = write(tmp_path / "pool.csv", pool)
+    rows = ppe("cycles", path, "--format", "json").json()
+    as_csv = list(csv.DictReader(io.StringIO(ppe("cycles", path, "--format", "csv").out)))
+    assert list(as_csv[0]) == CYCLE_KEYS
+    for text, row in zip(as_csv, rows, strict=True):
+        assert {key: text[key] for key in GRAPH_KEYS} == {key: str(row[key]) for key in GRAPH_KEYS}
+        assert [float(text[key]) for key in CYCLE_KEYS[4:]] == pytest.approx(
+            [row[key] for key in CYCLE_KEYS[4:]]
+        )
+    table = ppe("cycles", path, "--format", "table")
+    assert table == ppe("cycles", path), "the table is the default"
+    assert (table.code, table.err) == (0, "")
+    assert all(key in table.out for key in CYCLE_KEYS)
+    lines = [line for line in table.out.splitlines() if re.search(r"zeta|alpha judge", line)]
+    assert len(lines) == len(rows)
+
+
+def test_question_ids_keep_their_kind(ppe, tmp_path):
+    verdicts = {("x", "y"): "a"}
+    numbers = [*graph_rows("j", 10, "NA", 1, verdicts), *graph_rows("j", -2, "NA", 0, verdicts)]
+    found = ppe("cycles", write(tmp_path / "n.csv", numbers), "--format", "json").json()
+    assert [(row["question_id"], row["variant"], row["category"]) for row in found] == [
+        (10, 1, "NA"),
+        (-2, 0, "NA"),
+    ]
+    texts = [*graph_rows("j", "007", "c", "turn-1", verdicts), *graph_rows("j", "8", "c", "2", verdicts)]
+    found = ppe("cycles", write(tmp_path / "t.csv", texts), "--format", "json").json()
+    assert [(row["question_id"], row["variant"]) for row in found] == [("007", "turn-1"), ("8", "2")]
+
+
+# ---- ppe rank
+
+
+@pytest.mark.parametrize("ranker", RANKERS)
+def test_every_ranker_equals_its_oracle(ppe, tmp_path, pool, ranker):
+    found = ppe("rank", write(tmp_path / "pool.csv", pool), "--ranker", ranker, "--format", "json").json()
+    assert RANK_KEYS - {"distances"} <= set(found) <= RANK_KEYS
+    assert found.get("distances") is None
+    graphs = graphs_of(pool)
+    assert (found["ranker"], found["selection"]) == (ranker, "none")
+    assert (found["n_models"], found["n_graphs"], found["n_graphs_dropped"]) == (len(MODELS), len(graphs), 0)
+    assert [tuple(kept[key] for key in GRAPH_KEYS) for kept in found["kept"]] == list(graphs)
+    models, wins, ties = counts(pool)
+    expected = oracle_scores(ranker, wins, ties)
+    assert {row["model"]: row["score"] for row in found["models"]} == pytest.approx(
+        dict(zip(models, expected, strict=True)), abs=1e-6
+    )
+    assert sum(row["score"] for row in found["models"]) == pytest.approx(0, abs=1e-9), "scores are centred"
+    assert {row["model"]: row["rank"] for row in found["models"]} == ranked(models, expected)
+    assert [row["rank"] for row in found["models"]] == list(range(1, len(MODELS) + 1))
+    assert all(list(row) == ["model", "score", "rank"] for row in found["models"])
+    fit = found["fit"]
+    assert fit["converged"] is True and isinstance(fit["iterations"], int)
+    if ranker == "bradley-terry":
+        by_choix = choix.ilsr_pairwise_dense(wins + ties / 2, alpha=0.0, tol=1e-10, max_iter=1000)
+        assert [
+            row["score"] for row in sorted(found["models"], key=lambda row: row["model"])
+        ] == pytest.approx(by_choix - np.mean(by_choix), abs=1e-5)
+        assert fit["log_likelihood"] == pytest.approx(bradley_terry(wins, ties)[1], rel=1e-9)
+    if ranker == "davidson":
+        _, log_likelihood, nu = davidson(wins, ties)
+        assert fit["log_likelihood"] == pytest.approx(log_likelihood, rel=1e-9)
+        assert fit["nu"] == pytest.approx(nu, rel=1e-5)
+    else:
+        assert fit.get("nu") is None
+
+
+def test_bradley_terry_of_two_models_by_hand(ppe, tmp_path):
+    "Three wins and two ties against one win: odds (3 + 1) : (1 + 1), so the scores are ± log(2) / 2."
+    rows = [("j", q, "c", 0, "x", "y", v) for q, v in enumerate(["a", "a", "a", "tie", "tie", "b"])]
+    found = ppe("rank", write(tmp_path / "two.csv", rows), "--format", "json").json()
+    assert found["ranker"] == "bradley-terry", "the paper's ranker is the default"
+    assert found["models"] == [
+        {"model": "x", "score": pytest.approx(math.log(2) / 2), "rank": 1},
+        {"model": "y", "score": pytest.approx(-math.log(2) / 2), "rank": 2},
+    ]
+    assert found["fit"]["log_likelihood"] == pytest.approx(4 * math.log(2 / 3) + 2 * math.log(1 / 3))
+    # Davidson by hand: P(tie) = 2/6, P(x beats y) = 3/6, so exp(theta_x - theta_y) = 3 and nu = 2 / sqrt(3)
+    found = ppe("rank", tmp_path / "two.csv", "--ranker", "davidson", "--format", "json").json()
+    assert found["models"][0] == {"model": "x", "score": pytest.approx(math.log(3) / 2, abs=1e-6), "rank": 1}
+    assert found["fit"]["nu"] == pytest.approx(2 / math.sqrt(3), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("select", "keep", "mu"),
+    [("global", 5, 1.0), ("global", 8, 0.25), ("global", 24, 1.0), ("block", 1, 1.0), ("block", 2, 3.0)],
+)
+def test_selection_follows_the_rule_of_the_paper(ppe, tmp_path, pool, select, keep, mu):
+    path = write(tmp_path / "pool.csv", pool)
+    arguments = ["--select", select, "--keep", keep, *(["--mu", mu] if mu != 1 else [])]
+    found = ppe("rank", path, "--ranker", "hodgerank", *arguments, "--format", "json").json()
+    expected = selected(pool, select, keep, mu)
+    kept = [(tuple(row[key] for key in GRAPH_KEYS), row["score"]) for row in found["kept"]]
+    assert found["selection"] == select
+    assert all(list(row) == [*GRAPH_KEYS, "score"] for row in found["kept"])
+    if select == "global":
+        assert kept == expected
+    else:
+        assert sorted(kept) == sorted(expected)
+    models, wins, ties = counts(pool, dict(expected))
+    scores = oracle_scores("hodgerank", wins, ties)
+    assert {row["model"]: row["score"] for row in found["models"]} == pytest.approx(
+        dict(zip(models, scores, strict=True)), abs=1e-9
+    )
+
+
+def test_equal_scores_are_kept_in_source_order(ppe, tmp_path):
+    "Ten graphs with one cycle each, in no sorted order: K = 4 must take the first four of the file."
+    order = [
+        ("z", 5, 1),
+        ("z", 5, 0),
+        ("b", 7, 0),
+        ("z", 1, 0),
+        ("a", 3, 0),
+        ("b", 7, 1),
+        ("a", 0, 0),
+        ("a", 3, 1),
+        ("z", 1, 1),
+    ]
+    rows = [
+        row
+        for judge, question, variant in order
+        for row in graph_rows(
+            judge, question, "c", variant, {("x", "y"): "b", ("y", "w"): "tie", ("x", "w"): "tie"}
+        )
+    ]
+    rows += graph_rows("b", 9, "c", 0, {("x", "y"): "a", ("y", "w"): "a", ("x", "w"): "tie"})
+    path = write(tmp_path / "equal.csv", rows)
+    scores = [score for _, score in selected(rows, "none", None, 1.0)]
+    assert scores == [1] * 9 + [1], "all equal, so only the source order decides"
+    found = ppe(
+        "rank", path, "--ranker", "hodgerank", "--select", "global", "--keep", 4, "--format", "json"
+    ).json()
+    assert [(row["judge"], row["question_id"], row["variant"]) for row in found["kept"]] == order[:4]
+    found = ppe(
+        "rank", path, "--ranker", "hodgerank", "--select", "block", "--keep", 1, "--format", "json"
+    ).json()
+    assert {(row["judge"], row["question_id"], row["variant"]) for row in found["kept"]} == {
+        ("z", 5, 1), ("b", 7, 0), ("z", 1, 0), ("a", 3, 0), ("a", 0, 0), ("b", 9, 0),
+    }  # fmt: skip
+
+
+def test_judge_and_category_restrict_the_table(ppe, tmp_path, pool):
+    extra = graph_rows("third", 1, "math", 0, {("only here", "alpaca"): "a"})  # its own models, its own graph
+    path = write(tmp_path / "pool.csv", [*pool, *extra])
+    part = [row for row in pool if row[0] == "zeta" and row[2] == "math"]
+    found = ppe("rank", path, "--judge", "zeta", "--category", "math", "--format", "json").json()
+    assert (found["n_models"], found["n_graphs"], found["n_graphs_dropped"]) == (len(MODELS), 6, 0)
+    assert {(row["judge"], row["category"]) for row in found["kept"]} == {("zeta", "math")}
+    models, wins, ties = counts(part)
+    assert {row["model"]: row["score"] for row in found["models"]} == pytest.approx(
+        dict(zip(models, oracle_scores("bradley-terry", wins, ties), strict=True)), abs=1e-6
+    )
+    assert ppe("rank", path, "--judge", "alpha judge", "--format", "json").json()["n_graphs"] == 12
+
+
+@pytest.mark.parametrize("ranker", ["bradley-terry", "copeland"])
+def test_distances_equal_scipy(ppe, tmp_path, pool, ranker):
+    reference = tmp_path / "reference.csv"
+    ratings = {
+        "alpaca": 1210.5,
+        "mistral": 1100,
+        "NA": 1300,
+        MODELS[0]: 1100,
+        MODELS[1]: 990,
+        MODELS[2]: 1250,
+    }
+    with open(reference, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("model", "rating"), *ratings.items(), ("a model nobody judged", 1500)])
+    path = write(tmp_path / "pool.csv", pool)
+    found = ppe("rank", path, "--ranker", ranker, "--reference", reference, "--format", "json").json()
+    assert set(found) == RANK_KEYS
+    ranks = {row["model"]: row["rank"] for row in found["models"]}
+    expected = oracle_distances(ranks, ranked(*zip(*ratings.items(), strict=True)))
+    assert found["distances"] == pytest.approx(expected, abs=1e-12)
+    assert 0 < expected["spearman"] < 1
+
+
+def test_a_reference_in_the_same_order_is_at_distance_zero_and_reversed_at_one(ppe, tmp_path):
+    rows = random_pool(judges=["j"], models=["x", "y", "z", "w"])
+    path = write(tmp_path / "pool.csv", rows)
+    order = [row["model"] for row in ppe("rank", path, "--format", "json").json()["models"]]
+    for sign, distance in ((-1, 0), (1, 1)):
+        reference = tmp_path / "reference.csv"
+        reference.write_text("model,rating\n" + "".join(f"{m},{sign * k}\n" for k, m in enumerate(order)))
+        found = ppe("rank", path, "--reference", reference, "--format", "json").json()["distances"]
+        assert found == pytest.approx(
+            dict.fromkeys(["spearman", "kendall", "footrule", "chebyshev"], distance)
+        )
+
+
+def test_rank_csv_and_table_show_what_json_shows(ppe, tmp_path, pool):
+    path = write(tmp_path / "pool.csv", pool)
+    rows = ppe("rank", path, "--format", "json").json()["models"]
+    as_csv = list(csv.DictReader(io.StringIO(ppe("rank", path, "--format", "csv").out)))
+    assert [row["model"] for row in as_csv] == [row["model"] for row in rows]
+    assert [float(row["score"]) for row in as_csv] == pytest.approx([row["score"] for row in rows])
+    assert [int(row["rank"]) for row in as_csv] == [row["rank"] for row in rows]
+    table = ppe("rank", path, "--format", "table")
+    assert table == ppe("rank", path), "the table is the default"
+    assert (table.code, table.err) == (0, "")
+    places = [table.out.index(row["model"]) for row in rows]
+    assert places == sorted(places), "best model first"
+
+
+# ---- incomplete graphs and invalid verdicts
+
+
+def incomplete_pool():
+    "A complete pool to which one graph lacks a pair and another has an invalid verdict."
+    rows = random_pool(judges=["j"], models=["x", "y", "z"], tie_rate=0.2)
+    graphs = list(graphs_of(rows))
+    gone = next(row for row in rows if row[:4] == graphs[3])
+    spoilt = next(row for row in rows if row[:4] == graphs[7])
+    rows = [(*row[:6], "invalid") if row == spoilt else row for row in rows if row != gone]
+    return rows, graphs[3], graphs[7]
+
+
+def test_incomplete_graphs_are_dropped_and_counted(ppe, tmp_path):
+    rows, lacking, spoilt = incomplete_pool()
+    path = write(tmp_path / "pool.csv", rows)
+    complete = [row for row in rows if row[:4] not in (lacking, spoilt)]
+    found = ppe("rank", path, "--format", "json").json()
+    assert (found["n_graphs"], found["n_graphs_dropped"]) == (10, 2)
+    models, wins, ties = counts(complete)
+    assert {row["model"]: row["score"] for row in found["models"]} == pytest.approx(
+        dict(zip(models, oracle_scores("bradley-terry", wins, ties), strict=True)), abs=1e-6
+    )
+    shown = ppe("cycles", path, "--format", "json").json()
+    assert [tuple(row[key] for key in GRAPH_KEYS) for row in shown] == list(graphs_of(complete))
+
+
+def test_incomplete_graphs_are_kept_on_request_and_invalid_is_no_tie(ppe, tmp_path):
+    rows, lacking, spoilt = incomplete_pool()
+    path = write(tmp_path / "pool.csv", rows)
+    found = ppe("rank", path, "--incomplete", "keep", "--format", "json").json()
+    assert (found["n_graphs"], found["n_graphs_dropped"]) == (12, 0)
+    models, wins, ties = counts(rows)
+    assert (wins + wins.T + ties).sum() == 2 * (len(rows) - 1), "the oracle counts no invalid verdict"
+    assert {row["model"]: row["score"] for row in found["models"]} == pytest.approx(
+        dict(zip(models, oracle_scores("bradley-terry", wins, ties), strict=True)), abs=1e-6
+    )
+    shown = ppe("cycles", path, "--incomplete", "keep", "--format", "json").json()
+    assert [tuple(row[key] for key in GRAPH_KEYS) for row in shown] == list(graphs_of(rows))
+    for row, (key, graph) in zip(shown, graphs_of(rows).items(), strict=True):
+        expected = cycle_row(key, graph)
+        for name in ("c3", "c4", "c3_bad", "c4_bad", "score", "largest_scc"):
+            assert row[name] == expected[name], (key, name)
+
+
+# ---- separated win graphs
+
+# `top` and `second` win every game against the others; inside each group both have won
+SEPARATED = [
+    row
+    for question in range(4)
+    for row in graph_rows(
+        "j", question, "c", 0,
+        {("top", "second"): "ab"[question % 2], ("low", "lower"): "ba"[question // 3],
+         **{(strong, weak): "a" for strong in ("top", "second") for weak in ("low", "lower")}},
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ranker", ["bradley-terry", "davidson", "rank-centrality"])
+def test_a_separated_win_graph_is_an_error_that_names_the_set(ppe, tmp_path, ranker):
+    done = ppe("rank", write(tmp_path / "separated.csv", SEPARATED), "--ranker", ranker, "--format", "json")
+    refused(done)
+    assert re.search(r"\btop\b", done.err) and re.search(r"\bsecond\b", done.err), done.err
+    assert "ridge" in done.err, "the way out"
+
+
+def test_ridge_ranks_a_separated_win_graph_in_the_order_of_its_components(ppe, tmp_path):
+    path = write(tmp_path / "separated.csv", SEPARATED)
+    found = ppe("rank", path, "--on-separation", "ridge", "--format", "json").json()
+    models, wins, ties = counts(SEPARATED)
+    expected, _ = bradley_terry(wins, ties, ridge=1e-4)
+    assert {row["model"]: row["score"] for row in found["models"]} == pytest.approx(
+        dict(zip(models, expected, strict=True)), abs=1e-4
+    )
+    assert {row["model"] for row in found["models"][:2]} == {"top", "second"}
+    assert found["fit"]["ridge"] == pytest.approx(1e-4), "the result says that the fallback was used"
+    davidson_found = ppe(
+        "rank", path, "--ranker", "davidson", "--on-separation", "ridge", "--format", "json"
+    ).json()
+    assert {row["model"] for row in davidson_found["models"][:2]} == {"top", "second"}
+    assert found["fit"]["ridge"] > 0
+
+
+def test_ridge_changes_nothing_where_a_maximum_exists(ppe, tmp_path, pool):
+    path = write(tmp_path / "pool.csv", pool)
+    plain, ridge = (
+        ppe("rank", path, "--on-separation", how, "--format", "json").json() for how in ("error", "ridge")
+    )
+    assert plain == ridge
+
+
+# ---- bad input
+
+GOOD = random_pool(judges=["j"], models=["x", "y", "z"], tie_rate=0.2)
+
+
+def refused(done):
+    "Bad input: exit code 2, one clear line on stderr, nothing on stdout, nothing written."
+    assert done.code == 2, done
+    assert done.out == "", done.out
+    assert done.err.endswith("\n") and len(done.err.splitlines()) == 1, done.err
+    assert "Traceback" not in done.err
+    assert len(done.err.strip()) > 20, "the message says what is wrong"
+    assert done.new_files == ()
+
+
+def changed(index, column, value):
+    "The good table with one cell replaced."
+    row = list(GOOD[index])
+    row[COLUMNS.index(column)] = value
+    return [*GOOD[:index], tuple(row), *GOOD[index + 1 :]]
+
+
+def names_five(message, rows):
+    "The message gives the first five bad rows (counted from 0, from 1 or as file lines), not the sixth."
+    numbers = set(map(int, re.findall(r"\d+", message)))
+    return any(
+        {row + start for row in rows[:5]} <= numbers and rows[5] + start not in numbers for start in (0, 1, 2)
+    )
+
+
+TABLES = {
+    "missing column": (lambda: [row[:-1] for row in GOOD], COLUMNS[:-1], ["verdict"]),
+    "column twice": (lambda: [(*row, row[-1]) for row in GOOD], (*COLUMNS, "verdict"), ["verdict"]),
+    "unknown verdict": (lambda: changed(4, "verdict", "A wins"), COLUMNS, ["A wins", "invalid"]),
+    "verdict in another case": (lambda: changed(4, "verdict", "TIE"), COLUMNS, ["TIE"]),
+    "model against itself": (lambda: changed(2, "model_b", GOOD[2][4]), COLUMNS, [GOOD[2][4]]),
+    "same pair twice": (lambda: [*GOOD, GOOD[3]], COLUMNS, [GOOD[3][4], GOOD[3][5]]),
+    "same pair twice, swapped": (
+        lambda: [*GOOD, (*GOOD[3][:4], GOOD[3][5], GOOD[3][4], "tie")], COLUMNS, [GOOD[3][4], GOOD[3][5]]
+    ),
+    "header only": (lambda: [], COLUMNS, []),
+    "empty verdict": (lambda: changed(5, "verdict", ""), COLUMNS, ["verdict"]),
+    "empty model": (lambda: changed(5, "model_a", ""), COLUMNS, ["model_a"]),
+    "empty judge": (lambda: changed(5, "judge", ""), COLUMNS, ["judge"]),
+    "empty question": (lambda: changed(5, "question_id", ""), COLUMNS, ["question_id"]),
+    "two categories in one graph": (lambda: changed(5, "category", "elsewhere"), COLUMNS, ["categor"]),
+    "row too long": (lambda: [*GOOD, (*GOOD[0], "more")], COLUMNS, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("subcommand", ["cycles", "rank"])
+def test_bad_tables_are_refused(ppe, tmp_path, subcommand, name):
+    rows, columns, named = TABLES[name]
+    done = ppe(subcommand, write(tmp_path / "bad.csv", rows(), columns), "--format", "json")
+    refused(done)
+    assert all(word in done.err for word in named), done.err
+
+
+@pytest.mark.parametrize("fault", ["verdict", "self", "pair"])
+def test_the_first_five_bad_rows_are_named(ppe, tmp_path, fault):
+    bad = [4, 11, 13, 20, 22, 29, 33]
+    rows = list(GOOD)
+    if fault == "pair":
+        bad = list(range(len(GOOD), len(GOOD) + 7))
+        rows += [(*row[:4], row[5], row[4], row[6]) for row in GOOD[::5]][:7]
+    for index in bad:
+        if fault == "verdict":
+            rows[index] = (*rows[index][:6], "draw")
+        elif fault == "self":
+            rows[index] = (*rows[index][:5], rows[index][4], rows[index][6])
+    done = ppe("cycles", write(tmp_path / "bad.csv", rows), "--format", "json")
+    refused(done)
+    both = sorted([*bad, *range(0, len(GOOD), 5)][: len(bad) * 2])
+    assert names_five(done.err, bad) or (fault == "pair" and names_five(done.err, both)), done.err
+
+
+def raw_files(folder):
+    "Files that are not a verdict table at all."
+    (folder / "empty.csv").write_bytes(b"")
+    (folder / "blank.csv").write_bytes(b"\n\n")
+    text = write(folder / "good.csv", GOOD).read_bytes()
+    (folder / "latin1.csv").write_bytes(text.replace(b",x,", ",Ä,".encode("latin-1")))
+    (folder / "utf16.csv").write_bytes(text.decode().encode("utf-16"))
+    (folder / "nul.csv").write_bytes(b"\0" * 200)
+    (folder / "open quote.csv").write_bytes(text + b'j,1,c,0,"x,y,a\n')
+    (folder / "broken.parquet").write_bytes(b"PAR1 and no more")
+    (folder / "text.parquet").write_bytes(text)
+    (folder / "cut.csv.gz").write_bytes(gzip.compress(text)[:-20])
+    (folder / "plain.csv.gz").write_bytes(text)
+    (folder / "table.xlsx").write_bytes(text)
+    (folder / "folder.csv").mkdir()
+    pd.DataFrame({"x": [1]}).to_parquet(folder / "other.parquet")
+    pd.DataFrame(GOOD, columns=COLUMNS).assign(verdict=1.0).to_parquet(folder / "number.parquet")
+    nulls = pd.DataFrame(GOOD, columns=COLUMNS).astype({"model_a": object})
+    nulls.loc[3, "model_a"] = None
+    nulls.to_parquet(folder / "null.parquet")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "empty.csv", "blank.csv", "latin1.csv", "utf16.csv", "nul.csv", "open quote.csv", "cut.csv.gz",
+        "plain.csv.gz", "broken.parquet", "text.parquet", "other.parquet", "number.parquet", "null.parquet",
+        "table.xlsx", "folder.csv", "no such file.csv", "no such folder/file.csv",
+    ],
+)  # fmt: skip
+def test_files_that_are_no_table_are_refused(ppe, tmp_path, name):
+    raw_files(tmp_path)
+    for subcommand in ("cycles", "rank"):
+        done = ppe(subcommand, tmp_path / name, "--format", "json")
+        refused(done)
+        assert name in done.err, "the message names the file"
+
+
+OPTIONS = {
+    "K zero": (["--select", "global", "--keep", 0], ["0"]),
+    "K negative": (["--select", "global", "--keep", -3], ["-3"]),
+    "K above the number of graphs": (["--select", "global", "--keep", 13], ["13", "12"]),
+    "K not an integer": (["--select", "global", "--keep", "2.5"], ["2.5"]),
+    "K missing": (["--select", "global"], ["keep"]),
+    "block K zero": (["--select", "block", "--keep", 0], ["0"]),
+    "block K missing": (["--select", "block"], ["keep"]),
+    "judge not there": (["--judge", "nobody"], ["nobody"]),
+    "category not there": (["--category", "poetry"], ["poetry", "writing"]),
+    "unknown ranker": (["--ranker", "elo"], ["elo", "bradley-terry"]),
+    "unknown selection": (["--select", "some"], ["some", "block"]),
+    "unknown option": (["--kep", 3], ["--kep"]),
+    "unknown format": (["--format", "xml"], ["xml", "json"]),
+    "unknown fallback": (["--on-separation", "ignore"], ["ignore", "ridge"]),
+    "mu not a number": (["--select", "global", "--keep", 3, "--mu", "much"], ["much"]),
+    "mu NaN": (["--select", "global", "--keep", 3, "--mu", "nan"], ["nan"]),
+    "mu infinite": (["--select", "global", "--keep", 3, "--mu", "inf"], ["inf"]),
+    "reference missing": (["--reference", "no such file.csv"], ["no such file.csv"]),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_bad_options_are_refused(ppe, tmp_path, name):
+    options, named = OPTIONS[name]
+    path = write(tmp_path / "good.csv", GOOD)
+    done = ppe("rank", path, *(options if "--format" in options else [*options, "--format", "json"]))
+    refused(done)
+    assert all(word in done.err for word in named), done.err
+
+
+REFERENCES = {
+    "lacks a model": ("model,rating\nx,1\nz,2\n", ["y"]),
+    "rating NaN": ("model,rating\nx,1\ny,nan\nz,2\n", ["y"]),
+    "rating infinite": ("model,rating\nx,1\ny,inf\nz,2\n", ["y"]),
+    "rating empty": ("model,rating\nx,1\ny,\nz,2\n", ["y"]),
+    "rating a word": ("model,rating\nx,1\ny,good\nz,2\n", ["y"]),
+    "model twice": ("model,rating\nx,1\ny,3\nz,2\ny,4\n", ["y"]),
+    "column missing": ("model,score\nx,1\ny,3\nz,2\n", ["rating"]),
+    "empty": ("", ["reference.csv"]),
+    "header only": ("model,rating\n", []),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_bad_references_are_refused(ppe, tmp_path, name):
+    text, named = REFERENCES[name]
+    path = write(tmp_path / "good.csv", GOOD)
+    (tmp_path / "reference.csv").write_text(text)
+    done = ppe("rank", path, "--reference", "reference.csv", "--format", "json")
+    refused(done)
+    assert all(re.search(rf"\b{re.escape(word)}\b", done.err) for word in named), done.err
+
+
+def test_a_reference_not_in_utf8_is_refused(ppe, tmp_path):
+    path = write(tmp_path / "good.csv", GOOD)
+    (tmp_path / "reference.csv").write_bytes("model,rating\nx,1\ny,3\nz,2\nÄ,4\n".encode("latin-1"))
+    refused(ppe("rank", path, "--reference", "reference.csv", "--format", "json"))
+
+
+def test_a_table_without_any_complete_graph_is_refused(ppe, tmp_path):
+    rows = [row for index, row in enumerate(GOOD) if index % 3]
+    refused(ppe("rank", write(tmp_path / "bad.csv", rows), "--format", "json"))
+
+
+def test_a_command_that_is_not_there_is_refused(ppe):
+    refused(ppe("rnak"))
+    refused(ppe("rank"))
+    refused(ppe("cycles", "a.csv", "b.csv"))
+
+
+# ---- the same question, the same answer
+
+
+def test_output_does_not_depend_on_the_order_of_rows_within_a_graph(ppe, tmp_path, pool):
+    rng = np.random.default_rng(5)
+    graphs = {}
+    for row in pool:
+        graphs.setdefault(row[:4], []).append(row)
+    shuffled = [graph[k] for graph in graphs.values() for k in rng.permutation(len(graph))]
+    assert shuffled != pool and sorted(map(str, shuffled)) == sorted(map(str, pool))
+    first, second = write(tmp_path / "a.csv", pool), write(tmp_path / "b.csv", shuffled)
+    for arguments in (
+        ["cycles"],
+        ["rank", "--select", "global", "--keep", 7],
+        ["rank", "--ranker", "davidson"],
+    ):
+        outputs = [ppe(*arguments, path, "--format", "json") for path in (first, second)]
+        assert outputs[0].json() == outputs[1].json()
+        assert outputs[0].out == outputs[1].out
+
+
+@pytest.mark.parametrize("ranker", RANKERS)
+def test_two_runs_print_the_same_bytes(ppe, tmp_path, pool, ranker):
+    path = write(tmp_path / "pool.csv", pool)
+    arguments = ["rank", path, "--ranker", ranker, "--select", "block", "--keep", 2, "--format", "json"]
+    assert ppe(*arguments).out == ppe(*arguments, env={"PYTHONHASHSEED": "1"}).out
+    assert ppe(*arguments).new_files == ()
+
+
+# ---- help, data and paper
+
+
+def test_help_shows_every_option(ppe):
+    done = ppe("rank", "--help")
+    assert (done.code, done.err) == (0, "")
+    options = (
+        "--ranker --select --keep --mu --judge --category --reference --on-separation --incomplete --format"
+    )
+    for word in (*options.split(), *RANKERS):
+        assert word in done.out
+    assert ppe("--help").code == ppe("cycles", "--help").code == 0
+
+
+def test_data_and_paper_can_be_listed(ppe):
+    data = ppe("data", "list")
+    assert (data.code, data.err) == (0, "")
+    assert all(name in data.out for name in ("mtbench", "qlora-vicuna80", "prd-vicuna80"))
+    paper = ppe("paper", "list")
+    assert (paper.code, paper.err) == (0, "")
+    assert all(
+        name in paper.out
+        for name in ("fig_cycle_distance", "tab_replication", "tab_target_models", "tab_arena_mapping")
+    )
+
+
+def test_an_unknown_figure_is_refused(ppe):
+    done = ppe("paper", "run", "fig_unknown")
+    refused(done)
+    assert "fig_unknown" in done.err

@@ -1,0 +1,462 @@
+"""What must stay true of any table: relabelling, swapping, reversal, duplication, one more win, garbage."""
+
+import gzip
+import io
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import COLUMNS
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from ppe.bradley_terry import bradley_terry, bradley_terry_batch
+from ppe.copeland import copeland, copeland_batch
+from ppe.cycles import cycle_counts
+from ppe.davidson import davidson, davidson_batch
+from ppe.errors import InputError, NoMaximumError
+from ppe.graphs import comparison_graphs, win_tie_counts, win_tie_counts_from_table
+from ppe.hodgerank import hodgerank, hodgerank_batch
+from ppe.rank_centrality import rank_centrality, rank_centrality_batch
+from ppe.rankings import DISTANCES, ordinal_ranks
+from ppe.truncation import block_top_k, global_top_k
+from ppe.verdicts import read_verdicts, select_verdicts, validate_verdicts, write_verdicts
+
+METHODS = {
+    "bradley-terry": (bradley_terry, bradley_terry_batch),
+    "davidson": (davidson, davidson_batch),
+    "copeland": (copeland, copeland_batch),
+    "rank-centrality": (rank_centrality, rank_centrality_batch),
+    "hodgerank": (hodgerank, hodgerank_batch),
+}
+ANY_METHOD = pytest.mark.parametrize("method", METHODS)
+
+
+def examples(count):
+    "The same examples on every run and every machine."
+    return settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
+
+
+# ---- strategies
+
+
+@st.composite
+def counts(draw, *, with_maximum=True):
+    "Wins and ties of a few models; with a maximum, everyone has beaten the next one round a circle."
+    n = draw(st.integers(2, 6))
+    entries = st.lists(st.integers(0, 6), min_size=n * n, max_size=n * n)
+    wins, ties = (np.array(draw(entries)).reshape(n, n) for _ in range(2))
+    np.fill_diagonal(wins, 0)
+    ties = np.triu(ties, 1) + np.triu(ties, 1).T
+    if with_maximum:
+        wins[np.arange(n), (np.arange(n) + 1) % n] += 1
+    else:
+        assume(wins.sum() + ties.sum() > 0)
+    return wins, ties
+
+
+@st.composite
+def tables(draw, *, min_models=2, max_models=5):
+    "Complete verdict tables of a few graphs, each pair shown in either order."
+    n = draw(st.integers(min_models, max_models))
+    names = [f"model {k}" for k in range(n)]
+    rows = []
+    for judge, question, variant in draw(
+        st.lists(
+            st.tuples(st.sampled_from("jk"), st.integers(0, 3), st.integers(0, 2)),
+            min_size=1,
+            max_size=6,
+            unique=True,
+        )
+    ):
+        for pair in combinations(names, 2):
+            a, b = pair if draw(st.booleans()) else pair[::-1]
+            rows.append((judge, question, "cat", variant, a, b, draw(st.sampled_from(["a", "b", "tie"]))))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+@st.composite
+def digraphs(draw):
+    "One directed graph with any edges: ties, single edges and missing pairs."
+    n = draw(st.integers(2, 8))
+    bits = draw(st.lists(st.booleans(), min_size=n * n, max_size=n * n))
+    return np.array(bits).reshape(n, n) & ~np.eye(n, dtype=bool)
+
+
+def all_counts(adjacency):
+    found = cycle_counts(adjacency[None])
+    return [int(array[0]) for array in (found.c3, found.c4, found.c3_tie, found.c4_tie)]
+
+
+def same_scores(found, expected):
+    np.testing.assert_allclose(found, expected, atol=1e-6, rtol=1e-6)
+
+
+# ---- rankings
+
+
+@ANY_METHOD
+@examples(25)
+@given(counts(), st.data())
+def test_relabelling_permutes_the_ranking(method, pair, data):
+    fit, _ = METHODS[method]
+    wins, ties = pair
+    order = np.array(data.draw(st.permutations(range(len(wins)))))
+    first = fit(wins, ties)
+    again = fit(wins[np.ix_(order, order)], ties[np.ix_(order, order)])
+    same_scores(again.scores, first.scores[order])
+    if np.diff(np.sort(first.scores)).min() > 1e-5:  # equal scores are ordered by place, which moves
+        assert (again.ranks == first.ranks[order]).all()
+
+
+@ANY_METHOD
+@examples(25)
+@given(counts())
+def test_duplicating_every_verdict_changes_no_score(method, pair):
+    fit, _ = METHODS[method]
+    wins, ties = pair
+    same_scores(fit(3 * wins, 3 * ties).scores, fit(wins, ties).scores)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "rank-centrality"])
+@examples(25)
+@given(counts())
+def test_reversing_every_verdict_reverses_the_scores(method, pair):
+    fit, _ = METHODS[method]
+    wins, ties = pair
+    same_scores(fit(wins.T, ties).scores, -fit(wins, ties).scores)
+
+
+@ANY_METHOD
+@examples(15)
+@given(st.integers(2, 6), st.integers(0, 1000))
+def test_a_batch_is_its_members(method, n, seed):
+    fit, fit_batch = METHODS[method]
+    rng = np.random.default_rng(seed)
+    wins = rng.integers(0, 5, (4, n, n)) * (1 - np.eye(n, dtype=int))
+    wins[:, np.arange(n), (np.arange(n) + 1) % n] += 1
+    ties = np.triu(rng.integers(0, 3, (4, n, n)), 1)
+    ties += ties.transpose(0, 2, 1)
+    found = fit_batch(wins, ties)
+    assert not found.ridge.any()
+    same_scores(found.scores, [fit(*pair).scores for pair in zip(wins, ties, strict=True)])
+
+
+@examples(60)
+@given(counts(), st.data())
+def test_an_extra_win_never_lowers_a_bradley_terry_score(pair, data):
+    wins, ties = pair
+    winner, loser = data.draw(st.permutations(range(len(wins))))[:2]
+    more = wins.copy()
+    more[winner, loser] += 1
+    gain = bradley_terry(more, ties).scores - bradley_terry(wins, ties).scores
+    assert gain[winner] >= -1e-9
+    assert gain[winner] >= gain.max() - 1e-9, "nobody gains more than the winner"
+    assert gain[loser] <= gain.min() + 1e-9, "nobody loses more than the loser"
+
+
+@examples(60)
+@given(counts(with_maximum=False))
+def test_a_fit_is_finite_or_an_error_that_names_the_separated_models(pair):
+    wins, ties = pair
+    names = [f"m{k}" for k in range(len(wins))]
+    try:
+        found = bradley_terry(wins, ties, models=names)
+    except NoMaximumError as error:
+        above, below = ([names.index(name) for name in part] for part in (error.above, error.below))
+        assert sorted([*above, *below]) == list(range(len(names))) and above and below
+        assert not wins[np.ix_(below, above)].any() and not ties[np.ix_(below, above)].any()
+        found = bradley_terry(wins, ties, models=names, on_separation="ridge")
+        assert found.fit.ridge > 0
+        assert bradley_terry_batch(wins[None], ties[None]).ridge.all()
+    assert np.isfinite(found.scores).all() and abs(found.scores.sum()) < 1e-6
+    assert sorted(found.ranks) == list(range(1, len(names) + 1))
+
+
+@examples(60)
+@given(st.integers(2, 9), st.data())
+def test_distances_are_symmetric_zero_on_equal_and_one_on_reversed_ranks(n, data):
+    r, s = (np.array(data.draw(st.permutations(range(1, n + 1)))) for _ in range(2))
+    order = np.array(data.draw(st.permutations(range(n))))
+    for distance in DISTANCES.values():
+        assert 0 <= distance(r, s) <= 1
+        assert distance(r, s) == pytest.approx(distance(s, r)) == pytest.approx(distance(r[order], s[order]))
+        assert distance(r, r) == 0 and distance(r, n + 1 - r) == pytest.approx(1)
+        assert (distance(r, s) == 0) == (r == s).all()
+
+
+@examples(60)
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=8))
+def test_ordinal_ranks_order_by_score_then_place(scores):
+    expected = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
+    assert list(np.argsort(ordinal_ranks(np.array(scores, dtype=float)))) == expected
+
+
+# ---- tables, graphs and cycles
+
+
+@examples(40)
+@given(tables())
+def test_swapping_positions_changes_nothing(frame):
+    swapped = frame.rename(columns={"model_a": "model_b", "model_b": "model_a"})[list(COLUMNS)]
+    swapped["verdict"] = swapped["verdict"].replace({"a": "b", "b": "a"})
+    one, two = (comparison_graphs(validate_verdicts(table)) for table in (frame, swapped))
+    assert one.models == two.models and one.index.equals(two.index)
+    assert (one.adjacency == two.adjacency).all()
+    for left, right in zip(
+        win_tie_counts_from_table(validate_verdicts(frame)),
+        win_tie_counts_from_table(validate_verdicts(swapped)),
+        strict=True,
+    ):
+        assert np.array_equal(left, right)
+
+
+@examples(40)
+@given(tables())
+def test_graphs_and_table_hold_the_same_counts(frame):
+    table = validate_verdicts(frame)
+    graphs = comparison_graphs(table)
+    wins, ties = win_tie_counts(graphs.adjacency)
+    from_table = win_tie_counts_from_table(table)
+    assert np.array_equal(wins, from_table[0]) and np.array_equal(ties, from_table[1])
+    assert tuple(from_table[2]) == graphs.models
+    assert (wins + wins.T + ties == len(graphs) * (1 - np.eye(graphs.n_models))).all()
+    expected = np.zeros_like(wins)
+    for a, b, verdict in zip(frame["model_a"], frame["model_b"], frame["verdict"], strict=True):
+        i, j = graphs.models.index(a), graphs.models.index(b)
+        expected[i, j] += verdict == "a"
+        expected[j, i] += verdict == "b"
+    assert (wins == expected).all()
+
+
+@examples(40)
+@given(tables(), st.data())
+def test_order_of_rows_within_a_graph_does_not_matter(frame, data):
+    keys = ["judge", "question_id", "variant"]
+    shuffled = pd.concat(
+        group.iloc[data.draw(st.permutations(range(len(group))))]
+        for _, group in frame.groupby(keys, sort=False)
+    )
+    one, two = (comparison_graphs(validate_verdicts(table)) for table in (frame, shuffled))
+    assert one.index.equals(two.index) and (one.adjacency == two.adjacency).all()
+
+
+@examples(40)
+@given(tables(min_models=3))
+def test_one_invalid_verdict_drops_one_graph_and_is_no_tie(frame):
+    before = comparison_graphs(validate_verdicts(frame))
+    assume(len(before) > 1)
+    frame.loc[0, "verdict"] = "invalid"
+    table = validate_verdicts(frame)
+    after = comparison_graphs(table)
+    assert (len(after), after.n_dropped) == (len(before) - 1, 1)
+    assert (after.adjacency == before.adjacency[1:]).all()
+    wins, ties, _ = win_tie_counts_from_table(table)
+    assert (wins.sum() * 2 + ties.sum()) // 2 == len(frame) - 1
+    kept = comparison_graphs(table, incomplete="keep")
+    assert (len(kept), kept.n_dropped) == (len(before), 0)
+    i, j = (kept.models.index(frame.loc[0, column]) for column in ("model_a", "model_b"))
+    assert not kept.adjacency[0, i, j] and not kept.adjacency[0, j, i]
+
+
+@examples(100)
+@given(digraphs(), st.data())
+def test_cycle_counts_survive_relabelling_and_reversal(adjacency, data):
+    order = np.array(data.draw(st.permutations(range(len(adjacency)))))
+    expected = all_counts(adjacency)
+    assert all_counts(adjacency[np.ix_(order, order)]) == expected
+    assert all_counts(adjacency.T) == expected
+    c3, c4, c3_tie, c4_tie = expected
+    assert 0 <= c3_tie <= c3 and 0 <= c4_tie <= c4
+
+
+@examples(50)
+@given(digraphs())
+def test_a_sure_winner_adds_no_cycle(adjacency):
+    n = len(adjacency)
+    larger = np.zeros((n + 1, n + 1), dtype=bool)
+    larger[1:, 1:], larger[0, 1:] = adjacency, True
+    assert all_counts(larger) == all_counts(adjacency)
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=12), st.data())
+def test_truncation_takes_lowest_scores_first_and_ties_in_source_order(graphs, data):
+    scores, blocks = (np.array(values) for values in zip(*graphs, strict=True))
+    k = data.draw(st.integers(1, len(scores)))
+    order = sorted(range(len(scores)), key=lambda g: (scores[g], g))
+    assert list(global_top_k(scores.astype(float), k)) == order[:k]
+    size = data.draw(st.integers(1, 3))
+    assume(size <= np.bincount(blocks).max())
+    kept = [g for place, g in enumerate(order) if sum(blocks[h] == blocks[g] for h in order[:place]) < size]
+    assert sorted(block_top_k(scores.astype(float), blocks, size)) == sorted(kept)
+
+
+# ---- files and garbage
+
+
+@examples(25)
+@given(frame=tables(max_models=3), ending=st.sampled_from([".csv", ".csv.gz", ".parquet"]))
+def test_what_is_written_is_what_is_read(tmp_path, frame, ending):
+    table = validate_verdicts(frame)
+    write_verdicts(table, path := tmp_path / f"table{ending}")
+    for again in (read_verdicts(path), read_verdicts(path.read_bytes()), validate_verdicts(table)):
+        pd.testing.assert_frame_equal(
+            again, table, check_categorical=False
+        )  # the order of categories is free
+    judge = str(table["judge"].iloc[-1])
+    assert set(select_verdicts(table, judge=judge)["judge"]) == {judge}
+
+
+CELLS = st.one_of(
+    st.sampled_from(
+        ["a", "b", "tie", "invalid", "x", "y", "", " a", "A", "nan", "0", "-1", "01", "1.0", "1e3", "9" * 25]
+    ),
+    st.text(max_size=4),
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.none(),
+    st.binary(max_size=3),
+    st.just(pd.NA),
+    st.just(pd.Timestamp("2026-03-24")),
+    st.lists(st.integers(), max_size=2),
+)
+COLUMN_NAMES = st.one_of(st.sampled_from(COLUMNS), st.text(max_size=6), st.integers())
+
+
+@st.composite
+def garbage(draw):
+    "A frame with anything in it, often close to a verdict table."
+    n = draw(st.integers(0, 4))
+    near = draw(st.booleans())
+    names = list(COLUMNS) if near else draw(st.lists(COLUMN_NAMES, max_size=9))
+    columns = []
+    for name in names:
+        usual = {"verdict": st.sampled_from(["a", "tie", "b", "invalid"])}.get(name, st.sampled_from("wxyz"))
+        spoilt = draw(st.booleans()) if near else True
+        columns.append(draw(st.lists(st.one_of(CELLS, usual) if spoilt else usual, min_size=n, max_size=n)))
+    frame = pd.DataFrame({k: pd.Series(values, dtype=object) for k, values in enumerate(columns)})
+    frame.columns = names
+    kind = draw(st.sampled_from(["object", "inferred", "category"]))
+    if kind == "inferred":
+        frame = frame.convert_dtypes() if frame.columns.is_unique else frame
+    elif kind == "category":
+        try:
+            frame = frame.astype("category")
+        except TypeError:  # lists cannot be categories
+            pass
+    return frame
+
+
+def accepted(table):
+    "A table that passed the checks obeys them."
+    assert list(table.columns) == list(COLUMNS) and len(table)
+    assert not table.isna().any(axis=None)
+    assert set(table["verdict"]) <= {"a", "b", "tie", "invalid"}
+    assert (table["model_a"].astype(str) != table["model_b"].astype(str)).all()
+    for column in ("question_id", "variant"):
+        assert table[column].dtype == np.int64 or all(isinstance(value, str) for value in table[column])
+    pairs = [
+        (judge, question, variant, *sorted((a, b)))
+        for judge, question, _, variant, a, b, _ in table.itertuples(index=False)
+    ]
+    assert len(set(pairs)) == len(pairs)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "Int32", "string", "object", "category"])
+def test_identifiers_end_up_in_one_form(dtype):
+    rows = [("j", q, "c", 0, "x", "y", "a") for q in (11, 2)]
+    frame = pd.DataFrame(rows, columns=COLUMNS).astype({"question_id": dtype, "variant": dtype})
+    table = validate_verdicts(frame)
+    assert (table["question_id"].dtype, table["variant"].dtype) == (np.int64, np.int64)
+    assert list(table["question_id"]) == [11, 2]
+
+
+@examples(400)
+@given(garbage())
+def test_garbage_frames_are_refused_in_one_line(frame):
+    try:
+        table = validate_verdicts(frame)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1 and str(error)
+    else:
+        accepted(table)
+
+
+TOKENS = st.sampled_from(
+    [*COLUMNS, ",".join(COLUMNS), "j,1,c,0,x,y,a", "j,1,c,0,y,z,tie", "j,01,c,0,x,z,b", "j,2,c,0,x,y,invalid",
+     ",", "\n", "\r\n", '"', '""', "\0", "\ufeff", "é", "a", "tie", "1", ";", "\t", "x", " "]
+)  # fmt: skip
+HEADER = st.sampled_from(["", ",".join(COLUMNS) + "\n"])
+TEXTS = st.builds(
+    lambda head, tokens: (head + "".join(tokens)).encode(), HEADER, st.lists(TOKENS, max_size=12)
+)
+USUAL = {
+    "judge": "jk",
+    "question_id": "12",
+    "category": "c",
+    "variant": "01",
+    "model_a": "xy",
+    "model_b": "yz",
+}
+ROW = st.tuples(*(st.sampled_from([*3 * USUAL.get(c, ("a", "b", "tie")), "", "nan", "x"]) for c in COLUMNS))
+ROWS = st.lists(
+    st.one_of(ROW, ROW, ROW, ROW.map(lambda row: row[1:]), ROW.map(lambda row: (*row, "more"))), max_size=3
+)
+NEAR = st.builds(lambda rows: "\n".join([",".join(COLUMNS), *map(",".join, rows)]).encode(), ROWS)
+
+
+@examples(300)
+@given(
+    data=st.one_of(st.binary(max_size=60), TEXTS, NEAR),
+    ending=st.sampled_from([".csv", ".csv.gz", ".parquet"]),
+    zip_it=st.booleans(),
+)
+def test_garbage_files_are_refused_in_one_line(tmp_path, data, ending, zip_it):
+    path = tmp_path / f"garbage{ending}"
+    path.write_bytes(gzip.compress(data) if zip_it and ending == ".csv.gz" else data)
+    try:
+        table = read_verdicts(path)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1 and path.name in str(error)
+    else:
+        accepted(table)
+
+
+@examples(60)
+@given(garbage())
+def test_garbage_parquet_is_refused_in_one_line(tmp_path, frame):
+    buffer = io.BytesIO()
+    try:
+        frame.to_parquet(buffer)
+    except Exception:  # pandas itself cannot write most of the garbage
+        assume(False)
+    (path := tmp_path / "garbage.parquet").write_bytes(buffer.getvalue())
+    try:
+        table = read_verdicts(path)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1 and path.name in str(error)
+    else:
+        accepted(table)
+
+
+@examples(100)
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_a_damaged_file_is_refused_in_one_line_or_read_in_full(tmp_path, place, change):
+    rows = [("j", q, "c", 0, "x", "y", "ab"[q % 2]) for q in range(5)]
+    for ending in (".csv.gz", ".parquet"):
+        write_verdicts(pd.DataFrame(rows, columns=COLUMNS), path := tmp_path / f"table{ending}")
+        data = bytearray(path.read_bytes())
+        data[place % len(data)] ^= change
+        path.write_bytes(data)
+        try:
+            accepted(read_verdicts(path))
+        except InputError as error:
+            assert len(str(error).splitlines()) == 1 and path.name in str(error)

@@ -1,0 +1,51 @@
+"""Every stage notebook restarts and runs, and prints what is committed.
+
+A notebook holds its module's tests next to each function, so a passing run here means that those tests pass.
+"""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+import stage_notebooks
+
+
+@pytest.mark.parametrize("path", stage_notebooks.stage_notebooks(), ids=lambda path: path.stem)
+def test_notebook_runs_and_prints_what_is_committed(path: Path):
+    try:
+        fresh = stage_notebooks.executed(path)
+    except stage_notebooks.DataMissing as missing:
+        pytest.skip(str(missing))
+    except stage_notebooks.NotebookFailed as failure:
+        pytest.fail(str(failure), pytrace=False)
+    assert not stage_notebooks.stderr_outputs(fresh), "the notebook writes to stderr"
+    committed = stage_notebooks.text_outputs(nbformat.read(path, as_version=4))
+    for (source, old), (_, new) in zip(committed, stage_notebooks.text_outputs(fresh), strict=True):
+        assert new == old, f"stale output in {path.name}; run `make notebooks`. Cell:\n{source}"
+
+
+def test_a_failing_cell_is_reported_with_its_source(tmp_path: Path):
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell("x = 1\nx + 1"),
+            nbformat.v4.new_code_cell("raise ValueError('seen')"),
+            nbformat.v4.new_code_cell("never = 'run'"),
+        ]
+    )
+    nbformat.write(notebook, path := tmp_path / "01_broken.ipynb")
+    with pytest.raises(stage_notebooks.NotebookFailed, match=r"(?s)raise ValueError.*ValueError: seen"):
+        stage_notebooks.executed(path)
+
+
+def test_a_script_run_writes_fresh_outputs_and_keeps_tags(tmp_path: Path):
+    stale = nbformat.v4.new_code_cell(
+        "print('now', 1 + 1)",
+        metadata={"tags": ["parameters"], "collapsed": True},
+        outputs=[nbformat.v4.new_output("stream", name="stdout", text="then\n")],
+    )
+    nbformat.write(nbformat.v4.new_notebook(cells=[stale]), path := tmp_path / "01_stale.ipynb")
+    assert stage_notebooks.main([path]) == 0
+    written = nbformat.read(path, as_version=4)
+    assert stage_notebooks.text_outputs(written) == [("print('now', 1 + 1)", ["now 2\n"])]
+    assert written.cells[0].metadata == {"tags": ["parameters"]}
+    assert written.metadata == {"kernelspec": stage_notebooks.KERNELSPEC}

@@ -1,0 +1,335 @@
+"""What must hold for the whole checkout: exports, import directions, clean notebooks, true documents."""
+
+import ast
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+from stage_notebooks import ROOT, stage_notebooks
+
+BIN = Path(sys.executable).parent
+EXPORT = re.compile(r"^\s*#\s*\|\s*(export|exporti|exports)\b", re.M)
+DEFAULT_EXP = re.compile(r"^\s*#\s*\|\s*default_exp\s+(\w+)", re.M)
+PLOTTING = {"matplotlib", "seaborn", "plotly", "pylab"}
+LLM = {
+    "accelerate", "anthropic", "gguf", "huggingface_hub", "litellm", "llama_cpp", "openai", "tiktoken",
+    "tokenizers", "torch", "transformers", "vllm",
+}  # fmt: skip
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    "Every file that git tracks or would add."
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return tuple(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
+
+
+@cache
+def read(path: Path) -> nbformat.NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def sources(path: Path, *, exported: bool = False) -> list[str]:
+    "Code cells of a notebook, without lines of IPython magic; with `exported`, only what ends up in `ppe`."
+    return [
+        re.sub(r"(?m)^\s*[%!].*$", "pass", cell.source)
+        for cell in read(path).cells
+        if cell.cell_type == "code" and (EXPORT.search(cell.source) or not exported)
+        if not cell.source.lstrip().startswith("%%")
+    ]
+
+
+def imported(code: str) -> set[str]:
+    "Dotted names of all imports in the code, those inside functions too."
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in {code!r}"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def imported_modules(code: str) -> set[str]:
+    "The `ppe` modules that the code imports."
+    return {name.split(".")[1] for name in imported(code) if name.startswith("ppe.")}
+
+
+def packages(code: str) -> set[str]:
+    return {name.split(".")[0] for name in imported(code)}
+
+
+def module_of(path: Path) -> str:
+    return next(match[1] for source in sources(path) if (match := DEFAULT_EXP.search(source)))
+
+
+def number_of(path: Path) -> int:
+    return int(path.name[:2])
+
+
+NUMBERS = {module_of(path): number_of(path) for path in stage_notebooks()}
+STAGE = pytest.mark.parametrize("path", stage_notebooks(), ids=lambda path: path.stem)
+PAPER_NOTEBOOKS = sorted(
+    path for folder in ("figures", "tables", "theorems") for path in (ROOT / "nbs" / folder).glob("*.ipynb")
+)
+PAPER = pytest.mark.parametrize("path", PAPER_NOTEBOOKS, ids=lambda path: path.stem)
+
+
+# ---- the library is what the notebooks export
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts and ".ipynb_checkpoints" not in path.parts
+    }
+
+
+def test_export_and_clean_change_nothing(tmp_path: Path):
+    for name in ("nbs", "ppe"):
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+        )
+    for name in ("settings.ini", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "README.md").touch()
+    before = {name: tree(tmp_path / name) for name in ("nbs", "ppe")}
+    settings = (tmp_path / "settings.ini").read_bytes(), (tmp_path / "pyproject.toml").read_bytes()
+    for path in (tmp_path / "ppe").glob("*.py"):
+        if path.name != "__init__.py":  # it holds the version, which nbdev rewrites but does not create anew
+            path.unlink()
+    for command in ("nbdev_export", "nbdev_clean"):
+        done = subprocess.run([BIN / command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+    for name, old in before.items():
+        new = tree(tmp_path / name)
+        assert sorted(new) == sorted(old), f"{name}/: other files than the notebooks export"
+        changed = [file for file in old if new[file] != old[file]]
+        assert not changed, f"run `make export`: {name}/ differs in {changed}"
+    assert settings == ((tmp_path / "settings.ini").read_bytes(), (tmp_path / "pyproject.toml").read_bytes())
+
+
+def test_every_module_has_one_notebook_of_its_name():
+    assert len(NUMBERS) == len(stage_notebooks())
+    assert all(path.stem[3:] == module_of(path) for path in stage_notebooks())
+    assert {path.stem for path in (ROOT / "ppe").glob("*.py")} == set(NUMBERS) | {"__init__", "_modidx"}
+
+
+# ---- imports point one way
+
+
+@STAGE
+def test_a_notebook_imports_only_from_smaller_numbers(path: Path):
+    for source in sources(path):
+        for module in imported_modules(source):
+            assert module in NUMBERS, f"{path.name} imports ppe.{module}, which no notebook exports"
+            assert NUMBERS[module] < number_of(path), (
+                f"{path.name} imports ppe.{module} ({NUMBERS[module]:02d})"
+            )
+
+
+@STAGE
+def test_ranking_knows_no_llm_and_llm_stages_know_no_ranking(path: Path):
+    exported = "\n".join(sources(path, exported=True))
+    if 10 <= number_of(path) < 40:
+        assert not packages(exported) & LLM
+        assert not any(40 <= NUMBERS[module] < 50 for module in imported_modules(exported))
+    if 40 <= number_of(path) < 50:
+        assert not any(20 <= NUMBERS[module] < 40 for module in imported_modules(exported))
+
+
+@STAGE
+def test_only_style_imports_plotting(path: Path):
+    if module_of(path) != "style":
+        assert not packages("\n".join(sources(path, exported=True))) & PLOTTING
+
+
+def test_importing_the_library_loads_no_plotting():
+    code = (
+        "import importlib, pathlib, sys, ppe\n"
+        "for file in pathlib.Path(ppe.__file__).parent.glob('[a-z]*.py'):\n"
+        "    importlib.import_module('ppe.' + file.stem)\n"
+        f"print(*sorted({PLOTTING | LLM!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
+
+
+# ---- notebooks of figures, tables and theorems
+
+
+def parameters(path: Path) -> dict[str, object]:
+    "Names and values of the cell tagged `parameters`, which holds plain literals only."
+    tagged = [cell for cell in read(path).cells if "parameters" in cell.metadata.get("tags", [])]
+    assert len(tagged) == 1, (
+        f"{path.name}: {len(tagged)} cells tagged parameters; papermill needs exactly one"
+    )
+    values = {}
+    for node in ast.parse(tagged[0].source).body:
+        assert isinstance(node, (ast.Assign, ast.AnnAssign)), f"{path.name}: {ast.unparse(node)}"
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        values[ast.unparse(target)] = ast.literal_eval(node.value)
+    return values
+
+
+def test_there_are_paper_notebooks():
+    assert {"fig_cycle_distance", "tab_replication", "tab_target_models", "tab_arena_mapping"} <= {
+        path.stem for path in PAPER_NOTEBOOKS
+    }
+
+
+@PAPER
+def test_a_paper_notebook_has_one_parameters_cell_and_exports_nothing(path: Path):
+    assert {"seed", "output_dir"} <= set(parameters(path))
+    code = "\n".join(sources(path))
+    assert not EXPORT.search(code) and not DEFAULT_EXP.search(code)
+    skipped = [s for s in sources(path) if re.search(r"#\s*\|\s*(eval:\s*false|notest)", s)]
+    assert not skipped, "a skipped cell leaves the notebook's own defaults in force"
+
+
+@PAPER
+def test_a_paper_notebook_computes_through_experiments_and_style(path: Path):
+    assert imported_modules("\n".join(sources(path))) <= {"experiments", "style"}
+
+
+def test_profiles_name_the_parameters_that_the_notebooks_have():
+    profiles = tomllib.loads((ROOT / "nbs" / "profiles.toml").read_text())
+    defaults = profiles.pop("defaults")
+    assert defaults["seed"] == 20260324
+    assert set(profiles) == {path.stem for path in PAPER_NOTEBOOKS}
+    for path in PAPER_NOTEBOOKS:
+        for profile in ("quick", "full"):
+            unknown = set(profiles[path.stem].get(profile, {})) - set(parameters(path))
+            assert not unknown, (
+                f"{path.name}: profile {profile} sets {unknown}, which papermill would only warn about"
+            )
+
+
+# ---- what is committed is clean
+
+
+def machine_paths() -> re.Pattern:
+    "Directories that exist on one machine only: homes, temporary files, this checkout."
+    places = [
+        "/home/",
+        "/root/",
+        "/Users/",
+        "/tmp/",
+        "/var/folders/",
+        f"{ROOT}/",
+        f"{tempfile.gettempdir()}/",
+    ]
+    return re.compile("|".join(map(re.escape, places)) + r"|[A-Z]:\\\\?Users")
+
+
+@cache
+def notebooks() -> list[Path]:
+    return [path for path in files() if path.suffix == ".ipynb"]
+
+
+def test_notebooks_hold_nothing_of_the_machine_that_ran_them():
+    assert notebooks()
+    for path in notebooks():
+        notebook = read(path)
+        assert set(notebook.metadata) <= {"kernelspec"}, f"{path.name}: metadata {dict(notebook.metadata)}"
+        for cell in notebook.cells:
+            where = f"{path.name}, cell {cell.get('id')}"
+            assert set(cell.metadata) <= {"tags"}, f"{where}: metadata {dict(cell.metadata)}"
+            for output in cell.get("outputs", []):
+                assert output.get("name") != "stderr", f"{where} writes to stderr: {output.text}"
+                assert output.output_type != "error", f"{where} fails: {output.get('evalue')}"
+                found = machine_paths().search(str(output))
+                assert not found, f"{where} shows a path of one machine: {found[0]}"
+
+
+def test_text_files_hold_no_path_of_a_machine():
+    home = re.compile(r"/home/\w|/root/|/Users/\w|" + re.escape(f"{ROOT}/"))
+    for path in files():
+        if path.suffix in {".py", ".md", ".toml", ".ini", ".txt", ".csv", ".tex", ".json", ".cff", ""}:
+            if path != Path(__file__):
+                found = home.search(path.read_text(encoding="utf-8"))
+                assert not found, f"{path.relative_to(ROOT)}: {found[0]}"
+
+
+def test_no_large_file():
+    large = {
+        str(path.relative_to(ROOT)): path.stat().st_size
+        for path in files()
+        if path.stat().st_size > 1_000_000
+    }
+    assert not large, f"over 1 MB: {large}"
+
+
+def test_locks_name_no_host():
+    locks = sorted(ROOT.glob("requirements*.txt"))
+    assert locks
+    for path in locks:
+        named = re.findall(
+            r"(?m)^.*(?:https?://|--(?:extra-)?index-url|--find-links|@ ).*$", path.read_text()
+        )
+        assert not named, f"{path.name}: {named[:5]}"
+        assert "--hash=sha256:" in path.read_text()
+
+
+# ---- documents are true
+
+
+def test_readme_python_runs(tmp_path: Path):
+    blocks = re.findall(r"(?ms)^```python\s*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert blocks, "the README shows no Python"
+    shutil.copytree(ROOT / "data", tmp_path / "data", ignore=shutil.ignore_patterns("external"))
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", "\n\n".join(blocks)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ | {"MPLBACKEND": "agg"},
+    )  # fmt: skip
+    if "MissingDataError" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme_links_and_make_targets_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = [
+        link
+        for link in re.findall(r"\]\(([^)#\s]+)", text)
+        if "://" not in link and not link.startswith("mailto:")
+    ]
+    missing = [link for link in links if not (ROOT / link).exists()]
+    assert not missing, f"README points to {missing}"
+    targets = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
+    shown = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(re.findall(r"`[^`]*`", text))))
+    assert {"paper", "test"} <= shown <= targets, f"README shows make targets {shown - targets}"
+
+
+def test_data_readme_lists_every_file():
+    text = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
+    kept = [path for path in files() if (ROOT / "data") in path.parents and path.name != "README.md"]
+    assert kept
+    missing = [path.name for path in kept if path.name not in text]
+    assert not missing, f"data/README.md says nothing of {missing}"
+
+
+def test_changelog_names_the_version():
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "settings.ini")
+    version = settings["DEFAULT"]["version"]
+    assert f'__version__ = "{version}"' in (ROOT / "ppe" / "__init__.py").read_text()
+    assert re.search(
+        rf"(?m)^#+ .*\b{re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    )
