@@ -43,6 +43,7 @@ bench: .venv/dev.stamp ## speed, as ratios measured in one run
 
 export: .venv/dev.stamp ## write ppe/ from nbs/ and clean the notebooks
 	$(BIN)/nbdev_export && $(BIN)/nbdev_clean
+	@rm -rf ppe/__pycache__ # compiled kernels do not notice an edit in another module
 
 notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
 	$(BIN)/python tests/stage_notebooks.py && $(BIN)/nbdev_export && $(BIN)/nbdev_clean

@@ -29,7 +29,7 @@ class MissingDataError(PpeError):
 
 
 class FetchError(PpeError):
-    "A file could not be fetched whole and with the right hash; no part of it was kept."
+    "A file could not be fetched whole and with the right hash; nothing stands under its name."
 
 # %% ../nbs/00_errors.ipynb #cell-07
 class NoMaximumError(PpeError):

@@ -523,7 +523,7 @@ def _failure(job: _Job, root: Path, message: str | None = None) -> Failed:
             for output in found.get("outputs", []):
                 if output["output_type"] == "error" and message is None:
                     cell = found["execution_count"]
-                    message = (f"{output['ename']}: {output['evalue']}".strip().splitlines() or [""])[-1]
+                    message = f"{output['ename']}: {output['evalue']}".strip(" :\n").splitlines()[-1]
     if message is None:
         message = ((root / job.folder / "log").read_text().strip().splitlines() or ["no message"])[-1]
     return Failed(name, cell, message, kept.relative_to(root).as_posix())

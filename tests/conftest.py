@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -33,7 +34,8 @@ class Run:
         def refuse(constant: str):
             raise AssertionError(f"{constant} in JSON")
 
-        assert (self.code, self.err) == (0, ""), self
+        assert self.code == 0, self
+        assert all(line.startswith("ppe: note: ") for line in self.err.splitlines()), self.err
         return json.loads(self.out, parse_constant=refuse)
 
 
@@ -53,10 +55,31 @@ def command(*arguments: object, cwd: Path, env: dict[str, str] | None = None) ->
 
 @pytest.fixture
 def ppe(tmp_path: Path):
-    "The command, run in this test's own folder."
+    "The console command, started anew for every call in this test's own folder."
 
     def run(*arguments: object, **options: object) -> Run:
         return command(*arguments, cwd=tmp_path, **options)
+
+    return run
+
+
+@pytest.fixture
+def ppe_main(tmp_path: Path, monkeypatch, capfd):
+    "The entry point of the command, called in this process: for lists of cases, without a start-up each."
+    from ppe.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Run:
+        before = {path.name for path in tmp_path.iterdir()}
+        capfd.readouterr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a warning would be a second line on stderr
+            warnings.simplefilter("ignore", DeprecationWarning)  # which Python does not show to users
+            code = main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        new_files = tuple(sorted({path.name for path in tmp_path.iterdir()} - before))
+        return Run(code, out, err, new_files)
 
     return run
 

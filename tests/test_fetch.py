@@ -88,9 +88,12 @@ class Handler(BaseHTTPRequestHandler):
         body = content[start:]
         if plan.cut_after:
             body = body[: plan.cut_after.pop(0)]
-        self.wfile.write(body)
-        request.sent = len(body)
         self.close_connection = True
+        for at in range(0, len(body), 65536):
+            try:
+                request.sent += self.wfile.write(body[at : at + 65536])
+            except OSError:  # the client hung up
+                return
 
 
 @pytest.fixture
@@ -286,10 +289,11 @@ def test_a_wrong_hash_leaves_nothing(server: Server, tmp_path: Path):
 
 
 def test_a_file_that_is_too_long_is_not_kept(server: Server, tmp_path: Path):
-    server.files["/raw/votes.jsonl"] = CONTENTS["votes.jsonl"] + b"x" * 1_000_000
+    server.files["/raw/votes.jsonl"] = CONTENTS["votes.jsonl"] + b"x" * 50_000_000
     with pytest.raises(FetchError, match=r"votes/votes\.jsonl .* more than \d+ bytes"):
         get(server, tmp_path)
     assert on_disk(tmp_path) == {}
+    assert server.log[0].sent < 40_000_000  # the client did not wait for the end
 
 
 def test_a_missing_file_is_named_and_asked_for_once(server: Server, tmp_path: Path):
@@ -319,6 +323,13 @@ def test_a_set_that_fails_does_not_keep_the_others_away(server: Server, tmp_path
 def test_no_network_fails_fast_and_is_not_tried_for_the_next_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    connect, asked = socket.create_connection, []
+
+    def counted(address: tuple[str, int], *rest: object, **more: object) -> socket.socket:
+        asked.append(address)
+        return connect(address, *rest, **more)
+
+    monkeypatch.setattr(socket, "create_connection", counted)
     with socket.socket() as taken:  # bound but not listening: every connection is refused
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -332,7 +343,7 @@ def test_no_network_fails_fast_and_is_not_tried_for_the_next_set(
                 base_urls={"votes": address, "other": address},
                 patience=replace(BRISK, pause=60.0),  # a second attempt would be noticed
             )
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 5 and len(asked) == 1
     message = str(caught.value)
     assert "\n" not in message and "PPE_DATA_DIR" in message and "also not fetched: other" in message
     assert on_disk(tmp_path) == {}

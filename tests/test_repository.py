@@ -67,7 +67,7 @@ def imported(code: str) -> set[str]:
 
 def imported_modules(code: str) -> set[str]:
     "The `ppe` modules that the code imports."
-    return {name.split(".")[1] for name in imported(code) if name.startswith("ppe.")}
+    return {name.split(".")[1] for name in imported(code) if name.startswith("ppe.")} - {"__version__"}
 
 
 def packages(code: str) -> set[str]:

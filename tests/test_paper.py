@@ -1,0 +1,393 @@
+"""`ppe.paper` on a project of three tiny notebooks, run for real in kernels of their own."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ppe.errors import FetchError, InputError, MissingDataError
+from ppe.paper import DataAccess, check_parameters, list_items, read_profiles, run
+from ppe.provenance import file_sha256
+
+PROFILES = """
+[defaults]
+seed = 7
+
+[fig_first]
+item = "Figure 1"
+title = "First"
+quick = {n = 1}
+full = {n = 2}
+
+[fig_second]
+item = "Figure 2"
+title = "Second"
+quick = {n = 1}
+full = {n = 3}
+
+[tab_votes]
+item = "Table 1"
+title = "Votes"
+needs = ["votes"]
+quick = {n = 1}
+full = {n = 4}
+"""
+DRAW = """
+import sys
+import time
+from pathlib import Path
+
+from ppe.shared import double
+
+for piece in ("a", "b", "c"):
+    print(piece, end="", flush=True)
+    time.sleep(0.02)
+print(object(), Path.cwd(), {"set", "of", "words"}, sys.argv[0][:0])
+_ = Path(output_dir, "NAME.csv").write_text(f"n,double,seed\\n{n},{double(n)},{seed}\\n")
+"""
+VOTES = """
+from pathlib import Path
+
+votes = Path("data/external/votes/votes.csv").read_text()
+_ = Path(output_dir, "tab_votes.csv").write_text(votes * n)
+"""
+
+
+def notebook(
+    *cells: str,
+    parameters: str = "seed = 0\noutput_dir = 'build/quick'\nn = 0  # how many",
+    tag: str = "parameters",
+) -> str:
+    def cell(source: str, tags: list[str], at: int) -> dict:
+        metadata = {"tags": tags} if tags else {}
+        return {
+            "cell_type": "code", "execution_count": None, "id": f"c{at}", "metadata": metadata, "outputs": [],
+            "source": source.strip(),
+        }  # fmt: skip
+
+    sources = [(parameters, [tag]), *((source, []) for source in cells)]
+    return json.dumps(
+        {
+            "cells": [cell(source, tags, at) for at, (source, tags) in enumerate(sources)],
+            "metadata": {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}},
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
+    )
+
+
+FILES = {
+    "settings.ini": "",
+    "nbs/profiles.toml": PROFILES,
+    "nbs/figures/fig_first.ipynb": notebook(DRAW.replace("NAME", "fig_first")),
+    "nbs/figures/fig_second.ipynb": notebook(DRAW.replace("NAME", "fig_second")),
+    "nbs/tables/tab_votes.ipynb": notebook(VOTES),
+    "ppe/__init__.py": "",
+    "ppe/shared.py": "def double(n):\n    return 2 * n\n",
+    "data/external/votes/votes.csv": "a,b\n",
+}
+
+
+def make_project(root: Path) -> Path:
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def votes_in(root: Path) -> DataAccess:
+    "The public set `votes` as the project has it, on a machine without a network."
+
+    def files(name: str) -> list[Path]:
+        path = root / "data" / "external" / name / f"{name}.csv"
+        if not path.is_file():
+            raise MissingDataError(f"public set {name!r} is not on this machine")
+        return [path]
+
+    def fetch(names: list[str]) -> None:
+        raise FetchError(f"cannot reach example.org for {names[0]}")
+
+    return DataAccess(files, fetch)
+
+
+def run_in(root: Path, names=None, **options):
+    return run(names, root=root, **{"data": votes_in(root), "progress": False} | options)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    "A project in which everything has run; copy it, do not change it."
+    root = make_project(tmp_path_factory.mktemp("finished") / "project")
+    summary = run_in(root)
+    assert (summary.ran, summary.exit_code) == (("fig_first", "fig_second", "tab_votes"), 0), summary.report()
+    return root
+
+
+@pytest.fixture
+def project(finished: Path, tmp_path: Path) -> Path:
+    "A copy of the finished project, in another folder: what is up to date does not depend on the place."
+    return Path(shutil.copytree(finished, tmp_path / "elsewhere"))
+
+
+# ---- what is up to date
+
+
+def test_a_second_run_does_nothing_and_touches_no_file(finished: Path):
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
+    summary = run_in(finished)
+    assert (summary.ran, summary.up_to_date) == ((), ("fig_first", "fig_second", "tab_votes"))
+    after = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
+    assert after == before
+    assert set(list_items(root=finished, data=votes_in(finished))["state"]) == {"up to date"}
+
+
+def test_a_changed_notebook_runs_alone_and_drops_what_it_no_longer_makes(project: Path):
+    path = project / "nbs/figures/fig_first.ipynb"
+    path.write_text(path.read_text().replace("fig_first.csv", "fig_first_long.csv"))
+    summary = run_in(project)
+    assert (summary.ran, summary.up_to_date) == (("fig_first",), ("fig_second", "tab_votes"))
+    assert (project / "figures/fig_first_long.csv").read_text() == "n,double,seed\n2,4,7\n"
+    assert not (project / "figures/fig_first.csv").exists()
+    manifest = json.loads((project / "figures/manifest.json").read_text())["notebooks"]
+    assert set(manifest["fig_first"]["outputs"]) == {"fig_first.ipynb", "fig_first_long.csv"}
+    assert set(manifest) == {"fig_first", "fig_second", "tab_votes"}
+
+
+def test_an_edited_or_deleted_output_is_made_again_with_the_same_bytes(project: Path):
+    before = tree(project / "figures")
+    (project / "figures/fig_first.csv").write_text("n,double,seed\n2,5,7\n")
+    (project / "figures/tab_votes.ipynb").unlink()
+    assert run_in(project).ran == ("fig_first", "tab_votes")
+    assert tree(project / "figures") == before
+
+
+def test_a_lost_manifest_is_written_again_without_running(project: Path):
+    path = project / "figures/manifest.json"
+    before = path.read_bytes()
+    for lose in (path.unlink, lambda: path.write_text("<<<<<<< HEAD")):
+        lose()
+        assert run_in(project).ran == ()
+        assert path.read_bytes() == before
+
+
+def test_a_shared_module_runs_the_notebooks_that_import_it(project: Path):
+    before = tree(project / "figures")
+    (project / "ppe/shared.py").write_text("def double(n):\n    return n + n\n")
+    states = list_items(root=project, data=votes_in(project)).set_index("name")["state"]
+    assert states.to_dict() == {"fig_first": "to run", "fig_second": "to run", "tab_votes": "up to date"}
+    assert run_in(project, "fig_first").ran == ("fig_first",)
+    assert run_in(project).ran == ("fig_second",)
+    assert tree(project / "figures") == before, "another way to the same number is the same output"
+
+
+# ---- outputs
+
+
+def test_two_projects_give_the_same_bytes(finished: Path, project: Path):
+    for folder in ("figures", "build"):
+        shutil.rmtree(project / folder)
+    assert len(run_in(project, workers=1).ran) == 3
+    assert tree(project / "figures") == tree(finished / "figures")
+
+
+def test_outputs_hold_no_time_and_no_path(finished: Path):
+    text = b"".join(tree(finished / "figures").values()).decode()
+    assert str(finished) not in text and str(finished.parent) not in text
+    assert not re.search(
+        r"\d\d:\d\d:\d\d|20\d\d-\d\d-\d\d|0x[0-9a-f]{6}|duration|papermill|build/",
+        text.lower().replace("'build/quick'", ""),
+    )
+    executed = json.loads((finished / "figures/fig_first.ipynb").read_text())
+    assert set(executed["metadata"]) == {"kernelspec"}
+    assert [set(cell["metadata"]) for cell in executed["cells"]] == [{"tags"}, {"tags"}, set()]
+    assert 'output_dir = "figures"' in "".join(executed["cells"][1]["source"])
+    (stream,) = executed["cells"][2]["outputs"]
+    assert stream["text"].startswith("abc<object object> . {")
+
+
+def test_manifest_and_record(finished: Path):
+    manifest = json.loads((finished / "figures/manifest.json").read_text())
+    entry = manifest["notebooks"]["tab_votes"]
+    votes = finished / "data/external/votes/votes.csv"
+    assert entry["inputs"] == {"data/external/votes/votes.csv": file_sha256(votes)}
+    assert entry["outputs"]["tab_votes.csv"] == file_sha256(finished / "figures/tab_votes.csv")
+    assert entry["parameters"] == {"n": 4, "seed": 7, "output_dir": "figures"} and entry["seed"] == 7
+    record = json.loads((finished / "build/full/run.json").read_text())
+    assert {"git_commit", "packages", "python", "platform", "seconds"} <= set(record)
+    assert all(one["seconds"] > 0 for one in record["notebooks"].values())
+    assert not (finished / "build/quick").exists()
+
+
+def test_the_quick_profile_leaves_figures_alone(project: Path):
+    before = tree(project / "figures")
+    assert run_in(project, "fig_first", profile="quick").ran == ("fig_first",)
+    assert (project / "build/quick/fig_first.csv").read_text() == "n,double,seed\n1,2,7\n"
+    assert tree(project / "figures") == before
+
+
+# ---- parameters
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("nbs/profiles.toml", ("{n = 3}", "{N = 3}"), "fig_second: profile full sets N"),
+        ("nbs/profiles.toml", ("{n = 3}", "{}"), "does not set n"),
+        ("nbs/figures/fig_second.ipynb", ('["parameters"]', '["parameter"]'), "0 cells tagged parameters"),
+        ("nbs/figures/fig_second.ipynb", ("n = 0 ", "n = 0 + len('')"), "more than"),
+    ],
+)
+def test_wrong_parameters_are_refused_before_anything_runs(project: Path, file: str, change, message: str):
+    shutil.rmtree(project / "build")
+    before = tree(project / "figures")
+    text = (project / file).read_text()
+    assert change[0] in text
+    (project / file).write_text(text.replace(*change))
+    with pytest.raises(InputError, match=message):
+        run_in(project)
+    assert tree(project / "figures") == before
+    assert not list((project / "build").rglob("*.ipynb"))
+
+
+def test_the_profiles_of_this_repository_fit_their_notebooks():
+    for item in read_profiles().values():
+        for profile in ("quick", "full"):
+            check_parameters(item, profile=profile, root=Path(__file__).resolve().parents[1])
+
+
+# ---- failures
+
+
+def test_a_failing_cell_is_kept_and_leaves_no_half_output(project: Path):
+    before = tree(project / "figures")
+    path = project / "nbs/figures/fig_first.ipynb"
+    path.write_text(notebook(DRAW.replace("NAME", "fig_first"), "x = {}\nx['key']", "print('never')"))
+    (project / "figures/fig_second.csv").unlink()
+    summary = run_in(project)
+    (failed,) = summary.failed
+    assert (failed.name, failed.cell, failed.message) == ("fig_first", 4, "KeyError: 'key'")
+    assert summary.ran == ("fig_second",) and summary.exit_code == 1
+    assert "fig_first, cell [4]: KeyError: 'key'" in summary.report()
+    assert tree(project / "figures") == before, "the earlier outputs stand, the other notebook was run"
+    kept = json.loads((project / failed.notebook).read_text())["cells"]
+    assert any(output.get("ename") == "KeyError" for cell in kept for output in cell.get("outputs", []))
+    assert not (project / "build/full/work/fig_first").exists()
+    path.write_text(FILES["nbs/figures/fig_first.ipynb"])
+    assert run_in(project).ran == (), "going back to what has run is going back to what is up to date"
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("import os\nos._exit(3)", "(?i)kernel"),
+        ("open(output_dir + '/fig_second.csv', 'w').close()", "fig_second.csv is made by fig_second too"),
+        ("import os\nopen(output_dir + '/x.csv', 'w').write(os.getcwd() + '/data')", "x.csv holds a path"),
+    ],
+    ids=["kernel dies", "output of another notebook", "path in an output"],
+)
+def test_other_failures_are_reported(project: Path, cell: str, message: str):
+    before = tree(project / "figures")
+    (project / "nbs/figures/fig_first.ipynb").write_text(notebook(cell))
+    (failed,) = run_in(project, "fig_first").failed
+    assert re.search(message, failed.message), failed
+    assert (project / failed.notebook).is_file()
+    assert tree(project / "figures") == before
+
+
+def test_warnings_in_outputs_are_named(project: Path):
+    cell = "import warnings\nwarnings.warn('seen')\nopen(output_dir + '/fig_first.csv', 'w').close()"
+    (project / "nbs/figures/fig_first.ipynb").write_text(notebook(cell))
+    summary = run_in(project, "fig_first")
+    assert (summary.ran, summary.warned) == (("fig_first",), ("fig_first",))
+    assert "fig_first has warnings" in summary.report()
+
+
+# ---- public data
+
+
+def test_missing_data_is_fetched_or_skipped_or_an_error(project: Path):
+    before = tree(project / "figures")
+    votes = project / "data/external/votes/votes.csv"
+    votes.unlink()
+    summary = run_in(project)
+    assert (summary.up_to_date, summary.exit_code) == (("fig_first", "fig_second"), 0)
+    (skipped,) = summary.skipped
+    assert (skipped.name, skipped.missing) == ("tab_votes", ("votes",)) and "example.org" in skipped.reason
+    assert "ppe data fetch votes" in summary.report() and "PPE_DATA_DIR" in summary.report()
+    assert tree(project / "figures") == before
+    state = list_items(root=project, data=votes_in(project)).set_index("name")["state"]
+    assert state["tab_votes"] == "needs votes"
+    with pytest.raises(MissingDataError, match="votes .* tab_votes"):
+        run_in(project, strict=True)
+    access = DataAccess(votes_in(project).files, lambda names: votes.write_text("c,d\n"))
+    assert run_in(project, data=access, strict=True).ran == ("tab_votes",)
+    assert (project / "figures/tab_votes.csv").read_text() == "c,d\n" * 4
+
+
+# ---- several at a time, and interruption
+
+MEET = """
+import time
+from pathlib import Path
+
+Path("ME.ready").touch()
+for _ in range(600):
+    if Path("OTHER.ready").exists():
+        break
+    time.sleep(0.05)
+else:
+    raise TimeoutError("OTHER never came")
+"""
+
+
+def test_two_notebooks_run_at_a_time(project: Path):
+    for me, other in (("fig_first", "fig_second"), ("fig_second", "fig_first")):
+        path = project / "nbs/figures" / f"{me}.ipynb"
+        path.write_text(notebook(MEET.replace("ME", me).replace("OTHER", other), DRAW.replace("NAME", me)))
+    assert run_in(project, workers=2).ran == ("fig_first", "fig_second")
+
+
+def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
+    root = make_project(tmp_path / "project")
+    waiting = notebook(MEET.replace("ME", "here").replace("OTHER", "go"), DRAW.replace("NAME", "fig_second"))
+    (root / "nbs/figures/fig_second.ipynb").write_text(waiting)
+    program = "import sys, pathlib, ppe.paper as p; p.run(sys.argv[2:], root=pathlib.Path(sys.argv[1]))"
+    runner = subprocess.Popen(
+        [sys.executable, "-c", program, str(root), "fig_first", "fig_second"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"COLUMNS": "80"},
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not ((root / "here.ready").exists() and (root / "build/full/run.json").exists()):
+            assert time.monotonic() < deadline and runner.poll() is None, runner.communicate()[1]
+            time.sleep(0.05)
+        started = psutil.Process(runner.pid).children(recursive=True)
+        assert len(started) >= 2, "papermill and its kernel"
+        runner.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in runner.communicate(timeout=30)[1]
+    finally:
+        runner.kill()
+    gone, alive = psutil.wait_procs(started, timeout=15)
+    assert not alive, "an interrupted run leaves no kernel behind"
+    assert list(tree(root / "figures")) == ["fig_first.csv", "fig_first.ipynb", "manifest.json"]
+    (root / "go.ready").touch()
+    summary = run_in(root, ["fig_first", "fig_second"])
+    assert (summary.up_to_date, summary.ran) == (("fig_first",), ("fig_second",))
