@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PROFILES', 'FOLDERS', 'KERNELSPEC', 'Item', 'read_profiles', 'declared_parameters', 'check_parameters', 'code_files',
-           'data_files', 'Plan', 'DataAccess', 'public_data', 'clean_notebook', 'Failed', 'Skipped', 'Summary', 'run',
-           'list_items']
+           'data_files', 'Plan', 'DataAccess', 'public_data', 'clean_notebook', 'relink', 'Failed', 'Skipped',
+           'Summary', 'run', 'list_items']
 
 # %% ../nbs/70_paper.ipynb #cell-03
 import ast
@@ -441,6 +441,28 @@ def clean_notebook(
     return {"cells": cells, "metadata": {"kernelspec": KERNELSPEC}, "nbformat": 4, "nbformat_minor": 5}
 
 # %% ../nbs/70_paper.ipynb #cell-36
+_LINK = re.compile(r"\]\((?![a-z]+:|[#/])([^)\s]+)\)")
+
+
+def relink(
+    notebook: Mapping[str, object],
+    *,
+    source: str,  # folder that the links count from, from the project root
+    place: str,  # folder that they shall count from
+) -> dict[str, object]:
+    "The notebook with the relative links of its markdown cells counting from another folder."
+
+    def moved(match: re.Match) -> str:
+        return f"]({Path(os.path.relpath(Path(source) / match[1], place)).as_posix()})"
+
+    cells = [
+        {**cell, "source": _every_text(cell["source"], lambda text: _LINK.sub(moved, text))}
+        if cell["cell_type"] == "markdown" else cell
+        for cell in notebook["cells"]
+    ]
+    return {**notebook, "cells": cells}
+
+# %% ../nbs/70_paper.ipynb #cell-40
 _PROGRAM = "import json, sys, papermill; papermill.execute_notebook(**json.load(sys.stdin))"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -501,7 +523,7 @@ def _stop(jobs: Iterable[_Job]) -> None:
             job.process.kill()
             job.process.wait()
 
-# %% ../nbs/70_paper.ipynb #cell-38
+# %% ../nbs/70_paper.ipynb #cell-42
 @dataclass(frozen=True, slots=True)
 class Failed:
     "A notebook that did not run to its end."
@@ -528,7 +550,7 @@ def _failure(job: _Job, root: Path, message: str | None = None) -> Failed:
         message = ((root / job.folder / "log").read_text().strip().splitlines() or ["no message"])[-1]
     return Failed(name, cell, message, kept.relative_to(root).as_posix())
 
-# %% ../nbs/70_paper.ipynb #cell-39
+# %% ../nbs/70_paper.ipynb #cell-43
 def _replacements(job: _Job, root: Path) -> dict[str, str]:
     "Texts of this machine in an executed notebook, longest way first."
     outside = [folder for folder in data_directories(root) if not folder.is_relative_to(root)]
@@ -550,6 +572,8 @@ def _publish(
     name, made, place = job.plan.item.name, root / job.folder / "outputs", root / PROFILES[job.plan.profile]
     replace = _replacements(job, root)
     notebook = clean_notebook(json.loads((root / job.notebook).read_text(encoding="utf-8")), replace=replace)
+    source = job.plan.item.notebook
+    notebook = relink(notebook, source=str(Path(source).parent), place=PROFILES[job.plan.profile])
     write_text(
         json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n", made / f"{name}.ipynb"
     )
@@ -573,7 +597,7 @@ def _publish(
         shutil.move(made / file, place / file)
     return {file: file_sha256(place / file) for file in files}
 
-# %% ../nbs/70_paper.ipynb #cell-41
+# %% ../nbs/70_paper.ipynb #cell-45
 def _read_manifest(root: Path, profile: str) -> dict[str, dict]:
     try:
         return json.loads((root / PROFILES[profile] / "manifest.json").read_text(encoding="utf-8"))[
@@ -610,7 +634,7 @@ def _remembered_outputs(plan: Plan, root: Path) -> dict[str, str]:
     with _state(root, plan.profile, {}) as state:
         return state.get_values(plan.item.name)["outputs"]
 
-# %% ../nbs/70_paper.ipynb #cell-42
+# %% ../nbs/70_paper.ipynb #cell-46
 def _write_record(
     root: Path, profile: str, began: datetime, jobs: Mapping[str, Mapping[str, object]]
 ) -> None:
@@ -632,7 +656,7 @@ def _write_record(
     }
     write_json(record, path)
 
-# %% ../nbs/70_paper.ipynb #cell-44
+# %% ../nbs/70_paper.ipynb #cell-48
 @dataclass(frozen=True, slots=True)
 class Skipped:
     "A notebook whose public data could not be had."
@@ -676,7 +700,7 @@ class Summary:
             )
         return "\n".join(lines)
 
-# %% ../nbs/70_paper.ipynb #cell-45
+# %% ../nbs/70_paper.ipynb #cell-49
 def _missing_sets(item: Item, data: DataAccess) -> list[str]:
     missing = []
     for name in item.needs:
@@ -701,7 +725,7 @@ def _fetch_missing(items: Iterable[Item], data: DataAccess) -> list[Skipped]:
         for name, missing in lacking.items()
     ]
 
-# %% ../nbs/70_paper.ipynb #cell-46
+# %% ../nbs/70_paper.ipynb #cell-50
 def _finished(jobs: Sequence[Plan], root: Path, workers: int, progress: bool) -> Iterator[_Job]:
     "Run the notebooks, at most `workers` at a time, and yield each when its process has ended."
     from tqdm import tqdm
@@ -725,7 +749,7 @@ def _finished(jobs: Sequence[Plan], root: Path, workers: int, progress: bool) ->
             # Reached with notebooks still running when the run is interrupted.
             _stop(running)
 
-# %% ../nbs/70_paper.ipynb #cell-47
+# %% ../nbs/70_paper.ipynb #cell-51
 def _complete(job: _Job, root: Path, manifest: dict[str, dict]) -> Failed | None:
     "Publish and remember a notebook that ran, or keep one that failed; its scratch folder goes either way."
     name, profile, failed = job.plan.item.name, job.plan.profile, None
@@ -748,7 +772,7 @@ def _has_warnings(name: str, profile: str, root: Path) -> bool:
     cells = json.loads((root / PROFILES[profile] / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     return any(output.get("name") == "stderr" for cell in cells for output in cell.get("outputs", []))
 
-# %% ../nbs/70_paper.ipynb #cell-48
+# %% ../nbs/70_paper.ipynb #cell-52
 def _chosen(items: Mapping[str, Item], names: str | Iterable[str] | None) -> list[Item]:
     names = items if names is None else [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in names if name not in items]:
@@ -778,7 +802,7 @@ def _plans(
     hashes: dict[Path, str] = {}
     return {item.name: _plan(item, profile, root, data, hashes) for item in able}, skipped
 
-# %% ../nbs/70_paper.ipynb #cell-49
+# %% ../nbs/70_paper.ipynb #cell-53
 def _run_plans(
     todo: Sequence[Plan], root: Path, manifest: dict[str, dict], workers: int, progress: bool
 ) -> dict[str, Failed | None]:  # notebook that ended → None if all went well
@@ -838,7 +862,7 @@ def run(
         print(summary.report())
     return summary
 
-# %% ../nbs/70_paper.ipynb #cell-50
+# %% ../nbs/70_paper.ipynb #cell-54
 def list_items(
     profile: Literal["full", "quick"] = "full",
     *,
