@@ -46,7 +46,7 @@ export: .venv/dev.stamp ## write ppe/ from nbs/ and clean the notebooks
 	@rm -rf ppe/__pycache__ # compiled kernels do not notice an edit in another module
 
 notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
-	$(BIN)/python tests/stage_notebooks.py && $(BIN)/nbdev_export && $(BIN)/nbdev_clean
+	$(BIN)/nbdev_export && $(BIN)/python tests/stage_notebooks.py && $(BIN)/nbdev_clean
 
 lock: ## recompile requirements*.txt from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper pyproject.toml -o requirements.txt

@@ -8,7 +8,6 @@ __all__ = ['RIDGE', 'MAX_ITERATIONS', 'STEP_TOLERANCE', 'SMALL', 'GRADIENT_TOLER
 
 # %% ../nbs/21_bradley_terry.ipynb #cell-03
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 from numba import njit
@@ -17,7 +16,15 @@ from scipy.optimize import minimize
 
 from .errors import ConvergenceError, InputError
 from .graphs import half_tie_wins, raise_separated, separation
-from .rankings import BatchScores, Fit, Ranking, check_counts, check_models
+from ppe.rankings import (
+    BatchScores,
+    Fit,
+    OnSeparation,
+    Ranking,
+    check_counts,
+    check_models,
+    check_on_separation,
+)
 
 # %% ../nbs/21_bradley_terry.ipynb #cell-04
 RIDGE = 1e-4  # weight of the penalty RIDGE/2 · Σθ², used only where no maximum exists and the caller allows it
@@ -35,39 +42,50 @@ def bradley_terry_log_likelihood(
 
 # %% ../nbs/21_bradley_terry.ipynb #cell-08
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def _gradient_hessian(half, theta, ridge, gradient, hessian):
-    "Gradient of the (penalised) likelihood and upper triangle of the negative Hessian plus c·11ᵀ."
+def _totals(half, total, won):
+    "Comparisons of each pair and half-tie wins of each model, in place."
+    n = len(won)
+    for i in range(n):
+        wins = 0.0
+        for j in range(n):
+            wins += half[i, j]
+        won[i] = wins
+        for j in range(i + 1):
+            total[i, j] = half[i, j] + half[j, i]
+            total[j, i] = total[i, j]
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def _gradient_hessian(total, won, theta, ridge, gradient, hessian):
+    "Gradient of the (penalised) likelihood and the negative Hessian plus c·11ᵀ, in place."
     n = len(theta)
     strength = np.exp(theta - (theta.max() + theta.min()) / 2)
+    trace = 0.0
     for i in range(n):
-        gradient[i] = -ridge * theta[i]
-        hessian[i, i] = ridge
-    for i in range(n):
-        for j in range(i + 1, n):
-            total = half[i, j] + half[j, i]
+        expected, curvature = 0.0, 0.0
+        for j in range(n):
             share = 1.0 / (strength[i] + strength[j])
-            expected = total * strength[i] * share
-            curvature = expected * strength[j] * share
-            gradient[i] += half[i, j] - expected
-            gradient[j] -= half[i, j] - expected
-            hessian[i, j] = -curvature
-            hessian[i, i] += curvature
-            hessian[j, j] += curvature
-    shift = np.trace(hessian) / n
-    for i in range(n):
-        for j in range(i, n):
-            hessian[i, j] += shift
+            wins = total[i, j] * strength[i] * share
+            bend = wins * strength[j] * share
+            hessian[i, j] = -bend
+            expected += wins
+            curvature += bend
+        gradient[i] = won[i] - expected - ridge * theta[i]
+        hessian[i, i] = curvature + ridge
+        trace += curvature + ridge
+    hessian += trace / n
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def _solve_in_place(matrix, vector):
-    "Solve a positive definite system given by its upper triangle; False if it is not positive definite."
+    "Solve a positive definite system from its upper triangle, in place; False if it is not positive definite."
     n = len(vector)
     for k in range(n):
         if not matrix[k, k] > 0.0:
             return False
+        inverse = 1.0 / matrix[k, k]
         for i in range(k + 1, n):
-            factor = matrix[k, i] / matrix[k, k]
+            factor = matrix[k, i] * inverse
             for j in range(i, n):
                 matrix[i, j] -= factor * matrix[k, j]
             vector[i] -= factor * vector[k]
@@ -87,7 +105,7 @@ def _step_length(step):
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def _newman_sweep(half, strength):
+def _newman_sweep(half, total, strength):
     "One sequential sweep of Newman's iteration over all models."
     n = len(strength)
     for i in range(n):
@@ -95,7 +113,7 @@ def _newman_sweep(half, strength):
         for j in range(n):
             share = 1.0 / (strength[i] + strength[j])
             gained += half[i, j] * strength[j] * share
-            lost += half[j, i] * share
+            lost += (total[i, j] - half[i, j]) * share
         strength[i] = gained / lost
 
 
@@ -120,26 +138,25 @@ def _strongly_connected(half):
     return True
 
 # %% ../nbs/21_bradley_terry.ipynb #cell-10
-@njit(cache=True)
-def _start(half, theta, sweeps):
-    "Centred logits of the smoothed win shares, improved by Newman sweeps."
-    n = len(theta)
-    for i in range(n):
-        won, lost = half[i].sum(), half[:, i].sum()
-        theta[i] = np.log((won + 0.5) / (lost + 0.5))
-    if sweeps:
-        strength = np.exp(theta)
-        for _ in range(sweeps):
-            _newman_sweep(half, strength)
-        theta[:] = np.log(strength)
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def _start(half, total, won, theta, sweeps):
+    "Centred logits of the smoothed win shares, improved by Newman sweeps, in place."
+    for i in range(len(theta)):
+        met = 0.0
+        for j in range(len(theta)):
+            met += total[i, j]
+        theta[i] = (won[i] + 0.5) / (met - won[i] + 0.5)
+    for _ in range(sweeps):
+        _newman_sweep(half, total, theta)
+    theta[:] = np.log(theta)
     theta -= theta.mean()
 
 
 @njit(cache=True)
-def _newton(half, theta, ridge, gradient, hessian):
+def _newton(total, won, theta, ridge, gradient, hessian):
     "Newton iterations in place from `theta`; number of iterations, 0 if they did not converge."
     for iteration in range(1, MAX_ITERATIONS + 1):
-        _gradient_hessian(half, theta, ridge, gradient, hessian)
+        _gradient_hessian(total, won, theta, ridge, gradient, hessian)
         if not _solve_in_place(hessian, gradient):
             return 0
         length, spread = _step_length(gradient)
@@ -151,7 +168,29 @@ def _newton(half, theta, ridge, gradient, hessian):
             return iteration
     return 0
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-11
+# %% ../nbs/21_bradley_terry.ipynb #cell-12
+@njit(cache=True)
+def _half_tie_batch(wins, ties):
+    "W + T/2 of every matrix, and whether all of them are proper counts."
+    n_fits, n = wins.shape[0], wins.shape[1]
+    half = np.empty((n_fits, n, n))
+    for k in range(n_fits):
+        most = 0.0
+        for i in range(n):
+            for j in range(n):
+                value = wins[k, i, j] + 0.5 * ties[k, i, j]
+                # A comparison with NaN is false, so NaN fails here too.
+                if not (wins[k, i, j] >= 0.0 and ties[k, i, j] == ties[k, j, i] and 0.0 <= ties[k, i, j] <= value * 2.0):
+                    return half, False
+                half[k, i, j] = value
+                most = max(most, value)
+            if half[k, i, i] != 0.0:
+                return half, False
+        if not 0.0 < most < np.inf:
+            return half, False
+    return half, True
+
+
 @njit(cache=True)
 def _newton_batch(half, ridge):
     "Fit every matrix of a batch; penalised where no maximum exists. Strengths (B, n), iterations, penalised."
@@ -159,25 +198,27 @@ def _newton_batch(half, ridge):
     theta = np.zeros((n_fits, n))
     iterations = np.zeros(n_fits, np.int64)
     penalised = np.zeros(n_fits, np.bool_)
-    gradient, hessian = np.empty(n), np.empty((n, n))
+    total, hessian, won, gradient = np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty(n)
     for k in range(n_fits):
         penalised[k] = not _strongly_connected(half[k])
+        _totals(half[k], total, won)
         # Without a maximum the sweeps run off to infinity: start from the shares themselves.
-        _start(half[k], theta[k], 0 if penalised[k] else 3)
-        iterations[k] = _newton(half[k], theta[k], ridge if penalised[k] else 0.0, gradient, hessian)
+        _start(half[k], total, won, theta[k], 0 if penalised[k] else 3)
+        iterations[k] = _newton(total, won, theta[k], ridge if penalised[k] else 0.0, gradient, hessian)
     return theta, iterations, penalised
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-13
+# %% ../nbs/21_bradley_terry.ipynb #cell-14
 def _newton_large(
-    half: np.ndarray,  # (n, n)
+    total: np.ndarray,  # (n, n) comparisons of each pair
+    won: np.ndarray,  # (n,) half-tie wins
     theta: np.ndarray,  # (n,) start, changed in place
     ridge: float,  # weight of the penalty
 ) -> int:  # iterations, 0 if not converged
-    gradient, hessian = np.empty(len(half)), np.empty_like(half)
+    gradient, hessian = np.empty(len(won)), np.empty_like(total)
     for iteration in range(1, MAX_ITERATIONS + 1):
-        _gradient_hessian(half, theta, ridge, gradient, hessian)
+        _gradient_hessian(total, won, theta, ridge, gradient, hessian)
         try:
-            # The upper triangle in C order is the lower one in the Fortran order that LAPACK works in without a copy.
+            # Transposed: LAPACK works in Fortran order, and without a copy only then.
             factor = cho_factor(hessian.T, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             return 0
@@ -189,18 +230,19 @@ def _newton_large(
             return iteration
     return 0
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-14
+# %% ../nbs/21_bradley_terry.ipynb #cell-15
 def _fit_newton(half: np.ndarray, ridge: float, start: np.ndarray | None = None) -> tuple[np.ndarray, int]:
-    theta = np.zeros(len(half))
+    theta, total, won = np.zeros(len(half)), np.empty_like(half), np.empty(len(half))
+    _totals(half, total, won)
     if start is None:
-        _start(half, theta, 0 if ridge else 3)
+        _start(half, total, won, theta, 0 if ridge else 3)
     else:
         theta[:] = start
     if len(half) > SMALL:
-        return theta, _newton_large(half, theta, ridge)
-    return theta, _newton(half, theta, ridge, np.empty(len(half)), np.empty_like(half))
+        return theta, _newton_large(total, won, theta, ridge)
+    return theta, _newton(total, won, theta, ridge, np.empty(len(half)), np.empty_like(half))
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-16
+# %% ../nbs/21_bradley_terry.ipynb #cell-17
 GRADIENT_TOLERANCE = 1e-9
 MAX_SWEEPS = 20_000
 
@@ -213,13 +255,13 @@ def _score_residual(half: np.ndarray, theta: np.ndarray, ridge: float = 0.0) -> 
 
 
 def _fit_by_sweeps(
-    sweep: Callable[[np.ndarray, np.ndarray], None],  # updates the strengths in place
+    sweep: Callable[[np.ndarray, np.ndarray, np.ndarray], None],  # updates the strengths in place
     half: np.ndarray,  # (n, n)
     start: np.ndarray | None,  # (n,) strengths θ; zeros if not given
 ) -> tuple[np.ndarray, int]:
-    strength = np.ones(len(half)) if start is None else np.exp(start)
+    strength, total = np.ones(len(half)) if start is None else np.exp(start), half + half.T
     for iteration in range(1, MAX_SWEEPS + 1):
-        sweep(half, strength)
+        sweep(half, total, strength)
         theta = np.log(strength)
         theta -= theta.mean()
         strength = np.exp(theta)
@@ -227,9 +269,8 @@ def _fit_by_sweeps(
             return theta, iteration
     return theta, 0
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-17
-def _mm_sweep(half: np.ndarray, strength: np.ndarray) -> None:
-    total = half + half.T
+# %% ../nbs/21_bradley_terry.ipynb #cell-18
+def _mm_sweep(half: np.ndarray, total: np.ndarray, strength: np.ndarray) -> None:
     strength[:] = half.sum(1) / np.sum(total / (strength[:, None] + strength[None, :]), axis=1)
 
 
@@ -249,7 +290,7 @@ def _fit_quasi_newton(method: str, half: np.ndarray, start: np.ndarray | None) -
     converged = _score_residual(half, theta) < 1e3 * GRADIENT_TOLERANCE
     return theta, int(found.nit) if converged else 0
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-18
+# %% ../nbs/21_bradley_terry.ipynb #cell-19
 SOLVERS: dict[str, Callable[[np.ndarray, np.ndarray | None], tuple[np.ndarray, int]]] = {
     "newton": lambda half, start: _fit_newton(half, 0.0, start),
     "fixed-point": lambda half, start: _fit_by_sweeps(_newman_sweep, half, start),
@@ -266,13 +307,13 @@ def _fit_best(half: np.ndarray) -> tuple[np.ndarray, int, str]:
     converged = [found for found in tries if found[1]]
     return max(converged or tries, key=lambda found: bradley_terry_log_likelihood(found[0], half))
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-20
+# %% ../nbs/21_bradley_terry.ipynb #cell-21
 def bradley_terry(
     wins: np.ndarray,  # (n, n) W: how often i beats j
     ties: np.ndarray,  # (n, n) T: how often i and j tie, symmetric
     *,
     models: Sequence[str] | None = None,  # n names
-    on_separation: Literal["error", "ridge"] = "error",  # what to do when no maximum exists
+    on_separation: OnSeparation = "error",  # what to do when no maximum exists
     method: str = "newton",  # newton, fixed-point, mm, bfgs, l-bfgs-b, or best (all of them, two starts)
 ) -> Ranking:  # scores are mean-centred log strengths
     """Rank by the half-tie Bradley–Terry maximum likelihood estimate.
@@ -284,8 +325,7 @@ def bradley_terry(
     """
     if method not in (*SOLVERS, "best"):
         raise InputError(f"unknown method {method!r}: choose one of {', '.join((*SOLVERS, 'best'))}")
-    if on_separation not in ("error", "ridge"):
-        raise InputError(f"on_separation = {on_separation!r}: choose 'error' or 'ridge'")
+    check_on_separation(on_separation)
     wins, ties = check_counts(wins, ties)
     models, half = check_models(models, len(wins)), half_tie_wins(wins, ties)
     found = separation(half > 0)
@@ -307,7 +347,7 @@ def bradley_terry(
     fit = Fit(True, iterations, bradley_terry_log_likelihood(theta, half), ridge=ridge, solver=solver)
     return Ranking.from_scores("bradley-terry", models, theta, fit)
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-23
+# %% ../nbs/21_bradley_terry.ipynb #cell-24
 def bradley_terry_batch(
     wins: np.ndarray,  # (B, n, n)
     ties: np.ndarray,  # (B, n, n)
@@ -316,7 +356,12 @@ def bradley_terry_batch(
 
     Raises `InputError` for bad counts, `ConvergenceError` if a fit does not converge. Cost: O(B n³).
     """
-    half = half_tie_wins(*check_counts(wins, ties, batch=True))
+    wins, ties = np.asarray(wins), np.asarray(ties)
+    half, proper = np.empty(0), False
+    if wins.ndim == 3 and wins.shape == ties.shape and wins.shape[1] == wins.shape[2] > 1 and len(wins):
+        half, proper = _half_tie_batch(*(np.ascontiguousarray(counts, dtype=np.float64) for counts in (wins, ties)))
+    if not proper:
+        half = half_tie_wins(*check_counts(wins, ties, batch=True))
     if half.shape[1] <= SMALL:
         theta, iterations, penalised = _newton_batch(half, RIDGE)
     else:
@@ -330,7 +375,7 @@ def bradley_terry_batch(
         )
     return BatchScores(theta, penalised)
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-25
+# %% ../nbs/21_bradley_terry.ipynb #cell-26
 def _multinomial(
     total: int,  # verdicts to draw
     counts: np.ndarray,  # (cells,) whole numbers with this sum
@@ -346,7 +391,7 @@ def _multinomial(
     cells = np.searchsorted(np.cumsum(counts), rng.integers(0, total, missing), side="right")
     return drawn + np.bincount(cells, minlength=len(counts))
 
-# %% ../nbs/21_bradley_terry.ipynb #cell-26
+# %% ../nbs/21_bradley_terry.ipynb #cell-27
 def bootstrap_refits(
     wins: np.ndarray,  # (n, n)
     ties: np.ndarray,  # (n, n)

@@ -329,6 +329,6 @@ def main(
     except PpeError as error:
         click.echo(f"ppe: error: {error}", err=True)
         return 2
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         click.echo("ppe: interrupted", err=True)
         return 130

@@ -119,7 +119,10 @@ class CycleCounts:
         "The truncation score S_mu = C3_bad + mu C4_bad (paper, section 4.1), (G,) float64."
         if not (np.isfinite(mu) and mu >= 0):
             raise InputError(f"mu = {mu}: the weight of bad 4-cycles is a finite number of at least 0")
-        return self.c3_bad + mu * self.c4_bad
+        score = self.c3_bad + min(mu, np.finfo(float).max / 2**63) * self.c4_bad
+        if mu > np.finfo(float).max / 2**63:
+            raise InputError(f"mu = {mu:g} is too large: the scores would not fit a number; use a smaller weight")
+        return score
 
 # %% ../nbs/11_cycles.ipynb #cell-12
 def cycle_counts(

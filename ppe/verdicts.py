@@ -10,6 +10,7 @@ __all__ = ['COLUMNS', 'GRAPH_COLUMNS', 'ID_COLUMNS', 'Verdict', 'model_codes', '
 import gzip
 import io
 import os
+import zlib
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -60,12 +61,16 @@ def _rows(mask: np.ndarray) -> str:
 
 # %% ../nbs/01_verdicts.ipynb #cell-12
 def _require_columns(found: Sequence[str]) -> None:
+    found, wanted = list(found), f"a verdict table has the columns {', '.join(COLUMNS)}"
     missing = [column for column in COLUMNS if column not in found]
     if missing:
         raise InputError(
-            f"missing column {first_five(missing)}: a verdict table has the columns {', '.join(COLUMNS)}; "
-            f"found {first_five(found) or 'none'}; rename or add the missing ones"
+            f"missing column {', '.join(missing)}: {wanted}; found {', '.join(map(repr, found)) or 'none'}; "
+            "rename or add the missing ones"
         )
+    repeated = [column for column in COLUMNS if found.count(column) > 1]
+    if repeated:
+        raise InputError(f"column {', '.join(repeated)} more than once: {wanted}, each once; remove the others")
 
 # %% ../nbs/01_verdicts.ipynb #cell-13
 def _require_filled(frame: pd.DataFrame) -> None:
@@ -174,6 +179,16 @@ def _require_one_category(frame: pd.DataFrame) -> None:
         )
 
 # %% ../nbs/01_verdicts.ipynb #cell-22
+def _as_text(values: pd.Series) -> pd.Series:
+    "Cells as text; refuses cells that are neither text nor numbers, such as bytes and lists."
+    if values.dtype == object or isinstance(values.dtype, pd.CategoricalDtype):
+        odd = ~values.map(lambda cell: isinstance(cell, (str, int, float, np.number))).to_numpy(dtype=bool)
+        if odd.any():
+            kind = type(values[odd].iloc[0]).__name__
+            raise InputError(f"{values.name} holds {kind} in {_rows(odd)}: cells are text or numbers; convert them first")
+    return values.astype(str)
+
+# %% ../nbs/01_verdicts.ipynb #cell-23
 def validate_verdicts(
     frame: pd.DataFrame,  # at least the seven columns; others are left out
 ) -> pd.DataFrame:  # the seven columns in normal form, rows in the given order
@@ -190,19 +205,19 @@ def validate_verdicts(
     for column in COLUMNS:
         values = frame[column]
         if column in ID_COLUMNS:
-            if not pd.api.types.is_integer_dtype(values.dtype):
-                values = _identifier_column(pa.chunked_array([pa.array(values.astype(str))])).to_pandas()
-            table[column] = values.to_numpy() if pd.api.types.is_integer_dtype(values.dtype) else values.array
+            if values.dtype != np.int64:
+                values = _identifier_column(pa.chunked_array([pa.array(_as_text(values))])).to_pandas()
+            table[column] = values.to_numpy() if values.dtype == np.int64 else values.array
         elif isinstance(values.dtype, pd.CategoricalDtype) and pd.api.types.is_string_dtype(values.cat.categories):
             table[column] = values.array
         else:
-            table[column] = values.astype(str).astype("category").array
+            table[column] = _as_text(values).astype("category").array
     _require_known_verdicts(table)
     _require_distinct_pairs(table)
     _require_one_category(table)
     return table
 
-# %% ../nbs/01_verdicts.ipynb #cell-25
+# %% ../nbs/01_verdicts.ipynb #cell-26
 def _parse(data: bytes, name: str) -> pd.DataFrame:
     "Arrow table of the seven columns, as a frame with categories."
     if data[:4] == b"PAR1":
@@ -228,7 +243,7 @@ def _parse(data: bytes, name: str) -> pd.DataFrame:
         columns[column] = values
     return pa.table(columns).unify_dictionaries().to_pandas()
 
-# %% ../nbs/01_verdicts.ipynb #cell-26
+# %% ../nbs/01_verdicts.ipynb #cell-27
 def read_verdicts(
     source: str | os.PathLike | BinaryIO | bytes,  # a file, an open binary buffer, or its bytes
 ) -> pd.DataFrame:  # validated verdict table
@@ -247,13 +262,13 @@ def read_verdicts(
         raise InputError(f"{name}: {error}" if name not in str(error) else str(error)) from None
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from None
-    except (pa.ArrowInvalid, UnicodeDecodeError, EOFError) as error:
+    except (pa.ArrowException, zlib.error, UnicodeDecodeError, EOFError) as error:
         reason = str(error)
         if "UTF8" in reason or isinstance(error, UnicodeDecodeError):
             raise InputError(f"{name} is not UTF-8: save it with UTF-8 encoding") from None
         raise InputError(f"cannot parse {name}: {reason}; expected CSV, gzipped CSV or Parquet") from None
 
-# %% ../nbs/01_verdicts.ipynb #cell-29
+# %% ../nbs/01_verdicts.ipynb #cell-30
 def write_verdicts(
     verdicts: pd.DataFrame,  # verdict table; checked before anything is written
     path: str | os.PathLike,  # ends in .csv, .csv.gz or .parquet
@@ -274,7 +289,7 @@ def write_verdicts(
     os.replace(partial, path)
     return path
 
-# %% ../nbs/01_verdicts.ipynb #cell-30
+# %% ../nbs/01_verdicts.ipynb #cell-31
 def select_verdicts(
     verdicts: pd.DataFrame,  # validated
     *,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -129,6 +130,14 @@ def test_every_module_has_one_notebook_of_its_name():
     assert len(NUMBERS) == len(stage_notebooks())
     assert all(path.stem[3:] == module_of(path) for path in stage_notebooks())
     assert {path.stem for path in (ROOT / "ppe").glob("*.py")} == set(NUMBERS) | {"__init__", "_modidx"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "ppe").glob("*.py")), ids=lambda path: path.stem)
+def test_a_module_compiles_without_a_warning_and_holds_no_directive(path: Path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # an invalid escape such as that of LaTeX in a docstring
+        compile(path.read_text(encoding="utf-8"), path.name, "exec")
+    assert not EXPORT.search(path.read_text(encoding="utf-8")), "two exports in one cell"
 
 
 # ---- imports point one way
