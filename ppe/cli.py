@@ -130,7 +130,11 @@ def cycle_table(
 # %% ../nbs/71_cli.ipynb #cell-13
 def _dropped(graphs: ComparisonGraphs) -> None:
     if graphs.n_dropped:
-        _note(f"{graphs.n_dropped} incomplete graphs dropped (a pair is missing or invalid); --incomplete keep keeps them")
+        graph_word = "graph" if graphs.n_dropped == 1 else "graphs"
+        _note(
+            f"{graphs.n_dropped} incomplete {graph_word} dropped (a pair is missing or invalid); "
+            "--incomplete keep keeps them"
+        )
 
 
 @app.command("cycles")
