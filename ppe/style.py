@@ -127,7 +127,9 @@ MAIN_TABLE_METHODS = _family(
     ("NoTrunc boot", "NoTrunc boot", "vermillion", "^", _SHORT),
     ("ScoreWin40", "ScoreWin40", "reddish purple", "X", _DASHDOTDOT),
     ("Random50→20×10", "Random50→20×10", "orange", "v", _DOT),
-    ("Single→20", "Single→20", "black", "o", _LONGDOT),
+    ("Single→20", "Single→20", "black", "h", _LONGDOT),
+    ("AllGraphs", "AllGraphs (control)", "black", "o", _SOLID),
+    ("TruncFixed", "TruncFixed (control)", "blue", "d", _DOT),
 )
 RANKERS = _family(
     ("bradley-terry", "Bradley–Terry", "blue", "o", _SOLID),
@@ -333,15 +335,16 @@ def printed_table(
     *,
     formats: Mapping[str, str] | None = None,  # column → format; not named: ".3f" for floats, "" otherwise
     intervals: Mapping[str, tuple[str, str]] | None = None,  # column → its columns of lower and upper limits
+    half_widths: Mapping[str, str] | None = None,  # column → its column of half-widths, printed as ± behind it
     headers: Mapping[str, str] | None = None,  # column → printed heading
 ) -> pd.DataFrame:  # text only
     """The frame as a reader sees it: rounded, with limits in brackets behind their value.
 
     Raises: InputError when a named column is not in the frame.
     """
-    intervals, headers = dict(intervals or {}), dict(headers or {})
-    limits = [limit for pair in intervals.values() for limit in pair]
-    _require(frame, *(formats or {}), *intervals, *limits, *headers)
+    intervals, half_widths, headers = dict(intervals or {}), dict(half_widths or {}), dict(headers or {})
+    limits = [limit for pair in intervals.values() for limit in pair] + list(half_widths.values())
+    _require(frame, *(formats or {}), *intervals, *half_widths, *limits, *headers)
     specs = _format_specs(frame, formats)
     printed = {}
     for column in frame.columns:
@@ -350,6 +353,9 @@ def printed_table(
             lows, highs = ([_printed(v, specs[column]) for v in frame[limit]] for limit in intervals[column])
             triples = list(zip(texts, lows, highs, strict=True))
             texts = [t if low == high == _MISSING else f"{t} [{low}, {high}]" for t, low, high in triples]
+        if column in half_widths:
+            halves = [_printed(value, specs[column]) for value in frame[half_widths[column]]]
+            texts = [t if half == _MISSING else f"{t} ± {half}" for t, half in zip(texts, halves, strict=True)]
         if column not in limits:
             printed[headers.get(column, str(column))] = texts
     return pd.DataFrame(printed)
@@ -437,6 +443,7 @@ def save_table(
     within: str | None = None,  # column of groups: best per group, a rule between groups
     formats: Mapping[str, str] | None = None,  # as `printed_table`
     intervals: Mapping[str, tuple[str, str]] | None = None,  # as `printed_table`
+    half_widths: Mapping[str, str] | None = None,  # as `printed_table`
     headers: Mapping[str, str] | None = None,  # as `printed_table`
 ) -> pd.DataFrame:  # the printed view
     """Write name.csv (all columns, ten digits), name.tex (booktabs), name.txt; return the printed view.
@@ -447,8 +454,8 @@ def save_table(
     if frame.empty:
         raise InputError(f"{name} has no rows: a table shows at least one")
     frame = frame.reset_index(drop=True)
-    printed = printed_table(frame, formats=formats, intervals=intervals, headers=headers)
-    limits = {limit for pair in (intervals or {}).values() for limit in pair}
+    printed = printed_table(frame, formats=formats, intervals=intervals, half_widths=half_widths, headers=headers)
+    limits = {limit for pair in (intervals or {}).values() for limit in pair} | set((half_widths or {}).values())
     columns = [column for column in frame.columns if column not in limits]
     if isinstance(bold, str):
         bold = {c: bold for c in columns if pd.api.types.is_float_dtype(frame[c].dtype)}
