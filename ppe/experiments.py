@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['REAL_POOLS', 'CONTRASTS', 'VARIANT_METHODS', 'Pool', 'real_pools', 'mean_interval', 'question_resamples',
            'cycle_distance', 'binned_trend', 'association', 'cycle_distance_frames', 'pool_distances', 'replication',
-           'variant_pools', 'variant_table', 'target_model_table', 'arena_mapping_table']
+           'variant_pools', 'variant_table', 'leaderboards', 'question_ranker_table', 'target_model_table',
+           'arena_mapping_table']
 
 # %% ../nbs/62_experiments.ipynb #cell-03
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ from .cycles import cycle_counts
 from .errors import InputError
 from .graphs import ComparisonGraphs, comparison_graphs, win_tie_counts
 from .provenance import stream
-from .rankers import rank_batch
+from .leaderboard import rank_intervals
+from .rankers import RANKERS, rank_batch
 from .rankings import DISTANCES, reference_ranks
 from .resampling import SELECTIONS, Selection, graph_pool, resample
 
@@ -30,7 +32,7 @@ class Pool:
     "Judged graphs and the reference ranking that they are measured against."
 
     name: str
-    label: str  # judge and reference, as printed
+    label: str  # judge and reference, as printed; pools of one label are shown together
     graphs: ComparisonGraphs
     reference: np.ndarray  # (n,) reference ranks of graphs.models
 
@@ -87,19 +89,19 @@ def cycle_distance(
     ranker: str = "bradley-terry",
     distance: str = "spearman",
     mu: float = 1.0,
-) -> pd.DataFrame:  # one row per graph: pool, question_id, category, variant, score, log_score, distance, ridge
+) -> pd.DataFrame:  # one row per graph: label, pool, question_id, category, variant, score, log_score, distance, ridge
     "Bad-cycle score and distance to the reference of every single graph."
     single = np.eye(len(pool.graphs), dtype=np.int64)
     fits = rank_batch(*win_tie_counts(pool.graphs.adjacency, single), ranker=ranker)
     score = cycle_counts(pool.graphs.adjacency).score(mu)
     return pool.graphs.index.drop(columns="judge").assign(
-        pool=pool.name, block=pool.graphs.blocks(), score=score, log_score=np.log1p(score),
+        label=pool.label, pool=pool.name, block=pool.graphs.blocks(), score=score, log_score=np.log1p(score),
         distance=DISTANCES[distance](fits.ranks, pool.reference), ridge=fits.ridge,
     )
 
 # %% ../nbs/62_experiments.ipynb #cell-12
 def binned_trend(
-    points: pd.DataFrame,  # one pool of `cycle_distance`
+    points: pd.DataFrame,  # one panel of `cycle_distance_frames`
     *,
     n_bins: int,  # at most; equal scores are never split between bins
     n_resamples: int,  # bootstrap resamples of questions
@@ -128,7 +130,7 @@ def binned_trend(
 
 # %% ../nbs/62_experiments.ipynb #cell-14
 def association(
-    points: pd.DataFrame,  # one pool of `cycle_distance`
+    points: pd.DataFrame,  # one panel of `cycle_distance_frames`
     *,
     n_resamples: int,
     rng: np.random.Generator,
@@ -153,21 +155,22 @@ def cycle_distance_frames(
     n_bins: int,
     n_resamples: int,
     seed: int,
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:  # points, trend, association; a column `pool` in each
-    "Everything that Figure cycle-distance shows, for several pools."
-    points, trends, rows = [], [], []
-    for pool in pools:
-        frame = cycle_distance(pool)
-        points.append(frame)
-        rng = stream(seed, "cycle-distance", pool.name, "trend")
-        trends.append(binned_trend(frame, n_bins=n_bins, n_resamples=n_resamples, rng=rng).assign(pool=pool.name))
-        rng = stream(seed, "cycle-distance", pool.name, "association")
-        value, lower, upper = association(frame, n_resamples=n_resamples, rng=rng)
-        rows.append({"pool": pool.name, "label": pool.label, "correlation": value, "low": lower, "high": upper,
-                     "n_graphs": len(frame), "n_ridge": int(frame["ridge"].sum())})
-    return pd.concat(points, ignore_index=True), pd.concat(trends, ignore_index=True), pd.DataFrame(rows)
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:  # points, trend, association; a column `label` in each
+    "Everything that Figure cycle-distance shows, one panel per label."
+    every = pd.concat([cycle_distance(pool) for pool in pools], ignore_index=True)
+    # Questions of different pools are different questions.
+    every["block"] = every.groupby(["label", "pool", "block"], sort=False).ngroup()
+    trends, rows = [], []
+    for label, points in every.groupby("label", sort=False):
+        rng = stream(seed, "cycle-distance", label, "trend")
+        trends.append(binned_trend(points, n_bins=n_bins, n_resamples=n_resamples, rng=rng).assign(label=label))
+        rng = stream(seed, "cycle-distance", label, "association")
+        value, lower, upper = association(points, n_resamples=n_resamples, rng=rng)
+        rows.append({"label": label, "correlation": value, "low": lower, "high": upper,
+                     "n_graphs": len(points), "n_ridge": int(points["ridge"].sum())})
+    return every, pd.concat(trends, ignore_index=True), pd.DataFrame(rows)
 
-# %% ../nbs/62_experiments.ipynb #cell-18
+# %% ../nbs/62_experiments.ipynb #cell-20
 def pool_distances(
     pool: Pool,
     *,
@@ -191,7 +194,7 @@ def pool_distances(
                     | {f"{name} ridge": result.ridge.mean() for name, result in results.items()})
     return pd.DataFrame(rows)
 
-# %% ../nbs/62_experiments.ipynb #cell-20
+# %% ../nbs/62_experiments.ipynb #cell-22
 CONTRASTS = {
     # name: (first rule, second rule, what the difference isolates)
     "truncation": ("truncated-once", "all-graphs", "truncation, without resampling"),
@@ -234,7 +237,7 @@ def replication(
                 })
     return pd.DataFrame(means), pd.DataFrame(contrasts)
 
-# %% ../nbs/62_experiments.ipynb #cell-24
+# %% ../nbs/62_experiments.ipynb #cell-26
 VARIANT_METHODS = (
     Selection("Truncated (half), 80 % drawn", keep=0.5, draw="subsample", size=0.8),
     Selection("Block top-1", keep=1, by="block"),
@@ -279,7 +282,53 @@ def variant_table(
                          "high": high, "n_resamples": len(distance), "n_graphs": len(scored)})
     return pd.DataFrame(rows)
 
-# %% ../nbs/62_experiments.ipynb #cell-28
+# %% ../nbs/62_experiments.ipynb #cell-30
+def leaderboards(
+    pools: Sequence[Pool],
+    *,
+    rules: Sequence[str] = ("all-graphs", "truncated-once"),  # keys of SELECTIONS, without a draw
+    n_resamples: int,
+    seed: int,
+) -> pd.DataFrame:  # one row per pool, rule and model, best first
+    "Scores, ranks and their 95 % limits, with the reference rank of each model and how many resamples were separated."
+    parts = []
+    for pool in pools:
+        reference = pd.Series(pool.reference, index=list(pool.graphs.models))
+        for name in rules:
+            rng = stream(seed, "leaderboard", pool.name)
+            found = rank_intervals(pool.graphs, rule=SELECTIONS[name], n_resamples=n_resamples, rng=rng)
+            table = found.table()
+            parts.append(table.assign(
+                reference=table["model"].map(reference), pool=pool.name, rule=name, separated=found.separated,
+                n_separated=int(found.ridge.sum()),
+            ))
+    return pd.concat(parts, ignore_index=True)
+
+
+def question_ranker_table(
+    pools: Sequence[Pool],
+    *,
+    rules: Sequence[str] = ("all-graphs", "truncated-once"),
+    n_resamples: int,
+    seed: int,
+    level: float = 0.95,
+) -> pd.DataFrame:  # pool, rule, ranker, metric, distance, low, high, n_separated
+    "Distance of every ranker on the same graphs, at all four distances, with percentile intervals over resampled questions."
+    rows = []
+    for pool in pools:
+        for name in rules:
+            for ranker in RANKERS:
+                # One stream for all rankers and rules: the same questions.
+                rng = stream(seed, "ranker-robustness", pool.name)
+                found = rank_intervals(pool.graphs, rule=SELECTIONS[name], ranker=ranker, n_resamples=n_resamples, rng=rng)
+                for metric in DISTANCES:
+                    value, spread = found.distances(pool.reference, metric)
+                    low, high = np.quantile(spread, [(1 - level) / 2, (1 + level) / 2])
+                    rows.append({"pool": pool.name, "rule": name, "ranker": ranker, "metric": metric, "distance": value,
+                                 "low": low, "high": high, "n_separated": int(found.ridge.sum())})
+    return pd.DataFrame(rows)
+
+# %% ../nbs/62_experiments.ipynb #cell-34
 def target_model_table() -> pd.DataFrame:  # one row per model: family, model, arena_name, best_rank, worst_rank
     "The 20 target models in the paper's order, with their best and worst reference rank over the eight categories."
     reference = datasets.arena_reference()
