@@ -96,7 +96,7 @@ def simulated_pools(
         for category in categories:
             graphs = comparison_graphs(select_verdicts(table, judge=judge, category=category))
             ratings = datasets.arena_reference(category).set_index("model")["rating"]
-            pools.append(Pool(f"{judge}, {category}", f"{judge} against the Arena", graphs,
+            pools.append(Pool(f"{judge}, {category}", f"{judge}: against the Arena ranking", graphs,
                               reference_ranks(ratings, graphs.models)))
     return pools
 

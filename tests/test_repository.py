@@ -213,8 +213,26 @@ def test_a_paper_notebook_has_one_parameters_cell_and_exports_nothing(path: Path
 
 
 @PAPER
-def test_a_paper_notebook_computes_through_experiments_and_style(path: Path):
-    assert imported_modules("\n".join(sources(path))) <= {"experiments", "style"}
+def test_a_paper_notebook_computes_through_the_studies_and_style(path: Path):
+    # What a figure needs beyond drawing has a stage notebook with tests. `resampling` for the methods as objects, `cycles`
+    # for the scores printed under a drawing.
+    studies = {"experiments", "studies", "published", "diagnostic_study", "budget_study"}
+    assert imported_modules("\n".join(sources(path))) <= studies | {"style", "resampling", "cycles"}
+
+
+def test_the_readme_lists_every_paper_notebook_and_every_module():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path in PAPER_NOTEBOOKS:
+        assert f"]({path.relative_to(ROOT).as_posix()})" in readme, path.stem
+        assert f"`ppe paper run {path.stem}`" in readme, path.stem
+    for path in (ROOT / "nbs").glob("[0-9]*.ipynb"):
+        assert f"(nbs/{path.name}) | `{path.stem[3:]}` |" in readme, path.stem
+
+
+def test_an_index_of_the_figures_names_only_files_that_are_committed():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((figures/[^)#]+)\)", readme):
+        assert (ROOT / target).is_file(), target
 
 
 def test_profiles_name_the_parameters_that_the_notebooks_have():
