@@ -214,8 +214,8 @@ def test_a_paper_notebook_has_one_parameters_cell_and_exports_nothing(path: Path
 
 @PAPER
 def test_a_paper_notebook_computes_through_the_studies_and_style(path: Path):
-    # What a figure needs beyond drawing has a stage notebook with tests. `resampling` for the methods as objects, `cycles`
-    # for the scores printed under a drawing.
+    # What a figure needs beyond drawing has a stage notebook with tests. `resampling` gives the methods as
+    # objects, `cycles` the scores printed under a drawing.
     studies = {"experiments", "studies", "published", "diagnostic_study", "budget_study"}
     assert imported_modules("\n".join(sources(path))) <= studies | {"style", "resampling", "cycles"}
 
