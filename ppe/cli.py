@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['FORMATS', 'MAX_ADJACENCY_BYTES', 'read_reference', 'app', 'cycle_table', 'cycles_command', 'select_graphs',
            'rank_verdicts', 'rank_command', 'data_group', 'data_list', 'data_fetch', 'paper_group', 'paper_list',
-           'paper_run', 'main']
+           'paper_run', 'theory_group', 'theory_recovery', 'theory_graphs_needed', 'theory_alpha', 'theory_grid',
+           'main']
 
 # %% ../nbs/71_cli.ipynb #cell-03
 import csv
@@ -317,6 +318,98 @@ def paper_run(names: tuple[str, ...], profile: str, workers: int, strict: bool) 
     return run(names or None, profile=profile, workers=workers, strict=strict).exit_code
 
 # %% ../nbs/71_cli.ipynb #cell-22
+@app.group("theory")
+def theory_group() -> None:
+    "What the theory says at finite n: exact probabilities, graphs needed, simulation."
+
+
+_report = click.option("--format", "form", type=FORMATS, default="table", show_default=True)
+_models = click.option("--n", "n", type=int, required=True, help="Number of models.")
+_error = click.option("--p", "p", type=float, required=True, help="An edge is right with probability 1/2 + p.")
+
+
+def _answer(values: dict[str, Any], form: str) -> None:
+    if form == "json":
+        _emit(_as_json(values))
+    elif form == "csv":
+        _emit(pd.DataFrame([values]).to_csv(index=False, lineterminator="\n"))
+    else:
+        width = max(map(len, values))
+        _emit("\n".join(f"{name:{width}}  {value:.10g}" if isinstance(value, float) else f"{name:{width}}  {value}"
+                        for name, value in values.items()))
+
+
+@theory_group.command("recovery")
+@_models
+@_error
+@click.option("--t", "t", type=int, required=True, help="Number of graphs in the majority vote.")
+@_report
+def theory_recovery(n: int, p: float, t: int, form: str) -> None:
+    "Theorem 1 at finite n: exact probabilities for the majority vote of t graphs."
+    from ppe.tournaments import edge_error, exact_recovery, expected_triangles, threshold, triangle_free
+
+    _answer({
+        "n": n, "p": p, "t": t, "edge_error": float(edge_error(t, p)), "exact_recovery": float(exact_recovery(n, t, p)),
+        "triangle_free": float(triangle_free(n, t, p)), "expected_triangles": float(expected_triangles(n, t, p)),
+        "threshold_plain": float(threshold(n, p, 4)), "threshold_truncated": float(threshold(n, p, 2)),
+    }, form)
+
+
+@theory_group.command("graphs-needed")
+@_models
+@_error
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Wanted probability of exact recovery.")
+@_report
+def theory_graphs_needed(n: int, p: float, confidence: float, form: str) -> None:
+    "The smallest number of graphs whose majority vote recovers the ranking with this probability, exactly."
+    from ppe.tournaments import exact_recovery, graphs_needed
+
+    t = int(graphs_needed(n, p, confidence))
+    _answer({"n": n, "p": p, "confidence": confidence, "t": t, "exact_recovery": float(exact_recovery(n, t, p))}, form)
+
+
+@theory_group.command("alpha")
+@_error
+@click.option("--d", "d", type=int, required=True, help="Distance of the two models in the true order.")
+@_report
+def theory_alpha(p: float, d: int, form: str) -> None:
+    "Probability that an edge is right in a triangle-free graph (Proposition edge-d)."
+    from ppe.mallows import alpha, mallows_q
+
+    value = float(alpha(d, p))
+    _answer({"p": p, "d": d, "q": float(mallows_q(p)), "alpha": value}, form)
+
+
+@theory_group.command("grid")
+@click.option("--law", "laws", multiple=True, type=click.Choice(["plain", "truncated", "mle"]), default=["plain"], show_default=True)
+@click.option("--n", "sizes", type=int, multiple=True, required=True, help="Number of models; repeat for more.")
+@click.option("--p", "levels", type=float, multiple=True, required=True, help="Edge level; repeat for more.")
+@click.option("--c", "constants", type=float, multiple=True, default=[1, 2, 3, 4, 5, 6, 7], show_default=True,
+              help="Graphs in units of log n / log(1/(1-4p^2)); repeat for more.")
+@click.option("--trials", type=click.IntRange(min=1), default=400, show_default=True)
+@click.option("--seed", type=int, default=20260324, show_default=True)
+@click.option("--out", required=True, type=click.Path(dir_okay=False), help="CSV; a run that was stopped goes on from it.")
+@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Local processes.")
+@click.option("--scheduler", help="Address of a Dask scheduler, in place of local processes.")
+def theory_grid(
+    laws: tuple[str, ...], sizes: tuple[int, ...], levels: tuple[float, ...], constants: tuple[float, ...], trials: int,
+    seed: int, out: str, workers: int, scheduler: str | None,
+) -> None:
+    "Simulate recovery over a grid; the same numbers for any number of workers."
+    from tqdm import tqdm
+
+    from ppe.recovery import recovery_cells, run_grid
+
+    cells = recovery_cells(laws=laws, sizes=sizes, levels=levels, constants=constants)
+    with tqdm(total=len(cells), unit="cell", disable=None) as bar:
+        def counted(rows):
+            for row in rows:
+                bar.update()
+                yield row
+
+        run_grid(cells, n_trials=trials, seed=seed, workers=workers, scheduler=scheduler, path=out, progress=counted)
+
+# %% ../nbs/71_cli.ipynb #cell-24
 def main(
     arguments: Sequence[str] | None = None,  # command-line words; those of the process if not given
 ) -> int:  # exit code
