@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['FORMATS', 'MAX_ADJACENCY_BYTES', 'read_reference', 'app', 'cycle_table', 'cycles_command', 'select_graphs',
            'rank_verdicts', 'rank_command', 'data_group', 'data_list', 'data_fetch', 'paper_group', 'paper_list',
-           'paper_run', 'theory_group', 'theory_recovery', 'theory_graphs_needed', 'theory_alpha', 'theory_grid',
-           'main']
+           'paper_statements', 'paper_run', 'theory_group', 'theory_recovery', 'theory_graphs_needed', 'theory_alpha',
+           'theory_grid', 'main']
 
 # %% ../nbs/71_cli.ipynb #cell-03
 import csv
@@ -304,6 +304,14 @@ def paper_list(profile: str, form: str) -> None:
         _emit(_as_json(_records(table)))
     else:
         _emit(table.to_csv(index=False, lineterminator="\n") if form == "csv" else _as_text(table))
+
+
+@paper_group.command("statements")
+def paper_statements() -> None:
+    "The theory's statements as a Markdown table: what was computed, how, and where it is tested."
+    from ppe.paper import statement_table
+
+    _emit(statement_table())
 
 
 @paper_group.command("run")

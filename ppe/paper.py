@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PROFILES', 'FOLDERS', 'KERNELSPEC', 'Item', 'read_profiles', 'declared_parameters', 'check_parameters', 'code_files',
            'data_files', 'Plan', 'DataAccess', 'public_data', 'clean_notebook', 'relink', 'Failed', 'Skipped',
-           'Summary', 'run', 'list_items']
+           'Summary', 'run', 'list_items', 'statement_table']
 
 # %% ../nbs/70_paper.ipynb #cell-03
 import ast
@@ -889,3 +889,16 @@ def list_items(
     return pd.DataFrame(
         rows, columns=["name", "item", "title", "notebook", "needs", "command", "output", "state"]
     )
+
+
+def statement_table(
+    root: Path | None = None,  # checkout; None finds it
+) -> str:  # Markdown
+    "The statements of the paper's theory: what was computed, exactly or by simulation, and where it is tested."
+    path = (project_root() if root is None else root) / "nbs" / "theorems" / "statements.toml"
+    lines = ["| Statement | Computed | How | Picture | Tested in |", "|---|---|---|---|---|"]
+    for row in tomllib.loads(path.read_text(encoding="utf-8"))["statement"]:
+        picture = f"[{Path(row['picture']).stem}]({row['picture']})" if row["picture"] else "–"
+        tested = f"[{Path(row['notebook']).stem}]({row['notebook']}), “{row['cells']}”"
+        lines.append(f"| {row['name']} | {row['computed']} | {row['kind']} | {picture} | {tested} |")
+    return "\n".join(lines)

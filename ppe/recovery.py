@@ -19,7 +19,7 @@ from scipy.stats import binom, norm
 
 from .errors import InputError
 from .kemeny import kemeny
-from .mallows import alpha, log_acceptance, majority_tournament, mallows_q, sample_orders
+from .mallows import alpha, log_acceptance, majority_recovers, majority_tournament, mallows_q, sample_orders
 from .provenance import stream, write_csv
 from ppe.tournaments import (
     count_triangles,
@@ -131,13 +131,15 @@ def simulate_mle(
     *,
     n_trials: int,
     rng: np.random.Generator,
-) -> np.ndarray:  # (R,) bool: the only maximum likelihood order is the truth
+) -> tuple[np.ndarray, np.ndarray]:  # (R,) bool: the only maximum likelihood order is the truth; the vote recovers
     "Exact maximum likelihood from t triangle-free graphs. Source: paper, section 5.2, eq. before Theorem 3."
-    q, found = mallows_q(p), np.zeros(n_trials, bool)
+    q, found, voted = mallows_q(p), np.zeros(n_trials, bool), np.zeros(n_trials, bool)
     for r in range(n_trials):
-        result = kemeny(order_counts(sample_orders(n, q, size=t, rng=rng)))
+        orders = sample_orders(n, q, size=t, rng=rng)
+        result = kemeny(order_counts(orders))
         found[r] = result.unique and np.array_equal(result.order, np.arange(n))
-    return found
+        voted[r] = majority_recovers(orders)
+    return found, voted
 
 
 def order_counts(
@@ -212,7 +214,8 @@ def run_cell(
     rng = stream(seed, "recovery", cell.law, cell.n, repr(cell.p), cell.t)
     row = asdict(cell) | {"n_trials": n_trials}
     if cell.law == "mle":
-        recovered = simulate_mle(cell.n, cell.t, cell.p, n_trials=n_trials, rng=rng)
+        recovered, voted = simulate_mle(cell.n, cell.t, cell.p, n_trials=n_trials, rng=rng)
+        row |= {"vote_recovered": float(voted.mean())}
         lower, upper = 0.0, truncated_recovery_bounds(cell.n, cell.t, cell.p)[1]
     else:
         simulate = simulate_plain if cell.law == "plain" else simulate_truncated
@@ -247,8 +250,10 @@ def run_grid(
 ) -> pd.DataFrame:  # one row per cell, in the order of the cells
     """Simulate all cells.
 
-    Raises: InputError if the file at `path` holds another grid, or Dask is wanted and not installed.
+    Raises: InputError if the file at `path` holds another grid or has no folder, or if Dask is wanted and not installed.
     """
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {Path(path).parent}; make it or name another")
     done = _finished(path, n_trials=n_trials, seed=seed)
     missing = [cell for cell in cells if _key(asdict(cell)) not in done]
     for row in progress(_rows(missing, n_trials=n_trials, seed=seed, workers=workers, scheduler=scheduler)):

@@ -17,6 +17,8 @@ import nbformat
 import pytest
 from stage_notebooks import ROOT, stage_notebooks
 
+from ppe.paper import statement_table
+
 BIN = Path(sys.executable).parent
 EXPORT = re.compile(r"^\s*#\s*\|\s*(export|exporti|exports)\b", re.M)
 DEFAULT_EXP = re.compile(r"^\s*#\s*\|\s*default_exp\s+(\w+)", re.M)
@@ -217,6 +219,7 @@ def test_a_paper_notebook_computes_through_the_studies_and_style(path: Path):
     # What a figure needs beyond drawing has a stage notebook with tests. `resampling` gives the methods as
     # objects, `cycles` the scores printed under a drawing.
     studies = {"experiments", "studies", "published", "diagnostic_study", "budget_study"}
+    studies |= {"simulated", "tournaments", "mallows", "recovery", "soft_truncation", "regime"}
     assert imported_modules("\n".join(sources(path))) <= studies | {"style", "resampling", "cycles"}
 
 
@@ -229,10 +232,13 @@ def test_the_readme_lists_every_paper_notebook_and_every_module():
         assert f"(nbs/{path.name}) | `{path.stem[3:]}` |" in readme, path.stem
 
 
-def test_an_index_of_the_figures_names_only_files_that_are_committed():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((figures/[^)#]+)\)", readme):
-        assert (ROOT / target).is_file(), target
+def test_the_readme_holds_the_table_of_statements_and_each_place_exists():
+    assert statement_table(ROOT) in (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = tomllib.loads((ROOT / "nbs" / "theorems" / "statements.toml").read_text(encoding="utf-8"))
+    for row in rows["statement"]:
+        headings = "\n".join(cell.source for cell in read(ROOT / row["notebook"]).cells)
+        assert re.search(rf"^## {re.escape(row['cells'])}$", headings, re.MULTILINE), row["name"]
+        assert not row["picture"] or (ROOT / row["picture"]).is_file(), row["name"]
 
 
 def test_profiles_name_the_parameters_that_the_notebooks_have():
