@@ -32,7 +32,7 @@ def _check_placements(
     "Twice the counts, as whole numbers, after every check. Raises: InputError."
     counts = np.asarray(counts, dtype=np.float64)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or len(counts) < 2:
-        raise InputError(f"counts of shape {counts.shape}: a ranking needs an (n, n) matrix with n of at least 2")
+        raise InputError(f"counts of shape {counts.shape}: a ranking needs an (n, n) matrix, n at least 2")
     finite = np.isfinite(counts) & (counts >= 0) & (counts < MAX_TOTAL)
     whole = np.zeros_like(finite)
     whole[finite] = 2 * counts[finite] == np.floor(2 * counts[finite])
@@ -46,7 +46,9 @@ def _check_placements(
             entries = [f"counts[{i}, {j}] = {counts[i, j]:g}" for i, j in np.argwhere(wrong)]
             raise InputError(f"{rule}, seen: {first_five(entries)}; count the orders again")
     if 2 * counts.sum() > MAX_TOTAL:
-        raise InputError(f"counts add up to {counts.sum():g}: costs are exact up to {MAX_TOTAL // 2}; divide the counts")
+        raise InputError(
+            f"counts add up to {counts.sum():g}: costs are exact up to {MAX_TOTAL // 2}; divide the counts"
+        )
     return (2 * counts).astype(np.int64)
 
 # %% ../nbs/26_kemeny.ipynb #cell-06
@@ -60,7 +62,9 @@ def disagreements(
     """
     doubled, order = _check_placements(counts), np.asarray(order)
     if not np.array_equal(np.sort(order), np.arange(len(doubled))):
-        raise InputError(f"order {order.tolist()} is no permutation of 0 to {len(doubled) - 1}; give each row once")
+        raise InputError(
+            f"order {order.tolist()} is no permutation of 0 to {len(doubled) - 1}; give each row number once"
+        )
     return float(np.tril(doubled[np.ix_(order, order)]).sum() / 2)
 
 # %% ../nbs/26_kemeny.ipynb #cell-10
@@ -98,7 +102,7 @@ def _move(order, r, s):
 
 @njit(cache=True)
 def _best_place(excess, order, r, level):
-    "Best place for the model at place r, and the change of excess; `level`: the first one that costs nothing."
+    "Best place for the model at place r, and the change of excess; `level`: the first that costs nothing."
     v, best, place = order[r], 0, r
     for step in (-1, 1):
         change, s = 0, r + step
@@ -148,7 +152,8 @@ def _first_order(
     "A locally optimal order to start from."
     start = np.argsort(excess.sum(axis=1) - excess.sum(axis=0), kind="stable")
     starts = (start, start[::-1].copy(), np.concatenate([start[::2], start[1::2]]))
-    return min((_good_order(excess, start, min(N_STARTS, len(start))) for start in starts), key=lambda found: found[1])
+    reached = (_good_order(excess, start, min(N_STARTS, len(start))) for start in starts)
+    return min(reached, key=lambda found: found[1])
 
 # %% ../nbs/26_kemeny.ipynb #cell-17
 SUBSET_LIMIT = 20  # largest component for dynamic programming: 2^20 sets are 4 MiB, 8 MiB for huge counts
@@ -169,7 +174,7 @@ def _sums_outside(excess, first, width):
 
 @njit(cache=True)
 def _fill_prefixes(excess, limit, best):
-    "f(S) for every set of models, bit i for model i, where it is at most the limit; elsewhere `best` stays as it is."
+    "f(S) for every set of models, bit i for model i, where it is at most the limit."
     m = len(excess)
     half = (m + 1) // 2
     low, high = _sums_outside(excess, 0, half), _sums_outside(excess, half, m - half)
@@ -226,7 +231,8 @@ def _solve_by_subsets(
     best = _best_prefixes(excess, _first_order(excess)[1])
     order, other = _walk_back(excess, best, True), _walk_back(excess, best, False)
     unique = np.array_equal(order, other)
-    return _Part(order, int(best[-1]), int(best[-1]), unique, None if unique else other, "dynamic programming")
+    smallest = int(best[-1])
+    return _Part(order, smallest, smallest, unique, None if unique else other, "dynamic programming")
 
 # %% ../nbs/26_kemeny.ipynb #cell-22
 TRIANGLE_SLACK = 1e-6  # a triangle counts as violated above 2 by this much
@@ -413,7 +419,7 @@ def _solve_by_cuts(
 
 def _is_unique(
     search: _Search,  # closed: its order is optimal
-) -> tuple[bool | None, np.ndarray | None]:  # None: not decided in time; another optimal order if there is one
+) -> tuple[bool | None, np.ndarray | None]:  # None: not decided in time; another optimal order, if any
     "Whether the optimal order is the only one."
     if (other := _moved_at_no_cost(search.excess, search.order)) is not None:
         return False, other
@@ -421,7 +427,8 @@ def _is_unique(
     if not len(loose):
         return True, None
     second = _Search(
-        search.excess, search.deadline, search.upper, search.upper + 1, None, search.triangles, search.order, loose
+        search.excess, search.deadline, search.upper, search.upper + 1, None, search.triangles,
+        known=search.order, loose=loose,
     )
     for cut in (_cut_linear, _cut_integer):
         cut(second)
@@ -487,25 +494,25 @@ def kemeny(
     counts: np.ndarray,  # (n, n), [i, j]: how often i is placed above j; multiples of 1/2
     *,
     models: Sequence[str] | None = None,  # (n) names; model 1, model 2, … if not given
-    time_limit: float = 60.0,  # seconds for integer programming, after which the best order known is given
+    time_limit: float = 60.0,  # seconds, roughly, for integer programming; then the best order known is given
 ) -> KemenyResult:
     """The order with the fewest disagreements: the maximum likelihood estimate under Mallows' model.
 
-    Raises: InputError for a matrix that is not square, counts that are not finite non-negative multiples of 1/2,
-    a model placed above itself, names that do not fit, and a time limit that is not positive.
+    Raises: InputError for a matrix that is not square, counts that are not finite non-negative multiples of
+    1/2, a model placed above itself, names that do not fit, and a time limit that is not positive.
     Source: paper, section 5, before Theorem 3; Kemeny (1959), Young (1988).
-    Cost: components of at most `SUBSET_LIMIT` models O(2^m m) each; larger ones are NP-hard, within the time limit.
+    Cost: O(2^m m) for a component of m ≤ `SUBSET_LIMIT` models; exponential in the worst case beyond.
     """
     doubled = _check_placements(counts)
     names = check_models(models, len(doubled))
     if not time_limit > 0:
-        raise InputError(f"time_limit = {time_limit}: it must be a positive number of seconds (60 by default)")
+        raise InputError(f"time_limit = {time_limit}: it must be a positive number of seconds; 60 by default")
     deadline = time.monotonic() + time_limit
     excess = np.maximum(doubled.T - doubled, 0)
     unit = max(int(np.gcd.reduce(excess, axis=None)), 1)
     excess //= unit
     components = strongly_connected_components(excess < excess.T)
-    parts = [_solve_component(np.ascontiguousarray(excess[np.ix_(rows, rows)]), deadline) for rows in components]
+    parts = [_solve_component(excess[np.ix_(rows, rows)], deadline) for rows in components]
     return _assemble(doubled, excess, unit, names, components, parts)
 
 # %% ../nbs/26_kemeny.ipynb #cell-37
@@ -522,7 +529,8 @@ def _assemble(
     ranks = np.empty_like(order)
     ranks[order] = np.arange(1, len(order) + 1)
     unavoidable = int(np.triu(np.minimum(doubled, doubled.T)).sum())
-    cost, bound = ((unavoidable + unit * sum(total)) / 2 for total in zip(*((p.excess, p.bound) for p in parts), strict=True))
+    cost = (unavoidable + unit * sum(part.excess for part in parts)) / 2
+    bound = (unavoidable + unit * sum(part.bound for part in parts)) / 2
     tied_order = _tied_order(excess, components, parts) if cost == bound else None
     unique = False if tied_order is not None else (True if all(part.unique for part in parts) else None)
     solver = max((part.solver for part in parts), key=SOLVERS.index)

@@ -118,10 +118,16 @@ def truncated_recovery_bounds(
     p: float,
 ) -> tuple[float, float]:  # lower and upper bound of P(recovery)
     "Union bound of Theorem 2 and adjacent-pair bound of Theorem 3, with exact binomial tails."
-    d = np.arange(1, n)
-    tails = binom.cdf(t // 2, t, alpha(d, p))
+    total, start = 0.0, 1
+    while start < n:
+        d = np.arange(start, min(n, start + 1000))
+        tails = binom.cdf(t // 2, t, alpha(d, p))
+        total, start = total + float(np.sum((n - d) * tails)), int(d[-1]) + 1
+        # The tails fall with d; what is left is at most this, and below the last digit of the sum.
+        if float(tails[-1]) * (n - start) ** 2 < 1e-17 * total or total >= 1:
+            break
     adjacent = -math.expm1(n // 2 * math.log1p(-edge_error(t, p)))
-    return max(0.0, 1.0 - float(np.sum((n - d) * tails))), 1.0 - adjacent
+    return max(0.0, 1.0 - total), 1.0 - adjacent
 
 # %% ../nbs/52_recovery.ipynb #cell-18
 def simulate_mle(
