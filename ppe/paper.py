@@ -482,7 +482,7 @@ class _Job:
 
 
 def _start(plan: Plan, root: Path) -> _Job:
-    folder = f"build/{plan.profile}/work/{plan.item.name}"
+    folder = f"build/{plan.profile}/scratch/{plan.item.name}"
     shutil.rmtree(root / folder, ignore_errors=True)
     (root / folder / "outputs").mkdir(parents=True)
     arguments = {

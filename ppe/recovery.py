@@ -22,7 +22,6 @@ from .kemeny import kemeny
 from .mallows import alpha, log_acceptance, majority_recovers, majority_tournament, mallows_q, sample_orders
 from .provenance import stream, write_csv
 from ppe.tournaments import (
-    count_triangles,
     edge_error,
     exact_recovery,
     expected_triangles,
@@ -70,6 +69,13 @@ def _distance(degrees: np.ndarray, rng: np.random.Generator) -> float:
     return float(3 * np.sum(gaps.astype(np.float64) ** 2) / (n * (n**2 - 1.0)))
 
 
+def _trials(degrees: Callable[[], np.ndarray], n_trials: int, rng: np.random.Generator) -> Trials:
+    "Trials by their out-degrees: those of the true order, n − 1, …, 0 in place, belong to no other tournament."
+    found = np.array([(np.all(s[:-1] - s[1:] == 1), math.comb(len(s), 3) - int(np.sum(s * (s - 1) // 2)), _distance(s, rng))
+                      for s in (degrees() for _ in range(n_trials))])
+    return Trials(found[:, 0] == 1, found[:, 1].astype(np.int64), found[:, 2])
+
+
 def simulate_plain(
     n: int,
     t: int,
@@ -81,14 +87,12 @@ def simulate_plain(
 ) -> Trials:
     "Majority votes of t plain graphs. Source: paper, section 5.1 and Theorem 1."
     by_counts = n <= 300 if by_counts is None else by_counts
-    recovered, triangles, distance = np.zeros(n_trials, bool), np.zeros(n_trials, np.int64), np.zeros(n_trials)
-    for r in range(n_trials):
+
+    def degrees() -> np.ndarray:
         i, j = wrong_pairs(n, t, p, rng=rng, by_counts=by_counts)
-        degrees = np.arange(n - 1, -1, -1) - np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
-        recovered[r] = len(i) == 0
-        triangles[r] = math.comb(n, 3) - int(np.sum(degrees * (degrees - 1) // 2))
-        distance[r] = _distance(degrees, rng)
-    return Trials(recovered, triangles, distance)
+        return np.arange(n - 1, -1, -1) - np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
+
+    return _trials(degrees, n_trials, rng)
 
 # %% ../nbs/52_recovery.ipynb #cell-12
 def simulate_truncated(
@@ -101,15 +105,7 @@ def simulate_truncated(
 ) -> Trials:
     "Majority votes of t triangle-free graphs. Source: paper, section 5.2 and Theorem 2."
     q = mallows_q(p)
-    recovered, triangles, distance = np.zeros(n_trials, bool), np.zeros(n_trials, np.int64), np.zeros(n_trials)
-    truth = np.arange(n - 1, -1, -1)
-    for r in range(n_trials):
-        voted = majority_tournament(sample_orders(n, q, size=t, rng=rng))
-        degrees = out_degrees(voted)
-        recovered[r] = np.array_equal(degrees, truth)
-        triangles[r] = count_triangles(voted)
-        distance[r] = _distance(degrees, rng)
-    return Trials(recovered, triangles, distance)
+    return _trials(lambda: out_degrees(majority_tournament(sample_orders(n, q, size=t, rng=rng))), n_trials, rng)
 
 # %% ../nbs/52_recovery.ipynb #cell-15
 def truncated_recovery_bounds(

@@ -287,7 +287,7 @@ def test_a_failing_cell_is_kept_and_leaves_no_half_output(project: Path):
     assert tree(project / "figures") == before, "the earlier outputs stand, the other notebook was run"
     kept = json.loads((project / failed.notebook).read_text())["cells"]
     assert any(output.get("ename") == "KeyError" for cell in kept for output in cell.get("outputs", []))
-    assert not (project / "build/full/work/fig_first").exists()
+    assert not (project / "build/full/scratch/fig_first").exists()
     path.write_text(FILES["nbs/figures/fig_first.ipynb"])
     assert run_in(project).ran == (), "going back to what has run is going back to what is up to date"
 
