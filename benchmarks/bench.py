@@ -29,14 +29,14 @@ import pyarrow.parquet
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import rankdata
 
-from ppe.bradley_terry import bootstrap_refits, bradley_terry, bradley_terry_batch
+from ppe.rankers.bradley_terry import bootstrap_refits, bradley_terry, bradley_terry_batch
 from ppe.cycles import cycle_counts
-from ppe.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
+from ppe.rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
 from ppe.graphs import half_tie_wins, win_tie_counts_from_table
-from ppe.kemeny import kemeny
-from ppe.mallows import majority_recovers, mallows_q, sample_orders
+from ppe.rankers.kemeny import kemeny
+from ppe.theory.mallows import majority_recovers, mallows_q, sample_orders
 from ppe.pools import GraphPool
-from ppe.soft_weights import STEEPNESS, fit_soft_weights, soft_weights_batch
+from ppe.rankers.soft_weights import STEEPNESS, fit_soft_weights, soft_weights_batch
 from ppe.verdicts import read_verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -432,7 +432,7 @@ def paper_lines() -> list[Line]:
         data = os.environ.get("PPE_DATA_DIR", ROOT / "data" / "external")
         env = os.environ | {"PYTHONPATH": str(copy), "PPE_DATA_DIR": str(Path(data).resolve())}
         env |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        program = "import sys; from ppe.cli import main; sys.exit(main())"  # the library of the copy
+        program = "import sys; from ppe.cli.main import main; sys.exit(main())"  # the library of the copy
         for profile, bound in (("quick", 120), ("full", 300)):
             call = [sys.executable, "-c", program, "paper", "run", "--profile", profile, "--workers", "2"]
             outputs = copy / ("figures" if profile == "full" else "build/quick")

@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from statistics import median
 
-from ppe.chat import ApiBackend, Decoding, Reply, Request
-from ppe.dispatch import Limits, Session
-from ppe.judging import judge
-from ppe.ledger import Attempt, Ledger, Use, claim, exchange, open_run, plan_run, settle
-from ppe.prompts import Message
-from ppe.responses import Answer
+from ppe.stages.chat import ApiBackend, Decoding, Reply, Request
+from ppe.stages.dispatch import Limits, Session
+from ppe.stages.judging import judge
+from ppe.stages.ledger import Attempt, Ledger, Use, claim, exchange, open_run, plan_run, settle
+from ppe.stages.prompts import Message
+from ppe.stages.responses import Answer
 
 ENDPOINT = Path(__file__).resolve().parents[1] / "tests" / "endpoint.py"
 CONCURRENCY, DELAY = 64, 0.02

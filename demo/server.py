@@ -15,9 +15,9 @@ import uuid
 from itertools import count
 from typing import Any
 
-from ppe.chat import Backend, CallFailed, Decoding, Request
+from ppe.stages.chat import Backend, CallFailed, Decoding, Request
 from ppe.errors import InputError, PpeError
-from ppe.prompts import Message
+from ppe.stages.prompts import Message
 
 DEFAULT_TOKENS = 512
 
@@ -107,7 +107,7 @@ class App:
 def main() -> None:
     import uvicorn
 
-    from ppe.local import LocalBackend
+    from ppe.stages.local import LocalBackend
 
     parser = argparse.ArgumentParser(description="A model on this machine behind the OpenAI API.")
     parser.add_argument("model", help="folder, .gguf file, or name on the Hugging Face hub")

@@ -66,7 +66,7 @@ def ppe(tmp_path: Path):
 @pytest.fixture
 def ppe_main(tmp_path: Path, monkeypatch, capfd):
     "The entry point of the command, called in this process: for lists of cases, without a start-up each."
-    from ppe.cli import main
+    from ppe.cli.main import main
 
     monkeypatch.chdir(tmp_path)
 

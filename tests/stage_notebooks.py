@@ -1,4 +1,4 @@
-"""Restart and run the stage notebooks `nbs/NN_*.ipynb`.
+"""Restart and run the stage notebooks: those of the library and the guides, in the folders of `nbs/`.
 
 As a script it runs the notebooks in place, so that what is committed is what a fresh kernel prints:
 `python tests/stage_notebooks.py [notebook …]`. A notebook that fails is left as it was.
@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parents[1]
+PAPER_FOLDERS = ("figures", "tables", "theorems")
 KERNELSPEC = {"display_name": "python3", "language": "python", "name": "python3"}
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # nbdev_clean drops object addresses from committed outputs, so a fresh run must drop them too.
@@ -30,8 +31,14 @@ class DataMissing(Exception):
 
 
 def stage_notebooks() -> list[Path]:
-    "The stage notebooks in the order of their numbers."
-    return sorted((ROOT / "nbs").glob("[0-9][0-9]_*.ipynb"))
+    "All notebooks but those that papermill runs."
+    notebooks = (ROOT / "nbs").rglob("*.ipynb")
+    return sorted(path for path in notebooks if path.parent.name not in PAPER_FOLDERS and path.parent.name[0] != ".")
+
+
+def title(path: Path) -> str:
+    "The notebook's name in `nbs/`, as `rankers/davidson`."
+    return path.relative_to(ROOT / "nbs").with_suffix("").as_posix()
 
 
 def executed(

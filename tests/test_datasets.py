@@ -1,6 +1,6 @@
 """Public verdict sets: what holds with and without the files on this machine.
 
-That the tables equal their upstream lines one by one is tested in nbs/60_datasets.ipynb.
+That the tables equal their upstream lines one by one is tested in nbs/paper/datasets.ipynb.
 """
 
 import shutil
@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe import datasets, sources
+from ppe import sources
+from ppe.paper import datasets
 from ppe.errors import InputError, MissingDataError
 from ppe.graphs import comparison_graphs
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts, write_verdicts

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from ppe.bradley_terry import bradley_terry
-from ppe.diagnostics import (
+from ppe.rankers.bradley_terry import bradley_terry
+from ppe.inference.diagnostics import (
     LABELS,
     bradley_terry_deviance,
     diagnose,
@@ -17,9 +17,9 @@ from ppe.diagnostics import (
 )
 from ppe.errors import InputError, NoMaximumError
 from ppe.graphs import comparison_graphs, half_tie_wins, win_tie_counts
-from ppe.hodgerank import hodge_decomposition
-from ppe.provenance import stream
-from ppe.simulated import simulate_pool
+from ppe.rankers.hodgerank import hodge_decomposition
+from ppe.files import stream
+from ppe.paper.simulated import simulate_pool
 from ppe.verdicts import validate_verdicts
 
 SEED = 20260324

@@ -11,15 +11,15 @@ from conftest import COLUMNS
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ppe.bradley_terry import bradley_terry, bradley_terry_batch
-from ppe.copeland import copeland, copeland_batch
+from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
+from ppe.rankers.copeland import copeland, copeland_batch
 from ppe.cycles import cycle_counts
-from ppe.davidson import davidson, davidson_batch
+from ppe.rankers.davidson import davidson, davidson_batch
 from ppe.errors import InputError, NoMaximumError
 from ppe.graphs import comparison_graphs, win_tie_counts, win_tie_counts_from_table
-from ppe.hodgerank import hodgerank, hodgerank_batch
-from ppe.rank_centrality import rank_centrality, rank_centrality_batch
-from ppe.rankings import DISTANCES, ordinal_ranks
+from ppe.rankers.hodgerank import hodgerank, hodgerank_batch
+from ppe.rankers.rank_centrality import rank_centrality, rank_centrality_batch
+from ppe.rankers.rankings import DISTANCES, ordinal_ranks
 from ppe.truncation import block_top_k, global_top_k
 from ppe.verdicts import read_verdicts, select_verdicts, validate_verdicts, write_verdicts
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppe.chat import CallFailed, Decoding, Reply
-from ppe.dispatch import Limits, Prices, Session, estimate
+from ppe.stages.chat import CallFailed, Decoding, Reply
+from ppe.stages.dispatch import Limits, Prices, Session, estimate
 from ppe.errors import InputError
 from ppe.graphs import comparison_graphs
-from ppe.judging import (
+from ppe.stages.judging import (
     MIRRORED,
     graph_variant,
     judge,
@@ -23,8 +23,8 @@ from ppe.judging import (
     split_graph_variant,
     verdict_table,
 )
-from ppe.ledger import Ledger, run_progress
-from ppe.responses import Answer
+from ppe.stages.ledger import Ledger, run_progress
+from ppe.stages.responses import Answer
 from ppe.verdicts import read_verdicts, write_verdicts
 
 

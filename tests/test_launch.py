@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ppe.errors import InputError, PpeError
-from ppe.launch import Event, Gpu, Job, NoFreeGpuError, launch, query_gpus
+from ppe.stages.launch import Event, Gpu, Job, NoFreeGpuError, launch, query_gpus
 
 LIMIT = 30.0  # seconds after which a test has failed
 FREE, BUSY = "512, 81559, 0", "70120, 81559, 97"
@@ -337,7 +337,7 @@ def test_a_later_launch_adds_to_the_logs(run):
 
 LAUNCHER = """
 import sys
-from ppe.launch import Gpu, Job, launch
+from ppe.stages.launch import Gpu, Job, launch
 
 gpus = tuple(Gpu(k, f"GPU-{k}", 512, 81559, 0) for k in range(2))
 jobs = [*(Job(name, ("sh", "-c", sys.argv[1], name)) for name in "ab"), Job("c", ("true",))]

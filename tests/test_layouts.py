@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ppe.errors import InputError, MissingDataError
 from ppe.graphs import comparison_graphs, win_tie_counts_from_table
-from ppe.layouts import LAYOUTS, detect_layout, import_verdicts
+from ppe.importers.layouts import LAYOUTS, detect_layout, import_verdicts
 from ppe.sources import locate
 from ppe.verdicts import COLUMNS, read_verdicts
 
@@ -179,7 +179,7 @@ def test_the_published_set_has_one_verdict_a_pair(tmp_path: Path, name):
 
 
 def test_the_real_set_gives_the_verdicts_of_the_project():
-    from ppe import datasets
+    from ppe.paper import datasets
 
     try:
         folder = locate("mtbench")

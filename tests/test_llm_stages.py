@@ -15,15 +15,15 @@ import pandas as pd
 import pytest
 from endpoint import right_reply
 
-from ppe.cli import main
-from ppe.ledger import Ledger, claim, open_run, release_dead, run_progress
+from ppe.cli.main import main
+from ppe.stages.ledger import Ledger, claim, open_run, release_dead, run_progress
 from ppe.verdicts import read_verdicts
 
 KEY = "planted-key-5b1e9c"
 # The command without the rankers, which take a second to import.
 PPE = [
     sys.executable, "-c",
-    "import sys; from ppe.llm_cli import llm_commands as c; sys.exit(c()[sys.argv[1]].main(sys.argv[2:], "
+    "import sys; from ppe.cli.stages import llm_commands as c; sys.exit(c()[sys.argv[1]].main(sys.argv[2:], "
     "standalone_mode=False))",
 ]  # fmt: skip
 
@@ -96,7 +96,7 @@ def expected_verdicts(folder: Path) -> pd.DataFrame:
 
     The texts come from the ledger; reply, reading and rule are computed here.
     """
-    from ppe.ledger import exchange
+    from ppe.stages.ledger import exchange
 
     with Ledger(folder / "ledger.sqlite") as ledger:
         said = {}

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppe.chat import ApiBackend, CallFailed, Decoding, Reply, Request, clean_text
-from ppe.cli import main
+from ppe.stages.chat import ApiBackend, CallFailed, Decoding, Reply, Request, clean_text
+from ppe.cli.main import main
 from ppe.errors import InputError
-from ppe.local import Batcher, LocalBackend, OutOfMemory, Sampler, disarm, model_source
-from ppe.prompts import Message
+from ppe.stages.local import Batcher, LocalBackend, OutOfMemory, Sampler, disarm, model_source
+from ppe.stages.prompts import Message
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -134,7 +134,7 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does(fits: int):
 
 def test_no_module_of_the_llm_extra_is_imported_with_ppe():
     code = (
-        "import sys, ppe.local, ppe.judging;"
+        "import sys, ppe.stages.local, ppe.stages.judging;"
         "print([name for name in ('torch', 'transformers', 'openai') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)

@@ -10,7 +10,7 @@ import pytest
 import stage_notebooks
 
 
-@pytest.mark.parametrize("path", stage_notebooks.stage_notebooks(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", stage_notebooks.stage_notebooks(), ids=stage_notebooks.title)
 def test_notebook_runs_and_prints_what_is_committed(path: Path):
     try:
         fresh = stage_notebooks.executed(path)

@@ -1,4 +1,4 @@
-"""`ppe.paper` on a project of three tiny notebooks, run for real in kernels of their own."""
+"""`ppe.paper.runner` on a project of three tiny notebooks, run for real in kernels of their own."""
 
 import json
 import os
@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from ppe.errors import FetchError, InputError, MissingDataError
-from ppe.paper import DataAccess, check_parameters, list_items, read_profiles, run
-from ppe.provenance import file_sha256
+from ppe.paper.runner import DataAccess, check_parameters, list_items, read_profiles, run
+from ppe.files import file_sha256
 
 PROFILES = """
 [defaults]
@@ -367,7 +367,7 @@ def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
     root = make_project(tmp_path / "project")
     waiting = notebook(MEET.replace("ME", "here").replace("OTHER", "go"), DRAW.replace("NAME", "fig_second"))
     (root / "nbs/figures/fig_second.ipynb").write_text(waiting)
-    program = "import sys, pathlib, ppe.paper as p; p.run(sys.argv[2:], root=pathlib.Path(sys.argv[1]))"
+    program = "import sys, pathlib, ppe.paper.runner as p; p.run(sys.argv[2:], root=pathlib.Path(sys.argv[1]))"
     runner = subprocess.Popen(
         [sys.executable, "-c", program, str(root), "fig_first", "fig_second"],
         stderr=subprocess.PIPE,

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ppe.benchmarks import Question, read_prompts, write_prompts
-from ppe.chat import CallFailed, Decoding, Reply
-from ppe.dispatch import Limits, Prices, Session, estimate, read_batch, write_batch
+from ppe.stages.benchmarks import Question, read_prompts, write_prompts
+from ppe.stages.chat import CallFailed, Decoding, Reply
+from ppe.stages.dispatch import Limits, Prices, Session, estimate, read_batch, write_batch
 from ppe.errors import InputError
-from ppe.ledger import Ledger, exchange, results
-from ppe.perturbation import (
+from ppe.stages.ledger import Ledger, exchange, results
+from ppe.stages.perturbation import (
     COUNTS,
     filter_candidates,
     normalise,
@@ -26,7 +26,7 @@ from ppe.perturbation import (
     plan_generation,
     read_candidates,
 )
-from ppe.prompts import load_prompts
+from ppe.stages.prompts import load_prompts
 
 MARKS = " \n\t\"'`“”«».!?…。？"
 WORDS = st.text(alphabet="aAbé ß" + MARKS, max_size=8)

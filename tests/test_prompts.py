@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.prompts import LAYOUTS, READERS, UnreadableReply, fence_marker, load_prompts, read_reply
+from ppe.stages.prompts import LAYOUTS, READERS, UnreadableReply, fence_marker, load_prompts, read_reply
 
 PROMPTS = load_prompts()
 ALPHABETS = {"verdict": {"a", "b", "tie"}, "result": {"a", "b"}, "score": set("12345")}
@@ -150,13 +150,13 @@ def test_long_text_that_recurs_is_a_part_of_its_own():
 def test_the_prompt_file_is_package_data():
     root = Path(__file__).resolve().parents[1]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    assert "prompts.toml" in project["tool"]["setuptools"]["package-data"]["ppe"]
+    assert "prompts.toml" in project["tool"]["setuptools"]["package-data"]["ppe.stages"]
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_damaged_prompt_file_loads_or_says_what_is_wrong(tmp_path_factory, data):
-    text = (Path(__file__).resolve().parents[1] / "ppe" / "prompts.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[1] / "ppe" / "stages" / "prompts.toml").read_text(encoding="utf-8")
     start = data.draw(st.integers(0, len(text)))
     stop = data.draw(st.integers(start, min(len(text), start + 400)))
     damaged = text[:start] + data.draw(SENDABLE) + text[stop:]

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe import published
+from ppe.paper import published
 from ppe.errors import InputError
-from ppe.published import CATEGORIES, JUDGES, METHODS, PublishedTables, claims, published_tables
+from ppe.paper.published import CATEGORIES, JUDGES, METHODS, PublishedTables, claims, published_tables
 
 # Rows of the paper's LaTeX, letter by letter, one or more of each table.
 MAIN = {

@@ -11,18 +11,19 @@ import tempfile
 import tomllib
 import warnings
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import nbformat
 import pandas as pd
 import pytest
-from stage_notebooks import ROOT, stage_notebooks
+from stage_notebooks import ROOT, stage_notebooks, title
 
-from ppe.paper import statement_table
+from ppe.paper.runner import statement_table
 
 BIN = Path(sys.executable).parent
 EXPORT = re.compile(r"^\s*#\s*\|\s*(export|exporti|exports)\b", re.M)
-DEFAULT_EXP = re.compile(r"^\s*#\s*\|\s*default_exp\s+(\w+)", re.M)
+DEFAULT_EXP = re.compile(r"^\s*#\s*\|\s*default_exp\s+([\w.]+)", re.M)
 PLOTTING = {"matplotlib", "seaborn", "plotly", "pylab"}
 LLM = {
     "accelerate", "anthropic", "gguf", "huggingface_hub", "litellm", "llama_cpp", "openai", "tiktoken",
@@ -70,8 +71,10 @@ def imported(code: str) -> set[str]:
 
 
 def imported_modules(code: str) -> set[str]:
-    "The `ppe` modules that the code imports."
-    return {name.split(".")[1] for name in imported(code) if name.startswith("ppe.")} - {"__version__"}
+    "The modules of `ppe` that the code imports, as `rankers.davidson`."
+    parts = (name.split(".")[1:] for name in imported(code) if name.startswith("ppe."))
+    ways = {".".join(part[:k]) for part in parts for k in range(1, len(part) + 1)}
+    return ways & MODULES
 
 
 def packages(code: str) -> set[str]:
@@ -82,15 +85,33 @@ def module_of(path: Path) -> str:
     return next(match[1] for source in sources(path) if (match := DEFAULT_EXP.search(source)))
 
 
-def number_of(path: Path) -> int:
-    return int(path.name[:2])
+def modules(folder: Path) -> list[Path]:
+    "The exported modules under a copy of `ppe/`."
+    return sorted(path for path in folder.rglob("*.py") if path.stem not in ("__init__", "_modidx"))
 
 
-# A guide shows what the stages do together: it is numbered and run as they are, and exports no module.
+def room(module: str) -> str:
+    "The folder of a module, from `ppe/`."
+    return module.rpartition(".")[0]
+
+
+# A guide shows what the stages do together: it is run as they are, and exports no module.
 GUIDES = [path for path in stage_notebooks() if not any(map(DEFAULT_EXP.search, sources(path)))]
 STAGES = [path for path in stage_notebooks() if path not in GUIDES]
-NUMBERS = {module_of(path): number_of(path) for path in STAGES}
-STAGE = pytest.mark.parametrize("path", STAGES, ids=lambda path: path.stem)
+MODULES = {module_of(path) for path in STAGES}
+STAGE = pytest.mark.parametrize("path", STAGES, ids=title)
+# What each folder may import, beside itself. Whatever a folder of `ppe` is not listed with, it does not know.
+MAY_IMPORT = {
+    "": set(),
+    "importers": {""},
+    "rankers": {""},
+    "inference": {"", "rankers"},
+    "stages": {""},
+    "theory": {"", "rankers"},
+    "paper": {"", "rankers", "inference", "theory"},
+    "paper.studies": {"", "rankers", "inference", "theory", "paper"},
+    "cli": {"", "importers", "rankers", "inference", "stages", "theory", "paper"},
+}
 PAPER_NOTEBOOKS = sorted(
     path for folder in ("figures", "tables", "theorems") for path in (ROOT / "nbs" / folder).glob("*.ipynb")
 )
@@ -118,9 +139,8 @@ def test_export_and_clean_change_nothing(tmp_path: Path):
     (tmp_path / "README.md").touch()
     before = {name: tree(tmp_path / name) for name in ("nbs", "ppe")}
     settings = (tmp_path / "settings.ini").read_bytes(), (tmp_path / "pyproject.toml").read_bytes()
-    for path in (tmp_path / "ppe").glob("*.py"):
-        if path.name != "__init__.py":  # it holds the version, which nbdev rewrites but does not create anew
-            path.unlink()
+    for path in [*modules(tmp_path / "ppe"), tmp_path / "ppe" / "_modidx.py"]:
+        path.unlink()
     for command in ("nbdev_export", "nbdev_clean"):
         done = subprocess.run([BIN / command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
@@ -132,15 +152,16 @@ def test_export_and_clean_change_nothing(tmp_path: Path):
     assert settings == ((tmp_path / "settings.ini").read_bytes(), (tmp_path / "pyproject.toml").read_bytes())
 
 
-def test_every_module_has_one_notebook_of_its_name():
-    assert len(NUMBERS) == len(STAGES)
-    assert all(path.stem[3:] == module_of(path) for path in STAGES)
-    assert {path.stem for path in (ROOT / "ppe").glob("*.py")} == set(NUMBERS) | {"__init__", "_modidx"}
-    assert [path.stem for path in GUIDES] == ["72_guide"]
+def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
+    assert len(MODULES) == len(STAGES)
+    assert all(title(path).replace("/", ".") == module_of(path) for path in STAGES)
+    names = {".".join(path.relative_to(ROOT / "ppe").with_suffix("").parts) for path in modules(ROOT / "ppe")}
+    assert names == MODULES
+    assert [title(path) for path in GUIDES] == ["guide"]
     assert not any(sources(path, exported=True) for path in GUIDES)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "ppe").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", modules(ROOT / "ppe"), ids=lambda path: path.stem)
 def test_a_module_compiles_without_a_warning_and_holds_no_directive(path: Path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # an invalid escape such as that of LaTeX in a docstring
@@ -151,37 +172,52 @@ def test_a_module_compiles_without_a_warning_and_holds_no_directive(path: Path):
 # ---- imports point one way
 
 
-@pytest.mark.parametrize("path", stage_notebooks(), ids=lambda path: path.stem)
-def test_a_notebook_imports_only_from_smaller_numbers(path: Path):
-    for source in sources(path):
-        for module in imported_modules(source):
-            assert module in NUMBERS, f"{path.name} imports ppe.{module}, which no notebook exports"
-            assert NUMBERS[module] < number_of(path), (
-                f"{path.name} imports ppe.{module} ({NUMBERS[module]:02d})"
-            )
+def exported_imports(path: Path) -> set[str]:
+    return imported_modules("\n".join(sources(path, exported=True)))
+
+
+def test_the_folders_know_each_other_in_one_direction():
+    assert {room(module) for module in MODULES} == set(MAY_IMPORT)
+    graph = {folder: others - {folder} for folder, others in MAY_IMPORT.items()}
+    tuple(TopologicalSorter(graph).static_order())  # a circle raises CycleError
+    assert not (graph["rankers"] | graph["inference"] | graph["theory"]) & {"stages", "paper", "paper.studies", "cli"}
 
 
 @STAGE
-def test_ranking_knows_no_llm_and_llm_stages_know_no_ranking(path: Path):
-    exported = "\n".join(sources(path, exported=True))
-    if 10 <= number_of(path) < 40:
-        assert not packages(exported) & LLM
-        assert not any(40 <= NUMBERS[module] < 50 for module in imported_modules(exported))
-    if 40 <= number_of(path) < 50:
-        assert not any(20 <= NUMBERS[module] < 40 for module in imported_modules(exported))
+def test_a_module_imports_only_what_its_folder_may(path: Path):
+    here = room(module_of(path))
+    outside = {room(module) for module in exported_imports(path)} - {here}
+    assert outside <= MAY_IMPORT[here], f"{title(path)} imports from {sorted(outside - MAY_IMPORT[here])}"
+
+
+def test_no_two_modules_import_each_other():
+    tuple(TopologicalSorter({module_of(path): exported_imports(path) for path in STAGES}).static_order())
+
+
+def test_no_module_imports_a_private_name_of_another():
+    for path in STAGES:
+        for name in imported("\n".join(sources(path, exported=True))):
+            if name.startswith("ppe.") and not name.endswith("__version__"):
+                assert not name.rpartition(".")[2].startswith("_"), f"{title(path)} imports {name}"
+
+
+@STAGE
+def test_ranking_knows_no_llm(path: Path):
+    if room(module_of(path)) not in ("stages", "cli"):
+        assert not packages("\n".join(sources(path, exported=True))) & LLM
 
 
 @STAGE
 def test_only_style_imports_plotting(path: Path):
-    if module_of(path) != "style":
+    if module_of(path) != "paper.style":
         assert not packages("\n".join(sources(path, exported=True))) & PLOTTING
 
 
 def test_importing_the_library_loads_no_plotting():
     code = (
-        "import importlib, pathlib, sys, ppe\n"
-        "for file in pathlib.Path(ppe.__file__).parent.glob('[a-z]*.py'):\n"
-        "    importlib.import_module('ppe.' + file.stem)\n"
+        "import importlib, sys\n"
+        f"for name in {sorted(MODULES)!r}:\n"
+        "    importlib.import_module('ppe.' + name)\n"
         f"print(*sorted({PLOTTING | LLM!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
@@ -224,21 +260,21 @@ def test_a_paper_notebook_has_one_parameters_cell_and_exports_nothing(path: Path
 def test_a_paper_notebook_computes_through_the_studies_and_style(path: Path):
     # What a figure needs beyond drawing has a stage notebook with tests. `resampling` gives the methods as
     # objects, `cycles` the scores printed under a drawing.
-    studies = {"experiments", "studies", "published", "diagnostic_study", "budget_study", "reference_study"}
-    studies |= {"simulated", "tournaments", "mallows", "recovery", "soft_truncation", "regime", "coverage"}
-    studies |= {"aggregation_study"}
-    assert imported_modules("\n".join(sources(path))) <= studies | {"style", "resampling", "cycles"}
+    allowed = {"paper.simulated", "paper.published", "paper.style", "inference.methods", "cycles"}
+    found = imported_modules("\n".join(sources(path)))
+    assert {module for module in found - allowed if room(module) not in ("theory", "paper.studies")} == set()
 
 
-def test_the_readme_lists_every_paper_notebook_and_every_module():
+def test_the_readme_lists_every_paper_notebook_and_the_contents_page_every_module():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    contents = (ROOT / "nbs" / "README.md").read_text(encoding="utf-8")
     for path in PAPER_NOTEBOOKS:
         assert f"]({path.relative_to(ROOT).as_posix()})" in readme, path.stem
         assert f"`ppe paper run {path.stem}`" in readme, path.stem
     for path in STAGES:
-        assert f"(nbs/{path.name}) | `{path.stem[3:]}` |" in readme, path.stem
+        assert f"]({title(path)}.ipynb)" in contents, path.stem
     for path in GUIDES:
-        assert f"](nbs/{path.name})" in readme, path.stem
+        assert f"](nbs/{title(path)}.ipynb)" in readme and f"]({title(path)}.ipynb)" in contents, path.stem
 
 
 def test_the_readme_holds_the_table_of_statements_and_each_place_exists():

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ppe.benchmarks import Prompt
-from ppe.chat import CallFailed, Decoding, Reply
-from ppe.dispatch import Limits, Session
+from ppe.stages.benchmarks import Prompt
+from ppe.stages.chat import CallFailed, Decoding, Reply
+from ppe.stages.dispatch import Limits, Session
 from ppe.errors import InputError
-from ppe.ledger import Ledger, exchange, results
-from ppe.responses import (
+from ppe.stages.ledger import Ledger, exchange, results
+from ppe.stages.responses import (
     STOCHASTIC,
     Answer,
     instances,

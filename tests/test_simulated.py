@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2
 
-from ppe.datasets import arena_reference
+from ppe.paper.datasets import arena_reference
 from ppe.errors import InputError
 from ppe.graphs import comparison_graphs, tie_rates
-from ppe.provenance import project_root
-from ppe.simulated import (
+from ppe.files import project_root
+from ppe.paper.simulated import (
     KINDS,
     SimulatedJudge,
     arena_strengths,

@@ -12,7 +12,7 @@ from itertools import permutations
 import pandas as pd
 import pytest
 
-from ppe.recovery import recovery_cells, run_grid
+from ppe.theory.recovery import recovery_cells, run_grid
 
 # ---- oracles in rational arithmetic
 
@@ -183,5 +183,5 @@ def test_no_scheduler_is_one_line(ppe_main):
 
 
 def test_the_base_install_does_not_import_the_cluster():
-    code = "import sys, ppe.recovery; sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
+    code = "import sys, ppe.theory.recovery; sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
