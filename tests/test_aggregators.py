@@ -16,7 +16,7 @@ from ppe.errors import InputError, MissingDataError, NoMaximumError
 from ppe.graphs import comparison_graphs
 from ppe.inference.intervals import INTERVAL_KINDS, question_weights, rank_intervals, resampled_pool
 from ppe.pools import GraphPool, graph_pool
-from ppe.files import stream
+from ppe.streams import stream
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank_pool, rank_pool_batch
 from ppe.inference.methods import SELECTIONS
 from ppe.verdicts import COLUMNS, validate_verdicts

@@ -18,7 +18,7 @@ from ppe.inference.diagnostics import (
 from ppe.errors import InputError, NoMaximumError
 from ppe.graphs import comparison_graphs, half_tie_wins, win_tie_counts
 from ppe.rankers.hodgerank import hodge_decomposition
-from ppe.files import stream
+from ppe.streams import stream
 from ppe.paper.simulated import simulate_pool
 from ppe.verdicts import validate_verdicts
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.jsonl import (
+from ppe.files import (
     check_name,
     check_text,
     entry_places,

@@ -36,7 +36,7 @@ from ppe.graphs import (
 from ..rankers.discrimination import fit_discrimination
 from ..inference.intervals import INTERVAL_KINDS, pool_intervals
 from ..pools import GraphPool, graph_pool
-from ..files import stream
+from ..streams import stream
 from ..rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_pool
 from ..rankers.rankings import DISTANCES, Ranking, reference_ranks
 from ..inference.methods import Selection

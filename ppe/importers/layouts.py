@@ -28,7 +28,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ..errors import InputError, first_five
-from ..jsonl import errors_at, json_object, needed_fields, read_content, read_json_lines
+from ..files import errors_at, json_object, needed_fields, read_content, read_json_lines
 from ppe.verdicts import (
     COLUMNS,
     GRAPH_COLUMNS,

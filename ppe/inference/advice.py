@@ -24,7 +24,7 @@ from ..rankers.discrimination import DiscriminationFit, draw_graphs, fit_discrim
 from ..errors import ConvergenceError, InputError, first_five
 from .intervals import pool_intervals
 from ..pools import GraphPool
-from ..files import replicate_streams, stream
+from ..streams import replicate_streams, stream
 from ..rankers.registry import rank_pool_batch
 from ..rankers.rankings import DISTANCES, check_models, ordinal_ranks
 from .methods import SELECTIONS

@@ -20,7 +20,7 @@ from ..cycles import cycle_counts
 from .diagnostics import N_FOLDS, question_folds
 from ..errors import InputError, first_five
 from ..graphs import half_tie_wins, win_tie_counts
-from ..files import stream
+from ..streams import stream
 from ..rankers.rankings import DISTANCES, TIE_TOLERANCE
 from ..truncation import global_top_k
 

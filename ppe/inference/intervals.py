@@ -17,7 +17,7 @@ import pandas as pd
 from ..errors import InputError
 from ..graphs import ComparisonGraphs
 from ..pools import GraphPool, graph_pool
-from ..files import stream
+from ..streams import stream
 from ..rankers.registry import rank_pool_batch
 from ..rankers.rankings import DISTANCES, TIE_TOLERANCE, check_models
 from .methods import SELECTIONS, Resampled, Selection, draw_weights

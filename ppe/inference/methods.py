@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..pools import GraphPool
-from ..files import stream
+from ..streams import stream
 from ..rankers.registry import rank_pool_batch
 from ..rankers.rankings import DISTANCES
 from ..truncation import block_top_k, global_top_k

@@ -21,7 +21,8 @@ import pandas as pd
 from ..rankers.bradley_terry import bradley_terry
 from ..errors import InputError, first_five
 from ..graphs import win_tie_counts_from_table
-from ..files import project_root, stream
+from ..files import project_root
+from ..streams import stream
 from ..sources import locate, read_sources
 from ..verdicts import GRAPH_COLUMNS, Verdict, graph_codes, select_verdicts, validate_verdicts
 

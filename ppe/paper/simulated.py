@@ -22,7 +22,8 @@ import pandas as pd
 from .datasets import arena_reference
 from ..rankers.davidson import davidson_probabilities
 from ..errors import InputError, first_five
-from ..files import project_root, stream
+from ..files import project_root
+from ..streams import stream
 from ..verdicts import COLUMNS, validate_verdicts
 
 # %% ../../nbs/paper/simulated.ipynb #cell-07

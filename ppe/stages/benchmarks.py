@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..errors import InputError, MissingDataError, first_five
-from ppe.jsonl import (
+from ppe.files import (
     check_name,
     check_text,
     entry_places,

@@ -22,7 +22,7 @@ from .dispatch import CHARACTERS_PER_TOKEN, Session
 from ..errors import InputError, first_five
 from .ledger import Ledger, Result, Use, is_planned, open_run, plan_run, results, run_progress
 from .prompts import PromptSet, load_prompts
-from ..files import stream
+from ..streams import stream
 from .responses import Answer
 from ..verdicts import COLUMNS, validate_verdicts
 

@@ -21,7 +21,7 @@ from .benchmarks import Prompt, require_one_category
 from .chat import Decoding, Request
 from .dispatch import Session
 from ..errors import InputError, first_five
-from ppe.jsonl import (
+from ppe.files import (
     check_name,
     check_text,
     entry_places,

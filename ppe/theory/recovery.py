@@ -20,7 +20,8 @@ from scipy.stats import binom, norm
 from ..errors import InputError
 from ..rankers.kemeny import kemeny
 from .mallows import alpha, log_acceptance, majority_recovers, majority_tournament, mallows_q, sample_orders
-from ..files import stream, write_csv
+from ..files import write_csv
+from ..streams import stream
 from ppe.theory.tournaments import (
     edge_error,
     exact_recovery,

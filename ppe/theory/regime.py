@@ -13,7 +13,7 @@ from scipy.stats import beta, norm
 
 from ..cycles import cycle_counts
 from ..errors import InputError
-from ..files import stream
+from ..streams import stream
 
 # %% ../../nbs/theory/regime.ipynb #cell-07
 def beta_shape(

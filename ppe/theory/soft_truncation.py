@@ -21,7 +21,7 @@ from scipy.stats import binom
 
 from ..errors import ConvergenceError, InputError
 from .mallows import log_acceptance, mallows_q
-from ..files import replicate_streams, stream
+from ..streams import replicate_streams, stream
 from .recovery import wilson
 from .tournaments import edge_error
 

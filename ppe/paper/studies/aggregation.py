@@ -24,7 +24,7 @@ from ...errors import InputError
 from .replication import mean_interval, real_pools
 from ...graphs import comparison_graphs
 from ...pools import GraphPool, graph_pool
-from ...files import stream
+from ...streams import stream
 from ...rankers.registry import rank_pool_batch
 from ...rankers.rankings import DISTANCES
 from ...inference.methods import Selection, draw_weights

@@ -17,7 +17,7 @@ from ...cycles import cycle_counts
 from ...errors import InputError
 from .replication import REAL_POOLS, real_pools
 from ...graphs import comparison_graphs, win_tie_counts
-from ...files import stream
+from ...streams import stream
 from ..published import STANDS_FOR, data_driven_k
 from ...rankers.registry import rank_batch
 from ...rankers.rankings import ordinal_ranks, spearman_distance

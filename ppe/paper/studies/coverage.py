@@ -20,7 +20,7 @@ from ...rankers.discrimination import draw_graphs
 from ...errors import InputError
 from ...inference.intervals import INTERVAL_KINDS, pool_intervals, resamples_needed
 from ...pools import GraphPool
-from ...files import stream
+from ...streams import stream
 from ...rankers.registry import find_ranker
 from ...rankers.rankings import ordinal_ranks
 from ...inference.methods import SELECTIONS, Selection

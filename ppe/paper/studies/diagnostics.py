@@ -16,7 +16,7 @@ from ...cycles import cycle_counts
 from ...inference.diagnostics import LABELS, N_FOLDS, diagnose, fold_counts, held_out_gaps, question_folds
 from .replication import Pool, real_pools
 from ...graphs import ComparisonGraphs, comparison_graphs, half_tie_wins, tie_rates
-from ...files import stream
+from ...streams import stream
 from ..published import SELECTIONS, STANDS_FOR, bt_diagnostic
 from ..simulated import simulate
 from ...truncation import block_top_k, global_top_k

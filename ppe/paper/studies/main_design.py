@@ -23,7 +23,7 @@ from ...errors import InputError, first_five
 from .replication import Pool
 from ...graphs import comparison_graphs, largest_component_sizes, tie_rates
 from ...inference.intervals import question_resample
-from ...files import stream
+from ...streams import stream
 from ...pools import GraphPool, graph_pool
 from ...rankers.registry import COUNT_RANKERS
 from ...rankers.rankings import DISTANCES, reference_ranks

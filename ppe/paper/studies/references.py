@@ -21,7 +21,7 @@ from .replication import REAL_POOLS, Pool
 from ...graphs import comparison_graphs, win_tie_counts
 from ...inference.intervals import question_resample
 from ...pools import graph_pool
-from ...files import stream
+from ...streams import stream
 from ...rankers.registry import rank_batch
 from ...rankers.rankings import DISTANCES, ordinal_ranks
 from ...inference.methods import Selection, resample

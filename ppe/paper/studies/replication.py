@@ -20,7 +20,7 @@ from ...cycles import cycle_counts
 from ...graphs import ComparisonGraphs, comparison_graphs, win_tie_counts
 from ...inference.intervals import rank_intervals
 from ...pools import graph_pool
-from ...files import stream
+from ...streams import stream
 from ...rankers.registry import COUNT_RANKERS, rank_batch
 from ...rankers.rankings import DISTANCES, reference_ranks
 from ...inference.methods import SELECTIONS, Selection, resample
