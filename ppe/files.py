@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 import ppe
-from .errors import InputError, PpeError
+from .errors import InputError, PpeError, first_five
 
 # %% ../nbs/files.ipynb #cell-04
 def _is_checkout(folder: Path) -> bool:
@@ -216,7 +216,7 @@ def package_versions() -> dict[str, str]:  # lower-case distribution name → ve
     found = ((entry.metadata["Name"], entry.version) for entry in metadata.distributions())
     return dict(sorted((name.lower(), version) for name, version in found if name))
 
-# %% ../nbs/files.ipynb #cell-05
+# %% ../nbs/files.ipynb #9f3a345c
 @contextmanager
 def errors_at(
     place: str,  # such as "own.jsonl, line 7"
