@@ -115,6 +115,10 @@ class CycleCounts:
     def c4_bad(self) -> np.ndarray:
         return self.c4 - self.c4_tie
 
+    def subset(self, rows: np.ndarray) -> "CycleCounts":
+        "The counts of these graphs."
+        return CycleCounts(self.c3[rows], self.c4[rows], self.c3_tie[rows], self.c4_tie[rows])
+
     def score(self, mu: float = 1.0) -> np.ndarray:
         "The truncation score S_mu = C3_bad + mu C4_bad (paper, section 4.1), (G,) float64."
         if not (np.isfinite(mu) and mu >= 0):

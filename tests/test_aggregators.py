@@ -13,9 +13,9 @@ from ppe.paper import datasets
 from ppe.cycles import cycle_counts
 from ppe.rankers.discrimination import fit_discrimination, fit_discrimination_batch
 from ppe.errors import InputError, MissingDataError, NoMaximumError
-from ppe.graphs import comparison_graphs
+from ppe.pool import comparison_graphs
 from ppe.inference.intervals import INTERVAL_KINDS, question_weights, rank_intervals, resampled_pool
-from ppe.pools import GraphPool, graph_pool
+from ppe.pool import Pool
 from ppe.streams import stream
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank_pool, rank_pool_batch
 from ppe.inference.methods import SELECTIONS

@@ -14,7 +14,7 @@ import pytest
 from ppe import sources
 from ppe.paper import datasets
 from ppe.errors import InputError, MissingDataError
-from ppe.graphs import comparison_graphs
+from ppe.pool import comparison_graphs
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts, write_verdicts
 
 SETS = pytest.mark.parametrize("name", datasets.SETS)

@@ -16,7 +16,7 @@ from ppe.inference.diagnostics import (
     tied_null,
 )
 from ppe.errors import InputError, NoMaximumError
-from ppe.graphs import comparison_graphs, half_tie_wins, win_tie_counts
+from ppe.pool import comparison_graphs, half_tie_wins, win_tie_counts
 from ppe.rankers.hodgerank import hodge_decomposition
 from ppe.streams import stream
 from ppe.paper.simulated import simulate_pool

@@ -16,7 +16,7 @@ from ppe.rankers.copeland import copeland, copeland_batch
 from ppe.cycles import cycle_counts
 from ppe.rankers.davidson import davidson, davidson_batch
 from ppe.errors import InputError, NoMaximumError
-from ppe.graphs import comparison_graphs, win_tie_counts, win_tie_counts_from_table
+from ppe.pool import comparison_graphs, win_tie_counts, win_tie_counts_from_table
 from ppe.rankers.hodgerank import hodgerank, hodgerank_batch
 from ppe.rankers.rank_centrality import rank_centrality, rank_centrality_batch
 from ppe.rankers.rankings import DISTANCES, ordinal_ranks

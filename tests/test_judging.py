@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Prices, Session, estimate
 from ppe.errors import InputError
-from ppe.graphs import comparison_graphs
+from ppe.pool import comparison_graphs
 from ppe.stages.judging import (
     MIRRORED,
     graph_variant,

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from ppe.paper.datasets import arena_reference
 from ppe.errors import InputError
-from ppe.graphs import comparison_graphs, tie_rates
+from ppe.pool import comparison_graphs, tie_rates
 from ppe.files import project_root
 from ppe.paper.simulated import (
     KINDS,

@@ -26,16 +26,10 @@ import pandas as pd
 from .. import __version__
 from ..cycles import cycle_counts
 from ..errors import InputError, PpeError, first_five
-from ppe.graphs import (
-    ComparisonGraphs,
-    comparison_graphs,
-    largest_component_sizes,
-    tie_rates,
-    win_tie_counts_from_table,
-)
+from ..pool import Pool, comparison_graphs, largest_component_sizes, tie_rates, win_tie_counts_from_table
 from ..rankers.discrimination import fit_discrimination
 from ..inference.intervals import INTERVAL_KINDS, pool_intervals
-from ..pools import GraphPool, graph_pool
+from ..pool import Pool
 from ..streams import stream
 from ..rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_pool
 from ..rankers.rankings import DISTANCES, Ranking, reference_ranks

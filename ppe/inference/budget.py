@@ -19,7 +19,7 @@ from ..rankers.bradley_terry import bradley_terry_batch
 from ..cycles import cycle_counts
 from .diagnostics import N_FOLDS, question_folds
 from ..errors import InputError, first_five
-from ..graphs import half_tie_wins, win_tie_counts
+from ..pool import Pool, half_tie_wins, win_tie_counts
 from ..streams import stream
 from ..rankers.rankings import DISTANCES, TIE_TOLERANCE
 from ..truncation import global_top_k
@@ -93,14 +93,6 @@ def _check_alphas(alphas: Sequence[float]) -> np.ndarray:
         raise InputError(f"keep proportions {first_five(f'{a:g}' for a in values)} do not increase; sort them, each once")
     return values
 
-
-def _check_pool(adjacency: np.ndarray, blocks: np.ndarray, scores: np.ndarray) -> None:
-    for name, given in (("blocks", blocks), ("scores", scores)):
-        if np.shape(given) != (len(adjacency),):
-            raise InputError(f"{name} of shape {np.shape(given)} for {len(adjacency)} graphs: give one for each graph")
-    if len(empty := np.flatnonzero(~adjacency.any(axis=(1, 2)))):
-        raise InputError(f"graphs without a comparison have no loss, rows: {first_five(empty)}; leave them out")
-
 # %% ../../nbs/inference/budget.ipynb #cell-19
 def _keep_weights(
     rows: np.ndarray,  # graphs to choose from
@@ -115,13 +107,11 @@ def _keep_weights(
 
 # %% ../../nbs/inference/budget.ipynb #cell-20
 def cross_validate(
-    adjacency: np.ndarray,  # (G, n, n) bool, the pool in source order
-    blocks: np.ndarray,  # (G,) question of each graph
+    pool: Pool,
     alphas: Sequence[float] = ALPHAS,  # candidate keep proportions, increasing, in (0, 1]
     *,
     n_folds: int = N_FOLDS,
     mu: float = 1.0,  # weight of bad 4-cycles in the score
-    scores: np.ndarray | None = None,  # (G,) keep the lowest of these instead, as a control does
     rng: np.random.Generator,  # deals the questions to folds
 ) -> CrossValidation:
     """Held-out log loss of truncated training sets, folds grouped by question (paper, section 4.3).
@@ -130,14 +120,15 @@ def cross_validate(
     Cost: n_folds · A fits of Bradley–Terry, O(n³) each.
     """
     alphas = _check_alphas(alphas)
-    scores = cycle_counts(adjacency).score(mu) if scores is None else np.asarray(scores, dtype=np.float64)
-    _check_pool(adjacency, blocks, scores)
-    fold = question_folds(blocks, n_folds=n_folds, rng=rng)
+    scores = pool.scores(mu)
+    if len(empty := np.flatnonzero(~pool.adjacency.any(axis=(1, 2)))):
+        raise InputError(f"graphs without a comparison have no loss, rows: {first_five(empty)}; leave them out")
+    fold = question_folds(pool.blocks, n_folds=n_folds, rng=rng)
     held_out = fold == np.arange(n_folds)[:, None]
     weights = np.stack([_keep_weights(np.flatnonzero(~part), scores, alphas) for part in held_out])
-    fits = bradley_terry_batch(*win_tie_counts(adjacency, weights.reshape(-1, len(scores))))
+    fits = bradley_terry_batch(*pool.counts(weights.reshape(-1, len(scores))))
     strengths = fits.scores.reshape(n_folds, len(alphas), -1)
-    half = half_tie_wins(*win_tie_counts(adjacency, held_out))
+    half = half_tie_wins(*pool.counts(held_out))
     losses = held_out_log_loss(strengths, half[:, None])
     kept, ridge = weights.sum(axis=-1).astype(np.int64), fits.ridge.reshape(losses.shape)
     return CrossValidation(alphas, losses, kept, ridge, fold, strengths, half)
@@ -161,7 +152,7 @@ class RankStability:
 
 # %% ../../nbs/inference/budget.ipynb #cell-26
 def rank_stability(
-    adjacency: np.ndarray,  # (G, n, n) bool, the pool in source order
+    pool: Pool,
     alphas: Sequence[float] = ALPHAS,  # candidate keep proportions, increasing, in (0, 1]
     *,
     n_repeats: int = N_REPEATS,  # at least 2
@@ -179,12 +170,12 @@ def rank_stability(
         raise InputError(f"unknown distance {distance!r}: choose one of {', '.join(DISTANCES)}")
     if n_repeats < 2:
         raise InputError(f"n_repeats = {n_repeats}: rankings are compared in pairs, so there must be at least 2")
-    scores, seed = cycle_counts(adjacency).score(mu), int(rng.integers(2**63))
+    scores, seed = pool.scores(mu), int(rng.integers(2**63))
     by_score, budgets = global_top_k(scores, len(scores)), [n_kept(alpha, len(scores)) for alpha in alphas]
     weights = np.zeros((len(alphas), n_repeats, len(scores)))
     for weight, k in zip(weights, budgets, strict=True):
         weight[:, by_score[:k]] = stream(seed, k).multinomial(k, np.full(k, 1 / k), size=n_repeats)
-    fits = bradley_terry_batch(*win_tie_counts(adjacency, weights.reshape(-1, len(scores))))
+    fits = bradley_terry_batch(*pool.counts(weights.reshape(-1, len(scores))))
     ranks = fits.ranks.reshape(len(alphas), n_repeats, -1)
     first, second = np.triu_indices(n_repeats, 1)
     apart = DISTANCES[distance](ranks[:, first], ranks[:, second]).mean(axis=1)

@@ -6,7 +6,7 @@
 __all__ = ['N_FOLDS', 'SMOOTHING', 'DIAGNOSTICS', 'LABELS', 'PAPER_THRESHOLDS', 'win_probabilities', 'bradley_terry_deviance',
            'degrees_of_freedom', 'standardised_residuals', 'question_folds', 'fold_counts', 'held_out_losses',
            'Thresholds', 'DiagnosticBatch', 'warning_labels', 'held_out_gaps', 'diagnostic_batch', 'tie_probabilities',
-           'TiedNull', 'tied_null', 'fit_tied_null', 'simulate_counts', 'Diagnosis', 'diagnose']
+           'TiedNull', 'tied_null', 'fit_tied_null', 'simulate_counts', 'Diagnosis', 'diagnose_fit']
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-03
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,10 @@ from scipy.stats import chi2
 
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..errors import InputError, first_five
-from ..graphs import half_tie_wins, raise_separated, separation, win_tie_counts
+from ..pool import Pool, half_tie_wins, win_tie_counts
+from ..rankers.separation import raise_separated, separation
 from ..rankers.hodgerank import hodgerank_batch, mean_flow
-from ..rankers.rankings import OnSeparation, check_counts, check_models, check_on_separation
+from ..rankers.rankings import OnSeparation, check_counts, check_on_separation
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-06
 def win_probabilities(
@@ -355,12 +356,11 @@ def _null_shares(
     }
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-53
-def diagnose(
-    adjacency: np.ndarray,  # (G, n, n) bool, the whole pool in source order
+def diagnose_fit(
+    pool: Pool,  # the whole pool
     folds: np.ndarray,  # (G,) fold of each graph, from `question_folds`
     *,
     rows: Sequence[int] | np.ndarray | None = None,  # selected graphs; all if not given
-    models: Sequence[str] | None = None,  # n names
     n_bootstrap: int = 999,  # data sets drawn from the null; 0 leaves the bootstrap out
     rng: np.random.Generator,
     thresholds: Thresholds = PAPER_THRESHOLDS,
@@ -374,18 +374,17 @@ def diagnose(
     that do not match, for rows given twice, for no degrees of freedom, and if all selected graphs lie in one fold.
     """
     check_on_separation(on_separation)
-    if len(folds) != len(adjacency):
-        raise InputError(f"{len(folds)} folds for {len(adjacency)} graphs: give the fold of every graph of the pool")
-    rows = np.arange(len(adjacency))[slice(None) if rows is None else rows]
+    if len(folds) != len(pool):
+        raise InputError(f"{len(folds)} folds for {len(pool)} graphs: give the fold of every graph of the pool")
+    rows = np.arange(len(pool))[slice(None) if rows is None else rows]
     if len(np.unique(rows)) < len(rows):
         twice = [row for row, times in zip(*np.unique(rows, return_counts=True), strict=True) if times > 1]
         raise InputError(f"rows {first_five(twice)} are selected twice: a selection takes each graph at most once")
-    models = check_models(models, adjacency.shape[-1])
-    wins, ties = fold_counts(adjacency, folds, rows=rows)
+    wins, ties = fold_counts(pool.adjacency, folds, rows=rows)
     all_wins, all_ties = check_counts(wins.sum(axis=0), ties.sum(axis=0))
     half = half_tie_wins(all_wins, all_ties)
     if on_separation == "error" and (found := separation(half > 0)) is not None:
-        raise_separated(found, models)
+        raise_separated(found, pool.models)
     seen = diagnostic_batch(wins[None], ties[None])
     theta = bradley_terry_batch(all_wins[None], all_ties[None]).scores[0]
     null, warned = fit_tied_null(all_wins, all_ties, theta), seen.warnings(thresholds)
@@ -398,7 +397,7 @@ def diagnose(
         shares = _null_shares(seen, diagnostic_batch(*drawn), thresholds)
     return Diagnosis(
         n_graphs=len(rows), deviance=float(seen.deviance[0]), df=seen.df, p_value=float(seen.p_value[0]),
-        max_residual=float(seen.max_residual[0]), worst_pair=(models[better], models[worse]),
+        max_residual=float(seen.max_residual[0]), worst_pair=(pool.models[better], pool.models[worse]),
         large_share=float(seen.large_share[0]), hodge_ratio=float(seen.hodge_ratio[0]),
         held_out_gap=float(seen.held_out_gap[0]),
         warnings=tuple(name for name, warns in zip(DIAGNOSTICS, warned[0], strict=True) if warns),

@@ -20,7 +20,7 @@ import pandas as pd
 
 from ..rankers.bradley_terry import bradley_terry
 from ..errors import InputError, first_five
-from ..graphs import win_tie_counts_from_table
+from ..pool import win_tie_counts_from_table
 from ..files import project_root
 from ..streams import stream
 from ..sources import locate, read_sources

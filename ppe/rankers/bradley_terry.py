@@ -15,7 +15,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from ..errors import ConvergenceError, InputError
-from ..graphs import half_tie_wins, raise_separated, separation
+from ..pool import half_tie_wins
+from .separation import raise_separated, separation
 from ppe.rankers.rankings import (
     BatchScores,
     Fit,

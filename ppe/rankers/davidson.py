@@ -20,7 +20,8 @@ from scipy.special import xlogy
 
 from .bradley_terry import RIDGE, _strongly_connected
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from ..graphs import half_tie_wins, raise_separated, separation
+from ..pool import half_tie_wins
+from .separation import raise_separated, separation
 from .rankings import BatchScores, Fit, Ranking, check_counts, check_models
 
 # %% ../../nbs/rankers/davidson.ipynb #cell-04

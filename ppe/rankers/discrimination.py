@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['Problem', 'State', 'MAX_STEPS', 'STEP_TOLERANCE', 'SEARCH_TOLERANCE', 'SPREADS', 'SHARES', 'draw_graphs',
-           'DiscriminationFit', 'fit_discrimination', 'fit_discrimination_batch', 'discrimination',
-           'discrimination_cycles', 'discrimination_davidson', 'discrimination_batch', 'discrimination_cycles_batch',
-           'discrimination_davidson_batch']
+           'DiscriminationFit', 'fit_discrimination', 'check_weights', 'fit_discrimination_batch', 'discrimination',
+           'discrimination_batch']
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-03
 from collections import namedtuple
@@ -20,8 +19,8 @@ from numba import njit
 from .bradley_terry import RIDGE, _newton_batch
 from .davidson import _maximum_exists, davidson, davidson_probabilities
 from ..errors import ConvergenceError, InputError
-from ..graphs import half_tie_wins, raise_separated, separation
-from ..pools import GraphPool
+from ..pool import Pool, half_tie_wins
+from .separation import raise_separated, separation
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_models, check_on_separation
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-06
@@ -470,10 +469,10 @@ class DiscriminationFit:
     steps: int  # Newton steps of the last fit
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-30
-def _prepared(pool: GraphPool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _prepared(pool: Pool, mu: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "Codes, blocks from 0, and the covariate of the graphs, not yet standardised."
     blocks = np.unique(pool.blocks, return_inverse=True)[1].astype(np.int64)
-    return _verdict_codes(np.ascontiguousarray(pool.adjacency)), blocks, np.log1p(pool.scores.astype(np.float64))
+    return _verdict_codes(np.ascontiguousarray(pool.adjacency)), blocks, np.log1p(pool.scores(mu).astype(np.float64))
 
 
 def _slope_variance(problem: Problem, state: State, spread: float, share: float) -> float:
@@ -486,26 +485,26 @@ def _slope_variance(problem: Problem, state: State, spread: float, share: float)
     return float(step[n + 1])
 
 
-def _require_maximum(pool: GraphPool, ties: bool, models: tuple[str, ...], on_separation: OnSeparation) -> tuple[np.ndarray, bool]:
+def _require_maximum(pool: Pool, ties: bool, on_separation: OnSeparation) -> tuple[np.ndarray, bool]:
     "Half-tie wins, and whether a maximum exists; raises `NoMaximumError` if not and no ridge is allowed."
     check_on_separation(on_separation)
     wins, tied = check_counts(*pool.counts())
     half = half_tie_wins(wins, tied)
     found = separation(half > 0)
     if found is not None and on_separation == "error":
-        raise_separated(found, models)
+        raise_separated(found, pool.models)
     if ties and found is None and tied.any() and not _maximum_exists(wins, tied):
-        davidson(wins, tied, models=models, on_separation=on_separation)  # says why
+        davidson(wins, tied, models=pool.models, on_separation=on_separation)  # says why
         return half, False
     return half, found is None
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-31
 def fit_discrimination(
-    pool: GraphPool,
+    pool: Pool,
     *,
-    models: Sequence[str] | None = None,  # n names, for messages
     on_separation: OnSeparation = "error",  # ridge: penalise θ where no maximum exists
     cycles: bool = False,  # estimate how log a depends on the cycle score
+    mu: float = 1.0,  # weight of bad 4-cycles in that score
     ties: bool = False,  # Davidson's model of ties in place of half-ties
     spread: float | None = None,  # s; estimated if not given
     block_share: float = 0.0,  # ρ, if the spread is given
@@ -521,9 +520,8 @@ def fit_discrimination(
             f"spread = {spread}, block_share = {block_share}, penalty = {penalty}: the spread of log a lies in [0, 10], "
             "the share of a question in [0, 1), the penalty is a number from 0 on"
         )
-    models = check_models(models, pool.n_models)
-    half, exists = _require_maximum(pool, ties, models, on_separation)
-    codes, blocks, z = _prepared(pool)
+    half, exists = _require_maximum(pool, ties, on_separation)
+    codes, blocks, z = _prepared(pool, mu)
     has_ties, ridge = ties and bool((codes == 0).any()), penalty if exists else max(penalty, RIDGE)
     ones = np.ones(len(pool), dtype=np.int64)
     start = -1.0 if spread is None else float(spread)
@@ -532,7 +530,7 @@ def fit_discrimination(
     )
     if not steps:
         raise ConvergenceError(
-            f"the discrimination model found no maximum on {len(pool)} graphs of {len(models)} models at spread {spread:.3g}: "
+            f"the discrimination model found no maximum on {len(pool)} graphs of {pool.n_models} models at spread {spread:.3g}: "
             "graphs that contradict each other exactly can leave two answers that are equally good; give a smaller spread, or "
             "use bradley-terry"
         )
@@ -573,7 +571,11 @@ def _fit_batch(codes, half, weights, blocks, z, ridge, ties, cycles):
     return theta, shape, steps
 
 
-def _check_weights(weights: np.ndarray, n_graphs: int) -> np.ndarray:
+def check_weights(
+    weights: np.ndarray,  # (B, G) how often each graph is taken
+    n_graphs: int,
+) -> np.ndarray:  # int64
+    "Weights of graphs as whole numbers of copies; raises `InputError` for anything else."
     weights = np.asarray(weights)
     proper = weights.ndim == 2 and weights.shape[1] == n_graphs and len(weights) and np.isfinite(weights).all()
     if not proper or not np.array_equal(weights, np.floor(weights)) or not (weights >= 0).all() or not weights.any(axis=1).all():
@@ -585,17 +587,18 @@ def _check_weights(weights: np.ndarray, n_graphs: int) -> np.ndarray:
 
 
 def fit_discrimination_batch(
-    pool: GraphPool,
+    pool: Pool,
     weights: np.ndarray,  # (B, G) whole numbers: how often each graph is taken
     *,
     cycles: bool = False,
+    mu: float = 1.0,
     ties: bool = False,
 ) -> tuple[BatchScores, np.ndarray]:  # scores (B, n); spread, share of the question and cycle slope of each fit (B, 3)
     "Fit every row of weights, its spread estimated anew; separated rows take the ridge and are flagged. Cost: B single fits."
-    weights = _check_weights(weights, len(pool))
+    weights = check_weights(weights, len(pool))
     wins, tied = check_counts(*pool.counts(weights), batch=True)
     half = np.ascontiguousarray(half_tie_wins(wins, tied))
-    codes, blocks, z = _prepared(pool)
+    codes, blocks, z = _prepared(pool, mu)
     separated = np.array([separation(matrix > 0) is not None for matrix in half])
     has_ties = np.full(len(half), ties) & tied.any(axis=(1, 2))
     if ties:
@@ -609,46 +612,30 @@ def fit_discrimination_batch(
     return BatchScores(theta, separated), shape
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-33
-def _ranking(name: str, pool: GraphPool, models: Sequence[str] | None, on_separation: OnSeparation, **variant: bool) -> Ranking:
-    found = fit_discrimination(pool, models=models, on_separation=on_separation, **variant)
-    fit = Fit(True, found.steps, found.log_likelihood, nu=found.nu, ridge=found.ridge, solver="newton")
-    return Ranking.from_scores(name, check_models(models, pool.n_models), found.theta, fit)
-
-
 def discrimination(
-    pool: GraphPool,
+    pool: Pool,
     *,
-    models: Sequence[str] | None = None,  # n names
+    cycles: bool = False,  # log a regressed on the cycle score
+    mu: float = 1.0,  # weight of bad 4-cycles in that score
+    ties: bool = False,  # Davidson's model of ties in place of half-ties
     on_separation: OnSeparation = "error",
 ) -> Ranking:  # scores are the strengths θ, in logits at the typical graph
-    "Rank by the half-tie model with a discrimination for each graph. Raises as `fit_discrimination`."
-    return _ranking("discrimination", pool, models, on_separation)
-
-
-def discrimination_cycles(
-    pool: GraphPool, *, models: Sequence[str] | None = None, on_separation: OnSeparation = "error"
-) -> Ranking:
-    "The same, with log a regressed on the cycle score."
-    return _ranking("discrimination-cycles", pool, models, on_separation, cycles=True)
-
-
-def discrimination_davidson(
-    pool: GraphPool, *, models: Sequence[str] | None = None, on_separation: OnSeparation = "error"
-) -> Ranking:
-    "The same, with Davidson's model of ties."
-    return _ranking("discrimination-davidson", pool, models, on_separation, ties=True)
+    "Rank by the model with a discrimination for each graph. Raises as `fit_discrimination`."
+    found = fit_discrimination(pool, on_separation=on_separation, cycles=cycles, mu=mu, ties=ties)
+    name = "discrimination" + "-cycles" * cycles + "-davidson" * ties
+    estimates = {"spread": found.spread, "block_share": found.block_share, "cycle_slope": found.cycle_slope}
+    estimates |= {} if found.nu is None else {"nu": found.nu}
+    fit = Fit(True, found.steps, found.log_likelihood, ridge=found.ridge, solver="newton", estimates=estimates)
+    return Ranking.from_scores(name, pool.models, found.theta, fit)
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-34
-def discrimination_batch(pool: GraphPool, weights: np.ndarray) -> BatchScores:
-    "Scores for each row of weights (B, G); separated rows are penalised and flagged."
-    return fit_discrimination_batch(pool, weights)[0]
-
-
-def discrimination_cycles_batch(pool: GraphPool, weights: np.ndarray) -> BatchScores:
-    "The same for `discrimination_cycles`."
-    return fit_discrimination_batch(pool, weights, cycles=True)[0]
-
-
-def discrimination_davidson_batch(pool: GraphPool, weights: np.ndarray) -> BatchScores:
-    "The same for `discrimination_davidson`."
-    return fit_discrimination_batch(pool, weights, ties=True)[0]
+def discrimination_batch(
+    pool: Pool,
+    weights: np.ndarray,  # (B, G) whole numbers: how often each graph is taken
+    *,
+    cycles: bool = False,
+    mu: float = 1.0,
+    ties: bool = False,
+) -> BatchScores:
+    "Scores for each row of weights; separated rows are penalised and flagged."
+    return fit_discrimination_batch(pool, weights, cycles=cycles, mu=mu, ties=ties)[0]

@@ -19,7 +19,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array, vstack
 
 from ..errors import InputError, first_five
-from ..graphs import strongly_connected_components
+from .separation import strongly_connected_components
 from .rankings import check_models
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-05

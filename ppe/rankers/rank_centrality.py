@@ -13,7 +13,8 @@ from numba import njit
 from scipy.sparse.csgraph import connected_components
 
 from ..errors import ConvergenceError
-from ..graphs import half_tie_wins, raise_separated, separation
+from ..pool import half_tie_wins
+from .separation import raise_separated, separation
 from .rankings import BatchScores, Fit, OnSeparation, Ranking
 from .rankings import check_counts, check_models, check_on_separation
 

@@ -10,7 +10,7 @@ __all__ = ['TIE_TOLERANCE', 'DISTANCES', 'OnSeparation', 'ordinal_ranks', 'spear
 # %% ../../nbs/rankers/rankings.ipynb #cell-03
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -235,6 +235,7 @@ class Fit:
     nu: float | None = None  # tie parameter, Davidson only
     ridge: float = 0.0  # penalty or pseudo-count of the fallback, 0 when it was not used
     solver: str = ""  # name of the algorithm
+    estimates: Mapping[str, float | str | None] = field(default_factory=dict)  # what the method estimated besides the scores
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-54
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,12 +14,12 @@ import numpy as np
 from numba import njit
 
 from .bradley_terry import RIDGE, _newton_batch, _strongly_connected
-from .discrimination import _check_weights
+from .discrimination import check_weights
 from ..errors import ConvergenceError, InputError
-from ..graphs import raise_separated, separation
-from ..pools import GraphPool
+from ..pool import Pool
+from .separation import raise_separated, separation
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_models, check_on_separation
-from ..truncation import _check_scores
+from ..truncation import check_scores
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-06
 STEEPNESS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, np.inf)  # β offered to cross-validation
@@ -62,7 +62,7 @@ def soft_weights_of(
     beta: float,  # β, from 0 to infinity
 ) -> np.ndarray:  # (G,) from 0 to 2
     "Weights w_β of the graphs; 2 for the better half at infinity. Raises: InputError for an impossible β or score."
-    scores = _check_scores(scores)
+    scores = check_scores(scores)
     if not beta >= 0:
         raise InputError(f"β = {beta}: the steepness of the weights is a number from 0 (all alike) to infinity (the better half)")
     return _weights(np.ones(len(scores)), scores, np.argsort(scores, kind="stable"), float(beta))
@@ -183,18 +183,18 @@ class SoftWeightsFit:
     ridge: float
 
 
-def _prepared(pool: GraphPool) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _prepared(pool: Pool, mu: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     "Half-tie wins of every graph, scores, their order, blocks from 0."
     ties = pool.adjacency & np.swapaxes(pool.adjacency, 1, 2)
-    scores = _check_scores(pool.scores)
+    scores = check_scores(pool.scores(mu))
     blocks = np.unique(pool.blocks, return_inverse=True)[1].astype(np.int64)
     return pool.adjacency - 0.5 * ties, scores, np.argsort(scores, kind="stable"), blocks
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-23
 def fit_soft_weights(
-    pool: GraphPool,
+    pool: Pool,
     *,
-    models: Sequence[str] | None = None,  # n names, for messages
+    mu: float = 1.0,  # weight of bad 4-cycles in the score
     on_separation: OnSeparation = "error",  # ridge: penalise where no maximum exists
 ) -> SoftWeightsFit:
     """Bradley–Terry strengths from graphs weighted by their cycle score, the steepness by cross-validation over questions.
@@ -203,14 +203,15 @@ def fit_soft_weights(
     Cost: FOLDS · len(STEEPNESS) Bradley–Terry fits.
     """
     check_on_separation(on_separation)
-    models = check_models(models, pool.n_models)
     check_counts(*pool.counts())
-    halves, scores, order, blocks = _prepared(pool)
+    halves, scores, order, blocks = _prepared(pool, mu)
     grid, ones = np.array(STEEPNESS), np.ones(len(pool))
     losses, best, half = _fit_one(halves, ones, scores, order, blocks, grid)
     found = separation(half > 0)
-    if found is not None and on_separation == "error":
-        raise_separated(separation(halves.sum(axis=0) > 0), models)
+    # A steepness that leaves too few graphs is chosen only if all graphs together are separated too.
+    everywhere = None if found is None else separation(halves.sum(axis=0) > 0)
+    if everywhere is not None and on_separation == "error":
+        raise_separated(everywhere, pool.models)
     theta, iterations, _ = _newton_batch(half[None], RIDGE)
     if not iterations[0]:
         raise ConvergenceError(
@@ -233,25 +234,29 @@ def _weighted_counts(halves, copies, scores, order, blocks, grid):
 
 
 def soft_weights(
-    pool: GraphPool,
+    pool: Pool,
     *,
-    models: Sequence[str] | None = None,  # n names
+    mu: float = 1.0,  # weight of bad 4-cycles in the score
     on_separation: OnSeparation = "error",
 ) -> Ranking:  # scores are log strengths
     "Rank by all graphs with soft weights. Raises as `fit_soft_weights`."
-    found = fit_soft_weights(pool, models=models, on_separation=on_separation)
-    fit = Fit(True, found.iterations, found.log_likelihood, ridge=found.ridge, solver="newton")
-    return Ranking.from_scores("soft-weights", check_models(models, pool.n_models), found.theta, fit)
+    found = fit_soft_weights(pool, mu=mu, on_separation=on_separation)
+    # JSON has no infinity.
+    estimates = {"beta": found.beta if np.isfinite(found.beta) else "inf"}
+    fit = Fit(True, found.iterations, found.log_likelihood, ridge=found.ridge, solver="newton", estimates=estimates)
+    return Ranking.from_scores("soft-weights", pool.models, found.theta, fit)
 
 
 def soft_weights_batch(
-    pool: GraphPool,
+    pool: Pool,
     weights: np.ndarray,  # (B, G) whole numbers: how often each graph is taken
+    *,
+    mu: float = 1.0,  # weight of bad 4-cycles in the score
 ) -> BatchScores:
     "Scores for every row of weights, the steepness chosen anew in each; separated rows are penalised and flagged."
-    weights = _check_weights(weights, len(pool))
+    weights = check_weights(weights, len(pool))
     check_counts(*pool.counts(weights), batch=True)
-    halves, scores, order, blocks = _prepared(pool)
+    halves, scores, order, blocks = _prepared(pool, mu)
     half = _weighted_counts(halves, weights.astype(np.float64), scores, order, blocks, np.array(STEEPNESS))
     theta, iterations, penalised = _newton_batch(half, RIDGE)
     if not iterations.all():

@@ -22,8 +22,7 @@ from ...cycles import cycle_counts
 from ...rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
 from ...errors import InputError
 from .replication import mean_interval, real_pools
-from ...graphs import comparison_graphs
-from ...pools import GraphPool, graph_pool
+from ...pool import comparison_graphs, Pool
 from ...streams import stream
 from ...rankers.registry import rank_pool_batch
 from ...rankers.rankings import DISTANCES

@@ -16,7 +16,7 @@ from ...inference.budget import ALPHAS, TAU, BudgetChoice, appendix_rule, cross_
 from ...cycles import cycle_counts
 from ...errors import InputError
 from .replication import REAL_POOLS, real_pools
-from ...graphs import comparison_graphs, win_tie_counts
+from ...pool import comparison_graphs, win_tie_counts
 from ...streams import stream
 from ..published import STANDS_FOR, data_driven_k
 from ...rankers.registry import rank_batch

@@ -19,7 +19,7 @@ from ...cycles import cycle_counts
 from ...rankers.discrimination import draw_graphs
 from ...errors import InputError
 from ...inference.intervals import INTERVAL_KINDS, pool_intervals, resamples_needed
-from ...pools import GraphPool
+from ...pool import Pool
 from ...streams import stream
 from ...rankers.registry import find_ranker
 from ...rankers.rankings import ordinal_ranks

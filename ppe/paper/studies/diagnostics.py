@@ -15,7 +15,7 @@ import pandas as pd
 from ...cycles import cycle_counts
 from ...inference.diagnostics import LABELS, N_FOLDS, diagnose, fold_counts, held_out_gaps, question_folds
 from .replication import Pool, real_pools
-from ...graphs import ComparisonGraphs, comparison_graphs, half_tie_wins, tie_rates
+from ...pool import Pool, comparison_graphs, half_tie_wins, tie_rates
 from ...streams import stream
 from ..published import SELECTIONS, STANDS_FOR, bt_diagnostic
 from ..simulated import simulate

@@ -21,10 +21,10 @@ from .. import datasets
 from ...cycles import cycle_counts
 from ...errors import InputError, first_five
 from .replication import Pool
-from ...graphs import comparison_graphs, largest_component_sizes, tie_rates
+from ...pool import comparison_graphs, largest_component_sizes, tie_rates
 from ...inference.intervals import question_resample
 from ...streams import stream
-from ...pools import GraphPool, graph_pool
+from ...pool import Pool
 from ...rankers.registry import COUNT_RANKERS
 from ...rankers.rankings import DISTANCES, reference_ranks
 from ppe.inference.methods import (

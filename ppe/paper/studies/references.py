@@ -18,9 +18,9 @@ from scipy.stats import norm
 from .. import datasets
 from ...errors import InputError, first_five
 from .replication import REAL_POOLS, Pool
-from ...graphs import comparison_graphs, win_tie_counts
+from ...pool import comparison_graphs, win_tie_counts
 from ...inference.intervals import question_resample
-from ...pools import graph_pool
+
 from ...streams import stream
 from ...rankers.registry import rank_batch
 from ...rankers.rankings import DISTANCES, ordinal_ranks

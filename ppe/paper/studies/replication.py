@@ -17,9 +17,9 @@ from scipy.stats import rankdata
 
 from .. import datasets
 from ...cycles import cycle_counts
-from ...graphs import ComparisonGraphs, comparison_graphs, win_tie_counts
+from ...pool import Pool, comparison_graphs, win_tie_counts
 from ...inference.intervals import rank_intervals
-from ...pools import graph_pool
+
 from ...streams import stream
 from ...rankers.registry import COUNT_RANKERS, rank_batch
 from ...rankers.rankings import DISTANCES, reference_ranks
