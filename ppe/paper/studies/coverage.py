@@ -6,8 +6,7 @@
 __all__ = ['STRENGTHS', 'SIZES', 'SETTINGS', 'CoverageSetting', 'draw_pool', 'covered', 'pool_coverage', 'coverage_study']
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-04
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite, sqrt
@@ -15,15 +14,15 @@ from math import isfinite, sqrt
 import numpy as np
 import pandas as pd
 
-from ...cycles import cycle_counts
-from ...rankers.discrimination import draw_graphs
 from ...errors import InputError
-from ...inference.intervals import INTERVAL_KINDS, pool_intervals, resamples_needed
+from ...inference.intervals import INTERVAL_KINDS, rank_intervals, resamples_needed
+from ...inference.methods import ALL_GRAPHS, Method
+from ...parallel import Progress, no_progress, parallel_map
 from ...pool import Pool
-from ...streams import stream
-from ...rankers.registry import find_ranker
+from ...rankers.discrimination import draw_graphs
 from ...rankers.rankings import ordinal_ranks
-from ...inference.methods import SELECTIONS, Selection
+from ...rankers.registry import find_ranker
+from ...streams import stream
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-05
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def draw_pool(
     setting: CoverageSetting,
     *,
     rng: np.random.Generator,
-) -> tuple[GraphPool, np.ndarray]:  # the pool, and the true rank of each model
+) -> tuple[Pool, np.ndarray]:  # the pool, and the true rank of each model
     "One pool and its truth."
     shape = setting.n_questions, setting.n_variants, setting.n_models
     truth = 1 + rng.permutation(setting.n_models)
@@ -79,7 +78,8 @@ def draw_pool(
     log_a = setting.question_sd * rng.standard_normal((shape[0], 1)) + setting.wording_sd * rng.standard_normal(shape[:2])
     utility = np.exp(log_a)[..., None] * (theta + moved)
     adjacency = draw_graphs(utility.reshape(-1, shape[2]), setting.nu, rng=rng)
-    return GraphPool(adjacency, cycle_counts(adjacency).score(), np.repeat(np.arange(shape[0]), shape[1])), truth
+    names = [f"model {place:03d}" for place in range(setting.n_models)]  # in the order of the pool when they are sorted
+    return Pool.of(adjacency, np.repeat(np.arange(shape[0]), shape[1]), models=names), truth
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-14
 def covered(
@@ -97,16 +97,15 @@ def pool_coverage(
     number: int,  # of the pool, from 0
     *,
     ranker: str = "bradley-terry",
-    rule: Selection = SELECTIONS["all-graphs"],
+    method: Method = ALL_GRAPHS,
     n_resamples: int,
     level: float = 0.95,
     seed: int,
 ) -> list[dict[str, object]]:  # one row per kind of interval: kind, inside, all_inside, width, separated
     "Draw one pool, rank it with intervals of every kind, and compare with its truth."
     pool, truth = draw_pool(setting, rng=stream(seed, "coverage", setting.name, number))
-    names = [f"model {place:03d}" for place in range(setting.n_models)]
-    found = pool_intervals(
-        pool, models=names, rule=rule, ranker=ranker, n_resamples=n_resamples, level=level,
+    found = rank_intervals(
+        pool, method=method, ranker=ranker, n_resamples=n_resamples, level=level,
         rng=stream(seed, "coverage-resamples", setting.name, number),
     )
     rows = []
@@ -146,32 +145,28 @@ def coverage_study(
     settings: Sequence[CoverageSetting] = tuple(SETTINGS.values()),
     *,
     rankers: Sequence[str] = ("bradley-terry",),  # keys of RANKERS
-    rule: Selection = SELECTIONS["all-graphs"],  # which graphs are ranked; run again inside each resample
+    method: Method = ALL_GRAPHS,  # which graphs are ranked; chosen again inside each resample
     n_pools: int,  # per setting and ranker
     n_resamples: int,  # of questions, per pool
     level: float = 0.95,
     seed: int,
     workers: int = 1,
-    progress: Callable = lambda items, **_: items,  # wraps the results as they come; called with total=, as tqdm
+    progress: Progress = no_progress,
 ) -> pd.DataFrame:  # one row per setting, ranker and kind
     """How often rank intervals contain the true ranks; the same for any number of workers.
 
-    Columns: setting, ranker, rule, kind; inside (share of models), all_inside (share of pools), width (ranks), each
+    Columns: setting, ranker, method, kind; inside (share of models), all_inside (share of pools), width (ranks), each
     with its Monte Carlo standard error `…_se`; separated (share of resamples); n_pools, n_resamples, level.
 
     Raises: InputError for an unknown ranker, a repeated setting, fewer than two pools, or too few resamples.
     """
     _check_study(settings, rankers, n_pools, n_resamples, level, workers)
     tasks = [(setting, ranker, number) for setting in settings for ranker in rankers for number in range(n_pools)]
-    how = partial(_task, rule=rule, n_resamples=n_resamples, level=level, seed=seed)
-    if workers == 1:
-        rows = [row for part in progress(map(how, tasks), total=len(tasks)) for row in part]
-    else:
-        with ProcessPoolExecutor(workers) as executor:
-            rows = [row for part in progress(executor.map(how, tasks), total=len(tasks)) for row in part]
+    how = partial(_task, method=method, n_resamples=n_resamples, level=level, seed=seed)
+    rows = [row for part in parallel_map(how, tasks, workers=workers, progress=progress) for row in part]
     parts = pd.DataFrame(rows).groupby(["setting", "ranker", "kind"], sort=False)
     return pd.DataFrame([
-        {"setting": setting, "ranker": ranker, "rule": rule.name, "kind": kind} | _summary(part)
+        {"setting": setting, "ranker": ranker, "method": method.name, "kind": kind} | _summary(part)
         | {"n_resamples": n_resamples, "level": level}
         for (setting, ranker, kind), part in parts
     ])

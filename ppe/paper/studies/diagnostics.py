@@ -12,37 +12,30 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ...cycles import cycle_counts
-from ...inference.diagnostics import LABELS, N_FOLDS, diagnose, fold_counts, held_out_gaps, question_folds
-from .replication import Pool, real_pools
-from ...pool import Pool, comparison_graphs, half_tie_wins, tie_rates
-from ...streams import stream
+from ...inference.diagnostics import LABELS, N_FOLDS, diagnose_fit, fold_counts, held_out_gaps, question_folds
 from ..published import SELECTIONS, STANDS_FOR, bt_diagnostic
-from ..simulated import simulate
+from ..referenced import Referenced, simulated_pools
+from ...pool import Pool, half_tie_wins, tie_rates
+from ...streams import stream
 from ...truncation import block_top_k, global_top_k
-from ...verdicts import select_verdicts
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-05
 PER_QUESTION = {"simulated": 2, "real": 1}  # graphs that block top-K keeps of each question
 
 
 def selected_rows(
-    graphs: ComparisonGraphs,  # the pool of one task
+    pool: Pool,  # of one task
     *,
     per_question: int,  # graphs that block top-K keeps of each question
 ) -> dict[str, np.ndarray]:  # rows by name out of published.SELECTIONS
     "The three selections of the paper; global top-K keeps half of the graphs, 25 of 50 (halves round up)."
-    scores = cycle_counts(graphs.adjacency).score()
-    rows = (
-        block_top_k(scores, graphs.blocks(), per_question),
-        global_top_k(scores, (len(graphs) + 1) // 2),
-        np.arange(len(graphs)),
-    )
+    scores = pool.scores()
+    rows = block_top_k(scores, pool.blocks, per_question), global_top_k(scores, (len(pool) + 1) // 2), np.arange(len(pool))
     return dict(zip(SELECTIONS, rows, strict=True))
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-09
 def _selection_row(
-    graphs: ComparisonGraphs,
+    pool: Pool,
     folds: np.ndarray,  # (G,)
     rows: np.ndarray,  # selected graphs
     *,
@@ -50,13 +43,11 @@ def _selection_row(
     rng: np.random.Generator,
 ) -> dict[str, object]:
     "The diagnostics of one selection as columns."
-    found = diagnose(
-        graphs.adjacency, folds, rows=rows, models=graphs.models, n_bootstrap=n_bootstrap, rng=rng, on_separation="ridge"
-    )
-    wins, ties = fold_counts(graphs.adjacency, folds, rows=rows)
-    every = half_tie_wins(*fold_counts(graphs.adjacency, folds))
+    found = diagnose_fit(pool, folds, rows=rows, n_bootstrap=n_bootstrap, rng=rng, on_separation="ridge")
+    wins, ties = fold_counts(pool.adjacency, folds, rows=rows)
+    every = half_tie_wins(*fold_counts(pool.adjacency, folds))
     return {
-        "tie_rate": float(tie_rates(graphs.adjacency[rows]).mean()), "dispersion": found.null.dispersion,
+        "tie_rate": float(tie_rates(pool.adjacency[rows]).mean()), "dispersion": found.null.dispersion,
         "null_delta_cv": found.null_means["held_out"],
         "deviance": found.deviance, "df": found.df, "deviance_per_df": found.deviance_per_df, "p_value": found.p_value,
         "bootstrap_p": found.bootstrap_p["deviance"], "max_residual": found.max_residual,
@@ -68,7 +59,7 @@ def _selection_row(
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-10
 def task_diagnostics(
-    graphs: ComparisonGraphs,  # the pool of one judge and task
+    pool: Pool,  # of one judge and task
     *,
     judge: str,
     task: str,
@@ -77,16 +68,15 @@ def task_diagnostics(
     seed: int,
 ) -> pd.DataFrame:  # one row per selection; `gap` says why a row is empty
     "Diagnostics of the three selections of one task; separated fits use the ridge and are flagged."
-    questions, rows = graphs.blocks(), []
-    n_questions = len(np.unique(questions))
-    for name, chosen in selected_rows(graphs, per_question=per_question).items():
+    n_questions, rows = pool.n_questions, []
+    for name, chosen in selected_rows(pool, per_question=per_question).items():
         row = {"judge": judge, "task": task, "selection": name, "n_graphs": len(chosen), "n_questions": n_questions}
         if n_questions < N_FOLDS:
             rows.append(row | {"gap": f"{n_questions} questions for {N_FOLDS} folds"})
             continue
-        folds = question_folds(questions, rng=stream(seed, "diagnostics", judge, task, "folds"))
+        folds = question_folds(pool.blocks, rng=stream(seed, "diagnostics", judge, task, "folds"))
         rng = stream(seed, "diagnostics", judge, task, name)
-        rows.append(row | {"gap": ""} | _selection_row(graphs, folds, chosen, n_bootstrap=n_bootstrap, rng=rng))
+        rows.append(row | {"gap": ""} | _selection_row(pool, folds, chosen, n_bootstrap=n_bootstrap, rng=rng))
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-14
@@ -98,19 +88,16 @@ def simulated_diagnostics(
     categories: Sequence[str] | None = None,  # all if not given
 ) -> pd.DataFrame:  # one row per judge, category and selection
     "Diagnostics of the simulated perturbed pools."
-    verdicts = simulate(seed=seed, judges=judges, categories=categories).verdicts
-    cells = verdicts[["judge", "category"]].drop_duplicates().itertuples(index=False)
+    cells = simulated_pools(seed=seed, judges=judges, categories=categories, replicated=False)
     return pd.concat([
-        task_diagnostics(
-            comparison_graphs(select_verdicts(verdicts, judge=judge, category=category)), judge=judge, task=category,
-            per_question=PER_QUESTION["simulated"], n_bootstrap=n_bootstrap, seed=seed,
-        )
-        for judge, category in cells
+        task_diagnostics(cell.pool, judge=cell.judge, task=cell.category, per_question=PER_QUESTION["simulated"],
+                         n_bootstrap=n_bootstrap, seed=seed)
+        for cell in cells
     ], ignore_index=True)
 
 
 def real_diagnostics(
-    pools: Sequence[Pool],  # from experiments.real_pools
+    pools: Sequence[Referenced],
     *,
     seed: int,
     n_bootstrap: int,
@@ -118,10 +105,10 @@ def real_diagnostics(
     "Diagnostics of the public pools, whole and by category."
     frames = []
     for pool in pools:
-        category = pool.graphs.index["category"].astype(str).to_numpy()
+        category = pool.pool.index["category"].astype(str).to_numpy()
         tasks = {"all": np.arange(len(category))} | {name: np.flatnonzero(category == name) for name in sorted(set(category))}
         frames += [
-            task_diagnostics(pool.graphs.subset(rows), judge=pool.name, task=task, per_question=PER_QUESTION["real"],
+            task_diagnostics(pool.pool.subset(rows), judge=pool.name, task=task, per_question=PER_QUESTION["real"],
                              n_bootstrap=n_bootstrap, seed=seed)
             for task, rows in tasks.items()
         ]
