@@ -260,7 +260,7 @@ def test_a_paper_notebook_has_one_parameters_cell_and_exports_nothing(path: Path
 def test_a_paper_notebook_computes_through_the_studies_and_style(path: Path):
     # What a figure needs beyond drawing has a stage notebook with tests. `resampling` gives the methods as
     # objects, `cycles` the scores printed under a drawing.
-    allowed = {"paper.simulated", "paper.published", "paper.style", "inference.methods", "cycles"}
+    allowed = {"paper.simulated", "paper.published", "paper.style", "paper.referenced", "inference.methods", "cycles"}
     found = imported_modules("\n".join(sources(path)))
     assert {module for module in found - allowed if room(module) not in ("theory", "paper.studies")} == set()
 

@@ -47,10 +47,10 @@ class Referenced:
 
 # %% ../../nbs/paper/referenced.ipynb #m017
 _REAL = {
-    # name: (set, judge, verdicts, reference verdicts, reference as printed)
-    "mtbench": ("MT-Bench", "GPT-4", "mtbench-gpt4", "mtbench-human", "expert votes"),
-    "vicuna80": ("Vicuna-80", "GPT-4", "vicuna80-gpt4", "vicuna80-human", "human votes"),
-    "votes": ("Vicuna-80", "people", "vicuna80-human", "vicuna80-gpt4", "GPT-4, all questions"),
+    # name: (set, judge, reference as printed, label, verdicts, reference verdicts)
+    "mtbench": ("MT-Bench", "GPT-4", "expert votes", "GPT-4 against expert votes", "mtbench-gpt4", "mtbench-human"),
+    "vicuna80": ("Vicuna-80", "GPT-4", "human votes", "GPT-4 against human votes", "vicuna80-gpt4", "vicuna80-human"),
+    "votes": ("Vicuna-80", "people", "GPT-4, all questions", "human votes against GPT-4", "vicuna80-human", "vicuna80-gpt4"),
 }
 REAL_POOLS = tuple(_REAL)
 LLM_JUDGED = ("mtbench", "vicuna80")  # judged by a language model, measured against people
@@ -62,15 +62,14 @@ def real_pools(
     "The public pools with a reference that shares no verdict; raises `MissingDataError` if a set is not on this machine."
     found = []
     for name in names:
-        title, judge, judged, other, reference_label = _REAL[name]
+        title, judge, reference_label, label, judged, other = _REAL[name]
         if name == "votes":  # the same models in the same order as the graphs that give the reference
             gpt4 = comparison_graphs(datasets.load(other))
             pool, reference = comparison_graphs(datasets.load(judged), models=gpt4.models), rank(gpt4).ranks
         else:
             pool = comparison_graphs(datasets.load(judged))
             reference = reference_ranks(datasets.human_reference(other), pool.models)
-        label = f"{title}: {judge} against {reference_label}"
-        found.append(Referenced(pool, reference, name, label, judge, title, reference_label, other))
+        found.append(Referenced(pool, reference, name, f"{title}: {label}", judge, title, reference_label, other))
     return found
 
 # %% ../../nbs/paper/referenced.ipynb #m020

@@ -145,11 +145,10 @@ def variant_table(
         first = (data.pool.index["variant"] == data.pool.index["variant"].min()).to_numpy()
         sources = {"pool": data.pool, "original": data.pool.subset(first)}
         results = resample(sources, VARIANT_METHODS, n_resamples=n_resamples, rng=stream(seed, "variants", variants))
-        label = "Vicuna-80: human votes against GPT-4" if variants == "votes" else data.label
         for name, result in results.items():
             distance = result.distances(data.reference)
             mean, low, high = mean_interval(distance, rng=stream(seed, "variants-interval", variants, name))
-            rows.append({"variants": variants, "pool": label, "method": name, "distance": mean, "low": low,
+            rows.append({"variants": variants, "pool": data.label, "method": name, "distance": mean, "low": low,
                          "high": high, "n_resamples": len(distance), "n_graphs": len(data.pool)})
     return pd.DataFrame(rows)
 
