@@ -323,13 +323,13 @@ def test_a_set_that_fails_does_not_keep_the_others_away(server: Server, tmp_path
 def test_no_network_fails_fast_and_is_not_tried_for_the_next_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    connect, asked = socket.create_connection, []
+    connect, asked = socket.socket.connect, []
 
-    def counted(address: tuple[str, int], *rest: object, **more: object) -> socket.socket:
+    def counted(plug: socket.socket, address: tuple[str, int]) -> None:
         asked.append(address)
-        return connect(address, *rest, **more)
+        connect(plug, address)
 
-    monkeypatch.setattr(socket, "create_connection", counted)
+    monkeypatch.setattr(socket.socket, "connect", counted)
     with socket.socket() as taken:  # bound but not listening: every connection is refused
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
