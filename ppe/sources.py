@@ -104,7 +104,7 @@ def locate(
             return directory / name
         tried.append(f"{directory / name} ({fault})")
     raise MissingDataError(
-        f"public set {name!r} is not whole on this machine: tried {'; '.join(tried)}; "
+        f"public set {name!r} is not whole on this machine: tried {'; '.join(tried) or 'no folder'}; "
         f"run `ppe data fetch {name}` (in a checkout `make data`), or set PPE_DATA_DIR to a folder that holds {name}/"
     )
 
