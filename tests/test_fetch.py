@@ -170,6 +170,19 @@ def test_a_set_found_in_the_data_directories_is_not_fetched(
     assert server.log == []
 
 
+def test_outside_a_checkout_sets_are_cached_for_the_user(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ppe.__file__", str(tmp_path / "site" / "ppe" / "__init__.py"))
+    monkeypatch.setattr("pooch.os_cache", lambda project: tmp_path / "cache" / project)
+    monkeypatch.delenv("PPE_DATA_DIR", raising=False)
+    assert get(server, tmp_path, destination=None) == {"votes": tmp_path / "cache" / "ppe" / "votes"}
+    assert locate("votes", verify=True, sources={"votes": source()}) == tmp_path / "cache" / "ppe" / "votes"
+    monkeypatch.setenv("PPE_DATA_DIR", "named")
+    assert get(server, tmp_path, destination=None) == {"votes": tmp_path / "named" / "votes"}
+
+
 def test_the_progress_bar_counts_files(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture):
     get(server, tmp_path, progress=True)
     assert "3/3" in capsys.readouterr().err
