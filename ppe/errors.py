@@ -50,6 +50,6 @@ def first_five(
     items: Iterable[object],  # offenders, in the order found
 ) -> str:
     "The first five items, comma-separated, with the total when there are more."
-    items = [str(item) for item in items]
-    more = f", … ({len(items)} in all)" if len(items) > 5 else ""
-    return ", ".join(items[:5]) + more
+    names = [str(item) for item in items]
+    more = f", … ({len(names)} in all)" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-import pandas as pd
-
 from .errors import FetchError, InputError, MissingDataError, first_five
-from .files import data_directories, file_sha256, project_root
+from .files import data_directories, data_file, file_sha256
 
 if TYPE_CHECKING:
-    import httpx
+    import pandas as pd
+    import requests
 
 # %% ../nbs/sources.ipynb #cell-05
 @dataclass(frozen=True, slots=True)
@@ -48,12 +47,10 @@ class Source:
 
 
 def read_sources(
-    path: Path | None = None,  # data/sources.toml of the checkout if not given
+    path: Path | None = None,  # data/sources.toml if not given
 ) -> dict[str, Source]:
     "The public sets that the project uses, by name."
-    path = project_root() / "data" / "sources.toml" if path is None else path
-    with open(path, "rb") as file:
-        table = tomllib.load(file)
+    table = tomllib.loads((path or data_file("sources.toml")).read_text(encoding="utf-8"))
     return {
         name: Source(name, **entry | {"files": tuple(SourceFile(**file) for file in entry["files"])})
         for name, entry in table.items()
@@ -95,7 +92,7 @@ def locate(
     verify: bool = False,  # read every file and compare its SHA-256
     sources: Mapping[str, Source] | None = None,  # data/sources.toml if not given
 ) -> Path:  # folder that holds the whole set
-    """Find a public set in `PPE_DATA_DIR` or data/external.
+    """Find a public set in one of the data directories.
 
     Raises: MissingDataError naming the folders tried and the way out; InputError for an unknown name.
     """
@@ -107,15 +104,17 @@ def locate(
             return directory / name
         tried.append(f"{directory / name} ({fault})")
     raise MissingDataError(
-        f"public set {name!r} is not whole on this machine: tried {'; '.join(tried)}; "
-        f"run `make data` to fetch it, or set PPE_DATA_DIR to a folder that holds {name}/"
+        f"public set {name!r} is not whole on this machine: tried {'; '.join(tried) or 'no folder'}; "
+        f"run `ppe data fetch {name}` (in a checkout `make data`), or set PPE_DATA_DIR to a folder that holds {name}/"
     )
 
 
 def available(
     sources: Mapping[str, Source] | None = None,  # data/sources.toml if not given
-) -> pd.DataFrame:  # one row per set: set, title, files, present, where, licence, citation
+) -> "pd.DataFrame":  # one row per set: set, title, files, present, where, licence, citation
     "Which public sets are on this machine, and where."
+    import pandas as pd
+
     rows = []
     for source in _chosen(None, sources):
         try:
@@ -143,179 +142,164 @@ PATIENCE = Patience()
 class _Interrupted(Exception):
     "Trouble that may pass; the message is the reason."
 
-
-class _Unreachable(FetchError):
-    "No connection to the host at all."
-
 # %% ../nbs/sources.ipynb #cell-14
 def _receive(
-    client: "httpx.Client",
+    session: "requests.Session",
     url: str,
     part: Path,  # what has arrived so far, if anything
     size: int,  # bytes of the whole file
-) -> bool:  # True if the answer continued what was there
+    patience: Patience,
+) -> None:
     "One request for what `part` still lacks."
     start = part.stat().st_size if part.exists() else 0
-    with client.stream("GET", url, headers={"Range": f"bytes={start}-"} if start else {}) as answer:
-        status = answer.status_code
-        resumed = status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-        if status == 416 or (status == 206 and not resumed):
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+    limits = (patience.connect, patience.read)
+    with session.get(url, headers=headers, stream=True, timeout=limits) as answer:
+        status = f"HTTP {answer.status_code} {answer.reason}"
+        resumed = answer.status_code == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+        if answer.status_code == 416 or (answer.status_code == 206 and not resumed):
             part.unlink(missing_ok=True)
             raise _Interrupted("the server could not resume")
-        if status >= 500 or status in (408, 429):
-            raise _Interrupted(f"HTTP {status} {answer.reason_phrase}")
-        if status not in (200, 206):
-            raise FetchError(f"HTTP {status} {answer.reason_phrase}: the address does not serve the file")
-        part.parent.mkdir(parents=True, exist_ok=True)
+        if answer.status_code >= 500 or answer.status_code in (408, 429):
+            raise _Interrupted(status)
+        if answer.status_code not in (200, 206):
+            raise FetchError(f"{status}: the address does not serve the file")
         with open(part, "ab" if resumed else "wb") as out:
-            for chunk in answer.iter_bytes():
+            for chunk in answer.raw.stream(65536, decode_content=False):
                 out.write(chunk)
                 if out.tell() > size:  # it cannot be the pinned file; do not fill the disk with it
                     break
-    return resumed
-
-
-def _settle(
-    part: Path,  # complete as far as the server is concerned
-    file: SourceFile,
-    *,
-    resumed: bool,  # the file was put together from several answers
-) -> None:
-    "Refuse what is not the pinned file; a short file is kept to be continued, a wrong one is removed."
-    size = part.stat().st_size
-    if size < file.bytes:
-        raise _Interrupted(f"the connection was cut after {size} of {file.bytes} bytes")
-    if size == file.bytes and file_sha256(part) == file.sha256:
-        return
-    found = f"SHA-256 {file_sha256(part)}" if size == file.bytes else f"more than {file.bytes} bytes"
-    part.unlink()
-    if resumed:  # the head may come from another version of the file; one whole answer decides
-        raise _Interrupted(f"{found} after resuming")
-    raise FetchError(f"wrong content: {found}, pinned is SHA-256 {file.sha256}; nothing of it was kept")
 
 # %% ../nbs/sources.ipynb #cell-16
-def _attempt(
-    client: "httpx.Client",
-    url: str,
-    part: Path,
-    file: SourceFile,
-    reached: set[str],  # hosts that have answered in this run
-) -> None:
-    "One attempt to complete `part`. Raises _Interrupted, _Unreachable or FetchError."
-    import httpx
+def _connection_trouble(
+    error: Exception,  # of requests, or of urllib3 below it
+    host: str,
+    answered: dict[str, bool],  # host → whether it has answered in this run; filled in
+) -> Exception:
+    "What to raise instead: `_Interrupted` or `FetchError`."
+    import requests
+    import urllib3
 
-    host = urlsplit(url).netloc
-    try:
-        resumed = _receive(client, url, part, file.bytes)
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-        if host in reached:
-            raise _Interrupted(f"no connection to {host}") from error
-        reason = str(error) or "timed out"
-        raise _Unreachable(
+    cause = error.args[0] if error.args else None
+    if isinstance(cause, urllib3.exceptions.MaxRetryError):  # no connection came about
+        if answered.setdefault(host, False):
+            return _Interrupted(f"no connection to {host}")
+        reason = getattr(cause.reason, "__cause__", None) or cause.reason
+        return FetchError(
             f"{host} cannot be reached: {reason}; check the network and HTTPS_PROXY, or copy the set from "
             "another machine into data/external/ or a folder named by PPE_DATA_DIR"
-        ) from error
-    except httpx.TimeoutException as error:
-        reached.add(host)
-        raise _Interrupted("the server stopped sending (timeout)") from error
-    except httpx.TransportError as error:
-        reached.add(host)
-        raise _Interrupted("the connection was cut") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise FetchError(str(error)) from error
-    reached.add(host)
-    _settle(part, file, resumed=resumed)
+        )
+    answered[host] = True
+    if isinstance(error, (requests.Timeout, urllib3.exceptions.ReadTimeoutError)):
+        return _Interrupted("the server stopped sending (timeout)")
+    if isinstance(error, (requests.ConnectionError, urllib3.exceptions.HTTPError)):
+        return _Interrupted("the connection was cut")
+    return FetchError(str(error))
 
 
+def _attempt(
+    session: "requests.Session",
+    url: str,
+    part: Path,
+    size: int,  # bytes of the whole file
+    patience: Patience,
+    answered: dict[str, bool],
+) -> None:
+    "Go on with `part` until it has the pinned size. Raises _Interrupted or FetchError."
+    import requests
+    import urllib3
+
+    host = urlsplit(url).netloc
+    if answered.get(host) is False:
+        raise FetchError(f"{host} cannot be reached")
+    try:
+        _receive(session, url, part, size, patience)
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise _connection_trouble(error, host, answered) from error
+    answered[host] = True
+    if (here := part.stat().st_size) < size:
+        raise _Interrupted(f"the connection was cut after {here} of {size} bytes")
+
+# %% ../nbs/sources.ipynb #73b5cc22
 def _fetch_file(
-    client: "httpx.Client",
+    session: "requests.Session",
     url: str,
     target: Path,  # final name
     file: SourceFile,
     patience: Patience,
-    reached: set[str],
+    answered: dict[str, bool],
 ) -> None:
     "Bring one file to its final name, whole or not at all."
+    import pooch
+
     part = target.with_name(target.name + ".part")
-    if part.exists() and _file_fault(part, file, verify=True) is None:
-        part.replace(target)  # complete, but the last run ended before it was renamed
-        return
-    if part.exists() and part.stat().st_size >= file.bytes:
-        part.unlink()
+
+    def resume(url: str, output: str, _: object) -> None:
+        if part.exists() and part.stat().st_size > file.bytes:
+            part.unlink()
+        if not part.exists() or part.stat().st_size < file.bytes:
+            _attempt(session, url, part, file.bytes, patience, answered)
+        if part.stat().st_size > file.bytes:
+            part.unlink()
+            raise ValueError(f"more than {file.bytes} bytes")
+        part.replace(output)
+
     for attempt in range(patience.attempts):
-        if attempt:
-            time.sleep(patience.pause * 2 ** (attempt - 1))
+        time.sleep(patience.pause * 2 ** (attempt - 1) if attempt else 0)
+        one_answer = not part.exists()
         try:
-            _attempt(client, url, part, file, reached)
+            pooch.retrieve(url, file.sha256, target.name, target.parent, downloader=resume)
+            return
         except _Interrupted as error:
             reason = str(error)
-            continue
-        part.replace(target)
-        return
+        except ValueError as error:  # of pooch, which has removed the bytes, or the one above
+            reason = f"wrong content, not the pinned SHA-256: {str(error).partition('. Deleted')[0]}"
+            if one_answer:
+                raise FetchError(f"{reason}; nothing of it was kept") from None
     here = part.stat().st_size if part.exists() else 0
     way_out = f"{here} of {file.bytes} bytes are kept and the next run resumes" if here else "try again later"
     raise FetchError(f"gave up after {patience.attempts} attempts, the last: {reason}; {way_out}")
 
 # %% ../nbs/sources.ipynb #cell-18
-def _missing_files(
-    source: Source,
-    destination: Path | None,
-    sources: Mapping[str, Source] | None,
-) -> tuple[Path, list[SourceFile]]:  # folder of the set, files to fetch
-    if destination is None:
-        try:
-            return locate(source.name, verify=True, sources=sources), []
-        except MissingDataError:
-            destination = project_root() / "data" / "external"
-    folder = Path(destination) / source.name
-    return folder, [file for file in source.files if _file_fault(folder / file.path, file, verify=True)]
-
-
-def _http_client(patience: Patience) -> "httpx.Client":
-    try:
-        import httpx
-    except ImportError:
-        raise FetchError("fetching needs the package httpx: install ppe[paper]") from None
-    # Without compression the bytes on the wire are the bytes of the file, which resuming relies on.
-    headers = {"Accept-Encoding": "identity", "User-Agent": "ppe"}
-    timeout = httpx.Timeout(patience.read, connect=patience.connect)
-    return httpx.Client(timeout=timeout, headers=headers, follow_redirects=True)
-
-# %% ../nbs/sources.ipynb #cell-19
 def _fetch_sets(
-    client: "httpx.Client",
-    standing: Mapping[Source, tuple[Path, list[SourceFile]]],
+    folders: Mapping[Source, Path],  # set → its folder
     base_urls: Mapping[str, str],
     patience: Patience,
     done: Callable[[int], object],  # called with 1 after each file
 ) -> None:
     "Fetch what is missing of each set. Raises FetchError at the end if a set failed."
-    failures, reached, unreachable = {}, set(), set()
-    for source, (folder, files) in standing.items():
-        base = base_urls.get(source.name, source.base_url).rstrip("/") + "/"
-        if files and urlsplit(base).netloc in unreachable:
-            failures[source.name] = "the same host"
-            continue
-        for file in files:
-            url = base + quote(file.url)
-            try:
-                _fetch_file(client, url, folder / file.path, file, patience, reached)
-            except (FetchError, OSError) as error:
-                if isinstance(error, _Unreachable):
-                    unreachable.add(urlsplit(base).netloc)
-                failures[source.name] = f"cannot fetch {source.name}/{file.path} from {url}: {error}"
-                break
-            done(1)
+    import requests
+
+    failures: dict[str, str] = {}
+    answered: dict[str, bool] = {}
+    with requests.Session() as session:
+        for source, folder in folders.items():
+            base = base_urls.get(source.name, source.base_url).rstrip("/") + "/"
+            for file in source.files:
+                url = base + quote(file.url)
+                try:
+                    _fetch_file(session, url, folder / file.path, file, patience, answered)
+                except (FetchError, OSError) as error:
+                    failures[source.name] = f"cannot fetch {source.name}/{file.path} from {url}: {error}"
+                    break
+                done(1)
     if failures:
         first, *others = failures
         more = f" (also not fetched: {', '.join(others)})" if others else ""
         raise FetchError(failures[first] + more)
 
-# %% ../nbs/sources.ipynb #cell-20
+# %% ../nbs/sources.ipynb #cell-19
+def _whole_set(name: str, sources: Mapping[str, Source] | None) -> Path | None:
+    try:
+        return locate(name, verify=True, sources=sources)
+    except MissingDataError:
+        return None
+
+
 def fetch(
     names: str | Iterable[str] | None = None,  # sets to fetch; all if not given
     *,
-    destination: Path | None = None,  # folder that gets one folder per set; data/external if not given
+    destination: Path | None = None,  # folder that gets one folder per set; the last data directory if not given
     progress: bool = True,  # progress bar over files, on stderr
     base_urls: Mapping[str, str] | None = None,  # set → another address to fetch it from, such as a mirror
     sources: Mapping[str, Source] | None = None,  # data/sources.toml if not given
@@ -327,15 +311,25 @@ def fetch(
     then been tried as well. InputError for an unknown set.
     """
     _chosen(base_urls or (), sources)  # an address for a set that does not exist is a slip
-    standing = {s: _missing_files(s, destination, sources) for s in _chosen(names, sources)}
-    n_files = sum(len(files) for _, files in standing.values())
-    if n_files:
+    wanted = _chosen(names, sources)
+    folders = {s: whole for s in wanted if not destination and (whole := _whole_set(s.name, sources))}
+    if missing := [source for source in wanted if source not in folders]:
+        try:
+            import pooch
+        except ImportError:
+            raise FetchError("fetching needs the package pooch: pip install 'ppe[data]'") from None
         from tqdm import tqdm
 
-        with _http_client(patience) as client, tqdm(total=n_files, unit="file", disable=not progress) as bar:
+        goal = Path(destination or data_directories()[-1])
+        folders |= (new := {source: goal / source.name for source in missing})
+        log, level = pooch.get_logger(), pooch.get_logger().level
+        log.setLevel("WARNING")  # the bar says enough
+        with tqdm(total=sum(len(source.files) for source in missing), unit="file", disable=not progress) as bar:
             try:
-                _fetch_sets(client, standing, base_urls or {}, patience, bar.update)
+                _fetch_sets(new, base_urls or {}, patience, bar.update)
             except FetchError:
                 bar.leave = False  # the message is to stand alone
                 raise
-    return {source.name: folder for source, (folder, _) in standing.items()}
+            finally:
+                log.setLevel(level)
+    return {source.name: folders[source] for source in wanted}

@@ -24,6 +24,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from .errors import InputError, first_five
+from .files import write_bytes
 
 # %% ../nbs/verdicts.ipynb #cell-04
 COLUMNS = ("judge", "question_id", "category", "variant", "model_a", "model_b", "verdict")
@@ -62,14 +63,12 @@ def _rows(mask: np.ndarray) -> str:
 # %% ../nbs/verdicts.ipynb #cell-12
 def _require_columns(found: Sequence[str]) -> None:
     found, wanted = list(found), f"a verdict table has the columns {', '.join(COLUMNS)}"
-    missing = [column for column in COLUMNS if column not in found]
-    if missing:
+    if missing := [column for column in COLUMNS if column not in found]:
         raise InputError(
             f"missing column {', '.join(missing)}: {wanted}; found {', '.join(map(repr, found)) or 'none'}; "
             "rename or add the missing ones"
         )
-    repeated = [column for column in COLUMNS if found.count(column) > 1]
-    if repeated:
+    if repeated := [column for column in COLUMNS if found.count(column) > 1]:
         raise InputError(f"column {', '.join(repeated)} more than once: {wanted}, each once; remove the others")
 
 # %% ../nbs/verdicts.ipynb #cell-13
@@ -284,10 +283,7 @@ def write_verdicts(
         data = gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data
     else:
         raise InputError(f"cannot write {path.name}: a verdict table ends in .csv, .csv.gz or .parquet")
-    partial = path.with_name(path.name + ".part")
-    partial.write_bytes(data)
-    os.replace(partial, path)
-    return path
+    return write_bytes(data, path)
 
 # %% ../nbs/verdicts.ipynb #cell-31
 def select_verdicts(

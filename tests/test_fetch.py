@@ -170,6 +170,19 @@ def test_a_set_found_in_the_data_directories_is_not_fetched(
     assert server.log == []
 
 
+def test_outside_a_checkout_sets_are_cached_for_the_user(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ppe.__file__", str(tmp_path / "site" / "ppe" / "__init__.py"))
+    monkeypatch.setattr("pooch.os_cache", lambda project: tmp_path / "cache" / project)
+    monkeypatch.delenv("PPE_DATA_DIR", raising=False)
+    assert get(server, tmp_path, destination=None) == {"votes": tmp_path / "cache" / "ppe" / "votes"}
+    assert locate("votes", verify=True, sources={"votes": source()}) == tmp_path / "cache" / "ppe" / "votes"
+    monkeypatch.setenv("PPE_DATA_DIR", "named")
+    assert get(server, tmp_path, destination=None) == {"votes": tmp_path / "named" / "votes"}
+
+
 def test_the_progress_bar_counts_files(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture):
     get(server, tmp_path, progress=True)
     assert "3/3" in capsys.readouterr().err
@@ -323,13 +336,13 @@ def test_a_set_that_fails_does_not_keep_the_others_away(server: Server, tmp_path
 def test_no_network_fails_fast_and_is_not_tried_for_the_next_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    connect, asked = socket.create_connection, []
+    connect, asked = socket.socket.connect, []
 
-    def counted(address: tuple[str, int], *rest: object, **more: object) -> socket.socket:
+    def counted(plug: socket.socket, address: tuple[str, int]) -> None:
         asked.append(address)
-        return connect(address, *rest, **more)
+        connect(plug, address)
 
-    monkeypatch.setattr(socket, "create_connection", counted)
+    monkeypatch.setattr(socket.socket, "connect", counted)
     with socket.socket() as taken:  # bound but not listening: every connection is refused
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -141,7 +141,7 @@ def test_a_stated_number_stands_in_its_quotation():
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, name: str, old: str, new: str, message: str):
-    text = (published.project_root() / "data" / "paper" / f"{name}.csv").read_text(encoding="utf-8")
+    text = published.data_file(f"paper/{name}.csv").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / f"{name}.csv").write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(message)) as caught:

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from ppe.paper.datasets import arena_reference
 from ppe.errors import InputError
 from ppe.pool import comparison_graphs, tie_rates
-from ppe.files import project_root
+from ppe.files import data_file
 from ppe.paper.simulated import (
     KINDS,
     SimulatedJudge,
@@ -26,7 +26,7 @@ from ppe.paper.simulated import (
 from ppe.verdicts import COLUMNS, select_verdicts, validate_verdicts
 
 SEED = 20260324
-TOML = project_root() / "data" / "simulated.toml"
+TOML = data_file("simulated.toml")
 
 
 @pytest.fixture(scope="module")

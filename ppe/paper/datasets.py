@@ -21,14 +21,14 @@ import pandas as pd
 from ..rankers.bradley_terry import bradley_terry
 from ..errors import InputError, first_five
 from ..pool import win_tie_counts_from_table
-from ..files import project_root
+from ..files import data_file
 from ..streams import stream
 from ..sources import locate, read_sources
 from ..verdicts import GRAPH_COLUMNS, Verdict, graph_codes, select_verdicts, validate_verdicts
 
 # %% ../../nbs/paper/datasets.ipynb #cell-05
 def _data_table(name: str) -> pd.DataFrame:
-    return pd.read_csv(project_root() / "data" / name)
+    return pd.read_csv(data_file(name))
 
 
 def arena_mapping() -> pd.DataFrame:  # category, mt_bench_category, lm_arena_category, type

@@ -17,7 +17,7 @@ import pandas as pd
 
 from .datasets import target_models
 from ..errors import InputError, first_five
-from ..files import project_root
+from ..files import data_file
 
 # %% ../../nbs/paper/published.ipynb #cell-04
 JUDGES = ("GPT-5", "Prometheus")
@@ -32,7 +32,7 @@ SELECTIONS = ("block top-K", "global top-K", "no truncation")
 # %% ../../nbs/paper/published.ipynb #cell-06
 def _read(name: str, keys: Sequence[str], values: Sequence[str], folder: str | Path | None) -> pd.DataFrame:
     "One file of data/paper: a source line, then CSV with the key columns and the value columns."
-    path = (project_root() / "data" / "paper" if folder is None else Path(folder)) / f"{name}.csv"
+    path = data_file(f"paper/{name}.csv") if folder is None else Path(folder) / f"{name}.csv"
     if not path.is_file():
         raise InputError(f"{path.name} is not in {path.parent.name}/: a table of the paper; restore it")
     with path.open(encoding="utf-8") as file:
@@ -89,7 +89,7 @@ def _check_distances(name: str, frame: pd.DataFrame, with_interval: pd.Series) -
 
 # %% ../../nbs/paper/published.ipynb #cell-09
 def main_baselines(
-    folder: str | Path | None = None,  # data/paper of the checkout if not given
+    folder: str | Path | None = None,  # data/paper if not given
 ) -> pd.DataFrame:  # judge, method, category, mean, half_width, bold; 2 × 8 × 9 rows
     """Table main_baselines (section 4.2): distances in 0.001; `category` "average" is the column Avg.
 
@@ -102,7 +102,7 @@ def main_baselines(
 
 # %% ../../nbs/paper/published.ipynb #cell-10
 def bt_diagnostic(
-    folder: str | Path | None = None,  # data/paper of the checkout if not given
+    folder: str | Path | None = None,  # data/paper if not given
 ) -> pd.DataFrame:  # judge, selection, likely, possible, no_strong, delta_cv; 6 rows
     "Table bt-diagnostic (section 4.3): tasks per label, mean held-out gap. Raises: as `main_baselines`."
     name = "bt_diagnostic"
@@ -113,7 +113,7 @@ def bt_diagnostic(
 
 
 def data_driven_k(
-    folder: str | Path | None = None,  # data/paper of the checkout if not given
+    folder: str | Path | None = None,  # data/paper if not given
 ) -> pd.DataFrame:  # judge, category, k; 16 rows
     "Table data-driven-k (section 4.3): graphs kept of 50. Raises: as `main_baselines`."
     frame = _read("data_driven_k", ("judge", "category"), ("k",), folder)
@@ -121,7 +121,7 @@ def data_driven_k(
 
 # %% ../../nbs/paper/published.ipynb #cell-11
 def add_benchmark_judge(
-    folder: str | Path | None = None,  # data/paper of the checkout if not given
+    folder: str | Path | None = None,  # data/paper if not given
 ) -> pd.DataFrame:  # perturbed, method, benchmark, mean, half_width, bold; 28 rows
     "Table add-benchmark-judge (section D.2): distances in units of 0.001. Raises: as `main_baselines`."
     name = "add_benchmark_judge"
@@ -133,7 +133,7 @@ def add_benchmark_judge(
 
 
 def stated_values(
-    folder: str | Path | None = None,  # data/paper of the checkout if not given
+    folder: str | Path | None = None,  # data/paper if not given
 ) -> pd.DataFrame:  # section, about, judge, series, stage, low, high, unit, quotation
     "Numbers that the paper states in words, in plain units, with the words. Raises: as `main_baselines`."
     keys = ("section", "about", "judge", "series", "stage")
@@ -164,7 +164,7 @@ class PublishedTables:
 
 
 def published_tables(
-    folder: str | Path | None = None,  # data/paper of the checkout if not given
+    folder: str | Path | None = None,  # data/paper if not given
 ) -> PublishedTables:
     "Read all of them. Raises: as `main_baselines`."
     readers = (main_baselines, bt_diagnostic, data_driven_k, add_benchmark_judge, stated_values)

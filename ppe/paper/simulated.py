@@ -22,7 +22,7 @@ import pandas as pd
 from .datasets import arena_reference
 from ..rankers.davidson import davidson_probabilities
 from ..errors import InputError, first_five
-from ..files import project_root
+from ..files import data_file
 from ..streams import stream
 from ..verdicts import COLUMNS, validate_verdicts
 
@@ -161,13 +161,13 @@ def _parameters_from(document: Mapping[str, object]) -> SimulationParameters:
 
 
 def load_parameters(
-    path: str | os.PathLike | None = None,  # TOML file; data/simulated.toml of the checkout if not given
+    path: str | os.PathLike | None = None,  # TOML file; data/simulated.toml if not given
 ) -> SimulationParameters:
     """Read and check the parameters of a simulation.
 
     Raises: InputError naming the file for unknown, missing or impossible parameters, or if it is not TOML.
     """
-    path = project_root() / "data" / "simulated.toml" if path is None else Path(path)
+    path = data_file("simulated.toml") if path is None else Path(path)
     try:
         return _parameters_from(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

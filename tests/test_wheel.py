@@ -1,0 +1,238 @@
+"""The package as it is installed: from its wheel, outside any checkout, with its base dependencies alone."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE = "\n\n".join(
+    re.findall(r"(?ms)^```python\s*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
+)
+BATTLE = {
+    "question_id": 81, "model_1": "x", "model_2": "y", "g1_winner": "model_1", "g2_winner": "tie",
+    "judge": ["gpt-4", "pair-v2"], "turn": 1,
+}  # fmt: skip
+COMMANDS = {
+    "rank": "rank verdicts.csv --format json",
+    "rank with intervals": "rank verdicts.csv --intervals 20",
+    "cycles": "cycles verdicts.csv --format csv",
+    "diagnose": "diagnose verdicts.csv --simulations 2",
+    "import": "import battles.jsonl --out imported.csv",
+    "data list": "data list --format json",
+    "data fetch": "data fetch mtbench",
+    "perturb": "perturb mt-bench --model any --out prompts.jsonl --dry-run",
+    "paper list": "paper list",
+    "paper run": "paper run fig_mu",
+    "paper statements": "paper statements",
+}
+# What a process does that has the base dependencies only: the README's example and every command.
+SESSION = """
+import contextlib, io, json, sys
+from pathlib import Path
+
+extras, example, commands = json.load(sys.stdin)
+
+class Absent:
+    "Packages that only the extras bring are not there."
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in extras:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import ppe
+from ppe.cli.main import main
+
+scope, printed, answers = {}, io.StringIO(), {}
+with contextlib.redirect_stdout(printed):
+    exec(example, scope)
+from ppe.verdicts import write_verdicts
+verdicts = scope["pool"].verdicts
+few = verdicts["model_a"].cat.categories[::4]
+kept = verdicts["model_a"].isin(few) & verdicts["model_b"].isin(few)
+write_verdicts(verdicts[kept], "verdicts.csv")
+for name, words in commands.items():
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words.split())
+    answers[name] = code, out.getvalue(), err.getvalue()
+found = {"file": ppe.__file__, "example": printed.getvalue(), "answers": answers}
+Path("answers.json").write_text(json.dumps(found))
+"""
+
+
+def pip(*words: str | Path) -> None:
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index"]
+    subprocess.run([sys.executable, "-m", "pip", words[0], *quiet, *words[1:]], check=True, timeout=120)
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    "Their names, as modules are called."
+    return {re.match(r"[\w.-]+", text)[0].replace("-", "_") for text in requirements}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    "What a wheel is made from, without what git ignores but for a public set that was fetched."
+    copy = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for name in ("ppe", "data"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "external"))
+    (copy / "data" / "external" / "mtbench").mkdir(parents=True)
+    (copy / "data" / "external" / "mtbench" / "votes.csv").write_text("fetched\n")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-build-isolation", "--wheel-dir", folder, source)
+    (path,) = folder.glob("ppe-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    pip("install", "--target", folder, wheel)
+    return folder
+
+
+def elsewhere(site: Path, home: Path) -> dict[str, str]:
+    "The environment of a user with the package in `site`."
+    kept = {name: text for name, text in os.environ.items() if name != "PPE_DATA_DIR"}
+    new = {"PYTHONPATH": str(site), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    return kept | new
+
+
+def command(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
+    "The script `ppe` in a process of its own."
+    return subprocess.run(
+        [site / "bin" / "ppe", *words],
+        cwd=folder,
+        env=elsewhere(site, folder),
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def session(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    empty = tmp_path_factory.mktemp("empty")
+    (empty / "battles.jsonl").write_text(json.dumps(BATTLE) + "\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = distributions(sum(project["optional-dependencies"].values(), ["requests", "platformdirs"]))
+    given = json.dumps([sorted(extras - distributions(project["dependencies"])), EXAMPLE, COMMANDS])
+    call = [sys.executable, "-c", SESSION]
+    env = elsewhere(site, empty) | {"NUMBA_DISABLE_JIT": "1"}  # compiling all kernels anew takes minutes
+    done = subprocess.run(call, cwd=empty, env=env, input=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads((empty / "answers.json").read_text()) | {"folder": empty}
+
+
+def answer(session: dict, name: str) -> str:
+    code, out, err = session["answers"][name]
+    assert code == 0, err
+    return out
+
+
+def refusal(session: dict, name: str) -> str:
+    "The one line of a command that cannot do what it is asked."
+    code, out, err = session["answers"][name]
+    assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith("ppe: error: "), err
+    return err
+
+
+def test_the_wheel_holds_the_data_files_of_the_repository_and_no_public_set(wheel: Path):
+    packed = {
+        name.removeprefix("ppe/data/"): zipfile.ZipFile(wheel).read(name)
+        for name in zipfile.ZipFile(wheel).namelist()
+        if name.startswith("ppe/data/")
+    }
+    data = ROOT / "data"
+    kept = [path for path in data.rglob("*") if path.is_file() and "external" not in path.parts]
+    assert len(kept) > 10
+    assert packed == {path.relative_to(data).as_posix(): path.read_bytes() for path in kept}
+
+
+def test_every_module_is_packed(wheel: Path):
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
+    assert packed == {path.relative_to(ROOT).as_posix() for path in (ROOT / "ppe").rglob("*.py")}
+
+
+def test_the_example_of_the_readme_runs_on_the_installed_package(session: dict, site: Path):
+    assert EXAMPLE and Path(session["file"]) == site / "ppe" / "__init__.py"
+    assert session["example"].splitlines()[0].split() == ["model", "score", "rank"]
+
+
+def test_verdicts_are_ranked_counted_and_diagnosed(session: dict):
+    assert json.loads(answer(session, "rank"))["n_models"] == 5
+    assert answer(session, "rank with intervals").splitlines()[0].split()[-2:] == ["score_low", "score_high"]
+    assert len(answer(session, "cycles").splitlines()) == 1 + 50
+    assert "50 graphs of 10 questions, 5 models; complete" in answer(session, "diagnose")
+
+
+def test_the_verdicts_of_others_are_imported(session: dict):
+    answer(session, "import")
+    assert (session["folder"] / "imported.csv").read_text().count("\n") == 1 + 2
+
+
+def test_the_command_computes_theory(site: Path, tmp_path: Path):
+    words = ["theory", "graphs-needed", "--n", "20", "--p", "0.1", "--confidence", "0.95"]
+    done = command(site, tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"(?m)^t +293$", done.stdout)
+
+
+def test_the_public_sets_are_listed_and_what_is_not_there_is_one_line(session: dict):
+    sets = json.loads(answer(session, "data list"))
+    assert {"mtbench", "mt-bench-questions"} <= {row["set"] for row in sets}
+    assert not any(row["present"] for row in sets)
+    assert "pip install 'ppe[data]'" in refusal(session, "data fetch")
+    assert "ppe data fetch mt-bench-questions" in refusal(session, "perturb")
+
+
+@pytest.mark.parametrize("name", ["paper list", "paper run", "paper statements"])
+def test_what_needs_a_checkout_says_so(session: dict, name: str):
+    assert "no checkout of ppe around" in refusal(session, name)
+
+
+def test_the_command_finds_what_lies_in_the_cache_folder(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pooch = pytest.importorskip("pooch")
+    sets = tomllib.loads((ROOT / "data" / "sources.toml").read_text(encoding="utf-8"))
+    for name, text in elsewhere(site, tmp_path).items():
+        monkeypatch.setenv(name, text)
+    cache = Path(pooch.os_cache("ppe"))
+    assert tmp_path in cache.parents
+    for file in sets["mtbench"]["files"]:  # only the sizes are asked
+        (path := cache / "mtbench" / file["path"]).parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(file["bytes"]))
+    done = command(site, tmp_path, "data", "list", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = {row["set"]: row["where"] for row in json.loads(done.stdout) if row["present"]}
+    assert found == {"mtbench": str(cache / "mtbench")}
+
+
+def test_an_editable_install_reads_the_data_beside_it(source: Path, tmp_path: Path):
+    pip("install", "--no-build-isolation", "--prefix", tmp_path / "prefix", "--editable", source)
+    (packages,) = (tmp_path / "prefix").rglob("site-packages")
+    script = (
+        "import site, sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f).lower()]; "
+        f"site.addsitedir({str(packages)!r}); "
+        "from ppe.files import data_file; print(data_file('simulated.toml'))"
+    )
+    env = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == str(source / "data" / "simulated.toml"), done.stderr
