@@ -18,13 +18,9 @@ from .records import Records, category_column, name_column
 
 # %% ../../nbs/importers/alpaca_eval.ipynb #3643305c
 def _number(value: object) -> float:
-    "A preference as a number, NaN for none, -1 for what is not a number."
-    if value is None:
-        return np.nan
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return -1.0
+    "A preference as a number, NaN for none, -1 for what is no number."
     try:
-        return float(value)  # in CSV numbers are text
+        return float("nan" if value is None else str(value))
     except ValueError:
         return -1.0
 
@@ -34,7 +30,7 @@ def _preferences(records: Records) -> np.ndarray:
     numbers = np.array([_number(value) for value in values])
     bad = np.flatnonzero(~(np.isnan(numbers) | (numbers == 0) | ((numbers >= 1) & (numbers <= 2))))
     if len(bad):
-        seen = first_five(dict.fromkeys(f"{values[i]!r:.60}" for i in bad))
+        seen = first_five(dict.fromkeys(f"{values[int(i)]!r:.60}" for i in bad))
         raise records.refuse(bad, f"preference {seen}: a number from 1 to 2, 0 for a tie, or null; correct it")
     return np.where(numbers == 0, 1.5, numbers)
 
@@ -67,11 +63,10 @@ def _convert(records: Records, options: Options) -> Rows:
 
 
 ALPACA_EVAL = Layout(
-    name="alpaca-eval",
-    title="AlpacaEval annotations",
+    "alpaca-eval",
+    "AlpacaEval annotations",
     shapes=(("instruction", "generator_1", "generator_2", "annotator", "preference"),),
     optional=("dataset",),
-    never=(),
     options=("tie_width",),
     convert=_convert,
 )

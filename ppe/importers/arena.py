@@ -12,14 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .layouts import Layout, Options, Rows
-from ppe.importers.records import (
-    Records,
-    category_column,
-    constant_column,
-    identifier_column,
-    name_column,
-    verdict_column,
-)
+from .records import Records, category_column, identifier_column, name_column, verdict_column
 
 # %% ../../nbs/importers/arena.ipynb #5df16040
 _WINNERS = ("model_a", "model_b", "tie", "tie (bothbad)", "both_bad")
@@ -35,7 +28,7 @@ def _first_there(records: Records, *fields: str) -> str | None:
 def _convert(records: Records, options: Options) -> Rows:
     judge, question = _first_there(records, "judge", "judge_hash"), _first_there(records, "question_id", "id")
     columns = {
-        "judge": name_column(records, judge) if judge else constant_column("arena", len(records)),
+        "judge": name_column(records, judge) if judge else "arena",
         "category": category_column(records, "language"),
         "variant": 1,
         "model_a": name_column(records, "model_a"),
@@ -52,11 +45,10 @@ def _convert(records: Records, options: Options) -> Rows:
 
 
 CHATBOT_ARENA = Layout(
-    name="chatbot-arena",
-    title="Chatbot Arena battles",
+    "chatbot-arena",
+    "Chatbot Arena battles",
     shapes=(("model_a", "model_b", "winner"),),
     optional=("question_id", "id", "judge", "judge_hash", "language", "anony"),
-    never=(),
     options=("anonymous_only",),
     convert=_convert,
 )

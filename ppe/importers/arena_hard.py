@@ -7,7 +7,6 @@ __all__ = ['ARENA_HARD_BASELINE', 'ARENA_HARD']
 
 # %% ../../nbs/importers/arena_hard.ipynb #abe75a3d
 from collections import Counter
-from collections.abc import Sequence
 
 import pandas as pd
 
@@ -16,22 +15,20 @@ from .layouts import Layout, Options, Rows, two_games
 from .records import Records, category_column, identifier_column, name_column, verdict_column
 
 # %% ../../nbs/importers/arena_hard.ipynb #c6d63214
-def _scores(games: object) -> tuple[object, object] | None:
-    "Scores of the first and of the second game; None if these are not two games."
-    if not isinstance(games, list) or len(games) != 2:
-        return None
-    if not all(game is None or isinstance(game, dict) and "score" in game for game in games):
-        return None
-    first, second = (game and game["score"] for game in games)
-    return first, second
+def _is_game(game: object) -> bool:
+    return game is None or isinstance(game, dict) and "score" in game
 
 
-def _game_scores(records: Records) -> tuple[Sequence[object], Sequence[object]]:  # of the first games, of the second
-    scores = [_scores(games) for games in records.fields["games"]]
-    if bad := [i for i, both in enumerate(scores) if both is None]:
+def _game_scores(records: Records) -> list[tuple[object, ...]]:  # of the first game of each record, and of the second
+    scores, bad = [], []
+    for i, games in enumerate(records.fields["games"]):
+        if isinstance(games, list) and len(games) == 2 and all(map(_is_game, games)):
+            scores.append([game and game["score"] for game in games])
+        else:
+            bad.append(i)
+    if bad:
         raise records.refuse_value(bad, "games", ": two games are needed, each null or an object with a score")
-    first, second = zip(*filter(None, scores), strict=True)
-    return first, second
+    return list(zip(*scores, strict=True))
 
 # %% ../../nbs/importers/arena_hard.ipynb #f89679cf
 ARENA_HARD_BASELINE = "gpt-4-0314"  # of version 0.1, whose records name none
@@ -44,8 +41,7 @@ def _baselines(records: Records, options: Options) -> tuple[pd.Categorical, int]
     others = {str(name) for name in named if name is not None} - {options.baseline}
     if options.baseline is not None and others:
         raise InputError(
-            f"baseline {options.baseline!r}, but {records.name} names {first_five(sorted(others))}; "
-            "leave --baseline out"
+            f"baseline {options.baseline!r}, but {records.name} names {first_five(sorted(others))}; leave --baseline out"
         )
     if without and options.baseline is None and "uid" in records.fields:
         rule = "no baseline, which from version 2 on depends on the category; name it with --baseline NAME"
@@ -72,17 +68,16 @@ def _convert(records: Records, options: Options) -> Rows:
         "model_a": baseline,
         "model_b": name_column(records, "model"),
     }
-    rows, remarks = two_games(pd.DataFrame(columns), first, second, options)
+    rows, differing = two_games(pd.DataFrame(columns), first, second, options)
     n_strong = sum(str(score).count(">>") + str(score).count("<<") for column in scores for score in column)
-    return rows, Counter({_STRONG: n_strong, _ASSUMED: n_assumed}) + remarks
+    return rows, Counter({_STRONG: n_strong, _ASSUMED: n_assumed, **differing})
 
 
 ARENA_HARD = Layout(
-    name="arena-hard",
-    title="Arena-Hard-Auto judgments against a baseline",
+    "arena-hard",
+    "Arena-Hard-Auto judgments against a baseline",
     shapes=(("question_id", "model", "judge", "games"), ("uid", "model", "judge", "games")),
     optional=("baseline", "category"),
-    never=(),
     options=("games", "baseline"),
     convert=_convert,
 )

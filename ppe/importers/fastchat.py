@@ -13,13 +13,7 @@ import pandas as pd
 
 from ..errors import InputError
 from .layouts import Layout, Options, Rows, two_games
-from ppe.importers.records import (
-    Records,
-    constant_column,
-    identifier_column,
-    name_column,
-    verdict_column,
-)
+from .records import Records, identifier_column, name_column, verdict_column
 from ..verdicts import mirrored
 
 # %% ../../nbs/importers/fastchat.ipynb #bdf2800d
@@ -29,7 +23,7 @@ def _who_and_what(records: Records) -> dict[str, object]:
     return {
         "judge": name_column(records.with_field("judge", judges), "judge"),
         "question_id": identifier_column(records, "question_id"),
-        "category": constant_column("all", len(records)),
+        "category": "all",
     }
 
 # %% ../../nbs/importers/fastchat.ipynb #1cf7d40f
@@ -40,8 +34,7 @@ _INCONSISTENT = "ties that are 'tie (inconsistent)', a verdict that changed with
 def _combined(records: Records, options: Options) -> Rows:
     if options.games is not None:
         raise InputError(
-            f"games {options.games!r} with {records.name}: its two games are one verdict already; "
-            "leave --games out"
+            f"games {options.games!r} with {records.name}: its two games are one verdict already; leave --games out"
         )
     rows = _who_and_what(records) | {
         "variant": identifier_column(records, "turn"),
@@ -69,8 +62,7 @@ def _both_games(records: Records, options: Options) -> Rows:
     if len(scored) == n:
         return rows.assign(verdict=first), Counter({_SCORED: n})
     if scored:
-        rule = "scored one by one (m1_score), others judged as pairs: import them as two files"
-        raise records.refuse(scored, rule)
+        raise records.refuse(scored, "scored one by one (m1_score), others judged as pairs: import them as two files")
     return two_games(rows, first, second, options, ([f"t{t}g1" for t in turn], [f"t{t}g2" for t in turn]))
 
 # %% ../../nbs/importers/fastchat.ipynb #ac086b4c
@@ -79,8 +71,8 @@ def _convert(records: Records, options: Options) -> Rows:
 
 
 MT_BENCH = Layout(
-    name="mt-bench",
-    title="FastChat MT-Bench pair judgments",
+    "mt-bench",
+    "FastChat MT-Bench pair judgments",
     shapes=(
         ("question_id", "model_1", "model_2", "g1_winner", "g2_winner", "judge"),
         ("question_id", "model_a", "model_b", "winner", "judge", "turn"),

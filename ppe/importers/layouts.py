@@ -47,10 +47,10 @@ class Layout:
     name: str
     title: str
     shapes: tuple[tuple[str, ...], ...]  # the fields that every record has, for each form of the layout
-    optional: tuple[str, ...]  # fields used where they are there
-    never: tuple[str, ...]  # fields that a record of this layout does not have
-    options: tuple[str, ...]  # which of `Options` have a meaning
     convert: Callable[[Records, Options], Rows]
+    optional: tuple[str, ...] = ()  # fields used where they are there
+    never: tuple[str, ...] = ()  # fields that a record of this layout does not have
+    options: tuple[str, ...] = ()  # which of `Options` have a meaning
 
     def fits(self, fields: Iterable[str]) -> bool:
         "Whether a record with these fields is one of this layout."

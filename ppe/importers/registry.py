@@ -17,13 +17,12 @@ import numpy as np
 import pandas as pd
 
 from ..errors import InputError, first_five
-from ..files import errors_at, needed_fields, read_json_lines
 from .alpaca_eval import ALPACA_EVAL
 from .arena import CHATBOT_ARENA
 from .arena_hard import ARENA_HARD
 from .fastchat import MT_BENCH
 from .layouts import Layout, Options
-from .records import RecordFile, constant_column, open_records
+from .records import RecordFile, identifier_column, name_column, open_records
 from ..verdicts import COLUMNS, ID_COLUMNS, Verdict, graph_codes, model_codes, validate_verdicts
 
 # %% ../../nbs/importers/registry.ipynb #4ab29ffd
@@ -67,10 +66,8 @@ def _require_meaning(options: Options, chosen: Layout) -> None:
     for name, value in asdict(options).items():
         if value is not None and name not in chosen.options:
             meant = ", ".join(layout.name for layout in LAYOUTS.values() if name in layout.options)
-            raise InputError(
-                f"{name} has no meaning in layout {chosen.name}, only in {meant}; "
-                f"leave --{name.replace('_', '-')} out"
-            )
+            way_out = f"leave --{name.replace('_', '-')} out"
+            raise InputError(f"{name} has no meaning in layout {chosen.name}, only in {meant}; {way_out}")
 
 # %% ../../nbs/importers/registry.ipynb #4f20ad39
 _TEXT_COLUMNS = [column for column in COLUMNS if column not in ID_COLUMNS]
@@ -89,26 +86,16 @@ def _joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return rows.astype(dict.fromkeys(mixed, str))
 
 # %% ../../nbs/importers/registry.ipynb #55550f72
-def _question_categories(path: Path) -> dict[str, str]:
-    "Category of each question, by its identifier as text."
-    found = {}
-    for place, row in read_json_lines(path)[0]:
-        with errors_at(f"{path.name}, {place}"):
-            (category,) = needed_fields(row, "category")
-            (key,) = needed_fields(row, "uid" if "uid" in row and "question_id" not in row else "question_id")
-            if not isinstance(category, str) or not category.strip():
-                raise InputError(f"category {category!r:.60}: text that is not empty is needed")
-        found[str(key)] = category
-    return found
-
-
-def _with_categories(rows: pd.DataFrame, path: Path) -> pd.DataFrame:
-    categories = _question_categories(path)
+def _with_categories(rows: pd.DataFrame, path: str | PathLike) -> pd.DataFrame:
+    "The rows with the categories that a file of questions names."
+    file = open_records(path)
+    key = "question_id" if "question_id" in file.first_fields() else "uid"
+    records = file.records((key, "category"))
+    names = map(str, identifier_column(records, key))
+    categories = dict(zip(names, name_column(records, "category"), strict=True))
     codes, questions = pd.factorize(rows["question_id"])
     if unknown := [question for question in questions if str(question) not in categories]:
-        raise InputError(
-            f"{path.name} has no question {first_five(unknown)}: each question needs its category; add it"
-        )
+        raise InputError(f"{file.name} has no question {first_five(unknown)}: each question needs its category; add it")
     found = np.array([categories[str(question)] for question in questions], dtype=object)
     return rows.assign(category=pd.Categorical(found[codes]))
 
@@ -182,11 +169,7 @@ def _incomplete(n_graphs: int, n_complete: int, n_models: int, n_never: int, hub
 def _report(
     table: pd.DataFrame,  # validated
     remarks: Counter[str],  # sentences with {n}, and the n
-    *,
-    layout: str,
-    files: tuple[str, ...],
-    n_records: int,
-    left_out: dict[str, int],
+    *, layout: str, files: tuple[str, ...], n_records: int, left_out: dict[str, int],
 ) -> ImportReport:
     a, b, models = model_codes(table)
     valid = (table["verdict"] != "invalid").to_numpy()
@@ -202,10 +185,10 @@ def _report(
         warnings.insert(0, _incomplete(len(first), n_complete, n, n_never, hub))
     counts = table["verdict"].value_counts()
     return ImportReport(
-        layout=layout, files=files, n_records=n_records, n_verdicts=len(table), left_out=left_out,
-        verdicts={verdict.value: int(counts.get(verdict.value, 0)) for verdict in Verdict}, models=models,
-        n_judges=table["judge"].nunique(), n_questions=table["question_id"].nunique(), n_graphs=len(first),
-        n_complete=n_complete, n_never_met=n_never, hub=hub, warnings=tuple(warnings),
+        layout=layout, files=files, n_records=n_records, n_verdicts=len(table), left_out=left_out, models=models,
+        verdicts={str(verdict): int(counts.get(verdict, 0)) for verdict in Verdict}, n_judges=table["judge"].nunique(),
+        n_questions=table["question_id"].nunique(), n_graphs=len(first), n_complete=n_complete, n_never_met=n_never,
+        hub=hub, warnings=tuple(warnings),
     )  # fmt: skip
 
 # %% ../../nbs/importers/registry.ipynb #6ef7e02f
@@ -246,11 +229,9 @@ def import_verdicts(
         remarks.update(found)
     rows = _joined(frames)
     if judge is not None:
-        rows["judge"] = constant_column(judge, len(rows))
+        rows["judge"] = pd.Categorical([judge] * len(rows))
     if questions is not None:
-        rows = _with_categories(rows, Path(questions))
+        rows = _with_categories(rows, questions)
     kept, left_out = _without_left_out(rows)
     table, names = validate_verdicts(kept), tuple(file.name for file in files)
-    return table, _report(
-        table, remarks, layout=chosen.name, files=names, n_records=n_records, left_out=left_out
-    )
+    return table, _report(table, remarks, layout=chosen.name, files=names, n_records=n_records, left_out=left_out)
