@@ -27,16 +27,16 @@ def _first_there(records: Records, *fields: str) -> str | None:
 
 def _convert(records: Records, options: Options) -> Rows:
     judge, question = _first_there(records, "judge", "judge_hash"), _first_there(records, "question_id", "id")
-    columns = {
-        "judge": name_column(records, judge) if judge else "arena",
+    columns = {"judge": name_column(records, judge) if judge else "arena"}
+    if question:
+        columns["question_id"] = identifier_column(records, question)
+    columns |= {
         "category": category_column(records, "language"),
         "variant": 1,
         "model_a": name_column(records, "model_a"),
         "model_b": name_column(records, "model_b"),
         "verdict": verdict_column(records, "winner", _WINNERS),
     }
-    if question:
-        columns["question_id"] = identifier_column(records, question)
     named = np.array([str(value).lower() == "false" for value in records.fields["anony"]])  # in CSV it is text
     left_out = np.where(named & bool(options.anonymous_only), "not anonymous", "").astype(object)
     said = Counter(records.fields["winner"])
