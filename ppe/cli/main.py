@@ -562,7 +562,7 @@ def import_command(
 
     Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles).
     """
-    from ppe.importers.layouts import import_verdicts
+    from ppe.importers.registry import import_verdicts
 
     target = _new_table(out, force=force)
     table, report = import_verdicts(
