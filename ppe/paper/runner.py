@@ -4,11 +4,13 @@
 
 # %% auto #0
 __all__ = ['PROFILES', 'FOLDERS', 'KERNELSPEC', 'Item', 'read_profiles', 'declared_parameters', 'check_parameters', 'code_files',
-           'data_files', 'Plan', 'DataAccess', 'public_data', 'clean_notebook', 'relink', 'Failed', 'Skipped',
+           'DataAccess', 'public_data', 'data_files', 'Plan', 'clean_notebook', 'relink', 'Failed', 'Skipped',
            'Summary', 'run', 'list_items', 'statement_table']
 
 # %% ../../nbs/paper/runner.ipynb #cell-03
 import ast
+import functools
+import io
 import json
 import os
 import platform
@@ -17,42 +19,33 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import resolve_name
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from ..errors import FetchError, InputError, MissingDataError, PpeError, first_five
 from ppe.files import (
-    data_directories,
-    file_sha256,
-    git_commit,
-    json_text,
-    package_versions,
-    portable_name,
-    project_root,
-    write_json,
+    data_directories, file_sha256, git_commit, json_text, package_versions, portable_name, project_root, write_json,
     write_text,
 )
 from ..sources import fetch, locate, read_sources
 
 if TYPE_CHECKING:
-    from doit.dependency import Dependency
+    from doit.exceptions import BaseFail, TaskFailed
     from doit.task import Task
 
 # %% ../../nbs/paper/runner.ipynb #cell-05
 PROFILES = {"full": "figures", "quick": "build/quick"}  # profile → where its outputs go
-FOLDERS = {
-    "fig": "nbs/figures",
-    "tab": "nbs/tables",
-    "thm": "nbs/theorems",
-}  # prefix of a name → where it lies
+FOLDERS = {"fig": "nbs/figures", "tab": "nbs/tables", "thm": "nbs/theorems"}  # prefix of a name → where it lies
 _KEYS = {"item": str, "title": str, "needs": list, "inputs": list, "quick": dict, "full": dict}
 
 
@@ -71,24 +64,19 @@ class Item:
 # %% ../../nbs/paper/runner.ipynb #cell-06
 def _item(name: str, table: object, defaults: Mapping[str, object]) -> Item:
     where = f"nbs/profiles.toml: [{name}]"
-    if name.split("_")[0] not in FOLDERS or not re.fullmatch(r"[a-z0-9_]+", name):
+    folder = FOLDERS.get(name.split("_")[0])
+    if folder is None or not re.fullmatch(r"[a-z0-9_]+", name):
         raise InputError(f"{where}: a name begins with {', '.join(f'{p}_' for p in FOLDERS)}; rename it")
+    table = table if isinstance(table, dict) else {}
     wrong = [key for key, value in table.items() if not isinstance(value, _KEYS.get(key, ()))]
-    wrong += [key for key in ("item", "title", *PROFILES) if key not in table]
-    if wrong:
+    if wrong := [*wrong, *(key for key in ("item", "title", *PROFILES) if key not in table)]:
         raise InputError(
             f"{where}: {first_five(dict.fromkeys(wrong))} unknown, missing or of a wrong type: a table has "
             "the texts item and title, optionally the lists needs and inputs, and the tables quick and full"
         )
-    return Item(
-        name=name,
-        item=table["item"],
-        title=table["title"],
-        notebook=f"{FOLDERS[name.split('_')[0]]}/{name}.ipynb",
-        needs=tuple(table.get("needs", ())),
-        inputs=tuple(table.get("inputs", ())),
-        parameters={profile: {**defaults, **table[profile]} for profile in PROFILES},
-    )
+    parameters = {profile: {**defaults, **table[profile]} for profile in PROFILES}
+    needs, inputs = (tuple(table.get(key, ())) for key in ("needs", "inputs"))
+    return Item(name, table["item"], table["title"], f"{folder}/{name}.ipynb", needs, inputs, parameters)
 
 
 def read_profiles(
@@ -108,26 +96,34 @@ def read_profiles(
     items = {name: _item(name, table, defaults) for name, table in tables.items()}
     present = {path.stem for folder in FOLDERS.values() for path in (root / folder).glob("*.ipynb")}
     if unlisted := sorted(present - set(items)):
-        raise InputError(
-            f"no table in nbs/profiles.toml for {first_five(unlisted)}: add one for each notebook"
-        )
+        raise InputError(f"no table in nbs/profiles.toml for {first_five(unlisted)}: add one for each notebook")
     if absent := [name for name in items if name not in present]:
-        raise InputError(
-            f"nbs/profiles.toml lists {first_five(absent)} without a notebook: remove or write it"
-        )
+        raise InputError(f"nbs/profiles.toml lists {first_five(absent)} without a notebook: remove or write it")
     return items
 
-# %% ../../nbs/paper/runner.ipynb #cell-11
-def _code_cells(path: Path) -> list[dict]:
+# %% ../../nbs/paper/runner.ipynb #cell-12
+def _code_cells(path: Path) -> list[tuple[str, Collection[str]]]:  # source, tags
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path.name} is not a notebook ({error}): write it again with Jupyter") from None
-    return [
-        {"source": "".join(cell["source"]), "tags": cell.get("metadata", {}).get("tags", [])}
-        for cell in cells
-        if cell["cell_type"] == "code"
-    ]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    return [("".join(cell["source"]), cell.get("metadata", {}).get("tags", ())) for cell in code]
+
+
+def _literals(source: str) -> dict[str, object]:
+    "What `name = literal` lines assign. Raises ValueError or SyntaxError for anything else."
+    found = {}
+    for node in ast.parse(source).body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                found[name] = ast.literal_eval(value)
+            case _:
+                raise ValueError(f"line {node.lineno}")
+    return found
 
 
 def declared_parameters(
@@ -138,38 +134,26 @@ def declared_parameters(
     Raises: InputError for no or several tagged cells, anything but literals, no `seed` or `output_dir`.
     """
     cells = _code_cells(path)
-    tagged = [cell["source"] for cell in cells if "parameters" in cell["tags"]]
-    injected = sum("injected-parameters" in cell["tags"] for cell in cells)
+    tagged = [source for source, tags in cells if "parameters" in tags]
+    injected = sum("injected-parameters" in tags for _, tags in cells)
     if len(tagged) != 1 or injected:
         raise InputError(
             f"{path.name} has {len(tagged)} cells tagged parameters, {injected} tagged injected-parameters: "
             "there must be one and none; tag the cell that assigns the parameters"
         )
-    found = {}
     try:
-        for node in ast.parse(tagged[0]).body:
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            found[target.id] = ast.literal_eval(node.value)
-    except (SyntaxError, ValueError, AttributeError) as error:
+        found = _literals(tagged[0])
+    except (SyntaxError, ValueError) as error:
         raise InputError(
             f"{path.name}: the parameters cell holds more than `name = literal` ({error}): compute elsewhere"
         ) from None
     if missing := [name for name in ("seed", "output_dir") if name not in found]:
-        raise InputError(
-            f"{path.name}: no parameter {' and '.join(missing)}: every notebook takes both; add it"
-        )
+        raise InputError(f"{path.name}: no parameter {' and '.join(missing)}: every notebook takes both; add it")
     return found
 
-# %% ../../nbs/paper/runner.ipynb #cell-12
-def _same_kind(given: object, default: object) -> bool:
-    if isinstance(given, bool) or isinstance(default, bool):
-        return isinstance(given, bool) and isinstance(default, bool)
-    numbers = (int, float)
-    return (
-        default is None
-        or type(given) is type(default)
-        or (isinstance(given, numbers) and isinstance(default, numbers))
-    )
+# %% ../../nbs/paper/runner.ipynb #cell-15
+def _kind(value: object) -> type:
+    return float if type(value) is int else type(value)
 
 
 def check_parameters(
@@ -183,11 +167,8 @@ def check_parameters(
 
     declared = declared_parameters(root / item.notebook)
     given = {**item.parameters[profile], "output_dir": PROFILES[profile]}
-    read = set(papermill.inspect_notebook(str(root / item.notebook)))
-    if unreadable := sorted(set(declared) ^ read):
-        raise InputError(
-            f"{item.notebook}: papermill misreads {first_five(unreadable)}: keep one plain line for each"
-        )
+    if unreadable := sorted(set(declared) ^ set(papermill.inspect_notebook(str(root / item.notebook)))):
+        raise InputError(f"{item.notebook}: papermill misreads {first_five(unreadable)}: keep one plain line for each")
     if unknown := sorted(set(given) - set(declared)):
         raise InputError(
             f"{item.name}: profile {profile} sets {first_five(unknown)}, which the notebook does not have: "
@@ -198,39 +179,74 @@ def check_parameters(
             f"{item.name}: profile {profile} does not set {first_five(unset)}: the notebook's own values are "
             "only for trying out; give it in nbs/profiles.toml"
         )
-    if other := sorted(name for name in given if not _same_kind(given[name], declared[name])):
-        raise InputError(
-            f"{item.name}: profile {profile} gives {first_five(other)} as another kind than the notebook"
-        )
+    kept = {name: value for name, value in declared.items() if value is not None}
+    if other := sorted(name for name in kept if _kind(given[name]) is not _kind(kept[name])):
+        raise InputError(f"{item.name}: profile {profile} gives {first_five(other)} as another kind than the notebook")
 
-# %% ../../nbs/paper/runner.ipynb #cell-16
-def _syntax(
-    source: str,  # code of a module or a cell, IPython magic included
-) -> ast.Module:
-    return ast.parse(re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", source) if not source.startswith("%%") else "")
+# %% ../../nbs/paper/runner.ipynb #cell-18
+def _plain_code(source: str) -> str:  # a cell; IPython magic becomes `pass`
+    return "" if source.startswith("%%") else re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", source)
 
 
-def _imported(
-    tree: ast.Module,
-    folder: tuple[str, ...] = (),  # package that holds the code, from the top: relative imports count from it
-) -> set[str]:
-    "Dotted names of all that the code imports, modules or not, inside functions too."
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            above = folder[: len(folder) - node.level + 1] if node.level else ()
-            base = ".".join([*above, *filter(None, [node.module])])
-            names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
-    return names
+@functools.lru_cache(maxsize=None)
+def _names_and_texts(
+    source: str,
+    package: str,  # that relative imports count from; empty in a notebook
+) -> tuple[frozenset[str], frozenset[str]]:  # dotted names that may be modules, last parts of the texts
+    "What the code imports and quotes. Raises SyntaxError, or ImportError for a relative import out of the package."
+    names, texts, doors, attributes = set(), set(), {"ppe"}, set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import():
+                names |= {alias.name for alias in node.names}
+                doors |= {alias.asname for alias in node.names if alias.name == "ppe" and alias.asname}
+            case ast.ImportFrom():
+                base = resolve_name("." * node.level + (node.module or ""), package)
+                names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+            case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                attributes.add((owner, name))
+            case ast.Constant(value=str(text)):
+                texts.add(text.rsplit("/", 1)[-1])
+    names |= {f"ppe.{name}" for owner, name in attributes if owner in doors}
+    return frozenset(names), frozenset(texts)
+
+# %% ../../nbs/paper/runner.ipynb #cell-22
+def _homes(root: Path) -> dict[str, str]:  # name at the front door of the package → module that it lives in
+    "The table `_HOME` of ppe/__init__.py; empty without one. Raises InputError when it cannot be read."
+    path = root / "ppe" / "__init__.py"
+    for node in ast.parse(path.read_text(encoding="utf-8") if path.is_file() else "").body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id="_HOME")], value=table)
+                | ast.AnnAssign(target=ast.Name(id="_HOME"), value=ast.expr() as table)
+            ):
+                try:
+                    return {str(name): str(module) for name, module in ast.literal_eval(table).items()}
+                except (ValueError, AttributeError):
+                    raise InputError(
+                        "ppe/__init__.py: _HOME is not a literal table of names and modules, so what a notebook "
+                        "depends on cannot be read; write it out"
+                    ) from None
+    return {}
 
 
 def _module_files(name: str, root: Path) -> list[Path]:
     "What Python reads to import a dotted name: the packages on the way, and the module if it is one."
-    parts = Path(*name.split("."))
-    ways = [way for part in (*reversed(parts.parents), parts) for way in (part / "__init__.py", part.with_suffix(".py"))]
-    return [path for way in ways if way.parts[0] == "ppe" and (path := root / way).is_file()]
+    parts = name.split(".")
+    ways = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1) if parts[0] == "ppe"]
+    return [path for way in ways for path in (root / way / "__init__.py", root / f"{way}.py") if path.is_file()]
+
+
+def _names_of(path: Path, root: Path) -> tuple[frozenset[str], frozenset[str]]:
+    "`_names_and_texts` of a notebook or a module."
+    if path.suffix == ".ipynb":
+        source, package = "\n".join(_plain_code(source) for source, _ in _code_cells(path)), ""
+    else:
+        source, package = path.read_text(encoding="utf-8"), ".".join(path.relative_to(root).parent.parts)
+    try:
+        return _names_and_texts(source, package)
+    except (SyntaxError, ImportError) as error:
+        raise InputError(f"{path.relative_to(root)}: {error}: its imports cannot be read; correct it") from None
 
 
 def code_files(
@@ -238,147 +254,21 @@ def code_files(
     *,
     root: Path,  # checkout
 ) -> list[Path]:  # the notebook first, then modules
-    "The notebook and all modules of `ppe` that it imports, directly or through another."
-    notebook = root / item.notebook
-    waiting = {"ppe"}.union(*(_imported(_syntax(cell["source"])) for cell in _code_cells(notebook)))
-    found: set[Path] = set()
+    "The notebook and all modules of `ppe` that it imports, directly, through another or through the front door."
+    notebook, homes = root / item.notebook, _homes(root)
+    names, found = {"ppe", *_names_of(notebook, root)[0]}, set()
+    waiting = list(names)
     while waiting:
-        for path in set(_module_files(waiting.pop(), root)) - found:
-            found.add(path)
-            tree = _syntax(path.read_text(encoding="utf-8"))
-            waiting |= {name for name in _imported(tree, path.relative_to(root).parent.parts) if name.startswith("ppe.")}
+        name = waiting.pop()
+        new = set(_module_files(name, root)) - found
+        found |= new
+        door = homes if name == "ppe.*" else {name.removeprefix("ppe.")} & homes.keys()
+        reached = {homes[one] for one in door}.union(*(_names_of(path, root)[0] for path in new)) - names
+        names |= reached
+        waiting += reached
     return [notebook, *sorted(found)]
 
-# %% ../../nbs/paper/runner.ipynb #cell-17
-def data_files(
-    item: Item,
-    *,
-    root: Path,  # checkout
-    public_files: Callable[[str], Sequence[Path]],  # public set → its files
-) -> list[Path]:
-    """The data that a notebook reads: its `inputs`, files of data/ that its code names, and its public sets.
-
-    Raises: InputError for an input that is not there, MissingDataError for a public set that is not.
-    """
-    kept = {path.name: path for path in (root / "data").glob("*") if path.is_file()}
-    texts = set()
-    for path in code_files(item, root=root):
-        sources = (
-            [cell["source"] for cell in _code_cells(path)] if path.suffix == ".ipynb" else [path.read_text()]
-        )
-        for node in (node for source in sources for node in ast.walk(_syntax(source))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                texts.add(node.value.rsplit("/", 1)[-1])
-    named = [root / name for name in item.inputs]
-    if absent := [name for name, path in zip(item.inputs, named, strict=True) if not path.is_file()]:
-        raise InputError(f"{item.name}: inputs {first_five(absent)} not there: correct nbs/profiles.toml")
-    named += [kept[text] for text in sorted(texts & set(kept))]
-    named += [path for name in item.needs for path in public_files(name)]
-    return list(dict.fromkeys(named))
-
-# %% ../../nbs/paper/runner.ipynb #cell-21
-@dataclass(frozen=True, slots=True)
-class Plan:
-    "One notebook in one profile, with the hashes of all that it depends on."
-
-    item: Item
-    profile: str
-    parameters: Mapping[str, object]  # `output_dir` included
-    code: Mapping[str, str]  # file → SHA-256: notebook, modules, requirements
-    data: Mapping[str, str]  # file → SHA-256
-
-
-def _plan(item: Item, profile: str, root: Path, data: "DataAccess", hashes: dict[Path, str]) -> Plan:
-    "Raises MissingDataError when a public set is not there."
-
-    def hashed(paths: Sequence[Path]) -> dict[str, str]:
-        for path in paths:
-            if path not in hashes:
-                hashes[path] = file_sha256(path)
-        return dict(sorted((portable_name(path, root=root), hashes[path]) for path in paths))
-
-    code = [*code_files(item, root=root), root / "requirements.txt"]
-    return Plan(
-        item=item,
-        profile=profile,
-        parameters={**item.parameters[profile], "output_dir": PROFILES[profile]},
-        code=hashed([path for path in code if path.is_file()]),
-        data=hashed(data_files(item, root=root, public_files=data.files)),
-    )
-
-# %% ../../nbs/paper/runner.ipynb #cell-22
-def _outputs_stand(root: Path, output_dir: str) -> Callable[[object, dict], bool]:
-    "doit's question whether the outputs of the last success are all there and unchanged."
-
-    def stand(task: "Task", values: dict) -> bool:
-        paths = {root / output_dir / name: value for name, value in values.get("outputs", {}).items()}
-        return bool(paths) and all(
-            path.is_file() and file_sha256(path) == value for path, value in paths.items()
-        )
-
-    return stand
-
-
-def _task(plan: Plan, root: Path) -> "Task":
-    from doit.task import Task
-    from doit.tools import config_changed
-
-    configuration = {"parameters": dict(plan.parameters), "needs": list(plan.item.needs)}
-    unchanged = [config_changed(configuration), _outputs_stand(root, PROFILES[plan.profile])]
-    return Task(plan.item.name, None, file_dep=[*plan.code, *plan.data], uptodate=unchanged)
-
-# %% ../../nbs/paper/runner.ipynb #cell-23
-def _state_path(root: Path, profile: str) -> Path:
-    return root / "build" / profile / "state.sqlite"
-
-
-@contextmanager
-def _state(root: Path, profile: str, hashes: Mapping[str, str]) -> Iterator["Dependency"]:
-    "doit's memory of one profile, with files looked up in `hashes`; what was saved is on disk at the end."
-    from doit.dependency import DatabaseException, Dependency, FileChangedChecker, SqliteDB
-
-    class HashChecker(FileChangedChecker):
-        def info(self, file_path: str) -> str:
-            return hashes[file_path]
-
-        def check_modified(self, file_path: str, file_stat: str, state: str) -> bool:
-            return file_stat != state
-
-        def get_state(self, dep: str, current_state: str | None) -> str:
-            return hashes[dep]
-
-    path = _state_path(root, profile)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        state = Dependency(SqliteDB, str(path), checker_cls=HashChecker)
-    except DatabaseException:
-        name = path.relative_to(root)
-        raise PpeError(
-            f"{name} is damaged: it remembers what is up to date; delete it and run again"
-        ) from None
-    try:
-        yield state
-    finally:
-        state.close()
-
-
-def _is_up_to_date(plan: Plan, root: Path) -> bool:
-    if not _state_path(root, plan.profile).is_file():
-        return False
-    with _state(root, plan.profile, {**plan.code, **plan.data}) as state:
-        return state.get_status(_task(plan, root), {}).status == "up-to-date"
-
-
-def _remember(plan: Plan, root: Path, outputs: Mapping[str, str]) -> None:
-    with _state(root, plan.profile, {**plan.code, **plan.data}) as state:
-        task = _task(plan, root)
-        # `get_status` makes doit compute the digest of the parameters, which is then saved.
-        state.get_status(task, {})
-        task.save_extra_values()
-        task.values |= {"outputs": dict(outputs)}
-        state.save_success(task)
-
-# %% ../../nbs/paper/runner.ipynb #cell-25
+# %% ../../nbs/paper/runner.ipynb #cell-28
 @dataclass(frozen=True, slots=True)
 class DataAccess:
     "How public sets are found and fetched."
@@ -389,20 +279,191 @@ class DataAccess:
 
 def public_data() -> DataAccess:
     "The sets of data/sources.toml."
+    sources = read_sources()
 
     def files(name: str) -> list[Path]:
-        folder = locate(name)
-        return [folder / file.path for file in read_sources()[name].files]
+        folder = locate(name, sources=sources)
+        return [folder / file.path for file in sources[name].files]
 
     return DataAccess(files, fetch)
 
+
+def data_files(
+    item: Item,
+    code: Iterable[Path],  # notebook and modules
+    *,
+    root: Path,  # checkout
+    public_files: Callable[[str], Sequence[Path]],  # public set → its files
+) -> list[Path]:
+    """The data that a notebook reads: its `inputs`, files of data/ that its code names, and its public sets.
+
+    Raises: InputError for an input that is not there, MissingDataError for a public set that is not.
+    """
+    named = [root / name for name in item.inputs]
+    if absent := [name for name, path in zip(item.inputs, named, strict=True) if not path.is_file()]:
+        raise InputError(f"{item.name}: inputs {first_five(absent)} not there: correct nbs/profiles.toml")
+    texts = frozenset().union(*(_names_of(path, root)[1] for path in code))
+    named += sorted(path for path in (root / "data").glob("*") if path.is_file() and path.name in texts)
+    named += [path for name in item.needs for path in public_files(name)]
+    return list(dict.fromkeys(named))
+
 # %% ../../nbs/paper/runner.ipynb #cell-31
+@dataclass(frozen=True, slots=True)
+class Plan:
+    "One notebook in one profile, with the hashes of all that it depends on."
+
+    item: Item
+    profile: str
+    parameters: Mapping[str, object]  # `output_dir` included
+    code: Mapping[str, str]  # file → SHA-256: notebook, modules, requirements
+    data: Mapping[str, str]  # file → SHA-256
+
+    @property
+    def name(self) -> str:
+        return self.item.name
+
+    @property
+    def place(self) -> str:  # folder of the outputs, from the root
+        return PROFILES[self.profile]
+
+
+def _plans(items: Iterable[Item], profile: str, root: Path, data: DataAccess) -> list[Plan]:
+    "Raises MissingDataError when a public set is not there."
+    sha256 = functools.cache(file_sha256)
+    public_files = functools.cache(data.files)
+
+    def hashed(paths: Iterable[Path]) -> dict[str, str]:
+        return dict(sorted((portable_name(path, root=root), sha256(path)) for path in paths))
+
+    plans = []
+    for item in items:
+        code = code_files(item, root=root)
+        read = data_files(item, code, root=root, public_files=public_files)
+        requirements = [path for path in (root / "requirements.txt",) if path.is_file()]
+        parameters = {**item.parameters[profile], "output_dir": PROFILES[profile]}
+        plans.append(Plan(item, profile, parameters, hashed([*code, *requirements]), hashed(read)))
+    return plans
+
+# %% ../../nbs/paper/runner.ipynb #cell-34
+_Outputs = dict[str, str]  # file → SHA-256
+
+
+def _task(
+    plan: Plan,
+    root: Path,
+    action: Callable[[Plan], "dict[str, _Outputs] | TaskFailed"],
+    remembered: dict[str, _Outputs],  # notebook → outputs of its last success; filled in when doit asks
+) -> dict[str, object]:
+    "The notebook as a task of doit."
+    from doit.tools import config_changed
+
+    def outputs_stand(task: "Task", values: dict[str, _Outputs]) -> bool:
+        made = remembered[task.name] = values.get("outputs", {})
+        paths = {root / plan.place / file: value for file, value in made.items()}
+        return bool(paths) and all(path.is_file() and file_sha256(path) == value for path, value in paths.items())
+
+    configuration = {"parameters": dict(plan.parameters), "needs": list(plan.item.needs)}
+    return {
+        "basename": plan.name,
+        "actions": [(action, [plan])],
+        "file_dep": [*plan.code, *plan.data],
+        "targets": [f"{plan.place}/{plan.name}.ipynb"],
+        "uptodate": [config_changed(configuration), outputs_stand],
+        # doit would capture what tasks print by exchanging sys.stdout, for all threads at once; ours print nothing.
+        "io": {"capture": False},
+        "verbosity": 0,
+    }
+
+# %% ../../nbs/paper/runner.ipynb #cell-36
+class _Memory:
+    "doit's memory of one profile: task → what doit saves of its last success."
+
+    def __init__(self, name: str, codec: object = None, module_name: str | None = None) -> None:
+        "Called by doit with the path of the file; the other two are for storages of other kinds."
+        self.name = name
+        path = Path(name)
+        self.text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
+        try:
+            self.tasks: dict[str, dict[str, object]] = dict(json.loads(self.text))
+        except (ValueError, TypeError):
+            raise PpeError(
+                f"{'/'.join(path.parts[-3:])} is damaged: it remembers what is up to date; delete it and run again"
+            ) from None
+
+    def get(self, task: str, key: str) -> object:
+        return self.tasks.get(task, {}).get(key)
+
+    def set(self, task: str, key: str, value: object) -> None:
+        self.tasks.setdefault(task, {})[key] = value
+
+    def in_(self, task: str) -> bool:
+        return task in self.tasks
+
+    def remove(self, task: str) -> None:
+        "Called when a task failed: the outputs of its last success stand, so what they came from is still known."
+
+    def remove_all(self) -> None:
+        self.tasks = {}
+
+    def dump(self) -> None:
+        text = json.dumps(self.tasks, sort_keys=True)
+        if text != self.text:
+            write_text(text, Path(self.name))
+            self.text = text
+
+# %% ../../nbs/paper/runner.ipynb #cell-39
+def _doit(command: Literal["list", "run"], plans: Sequence[Plan], root: Path, tasks: list[dict], **options: object) -> int:
+    "One of doit's commands on the tasks of these plans, which are of one profile. Returns doit's exit code."
+    from doit.cmd_base import ModuleTaskLoader
+    from doit.cmd_list import List
+    from doit.cmd_run import Run
+    from doit.dependency import FileChangedChecker
+
+    hashes = {file: value for plan in plans for file, value in {**plan.code, **plan.data}.items()}
+
+    class HashChecker(FileChangedChecker):
+        def exists(self, file_path: str) -> bool:
+            return (root / file_path).exists()
+
+        def info(self, file_path: str) -> str:
+            return hashes[file_path]
+
+        def check_modified(self, file_path: str, file_stat: str, state: str) -> bool:
+            return file_stat != state
+
+        def get_state(self, dep: str, current_state: str | None) -> str:
+            return hashes[dep]
+
+    def task_paper() -> Iterator[dict]:
+        yield from tasks
+
+    memory = root / "build" / plans[0].profile / "state.json"
+    options |= {"backend": "ppe", "dep_file": str(memory), "check_file_uptodate": HashChecker}
+    loader = ModuleTaskLoader({"task_paper": task_paper, "DOIT_CONFIG": options})
+    plugins = {"BACKEND": {"ppe": f"{__name__}:{_Memory.__name__}"}}
+    return {"list": List, "run": Run}[command](task_loader=loader, config=plugins).parse_execute([])
+
+
+def _up_to_date(plans: Sequence[Plan], root: Path) -> dict[str, _Outputs]:
+    "The notebooks that need not run, each with its outputs, in the order of the plans."
+    if not plans:
+        return {}
+    remembered: dict[str, _Outputs] = {}
+    tasks = [_task(plan, root, lambda plan: {}, remembered) for plan in plans]
+    with redirect_stdout(io.StringIO()) as out:
+        _doit("list", plans, root, tasks, status=True, sort="definition", template="{status} {name}")
+    states = [line.split() for line in out.getvalue().splitlines()]
+    return {name: remembered[name] for state, name in states if state == "U"}
+
+# %% ../../nbs/paper/runner.ipynb #cell-46
 KERNELSPEC = {"display_name": "python3", "language": "python", "name": "python3"}
 _ADDRESS = re.compile(r"(<[^<>]*?) at 0x[0-9a-fA-F]+")
 _STYLER = re.compile(r"\bT_[0-9a-f]{5}(?=\b|_)")
+_Json = dict[str, Any]  # a notebook or one of its parts, as the json module reads it
 
 
-def _every_text(value: object, change: Callable[[str], str]) -> object:
+def _every_text(value: Any, change: Callable[[str], str]) -> Any:
+    "A JSON value with every text in it changed, keys apart."
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -410,8 +471,8 @@ def _every_text(value: object, change: Callable[[str], str]) -> object:
     return {k: _every_text(v, change) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def _joined_streams(outputs: Iterable[dict]) -> list[dict]:
-    joined: list[dict] = []
+def _joined_streams(outputs: Iterable[_Json]) -> list[_Json]:
+    joined: list[_Json] = []
     for output in outputs:
         if output["output_type"] == "stream":
             output = {**output, "text": "".join(output["text"])}
@@ -423,18 +484,18 @@ def _joined_streams(outputs: Iterable[dict]) -> list[dict]:
         joined.append(output)
     return joined
 
-# %% ../../nbs/paper/runner.ipynb #cell-32
+# %% ../../nbs/paper/runner.ipynb #cell-48
 def clean_notebook(
-    notebook: Mapping[str, object],  # as papermill wrote it
+    notebook: _Json,  # as papermill wrote it
     *,
     replace: Mapping[str, str],  # text of this machine → text for everybody, applied in this order
-) -> dict[str, object]:
+) -> _Json:
     "The notebook without times, random identifiers, object addresses and paths of this machine."
 
     def portable(text: str) -> str:
         for here, everywhere in replace.items():
             # Not in the middle of a word: /app stands in mtbench/app without being a path of this machine.
-            text = re.sub(rf"(?<![\w.-]){re.escape(here)}", lambda _, new=everywhere: new, text)
+            text = re.sub(rf"(?<![\w.-]){re.escape(here)}", everywhere.replace("\\", r"\\"), text)
         return _ADDRESS.sub(r"\1", text)
 
     cells = []
@@ -443,34 +504,33 @@ def clean_notebook(
         cell = {**cell, "id": f"cell-{at:02d}", "metadata": {"tags": tags} if tags else {}}
         if "outputs" in cell:
             # pandas gives a styled table a random name of five digits.
-            outputs = _every_text(cell["outputs"], lambda text, at=at: _STYLER.sub(f"T_{at:05d}", text))
-            cell["outputs"] = _joined_streams(outputs)
+            cell["outputs"] = _joined_streams(_every_text(cell["outputs"], functools.partial(_STYLER.sub, f"T_{at:05d}")))
         cells.append(_every_text(cell, portable))
     return {"cells": cells, "metadata": {"kernelspec": KERNELSPEC}, "nbformat": 4, "nbformat_minor": 5}
 
-# %% ../../nbs/paper/runner.ipynb #cell-36
+# %% ../../nbs/paper/runner.ipynb #cell-52
 _LINK = re.compile(r"\]\((?![a-z]+:|[#/])([^)\s]+)\)")
 
 
 def relink(
-    notebook: Mapping[str, object],
+    notebook: _Json,
     *,
     source: str,  # folder that the links count from, from the project root
     place: str,  # folder that they shall count from
-) -> dict[str, object]:
+) -> _Json:
     "The notebook with the relative links of its markdown cells counting from another folder."
 
     def moved(match: re.Match) -> str:
         return f"]({Path(os.path.relpath(Path(source) / match[1], place)).as_posix()})"
 
+    turn = functools.partial(_LINK.sub, moved)
     cells = [
-        {**cell, "source": _every_text(cell["source"], lambda text: _LINK.sub(moved, text))}
-        if cell["cell_type"] == "markdown" else cell
+        {**cell, "source": _every_text(cell["source"], turn)} if cell["cell_type"] == "markdown" else cell
         for cell in notebook["cells"]
     ]
     return {**notebook, "cells": cells}
 
-# %% ../../nbs/paper/runner.ipynb #cell-40
+# %% ../../nbs/paper/runner.ipynb #cell-56
 _PROGRAM = "import json, sys, papermill; papermill.execute_notebook(**json.load(sys.stdin))"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -486,16 +546,16 @@ class _Job:
 
     @property
     def notebook(self) -> str:
-        return f"{self.folder}/{self.plan.item.name}.ipynb"
+        return f"{self.folder}/{self.plan.name}.ipynb"
 
 
 def _start(plan: Plan, root: Path) -> _Job:
-    folder = f"build/{plan.profile}/scratch/{plan.item.name}"
+    folder = f"build/{plan.profile}/scratch/{plan.name}"
     shutil.rmtree(root / folder, ignore_errors=True)
     (root / folder / "outputs").mkdir(parents=True)
     arguments = {
         "input_path": plan.item.notebook,
-        "output_path": f"{folder}/{plan.item.name}.ipynb",
+        "output_path": f"{folder}/{plan.name}.ipynb",
         "parameters": {**plan.parameters, "output_dir": f"{folder}/outputs"},
         "kernel_name": KERNELSPEC["name"],
         "cwd": ".",
@@ -503,8 +563,7 @@ def _start(plan: Plan, root: Path) -> _Job:
     }
     given = root / folder / "arguments.json"
     given.write_text(json.dumps(arguments))
-    environment = os.environ | dict.fromkeys(_THREADS, "1")
-    environment |= {
+    environment = os.environ | dict.fromkeys(_THREADS, "1") | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
         "PYTHONHASHSEED": "0",
         "IPYTHONDIR": str(root / folder / "ipython"),
@@ -531,7 +590,7 @@ def _stop(jobs: Iterable[_Job]) -> None:
             job.process.kill()
             job.process.wait()
 
-# %% ../../nbs/paper/runner.ipynb #cell-42
+# %% ../../nbs/paper/runner.ipynb #cell-59
 @dataclass(frozen=True, slots=True)
 class Failed:
     "A notebook that did not run to its end."
@@ -542,9 +601,9 @@ class Failed:
     notebook: str  # the executed notebook with its error, from the root
 
 
-def _failure(job: _Job, root: Path, message: str | None = None) -> Failed:
+def _kept_failure(job: _Job, root: Path, message: str | None = None) -> Failed:
     "Keep the executed notebook and say what went wrong; `message` when its cells ran."
-    name, cell = job.plan.item.name, None
+    name, cell = job.plan.name, None
     kept = root / "build" / job.plan.profile / "failed" / f"{name}.ipynb"
     kept.parent.mkdir(parents=True, exist_ok=True)
     if (root / job.notebook).is_file():
@@ -558,45 +617,40 @@ def _failure(job: _Job, root: Path, message: str | None = None) -> Failed:
         message = ((root / job.folder / "log").read_text().strip().splitlines() or ["no message"])[-1]
     return Failed(name, cell, message, kept.relative_to(root).as_posix())
 
-# %% ../../nbs/paper/runner.ipynb #cell-43
+# %% ../../nbs/paper/runner.ipynb #cell-62
 def _replacements(job: _Job, root: Path) -> dict[str, str]:
     "Texts of this machine in an executed notebook, longest way first."
     outside = [folder for folder in data_directories(root) if not folder.is_relative_to(root)]
     places = {str(folder): "data/external" for folder in outside}
     for folder in dict.fromkeys((str(root), str(root.resolve()))):
         places |= {f"{folder}/": "", folder: "."}
-    return places | {f"{job.folder}/outputs": PROFILES[job.plan.profile]}
+    return places | {f"{job.folder}/outputs": job.plan.place}
 
 
 def _publish(
     job: _Job,
     root: Path,
     manifest: Mapping[str, Mapping],  # name → entry, as of now
-) -> dict[str, str]:  # output → SHA-256
+) -> _Outputs:
     """Clean the executed notebook and move all outputs to their place.
 
     Raises: PpeError for an output that another notebook makes, or that holds a path of this machine.
     """
-    name, made, place = job.plan.item.name, root / job.folder / "outputs", root / PROFILES[job.plan.profile]
+    name, made, place = job.plan.name, root / job.folder / "outputs", root / job.plan.place
     replace = _replacements(job, root)
     notebook = clean_notebook(json.loads((root / job.notebook).read_text(encoding="utf-8")), replace=replace)
-    source = job.plan.item.notebook
-    notebook = relink(notebook, source=str(Path(source).parent), place=PROFILES[job.plan.profile])
-    write_text(
-        json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n", made / f"{name}.ipynb"
-    )
+    notebook = relink(notebook, source=str(Path(job.plan.item.notebook).parent), place=job.plan.place)
+    write_text(json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n", made / f"{name}.ipynb")
     files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
     for other, entry in manifest.items():
         if other != name and (shared := [file for file in files if file in entry["outputs"]]):
-            raise PpeError(
-                f"{first_five(shared)} is made by {other} too: an output has one notebook; rename it"
-            )
+            raise PpeError(f"{first_five(shared)} is made by {other} too: an output has one notebook; rename it")
+    paths = [text.encode() for text in replace if "/" in text]
     for file in files:
-        content = (made / file).read_bytes()
-        if file.endswith((".csv", ".tex", ".txt", ".json", ".md")) and any(
-            p.encode() in content for p in replace if "/" in p
-        ):
-            raise PpeError(f"{file} holds a path of this machine: write names, not paths")
+        if file.endswith((".csv", ".tex", ".txt", ".json", ".md")):
+            content = (made / file).read_bytes()
+            if any(path in content for path in paths):
+                raise PpeError(f"{file} holds a path of this machine: write names, not paths")
     for file in manifest.get(name, {}).get("outputs", {}):
         if file not in files:
             (place / file).unlink(missing_ok=True)
@@ -605,66 +659,142 @@ def _publish(
         shutil.move(made / file, place / file)
     return {file: file_sha256(place / file) for file in files}
 
-# %% ../../nbs/paper/runner.ipynb #cell-45
-def _read_manifest(root: Path, profile: str) -> dict[str, dict]:
+# %% ../../nbs/paper/runner.ipynb #cell-65
+def _read_notebooks(path: Path) -> dict[str, dict]:
+    "The entries of a manifest or record; none without the file, or when an editor broke it: doit remembers the rest."
     try:
-        return json.loads((root / PROFILES[profile] / "manifest.json").read_text(encoding="utf-8"))[
-            "notebooks"
-        ]
+        return json.loads(path.read_text(encoding="utf-8"))["notebooks"]
     except (OSError, ValueError, KeyError):
-        # Without a manifest, or with one that an editor broke, everything is known from doit's memory.
         return {}
 
 
-def _write_manifest(root: Path, profile: str, entries: Mapping[str, Mapping]) -> None:
+def _write_manifest(path: Path, profile: str, entries: Mapping[str, Mapping]) -> None:
     "Write the manifest if it differs from the one that is there."
-    path = root / PROFILES[profile] / "manifest.json"
     manifest = {"profile": profile, "notebooks": entries}
     if entries and (not path.is_file() or path.read_text(encoding="utf-8") != json_text(manifest)):
         write_json(manifest, path)
 
 
-def _entry(plan: Plan, outputs: Mapping[str, str]) -> dict[str, object]:
-    item = plan.item
+def _entry(plan: Plan, outputs: _Outputs) -> dict[str, object]:
     return {
-        "item": item.item,
-        "title": item.title,
-        "notebook": item.notebook,
+        "item": plan.item.item,
+        "title": plan.item.title,
+        "notebook": plan.item.notebook,
         "seed": plan.parameters["seed"],
         "parameters": dict(plan.parameters),
-        "needs": list(item.needs),
+        "needs": list(plan.item.needs),
         "inputs": dict(plan.data),
-        "outputs": dict(outputs),
+        "outputs": outputs,
     }
 
 
-def _remembered_outputs(plan: Plan, root: Path) -> dict[str, str]:
-    with _state(root, plan.profile, {}) as state:
-        return state.get_values(plan.item.name)["outputs"]
-
-# %% ../../nbs/paper/runner.ipynb #cell-46
-def _write_record(
-    root: Path, profile: str, began: datetime, jobs: Mapping[str, Mapping[str, object]]
-) -> None:
+def _write_record(path: Path, profile: str, began: datetime, jobs: Mapping[str, Mapping[str, object]]) -> None:
     "What is worth knowing about the run but would differ the next time."
-    path = root / "build" / profile / "run.json"
-    try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))["notebooks"]
-    except (OSError, ValueError, KeyError):
-        earlier = {}
     record = {
         "profile": profile,
         "began": began.isoformat(timespec="seconds"),
         "seconds": round((datetime.now(UTC) - began).total_seconds(), 3),
-        "git_commit": git_commit(root),
+        "git_commit": git_commit(path.parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": package_versions(),
-        "notebooks": {**earlier, **jobs},
+        "notebooks": {**_read_notebooks(path), **jobs},
     }
     write_json(record, path)
 
-# %% ../../nbs/paper/runner.ipynb #cell-48
+# %% ../../nbs/paper/runner.ipynb #cell-68
+class _Kitchen:
+    "A run under way."
+
+    def __init__(self, root: Path, profile: str, manifest: dict[str, dict]) -> None:
+        self.root, self.profile, self.manifest = root, profile, manifest
+        self.began = datetime.now(UTC)
+        self.lock = threading.Lock()
+        self.stopping = False
+        self.running: dict[str, _Job] = {}
+        self.records: dict[str, dict[str, object]] = {}  # notebook that has ended → its part of the record
+        self.failed: dict[str, Failed] = {}
+
+    def make(self, plan: Plan) -> "dict[str, _Outputs] | TaskFailed":
+        "doit's action, in a thread: run a notebook and publish it, or keep one that failed. Returns its outputs."
+        from doit.exceptions import TaskFailed
+
+        with self.lock:
+            if self.stopping:
+                return TaskFailed("not started")
+            job = self.running[plan.name] = _start(plan, self.root)
+        job.process.wait()
+        with self.lock:
+            del self.running[plan.name]
+            if self.stopping:
+                return TaskFailed("interrupted")
+            outcome = self._outcome(job)
+            if failed := isinstance(outcome, Failed):
+                self.failed[plan.name] = outcome
+            shutil.rmtree(self.root / job.folder)
+            self.records[plan.name] = {
+                "seconds": round(time.perf_counter() - job.began, 3),
+                "failed": failed,
+                "parameters": dict(plan.parameters),
+                "inputs": {**plan.code, **plan.data},
+            }
+        return TaskFailed(outcome.message) if isinstance(outcome, Failed) else {"outputs": outcome}
+
+    def _outcome(self, job: _Job) -> _Outputs | Failed:
+        if job.process.returncode:
+            return _kept_failure(job, self.root)
+        try:
+            outputs = _publish(job, self.root, self.manifest)
+        except PpeError as error:
+            return _kept_failure(job, self.root, str(error))
+        self.manifest[job.plan.name] = _entry(job.plan, outputs)
+        _write_manifest(self.root / job.plan.place / "manifest.json", self.profile, self.manifest)
+        (self.root / "build" / self.profile / "failed" / f"{job.plan.name}.ipynb").unlink(missing_ok=True)
+        return outputs
+
+    def write_record(self) -> None:
+        with self.lock:
+            _write_record(self.root / "build" / self.profile / "run.json", self.profile, self.began, self.records)
+
+    def stop(self) -> None:
+        "Stop what is running; what is being published is still published."
+        with self.lock:
+            self.stopping = True
+            running = list(self.running.values())
+        _stop(running)
+
+# %% ../../nbs/paper/runner.ipynb #cell-69
+def _run_plans(plans: Sequence[Plan], kitchen: _Kitchen, workers: int, progress: bool) -> None:
+    "Run the notebooks; each is remembered and on record as soon as it has ended."
+    from doit import Globals
+    from doit.reporter import ZeroReporter
+    from tqdm import tqdm
+
+    class Reporter(ZeroReporter):
+        def add_success(self, task: "Task") -> None:
+            Globals.dep_manager.backend.dump()
+            self.ended()
+
+        def add_failure(self, task: "Task", fail: "BaseFail") -> None:
+            if task.name not in kitchen.failed:
+                raise RuntimeError(fail.get_msg())  # not the notebook failed but the runner
+            self.ended()
+
+        def ended(self) -> None:
+            kitchen.write_record()
+            bar.set_postfix_str(", ".join(list(kitchen.running)))
+            bar.update()
+
+    tasks = [_task(plan, kitchen.root, kitchen.make, {}) for plan in plans]
+    way = {"continue": True, "num_process": workers, "par_type": "thread", "reporter": Reporter}
+    with tqdm(total=len(plans), unit="notebook", disable=not progress) as bar:
+        try:
+            _doit("run", plans, kitchen.root, tasks, **way)
+        finally:
+            # Reached with notebooks still running when the run is interrupted.
+            kitchen.stop()
+
+# %% ../../nbs/paper/runner.ipynb #cell-71
 @dataclass(frozen=True, slots=True)
 class Skipped:
     "A notebook whose public data could not be had."
@@ -674,6 +804,31 @@ class Skipped:
     reason: str  # why the first of them could not be fetched
 
 
+def _missing_sets(items: Iterable[Item], data: DataAccess) -> dict[str, tuple[str, ...]]:  # item → sets, if any
+    absent = set()
+    for name in {name for item in items for name in item.needs}:
+        try:
+            data.files(name)
+        except MissingDataError:
+            absent.add(name)
+    missing = {item.name: tuple(name for name in item.needs if name in absent) for item in items}
+    return {name: sets for name, sets in missing.items() if sets}
+
+
+def _fetch_missing(items: Sequence[Item], data: DataAccess) -> list[Skipped]:
+    "Try to fetch what is missing; the notebooks that still lack something."
+    reasons = {}
+    for name in dict.fromkeys(name for sets in _missing_sets(items, data).values() for name in sets):
+        try:
+            data.fetch([name])
+        except (FetchError, MissingDataError) as error:
+            reasons[name] = str(error)
+    return [
+        Skipped(name, sets, reasons.get(sets[0], f"{sets[0]} was fetched, but is not whole"))
+        for name, sets in _missing_sets(items, data).items()
+    ]
+
+# %% ../../nbs/paper/runner.ipynb #cell-74
 @dataclass(frozen=True, slots=True)
 class Summary:
     "What a run did."
@@ -708,125 +863,25 @@ class Summary:
             )
         return "\n".join(lines)
 
-# %% ../../nbs/paper/runner.ipynb #cell-49
-def _missing_sets(item: Item, data: DataAccess) -> list[str]:
-    missing = []
-    for name in item.needs:
-        try:
-            data.files(name)
-        except MissingDataError:
-            missing.append(name)
-    return missing
 
-
-def _fetch_missing(items: Iterable[Item], data: DataAccess) -> list[Skipped]:
-    "Try to fetch what is missing; the notebooks that still lack something."
-    reasons = {}
-    for name in dict.fromkeys(name for item in items for name in _missing_sets(item, data)):
-        try:
-            data.fetch([name])
-        except (FetchError, MissingDataError) as error:
-            reasons[name] = str(error)
-    lacking = {item.name: missing for item in items if (missing := _missing_sets(item, data))}
-    return [
-        Skipped(name, tuple(missing), reasons.get(missing[0], f"{missing[0]} was fetched, but is not whole"))
-        for name, missing in lacking.items()
-    ]
-
-# %% ../../nbs/paper/runner.ipynb #cell-50
-def _finished(jobs: Sequence[Plan], root: Path, workers: int, progress: bool) -> Iterator[_Job]:
-    "Run the notebooks, at most `workers` at a time, and yield each when its process has ended."
-    from tqdm import tqdm
-
-    waiting, running = list(jobs), []
-    with tqdm(total=len(waiting), unit="notebook", disable=not progress) as bar:
-        try:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    running.append(_start(waiting.pop(0), root))
-                    bar.set_postfix_str(", ".join(job.plan.item.name for job in running))
-                ended = [job for job in running if job.process.poll() is not None]
-                for job in ended:
-                    running.remove(job)
-                    yield job
-                    bar.update()
-                    bar.set_postfix_str(", ".join(job.plan.item.name for job in running))
-                if not ended:
-                    time.sleep(0.05)
-        finally:
-            # Reached with notebooks still running when the run is interrupted.
-            _stop(running)
-
-# %% ../../nbs/paper/runner.ipynb #cell-51
-def _complete(job: _Job, root: Path, manifest: dict[str, dict]) -> Failed | None:
-    "Publish and remember a notebook that ran, or keep one that failed; its scratch folder goes either way."
-    name, profile, failed = job.plan.item.name, job.plan.profile, None
-    if job.process.returncode:
-        failed = _failure(job, root)
-    else:
-        try:
-            outputs = _publish(job, root, manifest)
-            manifest[name] = _entry(job.plan, outputs)
-            _write_manifest(root, profile, manifest)
-            _remember(job.plan, root, outputs)
-            (root / "build" / profile / "failed" / f"{name}.ipynb").unlink(missing_ok=True)
-        except PpeError as error:
-            failed = _failure(job, root, str(error))
-    shutil.rmtree(root / job.folder)
-    return failed
-
-
-def _has_warnings(name: str, profile: str, root: Path) -> bool:
-    cells = json.loads((root / PROFILES[profile] / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+def _has_warnings(notebook: Path) -> bool:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     return any(output.get("name") == "stderr" for cell in cells for output in cell.get("outputs", []))
 
-# %% ../../nbs/paper/runner.ipynb #cell-52
-def _chosen(items: Mapping[str, Item], names: str | Iterable[str] | None) -> list[Item]:
-    names = items if names is None else [names] if isinstance(names, str) else list(names)
-    if unknown := [name for name in names if name not in items]:
-        raise InputError(
-            f"no figure or table {first_five(unknown)}: there are {', '.join(items)}; see `ppe paper list`"
-        )
-    return [item for name, item in items.items() if name in set(names)]
-
-
-def _check_profile(profile: str) -> None:
+# %% ../../nbs/paper/runner.ipynb #cell-76
+def _checkout(profile: str, root: Path | None) -> tuple[Path, dict[str, Item]]:
+    "Checkout and its items. Raises InputError for an unknown profile."
     if profile not in PROFILES:
         raise InputError(f"no profile {profile!r}: there are {', '.join(PROFILES)}; choose one")
+    root = project_root() if root is None else root
+    return root, read_profiles(root)
 
 
-def _plans(
-    chosen: Sequence[Item], profile: str, root: Path, data: DataAccess, strict: bool
-) -> tuple[dict[str, Plan], list[Skipped]]:
-    "What can be run, after an attempt to fetch what is missing, and what cannot."
-    skipped = _fetch_missing(chosen, data)
-    if skipped and strict:
-        lacking = dict.fromkeys(name for one in skipped for name in one.missing)
-        raise MissingDataError(
-            f"{first_five(lacking)} not on this machine, needed by {first_five(s.name for s in skipped)}: "
-            f"{skipped[0].reason}; fetch it with `make data`, or run without STRICT=1"
-        )
-    able = [item for item in chosen if item.name not in {one.name for one in skipped}]
-    hashes: dict[Path, str] = {}
-    return {item.name: _plan(item, profile, root, data, hashes) for item in able}, skipped
-
-# %% ../../nbs/paper/runner.ipynb #cell-53
-def _run_plans(
-    todo: Sequence[Plan], root: Path, manifest: dict[str, dict], workers: int, progress: bool
-) -> dict[str, Failed | None]:  # notebook that ended → None if all went well
-    "Run, publish and record; every notebook is on record as soon as it has ended."
-    ended, records, began = {}, {}, datetime.now(UTC)
-    for job in _finished(todo, root, workers, progress):
-        plan, seconds = job.plan, round(time.perf_counter() - job.began, 3)
-        ended[plan.item.name] = failed = _complete(job, root, manifest)
-        records[plan.item.name] = {
-            "seconds": seconds,
-            "failed": failed is not None,
-            "parameters": dict(plan.parameters),
-            "inputs": {**plan.code, **plan.data},
-        }
-        _write_record(root, plan.profile, began, records)
-    return ended
+def _chosen(items: Mapping[str, Item], names: str | Iterable[str] | None) -> list[Item]:
+    wanted = list(items) if names is None else [names] if isinstance(names, str) else list(names)
+    if unknown := [name for name in wanted if name not in items]:
+        raise InputError(f"no figure or table {first_five(unknown)}: there are {', '.join(items)}; see `ppe paper list`")
+    return [item for name, item in items.items() if name in wanted]
 
 
 def run(
@@ -844,33 +899,42 @@ def run(
     Raises: InputError, before anything runs, for unknown names or profiles and for parameters that notebook
     and profile do not agree on; MissingDataError if `strict` and a public set cannot be had.
     """
-    _check_profile(profile)
-    root = project_root() if root is None else root
-    items = read_profiles(root)
-    chosen = _chosen(items, names)
-    plans, skipped = _plans(chosen, profile, root, data or public_data(), strict)
-    current = [name for name, plan in plans.items() if _is_up_to_date(plan, root)]
-    todo = [plan for name, plan in plans.items() if name not in current]
+    root, items = _checkout(profile, root)
+    chosen, data = _chosen(items, names), data or public_data()
+    skipped = _fetch_missing(chosen, data)
+    if skipped and strict:
+        lacking = dict.fromkeys(name for one in skipped for name in one.missing)
+        raise MissingDataError(
+            f"{first_five(lacking)} not on this machine, needed by {first_five(one.name for one in skipped)}: "
+            f"{skipped[0].reason}; fetch it with `make data`, or run without STRICT=1"
+        )
+    left_out = {one.name for one in skipped}
+    plans = _plans((item for item in chosen if item.name not in left_out), profile, root, data)
+    current = _up_to_date(plans, root)
+    todo = [plan for plan in plans if plan.name not in current]
     for plan in todo:
         check_parameters(plan.item, profile=profile, root=root)
-    manifest = {name: entry for name, entry in _read_manifest(root, profile).items() if name in items}
-    manifest |= {name: _entry(plans[name], _remembered_outputs(plans[name], root)) for name in current}
-    _write_manifest(root, profile, manifest)
-    ended = _run_plans(todo, root, manifest, workers, progress) if todo else {}
-    ran = [plan.item.name for plan in todo if ended[plan.item.name] is None]
+    path = root / PROFILES[profile] / "manifest.json"
+    manifest: dict[str, dict] = {name: entry for name, entry in _read_notebooks(path).items() if name in items}
+    manifest |= {plan.name: _entry(plan, current[plan.name]) for plan in plans if plan.name in current}
+    _write_manifest(path, profile, manifest)
+    kitchen = _Kitchen(root, profile, manifest)
+    if todo:
+        _run_plans(todo, kitchen, workers, progress)
+    ran = [plan.name for plan in todo if plan.name not in kitchen.failed]
     summary = Summary(
         profile=profile,
         ran=tuple(ran),
         up_to_date=tuple(current),
         skipped=tuple(skipped),
-        failed=tuple(failed for plan in todo if (failed := ended[plan.item.name]) is not None),
-        warned=tuple(name for name in ran if _has_warnings(name, profile, root)),
+        failed=tuple(kitchen.failed[plan.name] for plan in todo if plan.name in kitchen.failed),
+        warned=tuple(name for name in ran if _has_warnings(root / PROFILES[profile] / f"{name}.ipynb")),
     )
     if progress:
         print(summary.report())
     return summary
 
-# %% ../../nbs/paper/runner.ipynb #cell-54
+# %% ../../nbs/paper/runner.ipynb #cell-77
 def list_items(
     profile: Literal["full", "quick"] = "full",
     *,
@@ -878,27 +942,30 @@ def list_items(
     data: DataAccess | None = None,  # public sets; None: those of data/sources.toml
 ) -> pd.DataFrame:  # columns name, item, title, notebook, needs, command, output, state
     "The figures and tables of the paper, and whether each is up to date; nothing is fetched, run or written."
-    _check_profile(profile)
-    root = project_root() if root is None else root
-    items = read_profiles(root)
-    data = public_data() if data is None else data
-    hashes, rows = {}, []
-    for item in items.values():
-        if missing := _missing_sets(item, data):
-            state = f"needs {', '.join(missing)}"
-        else:
-            current = _is_up_to_date(_plan(item, profile, root, data, hashes), root)
-            state = "up to date" if current else "to run"
-        command = f"ppe paper run {item.name}" + ("" if profile == "full" else f" --profile {profile}")
-        output = f"{PROFILES[profile]}/{item.name}.*"
-        rows.append(
-            (item.name, item.item, item.title, item.notebook, ", ".join(item.needs), command, output, state)
-        )
+    root, items = _checkout(profile, root)
+    data = data or public_data()
+    missing = _missing_sets(items.values(), data)
+    current = _up_to_date(_plans((i for i in items.values() if i.name not in missing), profile, root, data), root)
+    states = {name: "up to date" if name in current else "to run" for name in items}
+    states |= {name: f"needs {', '.join(sets)}" for name, sets in missing.items()}
+    option = "" if profile == "full" else f" --profile {profile}"
     return pd.DataFrame(
-        rows, columns=["name", "item", "title", "notebook", "needs", "command", "output", "state"]
+        [
+            {
+                "name": name,
+                "item": item.item,
+                "title": item.title,
+                "notebook": item.notebook,
+                "needs": ", ".join(item.needs),
+                "command": f"ppe paper run {name}{option}",
+                "output": f"{PROFILES[profile]}/{name}.*",
+                "state": states[name],
+            }
+            for name, item in items.items()
+        ]
     )
 
-
+# %% ../../nbs/paper/runner.ipynb #cell-78
 def statement_table(
     root: Path | None = None,  # checkout; None finds it
 ) -> str:  # Markdown
