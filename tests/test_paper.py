@@ -231,11 +231,10 @@ NOT_READ = {"ppe/arithmetic/products.py", "ppe/other.py", "ppe/shared.py"}
 def loaded_modules(source: str, root: Path) -> set[Path]:
     "Files of the package that Python itself loads when it runs this source."
     listing = "import sys\nprint(*(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'ppe'))"
+    program = [sys.executable, "-c", f"{source}\n{listing}"]
     environment = os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run(
-        [sys.executable, "-c", f"{source}\n{listing}"], cwd=root, env=environment, stdout=subprocess.PIPE, check=True
-    )
-    return {Path(path) for path in done.stdout.decode().split()}
+    done = subprocess.run(program, cwd=root, env=environment, capture_output=True, text=True, check=True)
+    return {Path(path) for path in done.stdout.split()}
 
 
 @pytest.mark.parametrize(
@@ -282,7 +281,8 @@ def test_a_stale_figure_is_never_reported_as_up_to_date(tmp_path: Path):
     (root / "ppe/deep/down/at_the_end.py").write_text("def number(n):\n    return 10 * n\n")
     assert run_in(root, "fig_first").ran == ("fig_first",)
     assert (root / "figures/fig_first.csv").read_text() == "n,double,seed\n2,40,7\n"
-    (root / "ppe/__init__.py").write_text(NESTED["ppe/__init__.py"].replace("{", "dict(**{").replace("}", "})"))
+    front = NESTED["ppe/__init__.py"].replace("{", "dict({").replace("}", "})")
+    (root / "ppe/__init__.py").write_text(front)
     with pytest.raises(InputError, match="_HOME is not a literal table"):
         state()
 
@@ -481,6 +481,8 @@ def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
         while not ((root / "here.ready").exists() and (root / "build/full/run.json").exists()):
             assert time.monotonic() < deadline and runner.poll() is None, runner.communicate()[1]
             time.sleep(0.05)
+        states = list_items(root=root, data=votes_in(root)).set_index("name")["state"]
+        assert states["fig_first"] == "up to date", "remembered while the run goes on, and so if it is killed"
         started = psutil.Process(runner.pid).children(recursive=True)
         assert len(started) >= 2, "papermill and its kernel"
         runner.send_signal(signal.SIGINT)

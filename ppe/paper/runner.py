@@ -746,13 +746,18 @@ def _run_plans(plans: Sequence[Plan], session: _Session, workers: int, progress:
     from tqdm import tqdm
 
     began = datetime.now(UTC)
+    running: dict[str, None] = {}  # names, in the order of their start
 
     class Reporter(ZeroReporter):
+        def execute_task(self, task: "Task") -> None:
+            running[task.name] = None
+            bar.set_postfix_str(", ".join([*running]))
+
         def add_success(self, task: "Task") -> None:
             Globals.dep_manager.backend.dump()
             with session.lock:
                 _write_record(session.root, plans[0].profile, began, session.records)
-                bar.set_postfix_str(", ".join(session.running))
+            del running[task.name]
             bar.update()
 
         def add_failure(self, task: "Task", fail: "BaseFail") -> None:
