@@ -758,6 +758,7 @@ def _run_plans(plans: Sequence[Plan], session: _Session, workers: int, progress:
             with session.lock:
                 _write_record(session.root, plans[0].profile, began, session.records)
             del running[task.name]
+            bar.set_postfix_str(", ".join([*running]))
             bar.update()
 
         def add_failure(self, task: "Task", fail: "BaseFail") -> None:
