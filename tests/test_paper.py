@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from ppe.errors import FetchError, InputError, MissingDataError
-from ppe.paper.runner import DataAccess, check_parameters, list_items, read_profiles, run
 from ppe.files import file_sha256
+from ppe.paper.runner import DataAccess, check_parameters, code_files, list_items, read_profiles, reader, run
 
 PROFILES = """
 [defaults]
@@ -45,7 +45,7 @@ import sys
 import time
 from pathlib import Path
 
-from ppe.shared import double
+IMPORT
 
 for piece in ("a", "b", "c"):
     print(piece, end="", flush=True)
@@ -53,6 +53,12 @@ for piece in ("a", "b", "c"):
 print(object(), Path.cwd(), {"set", "of", "words"}, sys.argv[0][:0])
 _ = Path(output_dir, "NAME.csv").write_text(f"n,double,seed\\n{n},{double(n)},{seed}\\n")
 """
+
+
+def draw(name: str, line: str = "from ppe.shared import double") -> str:
+    return DRAW.replace("NAME", name).replace("IMPORT", line)
+
+
 VOTES = """
 from pathlib import Path
 
@@ -87,8 +93,8 @@ def notebook(
 FILES = {
     "settings.ini": "",
     "nbs/profiles.toml": PROFILES,
-    "nbs/figures/fig_first.ipynb": notebook(DRAW.replace("NAME", "fig_first")),
-    "nbs/figures/fig_second.ipynb": notebook(DRAW.replace("NAME", "fig_second")),
+    "nbs/figures/fig_first.ipynb": notebook(draw("fig_first")),
+    "nbs/figures/fig_second.ipynb": notebook(draw("fig_second")),
     "nbs/tables/tab_votes.ipynb": notebook(VOTES),
     "ppe/__init__.py": "",
     "ppe/shared.py": "def double(n):\n    return 2 * n\n",
@@ -196,6 +202,102 @@ def test_a_shared_module_runs_the_notebooks_that_import_it(project: Path):
     assert tree(project / "figures") == before, "another way to the same number is the same output"
 
 
+# The modules that each way of importing leads to; a change in any other one leaves the notebook alone.
+NESTED = {
+    "ppe/__init__.py": """
+import importlib
+
+_HOME = {"double": "ppe.arithmetic.twice", "unused": "ppe.other"}
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(name)
+    return getattr(importlib.import_module(_HOME[name]), name)
+""",
+    "ppe/arithmetic/__init__.py": "",
+    "ppe/arithmetic/twice.py": "from .sums import plus\n\n\ndef double(n):\n    return plus(n, n)\n",
+    "ppe/arithmetic/sums.py": "def plus(a, b):\n    from .. import base\n\n    return base.number(a + b)\n",
+    "ppe/arithmetic/products.py": "def times(a, b):\n    return a * b\n",
+    "ppe/base.py": "from ppe.deep.down.at_the_end import number\n",
+    "ppe/deep/__init__.py": "",
+    "ppe/deep/down/__init__.py": "",
+    "ppe/deep/down/at_the_end.py": "def number(n):\n    return n\n",
+    "ppe/other.py": "def unused():\n    return 0\n",
+}
+NOT_READ = {"ppe/arithmetic/products.py", "ppe/other.py", "ppe/shared.py"}
+
+
+def loaded_modules(source: str, root: Path) -> set[Path]:
+    "Files of the package that Python itself loads when it runs this source."
+    listing = "import sys\nprint(*(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'ppe'))"
+    program = [sys.executable, "-c", f"{source}\n{listing}"]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    done = subprocess.run(program, cwd=root, env=environment, capture_output=True, text=True, check=True)
+    return {Path(path) for path in done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from ppe.arithmetic.twice import double",
+        "from ppe.arithmetic import twice; double = twice.double",
+        "import ppe.arithmetic.twice as twice; double = twice.double",
+        "from ppe import double",
+        "import ppe; double = ppe.double",
+        "import ppe as front; double = lambda n: front.double(n)",
+    ],
+)
+def test_an_edit_in_a_nested_package_runs_the_notebooks_that_reach_it(tmp_path: Path, line: str):
+    root = make_project(tmp_path)
+    for name, text in NESTED.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "nbs/figures/fig_first.ipynb").write_text(notebook(draw("fig_first", line)))
+    (item,) = (item for item in read_profiles(root).values() if item.name == "fig_first")
+    found = {path.relative_to(root).as_posix() for path in code_files(item, root=root, read=reader(root))}
+    assert found == {"nbs/figures/fig_first.ipynb", *NESTED} - NOT_READ
+    loaded = {path.relative_to(root).as_posix() for path in loaded_modules(f"{line}\ndouble(1)", root)}
+    assert loaded == found - {"nbs/figures/fig_first.ipynb"}
+
+
+def test_a_stale_figure_is_never_reported_as_up_to_date(tmp_path: Path):
+    root = make_project(tmp_path)
+    for name, text in NESTED.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "nbs/figures/fig_first.ipynb").write_text(notebook(draw("fig_first", "from ppe import double")))
+    assert run_in(root, "fig_first").ran == ("fig_first",)
+
+    def state() -> str:
+        return list_items(root=root, data=votes_in(root)).set_index("name").loc["fig_first", "state"]
+
+    for name in NESTED:
+        before = (root / name).read_text()
+        (root / name).write_text(before + "# a word\n")
+        assert state() == ("up to date" if name in NOT_READ else "to run"), name
+        (root / name).write_text(before)
+    assert state() == "up to date"
+    (root / "ppe/deep/down/at_the_end.py").write_text("def number(n):\n    return 10 * n\n")
+    assert run_in(root, "fig_first").ran == ("fig_first",)
+    assert (root / "figures/fig_first.csv").read_text() == "n,double,seed\n2,40,7\n"
+    front = NESTED["ppe/__init__.py"].replace("{", "dict({").replace("}", "})")
+    (root / "ppe/__init__.py").write_text(front)
+    with pytest.raises(InputError, match="_HOME is not a literal table"):
+        state()
+
+
+def test_every_module_that_this_repository_loads_is_one_that_its_notebook_depends_on():
+    root = Path(__file__).resolve().parents[1]
+    read = reader(root)
+    for item in list(read_profiles(root).values())[::7]:
+        cells = json.loads((root / item.notebook).read_text())["cells"]
+        lines = [line.strip("\n") for cell in cells if cell["cell_type"] == "code" for line in cell["source"]]
+        imports = [line for line in lines if re.match(r"(from|import) ppe[. ].*[^(]$", line)]
+        assert imports
+        assert loaded_modules("\n".join(imports), root) <= set(code_files(item, root=root, read=read)), item
+
+
 # ---- outputs
 
 
@@ -277,7 +379,7 @@ def test_the_profiles_of_this_repository_fit_their_notebooks():
 def test_a_failing_cell_is_kept_and_leaves_no_half_output(project: Path):
     before = tree(project / "figures")
     path = project / "nbs/figures/fig_first.ipynb"
-    path.write_text(notebook(DRAW.replace("NAME", "fig_first"), "x = {}\nx['key']", "print('never')"))
+    path.write_text(notebook(draw("fig_first"), "x = {}\nx['key']", "print('never')"))
     (project / "figures/fig_second.csv").unlink()
     summary = run_in(project)
     (failed,) = summary.failed
@@ -359,15 +461,15 @@ else:
 def test_two_notebooks_run_at_a_time(project: Path):
     for me, other in (("fig_first", "fig_second"), ("fig_second", "fig_first")):
         path = project / "nbs/figures" / f"{me}.ipynb"
-        path.write_text(notebook(MEET.replace("ME", me).replace("OTHER", other), DRAW.replace("NAME", me)))
+        path.write_text(notebook(MEET.replace("ME", me).replace("OTHER", other), draw(me)))
     assert run_in(project, workers=2).ran == ("fig_first", "fig_second")
 
 
 def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
     root = make_project(tmp_path / "project")
-    waiting = notebook(MEET.replace("ME", "here").replace("OTHER", "go"), DRAW.replace("NAME", "fig_second"))
+    waiting = notebook(MEET.replace("ME", "here").replace("OTHER", "go"), draw("fig_second"))
     (root / "nbs/figures/fig_second.ipynb").write_text(waiting)
-    program = "import sys, pathlib, ppe.paper.runner as p; p.run(sys.argv[2:], root=pathlib.Path(sys.argv[1]))"
+    program = "import sys, pathlib as p, ppe.paper.runner as r; r.run(sys.argv[2:], root=p.Path(sys.argv[1]))"
     runner = subprocess.Popen(
         [sys.executable, "-c", program, str(root), "fig_first", "fig_second"],
         stderr=subprocess.PIPE,
@@ -379,6 +481,8 @@ def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
         while not ((root / "here.ready").exists() and (root / "build/full/run.json").exists()):
             assert time.monotonic() < deadline and runner.poll() is None, runner.communicate()[1]
             time.sleep(0.05)
+        states = list_items(root=root, data=votes_in(root)).set_index("name")["state"]
+        assert states["fig_first"] == "up to date", "remembered while the run goes on, and so if it is killed"
         started = psutil.Process(runner.pid).children(recursive=True)
         assert len(started) >= 2, "papermill and its kernel"
         runner.send_signal(signal.SIGINT)
