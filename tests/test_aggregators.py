@@ -10,15 +10,13 @@ from scipy.optimize import minimize
 
 from ppe import sources
 from ppe.paper import datasets
-from ppe.cycles import cycle_counts
 from ppe.rankers.discrimination import fit_discrimination, fit_discrimination_batch
 from ppe.errors import InputError, MissingDataError, NoMaximumError
-from ppe.pool import comparison_graphs
-from ppe.inference.intervals import INTERVAL_KINDS, question_weights, rank_intervals, resampled_pool
-from ppe.pool import Pool
+from ppe.pool import Pool, comparison_graphs
+from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
 from ppe.streams import stream
-from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank_pool, rank_pool_batch
-from ppe.inference.methods import SELECTIONS
+from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
+from ppe.inference.methods import ALL_GRAPHS, TRUNCATED, source_rows
 from ppe.verdicts import COLUMNS, validate_verdicts
 
 SEED = 20260324
@@ -53,7 +51,7 @@ def joint_optimum(pool, *, spread, share, ties=False, cycles=False, penalty=0.0)
     i, j = np.triu_indices(n, 1)
     won, lost = pool.adjacency[:, i, j], pool.adjacency[:, j, i]
     met, tied, sign = won | lost, won & lost, won.astype(float) - lost
-    z = np.log1p(pool.scores)
+    z = np.log1p(pool.scores())
     z = (z - z.mean()) / z.std() if z.std() > 0 else 0 * z
     precision = prior_precision(pool.blocks, spread, share)
     incidence = np.zeros((n, len(i)))
@@ -85,7 +83,7 @@ def joint_optimum(pool, *, spread, share, ties=False, cycles=False, penalty=0.0)
         return -value, -gradient
 
     start = np.zeros(n + 2 + n_graphs)
-    start[:n] = rank_pool(pool, on_separation="ridge").scores
+    start[:n] = rank(pool, on_separation="ridge").scores
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-8, "maxcor": 50}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     theta, log_nu, slope, _, log_a = parts(found.x)
@@ -117,14 +115,14 @@ def mtbench():
 @VARIANT
 @SLOPE
 def test_the_joint_optimum_of_real_verdicts_is_scipys(mtbench, ties, cycles):
-    pool = graph_pool(mtbench)
+    pool = mtbench
     fit = fit_discrimination(pool, spread=0.8, block_share=0.4, ties=ties, cycles=cycles)
     same_optimum(fit, pool, spread=0.8, share=0.4, ties=ties, cycles=cycles)
 
 
 @VARIANT
 def test_the_estimated_spread_of_real_verdicts_is_a_peak_and_its_fit_scipys(mtbench, ties):
-    pool = graph_pool(mtbench)
+    pool = mtbench
     fit = fit_discrimination(pool, ties=ties)
     assert fit.spread > 0 and fit.log_marginal > fit.log_marginal_equal
     same_optimum(fit, pool, spread=fit.spread, share=fit.block_share, ties=ties, cycles=False)
@@ -141,7 +139,7 @@ def test_the_joint_optimum_of_random_verdicts_is_scipys(case, ties, cycles):
     n, questions = int(rng.integers(2, 6)), int(rng.integers(2, 7))
     blocks = np.repeat(np.arange(questions), rng.integers(1, 4, size=questions))
     adjacency = random_graphs(rng, len(blocks), n, missing=0.2 * (case % 2))
-    pool = GraphPool(adjacency, cycle_counts(adjacency).score(1.0), blocks)
+    pool = Pool.of(adjacency, blocks)
     spread, share, penalty = rng.uniform(0.1, 1.5), rng.uniform(0, 0.9), 0.05
     variant = {"ties": ties, "cycles": cycles, "penalty": penalty}
     fit = fit_discrimination(pool, spread=spread, block_share=share, on_separation="ridge", **variant)
@@ -176,9 +174,9 @@ def pools(draw):
     adjacency = np.zeros((len(blocks), n, n), dtype=bool)
     adjacency[:, i, j], adjacency[:, j, i] = codes < 2, (codes == 1) | (codes == 2)
     scores = np.array(draw(st.permutations(range(len(blocks)))), dtype=float)
-    pool = GraphPool(adjacency, scores, blocks)
+    pool = Pool.of(adjacency, blocks, models=[f"m{k}" for k in range(n)], scores=scores)
     # A graph and its reverse, or models that trade places, leave several equal maxima: then rounding decides.
-    assume(np.diff(np.sort(rank_pool(pool, on_separation="ridge").scores)).min() > 1e-3)
+    assume(np.diff(np.sort(rank(pool, on_separation="ridge").scores)).min() > 1e-3)
     return pool
 
 
@@ -187,7 +185,7 @@ def same_scores(found, expected):
 
 
 def has_one_maximum(pool, ranker):
-    "A few graphs can have a spread of several units; the objective then has several maxima (notebook 27)."
+    "A few graphs can have a spread of several units; the objective then has several maxima (notebook discrimination)."
     variants = {"discrimination-cycles": {"cycles": True}, "discrimination-davidson": {"ties": True}}
     variant = variants.get(ranker, {})
     if not ranker.startswith("discrimination"):
@@ -201,9 +199,9 @@ def has_one_maximum(pool, ranker):
 def test_relabelling_permutes_the_scores(ranker, pool, data):
     assume(has_one_maximum(pool, ranker))
     order = np.array(data.draw(st.permutations(range(pool.n_models))))
-    other = GraphPool(pool.adjacency[:, order][:, :, order], pool.scores, pool.blocks)
-    first = rank_pool(pool, ranker=ranker, on_separation="ridge")
-    again = rank_pool(other, ranker=ranker, on_separation="ridge")
+    other = Pool.of(pool.adjacency[:, order][:, :, order], pool.blocks, scores=pool.scores())
+    first = rank(pool, ranker=ranker, on_separation="ridge")
+    again = rank(other, ranker=ranker, on_separation="ridge")
     same_scores(again.scores, first.scores[order])
     assert again.fit.ridge == first.fit.ridge
 
@@ -214,48 +212,48 @@ def test_relabelling_permutes_the_scores(ranker, pool, data):
 def test_neither_order_of_graphs_nor_names_of_questions_matter(ranker, pool, data):
     order = np.array(data.draw(st.permutations(range(len(pool)))))
     names = np.array(data.draw(st.permutations(range(10))))
-    other = GraphPool(pool.adjacency[order], pool.scores[order], names[pool.blocks[order]])
+    other = Pool.of(pool.adjacency[order], names[pool.blocks[order]], scores=pool.scores()[order])
     assume(has_one_maximum(pool, ranker))
-    first = rank_pool(pool, ranker=ranker, on_separation="ridge").scores
-    same_scores(rank_pool(other, ranker=ranker, on_separation="ridge").scores, first)
+    first = rank(pool, ranker=ranker, on_separation="ridge").scores
+    same_scores(rank(other, ranker=ranker, on_separation="ridge").scores, first)
 
 
 @POOL_RANKER
 @examples(30)
 @given(pools())
 def test_reversing_every_verdict_reverses_the_scores(ranker, pool):
-    other = GraphPool(np.swapaxes(pool.adjacency, 1, 2), pool.scores, pool.blocks)
+    other = Pool.of(np.swapaxes(pool.adjacency, 1, 2), pool.blocks, scores=pool.scores())
     assume(has_one_maximum(pool, ranker))
-    first = rank_pool(pool, ranker=ranker, on_separation="ridge").scores
-    same_scores(rank_pool(other, ranker=ranker, on_separation="ridge").scores, -first)
+    first = rank(pool, ranker=ranker, on_separation="ridge").scores
+    same_scores(rank(other, ranker=ranker, on_separation="ridge").scores, -first)
 
 
 @POOL_RANKER
 @examples(30)
 @given(pools())
 def test_a_fit_is_finite_or_an_error_that_names_the_separated_models(ranker, pool):
-    names = [f"m{k}" for k in range(pool.n_models)]
+    names = list(pool.models)
     try:
-        found = rank_pool(pool, ranker=ranker, models=names)
+        found = rank(pool, ranker=ranker)
         assert found.fit.ridge == 0
     except NoMaximumError as error:
         above, below = ([names.index(name) for name in part] for part in (error.above, error.below))
         wins, ties = pool.counts()
         if above:  # Davidson's model can also fail because ties fix a line
             assert not wins[np.ix_(below, above)].any() and not ties[np.ix_(below, above)].any()
-        found = rank_pool(pool, ranker=ranker, models=names, on_separation="ridge")
+        found = rank(pool, ranker=ranker, on_separation="ridge")
         assert found.fit.ridge > 0
-    batch = rank_pool_batch(pool, np.ones((1, len(pool)), dtype=int), ranker=ranker)
+    batch = rank_batch(pool, np.ones((1, len(pool)), dtype=int), ranker=ranker)
     assert bool(batch.ridge[0]) == (found.fit.ridge > 0)
     same_scores(batch.scores[0], found.scores)
     assert np.isfinite(found.scores).all() and abs(found.scores.sum()) < 1e-6
 
 
 def test_equal_discriminations_are_bradley_terry_and_davidson():
-    pool = graph_pool(comparison_graphs(table()))
+    pool = comparison_graphs(table())
     for ties, ranker in ((False, "bradley-terry"), (True, "davidson")):
         fit = fit_discrimination(pool, spread=0.0, ties=ties)
-        np.testing.assert_allclose(fit.theta, rank_pool(pool, ranker=ranker).scores, atol=1e-6)
+        np.testing.assert_allclose(fit.theta, rank(pool, ranker=ranker).scores, atol=1e-6)
         assert not fit.log_a.any()
 
 
@@ -269,22 +267,20 @@ def table():
 
 @ANY_RANKER
 def test_intervals_run_the_whole_method_in_every_resample(ranker):
-    graphs, options = comparison_graphs(table()), {"ranker": ranker, "level": 0.8}
-    found = rank_intervals(graphs, n_resamples=9, rng=stream(SEED), **options)
-    pool = graph_pool(graphs)
-    own = rank_pool(pool, ranker=ranker, models=graphs.models, on_separation="ridge")
+    pool, options = comparison_graphs(table()), {"ranker": ranker, "level": 0.8}
+    found = rank_intervals(pool, n_resamples=9, rng=stream(SEED), **options)
+    own = rank(pool, ranker=ranker, on_separation="ridge")
     np.testing.assert_allclose(found.scores, own.scores, atol=1e-6)
-    assert found.models == graphs.models and found.ranker == ranker and found.n_questions == 4
+    assert found.models == pool.models and found.ranker == ranker and found.n_questions == 4
     assert found.separated == (own.fit.ridge > 0)
-    few = rank_intervals(graphs, n_resamples=4, rng=stream(SEED), **options)
+    few = rank_intervals(pool, n_resamples=4, rng=stream(SEED), **options)
     assert np.array_equal(few.resampled_scores, found.resampled_scores[:4])
     # Copies of a question: questions of their own to the discrimination models, a heavier one to others.
-    weights = question_weights(SELECTIONS["all-graphs"], pool, n_resamples=9, rng=stream(SEED))
+    weights = question_weights(ALL_GRAPHS, pool, n_resamples=9, rng=stream(SEED))
     for row, scores, flag in zip(weights[:4], found.resampled_scores, found.ridge, strict=False):
-        drawn, rows = resampled_pool(pool, row[np.unique(pool.blocks, return_index=True)[1]])
-        if ranker == "soft-weights":
-            drawn = GraphPool(drawn.adjacency, drawn.scores, pool.blocks[rows])
-        again = rank_pool(drawn, ranker=ranker, on_separation="ridge")
+        rows, own_block = question_copies(pool.blocks, row[np.unique(pool.blocks, return_index=True)[1]])
+        drawn = Pool.of(pool.adjacency[rows], pool.blocks[rows] if ranker == "soft-weights" else own_block)
+        again = rank(drawn, ranker=ranker, on_separation="ridge")
         np.testing.assert_allclose(again.scores, scores, atol=1e-3, rtol=1e-3)
         assert (again.fit.ridge > 0) == flag
     for kind in INTERVAL_KINDS:
@@ -294,24 +290,22 @@ def test_intervals_run_the_whole_method_in_every_resample(ranker):
             assert (limits[f"{what}_low"] <= limits[f"{what}_high"]).all()
 
 
-def test_a_rule_that_truncates_can_feed_any_ranker():
-    graphs = comparison_graphs(table())
-    rule = SELECTIONS["truncated-once"]
-    pool = graph_pool(graphs)
-    kept = pool.subset(rule.source_rows(pool))
+def test_a_method_that_truncates_can_feed_any_ranker():
+    pool = comparison_graphs(table())
+    kept = pool.subset(source_rows(TRUNCATED, pool.scores(), pool.blocks))
     for ranker in RANKERS:
-        found = rank_intervals(graphs, rule=rule, ranker=ranker, n_resamples=4, rng=stream(SEED), level=0.5)
-        own = rank_pool(kept, ranker=ranker, on_separation="ridge").scores
+        found = rank_intervals(pool, method=TRUNCATED, ranker=ranker, n_resamples=4, rng=stream(SEED), level=0.5)
+        own = rank(kept, ranker=ranker, on_separation="ridge").scores
         np.testing.assert_allclose(found.scores, own, atol=1e-3, rtol=1e-3, err_msg=ranker)
 
 
 def test_bad_weights_are_refused_in_one_line_by_every_ranker():
-    pool = graph_pool(comparison_graphs(table()))
+    pool = comparison_graphs(table())
     ones = np.ones((2, len(pool)))
     for ranker in RANKERS:
         for weights in (ones / 2, -ones, 0 * ones, ones[:, 1:], ones[0], ones * np.nan, ones[:0]):
             with pytest.raises(InputError, match="whole numbers of copies") as caught:
-                rank_pool_batch(pool, weights, ranker=ranker)
+                rank_batch(pool, weights, ranker=ranker)
             assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="spread"):
         fit_discrimination(pool, spread=-1.0)

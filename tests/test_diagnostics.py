@@ -8,7 +8,7 @@ from ppe.rankers.bradley_terry import bradley_terry
 from ppe.inference.diagnostics import (
     LABELS,
     bradley_terry_deviance,
-    diagnose,
+    diagnose_fit,
     diagnostic_batch,
     fold_counts,
     question_folds,
@@ -16,7 +16,7 @@ from ppe.inference.diagnostics import (
     tied_null,
 )
 from ppe.errors import InputError, NoMaximumError
-from ppe.pool import comparison_graphs, half_tie_wins, win_tie_counts
+from ppe.pool import Pool, comparison_graphs, half_tie_wins, win_tie_counts
 from ppe.rankers.hodgerank import hodge_decomposition
 from ppe.streams import stream
 from ppe.paper.simulated import simulate_pool
@@ -31,12 +31,12 @@ def graphs():
 
 
 def folds_of(graphs, name="folds"):
-    return question_folds(graphs.blocks(), rng=stream(SEED, name))
+    return question_folds(graphs.blocks, rng=stream(SEED, name))
 
 
 def test_a_diagnosis_agrees_with_the_rankers_own_fit(graphs):
     rows = np.arange(0, len(graphs), 2)
-    found = diagnose(graphs.adjacency, folds_of(graphs), rows=rows, n_bootstrap=0, rng=stream(SEED))
+    found = diagnose_fit(graphs, folds_of(graphs), rows=rows, n_bootstrap=0, rng=stream(SEED))
     wins, ties = win_tie_counts(graphs.adjacency[rows])
     theta = bradley_terry(wins, ties, method="best").scores
     assert found.deviance == pytest.approx(bradley_terry_deviance(half_tie_wins(wins, ties), theta), rel=1e-6)
@@ -52,29 +52,29 @@ def test_relabelling_models_and_shuffling_rows_change_nothing(graphs):
     renamed = table.assign(**{c: table[c].astype(str).map(names) for c in ("model_a", "model_b")})
     other = comparison_graphs(validate_verdicts(renamed))
     one, two = (
-        diagnose(g.adjacency, folds_of(graphs), models=g.models, n_bootstrap=0, rng=stream(SEED))
+        diagnose_fit(g, folds_of(graphs), n_bootstrap=0, rng=stream(SEED))
         for g in (graphs, other)
     )
     assert two.worst_pair == tuple(names[name] for name in one.worst_pair)
     for field in ("deviance", "max_residual", "hodge_ratio", "held_out_gap"):
         assert getattr(one, field) == pytest.approx(getattr(two, field), rel=1e-7)
     order = stream(SEED, "order").permutation(len(graphs))
-    shuffled = diagnose(graphs.adjacency[order], folds_of(graphs)[order], n_bootstrap=0, rng=stream(SEED))
+    shuffled = diagnose_fit(graphs.subset(order), folds_of(graphs)[order], n_bootstrap=0, rng=stream(SEED))
     assert shuffled.deviance == pytest.approx(one.deviance)
     assert shuffled.held_out_gap == pytest.approx(one.held_out_gap)
 
 
 def test_no_question_stands_on_both_sides_of_a_fold(graphs):
     folds = folds_of(graphs)
-    for question in np.unique(graphs.blocks()):
-        assert len(set(folds[graphs.blocks() == question])) == 1
+    for question in np.unique(graphs.blocks):
+        assert len(set(folds[graphs.blocks == question])) == 1
     wins, ties = fold_counts(graphs.adjacency, folds)
     assert ((wins + ties / 2).sum(axis=(1, 2)) == 10 * 190).all()
 
 
 def test_the_bootstrap_is_reproducible_and_uses_its_generator_alone(graphs):
     first, again, other = (
-        diagnose(graphs.adjacency, folds_of(graphs), n_bootstrap=20, rng=stream(SEED, name))
+        diagnose_fit(graphs, folds_of(graphs), n_bootstrap=20, rng=stream(SEED, name))
         for name in ("a", "a", "b")
     )
     assert first.bootstrap_p == again.bootstrap_p and first.null_means == again.null_means
@@ -100,9 +100,9 @@ def test_separated_graphs_are_refused_or_flagged():
     order = np.triu(np.ones((10, 4, 4), dtype=bool), 1)
     folds = question_folds(np.arange(10), rng=stream(SEED))
     with pytest.raises(NoMaximumError) as caught:
-        diagnose(order, folds, models=list("abcd"), n_bootstrap=0, rng=stream(SEED))
+        diagnose_fit(Pool.of(order, models=list("abcd")), folds, n_bootstrap=0, rng=stream(SEED))
     assert caught.value.above == ("a",)
-    found = diagnose(order, folds, n_bootstrap=9, rng=stream(SEED), on_separation="ridge")
+    found = diagnose_fit(Pool.of(order), folds, n_bootstrap=9, rng=stream(SEED), on_separation="ridge")
     assert found.ridge and found.ridge_folds == 5 and np.isfinite([found.deviance, found.held_out_gap]).all()
 
 
