@@ -1,7 +1,7 @@
-"""`launch` with real Dask workers and real commands: a stand-in for `nvidia-smi`, `kill -9`, and signals to the launcher.
+"""`launch` with real Dask workers and commands: a stand-in for `nvidia-smi`, `kill -9`, and signals.
 
-No test measures time: commands wait for files, and the only clocks are limits that a passing run does not reach.
-Tests that do not concern the GPUs of a machine share one cluster of two workers.
+No test measures time: commands wait for files, and the only clocks are limits that a passing run does not
+reach. Tests that do not concern the GPUs of a machine share one cluster of two workers.
 """
 
 import os
@@ -16,7 +16,17 @@ import pytest
 
 from ppe.errors import InputError, PpeError
 from ppe.stages.launch import (
-    FreeRule, Gpu, GpuWatch, Job, JobResult, add_worker, ending, guarded, launch, local_cluster, query_gpus,
+    FreeRule,
+    Gpu,
+    GpuWatch,
+    Job,
+    JobResult,
+    add_worker,
+    ending,
+    guarded,
+    launch,
+    local_cluster,
+    query_gpus,
     signals_raise,
 )  # fmt: skip
 
@@ -167,7 +177,7 @@ def test_a_driver_that_fails_in_mid_run_is_asked_again():
 
 
 def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine, run):
-    # Each job claims a file named after its GPU, and fails if it is there; it ends when both GPUs have been seen.
+    # Each job claims a file named after its GPU, fails if it is there, and ends when both have been seen.
     claim = """
     echo "$CUDA_VISIBLE_DEVICES"; set -C; > "gpu.$CUDA_VISIBLE_DEVICES" || exit 2; set +C
     > "seen.$CUDA_VISIBLE_DEVICES"; while [ ! -e seen.GPU-0 -o ! -e seen.GPU-3 ]; do sleep 0.02; done
@@ -178,7 +188,7 @@ def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine
     assert report.all_done and all(len(result.attempts) == 1 for result in report.results)
     assert {result.attempts[0].worker for result in report.results} == {"GPU 0", "GPU 3"}
     for result in report.results:
-        assert result.log.read_text().splitlines()[1:] == [result.attempts[0].worker.replace(" ", "-")]
+        assert result.log.read_text().splitlines()[-1] == result.attempts[0].worker.replace(" ", "-")
 
 
 def test_a_gpu_that_becomes_free_gets_a_worker_and_the_mask_says_which_may(run, monkeypatch):
@@ -207,7 +217,8 @@ def test_a_gpu_on_which_jobs_die_costs_each_job_one_attempt(run):
 def test_a_killed_workers_job_is_done_on_another_gpu_and_nothing_of_it_is_left(run):
     # The worker is the parent of the parent of the command. The helper would outlive it.
     script = """
-    if [ ! -e first ]; then sleep 300 & echo "$$ $!" > tmp; mv tmp first; kill -9 $(ps -o ppid= -p $PPID); wait; fi
+    if [ ! -e first ]; then sleep 300 & echo "$$ $!" > tmp; mv tmp first; kill -9 $(ps -o ppid= -p $PPID)
+    wait; fi
     for pid in $(cat first); do
         while ps -o stat= -p $pid | grep -qv Z; do sleep 0.02; done
     done
@@ -227,7 +238,8 @@ def test_a_mask_that_hides_all_gpus_means_the_cpu_and_no_query(run, monkeypatch)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     script = """
-    echo "[$CUDA_VISIBLE_DEVICES] $OMP_NUM_THREADS"; > "here.$0"; while [ ! -e "here.$1" ]; do sleep 0.02; done
+    echo "[$CUDA_VISIBLE_DEVICES] $OMP_NUM_THREADS"; > "here.$0"
+    while [ ! -e "here.$1" ]; do sleep 0.02; done
     """
     jobs = [shell("a", script, "a", "b"), shell("b", script, "b", "a")]
     report = run(jobs, workers=2, query=lambda: pytest.fail("asked"))
