@@ -235,8 +235,12 @@ class Batcher:
                     self._waiting = batch + self._waiting
                     continue
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
-                    if not future.done():
-                        (future.set_exception if isinstance(outcome, CallFailed) else future.set_result)(outcome)
+                    if future.done():
+                        continue
+                    if isinstance(outcome, CallFailed):
+                        future.set_exception(outcome)
+                    else:
+                        future.set_result(outcome)
         except asyncio.CancelledError:
             self.interrupt()
             for _, future in (*batch, *self._waiting):
@@ -425,7 +429,9 @@ class LocalBackend:
         "Raises: InputError for a path without a model, missing packages, or an unknown number format."
         if dtype is not None and dtype not in DTYPES:
             raise InputError(f"number format {dtype!r}: it is one of {', '.join(DTYPES)}; leave it out for the default")
-        self._lock, self._loaded = threading.Lock(), None
+        self._lock = threading.Lock()
+        self._loaded: TextModel | None = None
+        self._load: Callable[[], TextModel]
         if isinstance(model, str | Path):
             source, gguf_file = model_source(model, gguf_file)
             _require_packages("torch", "transformers", "accelerate", *(["gguf"] if gguf_file else []))
