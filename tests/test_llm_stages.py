@@ -84,6 +84,12 @@ def judge_process():
     server.wait()
 
 
+@pytest.fixture
+def no_back_off(monkeypatch):
+    "The client's pauses between attempts are its own affair; Retry-After is still kept."
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.05)
+
+
 def write_answers_file(path: Path, n_models: int, n_questions: int) -> list[dict]:
     rows = [
         {
@@ -214,7 +220,7 @@ def test_requests_under_twenty_percent_faults(tmp_path, serve, n_questions):
     assert len(verdicts) == 10 * n_questions and same_table(verdicts, expected_verdicts(tmp_path))
 
 
-def test_a_judge_that_never_gives_a_verdict_leaves_invalid_rows_and_no_tie(tmp_path, serve, monkeypatch):
+def test_a_judge_that_never_gives_a_verdict_leaves_invalid_rows_and_no_tie(tmp_path, serve, no_back_off):
     served = serve("--faults", "1.0")
     write_answers_file(tmp_path / "answers.jsonl", 3, 2)
     patient = ("--timeout", "1", "--attempts", "1", "--concurrency", "18")
@@ -227,7 +233,7 @@ def test_a_judge_that_never_gives_a_verdict_leaves_invalid_rows_and_no_tie(tmp_p
         assert set(read_verdicts(tmp_path / "verdicts.csv")["verdict"]) == {"invalid"}
 
 
-def test_the_key_is_sent_and_kept_nowhere(tmp_path, serve, capsys):
+def test_the_key_is_sent_and_kept_nowhere(tmp_path, serve, capsys, no_back_off):
     served = serve("--faults", "0.3")
     write_answers_file(tmp_path / "answers.jsonl", 3, 10)
     patient = ("--timeout", "1", "--concurrency", "32")
@@ -259,7 +265,7 @@ def test_kills_change_nothing(tmp_path, serve, judge_process, n_kills, n_questio
         process = judge_process(disturbed, served.url, "--concurrency", "4")
         target = served.n_served() + rng.randint(1, 60)
         if kills % 5 == 4:
-            time.sleep(rng.uniform(0, 2))  # any moment, planning and starting included
+            time.sleep(rng.uniform(0, 0.5))  # any moment, planning and starting included
         else:
             while process.poll() is None and served.n_served() < target:
                 time.sleep(0.01)
@@ -283,9 +289,11 @@ def test_kills_change_nothing(tmp_path, serve, judge_process, n_kills, n_questio
 
 def test_two_processes_on_one_ledger_share_the_work(tmp_path, serve, judge_process):
     served = serve("--delay", "0.01")
-    write_answers_file(tmp_path / "answers.jsonl", 5, 60)
+    write_answers_file(tmp_path / "answers.jsonl", 5, 30)
     workers = [judge_process(tmp_path, served.url, "--concurrency", "16") for _ in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.query("SELECT count(*), sum(attempts) FROM requests") == [(served.n_served(),) * 2]
     assert all(behaviours == ["ok"] for behaviours in served.log()["served"].values())
     assert same_table(read_verdicts(tmp_path / "verdicts.csv"), expected_verdicts(tmp_path))
 

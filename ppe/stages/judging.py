@@ -311,7 +311,7 @@ def _answers_in_doubt(
             certain |= {_answer_key(pair.first), _answer_key(pair.second)}
     return certain, possible - certain
 
-
+# %% ../../nbs/stages/judging.ipynb #cell-37
 def _plan_pairs(ledger: Ledger, protocol: _Protocol, answers: Sequence[Answer]) -> tuple[Comparisons, int]:
     "The pairs, each with the answer in front that is shown first, and the run, with its first phase planned."
     found = pairs_to_judge(answers, judge_variants=protocol.judge_variants, max_characters=protocol.max_characters)
@@ -332,7 +332,7 @@ def _plan_scores(ledger: Ledger, run: int, protocol: _Protocol, comparisons: Com
         return set()
     return certain | possible
 
-# %% ../../nbs/stages/judging.ipynb #cell-37
+# %% ../../nbs/stages/judging.ipynb #cell-39
 @dataclass(frozen=True, slots=True)
 class JudgingPlan:
     "A run that can be estimated, sent, or written as a batch."
@@ -343,7 +343,7 @@ class JudgingPlan:
     later_tokens_in: int  # of those, estimated
     later_tokens_out: int  # at most
 
-
+# %% ../../nbs/stages/judging.ipynb #cell-41
 def plan_judging(
     ledger: Ledger,
     answers: Sequence[Answer],
@@ -374,7 +374,7 @@ def plan_judging(
     tokens_in = -(-sum(characters.values()) // CHARACTERS_PER_TOKEN)
     return JudgingPlan(run, len(comparisons.pairs), len(characters), tokens_in, len(characters) * protocol.decoding.max_tokens)
 
-# %% ../../nbs/stages/judging.ipynb #cell-39
+# %% ../../nbs/stages/judging.ipynb #cell-43
 DETAILS = (
     "question_id", "category", "variant", "judge_variant", "model_a", "model_b", "verdict", "basis", "cause", "verdict_ab",
     "verdict_ba", "score_a", "score_b", "shown_first", "prompt_version", "key_ab", "key_ba", "key_score_a", "key_score_b",
@@ -399,7 +399,7 @@ def _decide(
     a, b = (None if result.parsed is None else int(result.parsed) for result in found)
     return decide_hybrid(ab, ba, a, b), (ab, ba, a, b, *keys, found[0].key, found[1].key)
 
-# %% ../../nbs/stages/judging.ipynb #cell-41
+# %% ../../nbs/stages/judging.ipynb #cell-45
 def run_details(
     ledger: Ledger,
     run: int,  # of the stage "judge"
@@ -428,7 +428,7 @@ def run_details(
         ))  # fmt: skip
     return pd.DataFrame(rows, columns=list(DETAILS)).astype({"score_a": "Int64", "score_b": "Int64"})
 
-# %% ../../nbs/stages/judging.ipynb #cell-43
+# %% ../../nbs/stages/judging.ipynb #cell-47
 def verdict_table(
     details: pd.DataFrame,  # as made by `judge`, or read back
     judge: str,  # name for the column of judges
@@ -460,7 +460,7 @@ def count_details(details: pd.DataFrame) -> dict[str, Any]:
         "score_requests_saved": 2 * int(in_doubt.sum()) - len(scores),  # against two for each pair in doubt
     }
 
-# %% ../../nbs/stages/judging.ipynb #cell-45
+# %% ../../nbs/stages/judging.ipynb #cell-49
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
     "Verdicts, and how they came about."
@@ -481,7 +481,7 @@ def _work(session: Session, run: int, protocol: _Protocol, comparisons: Comparis
     if not pairs_open and run_progress(session.ledger, run).unfinished:
         session.work(run, "score")
 
-# %% ../../nbs/stages/judging.ipynb #cell-46
+# %% ../../nbs/stages/judging.ipynb #cell-50
 def judge(
     answers: Sequence[Answer],
     *,

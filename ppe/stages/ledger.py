@@ -112,7 +112,7 @@ class Result:
     def is_settled(self) -> bool:
         return self.status in ("done", "invalid")
 
-
+# %% ../../nbs/stages/ledger.ipynb #cell-12
 @dataclass(frozen=True, slots=True)
 class Progress:
     "How far a run is; numbers of requests, each counted once."
@@ -135,7 +135,7 @@ class Progress:
     def total(self) -> int:
         return self.settled + self.unfinished
 
-# %% ../../nbs/stages/ledger.ipynb #cell-12
+# %% ../../nbs/stages/ledger.ipynb #cell-14
 def _lock(path: Path) -> int:
     "A handle on the file, locked for as long as this process lives. Raises `BlockingIOError` if it is locked already."
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -151,7 +151,7 @@ def _unlock(path: Path, handle: int) -> None:
     path.unlink(missing_ok=True)
     os.close(handle)
 
-# %% ../../nbs/stages/ledger.ipynb #cell-16
+# %% ../../nbs/stages/ledger.ipynb #cell-18
 @contextmanager
 def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     "Everything or nothing, and nobody else writes meanwhile."
@@ -186,7 +186,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     if version != VERSION:
         raise InputError(f"{path} is a ledger of version {version}; this ppe reads version {VERSION}: use the ppe that made it")
 
-# %% ../../nbs/stages/ledger.ipynb #cell-18
+# %% ../../nbs/stages/ledger.ipynb #cell-20
 MAX_CACHED_TEXTS = 4096
 
 
@@ -254,12 +254,12 @@ class Ledger:
         "SQLite's own check of the file: 'ok', or what is wrong."
         return self.query("PRAGMA integrity_check")[0][0]
 
-# %% ../../nbs/stages/ledger.ipynb #cell-20
+# %% ../../nbs/stages/ledger.ipynb #cell-22
 def unwritable(ledger: Ledger, error: sqlite3.Error) -> PpeError:
     "What to say when the file cannot be written, because the disk is full or belongs to somebody else."
     return PpeError(f"the ledger {ledger.path} cannot be written: {error}; all that was in it is kept, so mend that and go on")
 
-# %% ../../nbs/stages/ledger.ipynb #cell-22
+# %% ../../nbs/stages/ledger.ipynb #cell-24
 def open_run(
     ledger: Ledger,
     stage: str,
@@ -277,7 +277,7 @@ def is_planned(ledger: Ledger, run: int) -> bool:
     "Whether the plan of a run is complete, so that it need not be made again."
     return bool(ledger.query("SELECT planned FROM runs WHERE id = ?", run)[0][0])
 
-# %% ../../nbs/stages/ledger.ipynb #cell-24
+# %% ../../nbs/stages/ledger.ipynb #cell-26
 PART_SIZE = 200  # characters; longer parts are kept once in the table of texts
 
 
@@ -301,7 +301,7 @@ def _add_use(ledger: Ledger, db: sqlite3.Connection, run: int, use: Use) -> bool
     db.execute("INSERT OR IGNORE INTO uses (run, position, request, item) VALUES (?, ?, ?, ?)", (run, use.position, number, item))
     return found is None
 
-# %% ../../nbs/stages/ledger.ipynb #cell-26
+# %% ../../nbs/stages/ledger.ipynb #cell-28
 CHUNK = 500  # uses per transaction when a run is planned
 
 
@@ -331,7 +331,7 @@ def plan_run(
             db.execute("UPDATE runs SET planned = 1 WHERE id = ?", (run,))
     return given, new
 
-
+# %% ../../nbs/stages/ledger.ipynb #cell-30
 def planned_run(
     ledger: Ledger,
     stage: str,
@@ -345,7 +345,7 @@ def planned_run(
         plan_run(ledger, run, uses)
     return run
 
-# %% ../../nbs/stages/ledger.ipynb #cell-31
+# %% ../../nbs/stages/ledger.ipynb #cell-35
 def _register(ledger: Ledger) -> int:
     "The number of this process among the workers of the ledger."
     if ledger.worker is None:
@@ -369,7 +369,7 @@ def _reopen(db: sqlite3.Connection, owner: int) -> int:
     "Open again what a process had claimed and not settled."
     return db.execute("UPDATE requests SET status = 'open', owner = NULL WHERE owner = ? AND status = 'claimed'", (owner,)).rowcount
 
-# %% ../../nbs/stages/ledger.ipynb #cell-33
+# %% ../../nbs/stages/ledger.ipynb #cell-37
 def release(ledger: Ledger) -> None:
     "Open again what this process had claimed and not settled."
     if ledger.worker is not None:
@@ -394,7 +394,7 @@ def release_dead(ledger: Ledger) -> int:  # requests that became open
                 path.unlink(missing_ok=True)
     return freed
 
-# %% ../../nbs/stages/ledger.ipynb #cell-35
+# %% ../../nbs/stages/ledger.ipynb #cell-39
 REQUEST_COLUMNS = "stage, backend, model, prompt_version, messages, decoding, shown_order, repeat, expects"
 
 
@@ -430,7 +430,7 @@ def claim(
         claims.append(Claim(number, _request(ledger, row), attempts))
     return claims, found[-1][0] + 1 if found else start
 
-# %% ../../nbs/stages/ledger.ipynb #cell-38
+# %% ../../nbs/stages/ledger.ipynb #cell-42
 def _settle_one(db: sqlite3.Connection, attempt: Attempt, owner: int | None, endpoint: str, time: str) -> bool:
     "Write down one attempt; false if the request is not the owner's, or of no batch file when there is no owner."
     reply, failed = attempt.reply or Reply(""), attempt.outcome != "ok"
@@ -451,7 +451,7 @@ def _settle_one(db: sqlite3.Connection, attempt: Attempt, owner: int | None, end
         )
     return bool(mine)
 
-
+# %% ../../nbs/stages/ledger.ipynb #cell-44
 def settle(
     ledger: Ledger,
     attempts: Sequence[Attempt],
@@ -467,7 +467,7 @@ def settle(
     with ledger.transaction() as db:
         return sum(_settle_one(db, attempt, owner, endpoint, time) for attempt in attempts)
 
-# %% ../../nbs/stages/ledger.ipynb #cell-40
+# %% ../../nbs/stages/ledger.ipynb #cell-46
 def results(ledger: Ledger, run: int) -> Iterator[Result]:  # in plan order, one for each use
     "What a run has so far."
     last = -1
@@ -495,7 +495,7 @@ def token_totals(ledger: Ledger, run: int) -> tuple[int, int]:  # tokens read, t
     failed = ledger.query(f"SELECT total(tokens_in), total(tokens_out) FROM attempts WHERE request {mine}", run)[0]
     return int(final[0] + failed[0]), int(final[1] + failed[1])
 
-# %% ../../nbs/stages/ledger.ipynb #cell-45
+# %% ../../nbs/stages/ledger.ipynb #cell-51
 def find_request(
     ledger: Ledger,
     key: str,  # or its first characters
@@ -526,14 +526,14 @@ def exchange(
         "failed_attempts": [dict(zip(("outcome", "reply", "time"), entry, strict=True)) for entry in failed],
     }  # fmt: skip
 
-
+# %% ../../nbs/stages/ledger.ipynb #cell-53
 def why_nothing(ledger: Ledger, result: Result) -> str:
     "Why a use has no reply that was read; empty if it has one."
     if result.is_settled:
         return "" if result.status == "done" else exchange(ledger, result.key)["failed_attempts"][-1]["outcome"]
     return "not finished"
 
-# %% ../../nbs/stages/ledger.ipynb #cell-47
+# %% ../../nbs/stages/ledger.ipynb #cell-55
 def reopen_invalid(
     ledger: Ledger,
     stage: str,  # all that belongs to it: "judge" has "judge/pair" and "judge/score"
@@ -545,7 +545,7 @@ def reopen_invalid(
             (stage, len(stage) + 1, f"{stage}/"),
         ).rowcount
 
-
+# %% ../../nbs/stages/ledger.ipynb #cell-57
 def mark_batch(
     ledger: Ledger,
     claims: Iterable[int],  # ids; of this process

@@ -73,7 +73,7 @@ def _inputs_hash(questions: Sequence[Question]) -> str:
 def _item(question: Question) -> dict[str, Any]:
     return {"question_id": question.question_id, "category": question.category}
 
-
+# %% ../../nbs/stages/perturbation.ipynb #cell-17
 def plan_generation(
     ledger: Ledger,
     questions: Sequence[Question],
@@ -102,7 +102,7 @@ def plan_generation(
         for position, question in enumerate(questions)
     ))  # fmt: skip
 
-# %% ../../nbs/stages/perturbation.ipynb #cell-19
+# %% ../../nbs/stages/perturbation.ipynb #cell-21
 @dataclass(frozen=True, slots=True)
 class Candidates:
     "What the generator made of one question, after filtering."
@@ -126,7 +126,7 @@ def read_candidates(
         found.append(Candidates(result, len(returned), tuple(kept), tuple(dropped)))
     return found
 
-# %% ../../nbs/stages/perturbation.ipynb #cell-20
+# %% ../../nbs/stages/perturbation.ipynb #cell-22
 def plan_checks(
     ledger: Ledger,
     questions: Sequence[Question],
@@ -154,7 +154,7 @@ def plan_checks(
     ), complete=False)  # fmt: skip
     return run
 
-# %% ../../nbs/stages/perturbation.ipynb #cell-22
+# %% ../../nbs/stages/perturbation.ipynb #cell-24
 REASONS = ("empty", "duplicate", "unchanged")
 COUNTS = ("asked", "returned", *REASONS, "not_equivalent", "accepted", "kept")
 
@@ -176,7 +176,7 @@ def _reason(ledger: Ledger, found: Candidates, check: Result | None) -> str:
     why = why_nothing(ledger, result)
     return f"{what} {'invalid: ' if result.is_settled else ''}{why}" if why else ""
 
-# %% ../../nbs/stages/perturbation.ipynb #cell-24
+# %% ../../nbs/stages/perturbation.ipynb #cell-26
 def _report_row(
     ledger: Ledger,
     question: Question,
@@ -199,7 +199,7 @@ def _report_row(
         "check_key": check.key if check else "",
     }
 
-# %% ../../nbs/stages/perturbation.ipynb #cell-25
+# %% ../../nbs/stages/perturbation.ipynb #cell-27
 @dataclass(frozen=True, slots=True)
 class Perturbation:
     "The wordings of all questions, and how they came about."
@@ -221,7 +221,7 @@ class Perturbation:
         totals = {name: int(self.report[name].sum()) for name in COUNTS}
         return {"questions": len(self.report), **totals, "short": list(self.short)}
 
-# %% ../../nbs/stages/perturbation.ipynb #cell-27
+# %% ../../nbs/stages/perturbation.ipynb #cell-29
 def plan_perturbation(
     ledger: Ledger,
     questions: Sequence[Question],
@@ -246,7 +246,7 @@ def plan_perturbation(
         prompts=prompts, decoding=checking,
     ), 0  # fmt: skip
 
-# %% ../../nbs/stages/perturbation.ipynb #cell-29
+# %% ../../nbs/stages/perturbation.ipynb #cell-31
 def perturb(
     questions: Sequence[Question],
     *,

@@ -85,7 +85,7 @@ def read_answers(
     answers: list[Answer] = []
     places: list[str] = []
     for path in map(Path, [paths] if isinstance(paths, str | PathLike) else paths):
-        found, lines, _ = read_rows(path, Answer, FIELDS, optional=("raw",))
+        found, lines, _ = read_rows(path, lambda row: Answer(*map(row.get, (*FIELDS, "raw"))), *FIELDS)
         answers += found
         places += [f"{path.name}, {line}" for line in lines]
     if not places:
