@@ -78,6 +78,10 @@ def write_answers(
     return write_rows(rows, path, "answers")
 
 
+def _answer(row: dict[str, Any]) -> Answer:
+    return Answer(row["question_id"], row["category"], row["variant"], row["prompt"], row["model"], row["answer"], row.get("raw"))
+
+
 def read_answers(
     paths: str | PathLike | Sequence[str | PathLike],  # one file or several; may be gzipped
 ) -> tuple[Answer, ...]:  # in the order of the files and lines
@@ -85,7 +89,7 @@ def read_answers(
     answers: list[Answer] = []
     places: list[str] = []
     for path in map(Path, [paths] if isinstance(paths, str | PathLike) else paths):
-        found, lines, _ = read_rows(path, lambda row: Answer(*map(row.get, (*FIELDS, "raw"))), *FIELDS)
+        found, lines, _ = read_rows(path, _answer, *FIELDS)
         answers += found
         places += [f"{path.name}, {line}" for line in lines]
     if not places:
