@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ppe.errors import InputError, MissingDataError, PpeError
 from ppe.stages.benchmarks import (
     HUMAN_EVAL_SHA256,
     Benchmark,
@@ -29,7 +30,6 @@ from ppe.stages.benchmarks import (
     read_prompts,
     write_prompts,
 )
-from ppe.errors import InputError, MissingDataError, PpeError
 from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
 
 # A loaded machine may take its time to make examples; that is no failure.

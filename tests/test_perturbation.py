@@ -12,10 +12,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from ppe.errors import InputError
+from ppe.stages import dispatch
 from ppe.stages.benchmarks import Question, read_prompts, write_prompts
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Prices, Session, estimate, read_batch, write_batch
-from ppe.errors import InputError
 from ppe.stages.ledger import Ledger, exchange, results
 from ppe.stages.perturbation import (
     COUNTS,
@@ -67,6 +68,14 @@ def all_yes(number: int, n: int) -> list[str]:
 
 def wordings(number: int, n: int = 8) -> list[str]:
     return [f"Wording {k} of <{number}>" for k in range(n)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty():
+    "Replies are written down at once: a stand-in has none that could share a transaction with the first."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch, "GROUP_SECONDS", 0.0)
+        yield
 
 
 @pytest.fixture

@@ -156,7 +156,8 @@ def test_the_prompt_file_is_package_data():
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_damaged_prompt_file_loads_or_says_what_is_wrong(tmp_path_factory, data):
-    text = (Path(__file__).resolve().parents[1] / "ppe" / "stages" / "prompts.toml").read_text(encoding="utf-8")
+    source = Path(__file__).resolve().parents[1] / "ppe" / "stages" / "prompts.toml"
+    text = source.read_text(encoding="utf-8")
     start = data.draw(st.integers(0, len(text)))
     stop = data.draw(st.integers(start, min(len(text), start + 400)))
     damaged = text[:start] + data.draw(SENDABLE) + text[stop:]

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from ppe.errors import InputError
+from ppe.stages import dispatch
 from ppe.stages.benchmarks import Prompt
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Session
-from ppe.errors import InputError
 from ppe.stages.ledger import Ledger, exchange, results
 from ppe.stages.responses import (
     STOCHASTIC,
@@ -55,6 +56,14 @@ class Echo:
 
 def echo(request) -> str:
     return f"{request.messages[-1].text} / {request.repeat}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty():
+    "Replies are written down at once: a stand-in has none that could share a transaction with the first."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch, "GROUP_SECONDS", 0.0)
+        yield
 
 
 @pytest.fixture

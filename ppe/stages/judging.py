@@ -7,26 +7,27 @@ __all__ = ['MIRRORED', 'MAX_CHARACTERS', 'DECODING', 'AnswerKey', 'DETAILS', 'De
            'decide_hybrid', 'graph_variant', 'split_graph_variant', 'Pair', 'Comparisons', 'pairs_to_judge',
            'JudgingPlan', 'plan_judging', 'run_details', 'verdict_table', 'count_details', 'Judged', 'judge']
 
-# %% ../../nbs/stages/judging.ipynb #cell-03
+# %% ../../nbs/stages/judging.ipynb #cell-04
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import pandas as pd
 
 from .chat import Decoding, Request
 from .dispatch import CHARACTERS_PER_TOKEN, Session
-from ..errors import InputError, first_five
-from .ledger import Ledger, Result, Use, is_planned, open_run, plan_run, results, run_progress
-from .prompts import PromptSet, load_prompts
+from ..errors import InputError
+from ..files import entry_places
+from .ledger import Ledger, Result, Use, plan_run, planned_run, results, run_progress
+from .prompts import Message, PromptSet, load_prompts
 from ..streams import stream
-from .responses import Answer
+from .responses import Answer, require_answer_set
 from ..verdicts import COLUMNS, validate_verdicts
 
-# %% ../../nbs/stages/judging.ipynb #cell-05
+# %% ../../nbs/stages/judging.ipynb #cell-06
 MIRRORED = {"a": "b", "b": "a", "tie": "tie", "invalid": "invalid"}
 
 
@@ -50,7 +51,7 @@ def doubt(
         return ""
     return "half-flip" if "tie" in (ab, ba) else "flip"
 
-
+# %% ../../nbs/stages/judging.ipynb #cell-08
 def decide_single(said: str) -> Decision:
     "One reply decides."
     return Decision("invalid", "invalid", "unreadable") if said == "invalid" else Decision(said, "single")
@@ -66,11 +67,7 @@ def decide_both(
     cause = doubt(ab, ba)
     if not cause:
         return Decision(ab, "agree")
-    return (
-        Decision("invalid", "invalid", cause)
-        if cause == "unreadable"
-        else Decision(flips, "order-flip", cause)
-    )
+    return Decision("invalid", "invalid", cause) if cause == "unreadable" else Decision(flips, "order-flip", cause)
 
 
 def decide_hybrid(
@@ -89,7 +86,7 @@ def decide_hybrid(
         return Decision("tie", "scored-tie", cause)
     return Decision("a" if score_a > score_b else "b", "scored", cause)
 
-# %% ../../nbs/stages/judging.ipynb #cell-12
+# %% ../../nbs/stages/judging.ipynb #cell-15
 def graph_variant(
     variant: int,  # of the prompt, at least 0
     judge_variant: int = 0,  # wording of the judge's task; 0 is the original
@@ -105,12 +102,10 @@ def split_graph_variant(
     variant, mark, wording = str(name).partition(".j")
     numbers = [variant, wording] if mark else [variant]
     if any(not n.isascii() or not n.isdigit() or str(int(n)) != n for n in numbers) or wording == "0":
-        raise InputError(
-            f"variant {name!r:.40}: it is a number such as 2, or one with a wording of the judge such as 2.j3"
-        )
+        raise InputError(f"variant {name!r:.40}: it is a number such as 2, or one with a wording of the judge such as 2.j3")
     return int(variant), int(wording or 0)
 
-# %% ../../nbs/stages/judging.ipynb #cell-15
+# %% ../../nbs/stages/judging.ipynb #cell-18
 MAX_CHARACTERS = 12_000
 
 
@@ -134,34 +129,7 @@ class Comparisons:
     missing: tuple[tuple[int | str, int, str], ...]  # (question_id, variant, model) without an answer
     left_out: tuple[tuple[int | str, int], ...]  # (question_id, variant) with fewer than two answers
 
-
-def _prompt_groups(answers: Sequence[Answer]) -> dict[tuple[int | str, int], dict[str, Answer]]:
-    "Answers by prompt and model; refuses what cannot be one pool."
-    groups, category, twice, prompts, categories = {}, {}, [], [], []
-    for answer in answers:
-        group = groups.setdefault((answer.question_id, answer.variant), {})
-        where = f"question {answer.question_id}, variant {answer.variant}, {answer.model}"
-        if answer.model in group:
-            twice.append(where)
-        elif group and next(iter(group.values())).prompt != answer.prompt:
-            prompts.append(where)
-        if category.setdefault(answer.question_id, answer.category) != answer.category:
-            categories.append(where)
-        group.setdefault(answer.model, answer)
-    for found, wrong, rule in (
-        (twice, "answered twice", "a model has one answer to a prompt; drop the others"),
-        (
-            prompts,
-            "another prompt than the model before",
-            "answers are compared if they answer the same text",
-        ),
-        (categories, "another category than before", "all answers to a question belong to one category"),
-    ):
-        if found:
-            raise InputError(f"{wrong}: {first_five(found)}: {rule}")
-    return groups
-
-# %% ../../nbs/stages/judging.ipynb #cell-16
+# %% ../../nbs/stages/judging.ipynb #cell-20
 def pairs_to_judge(
     answers: Sequence[Answer],
     *,
@@ -169,27 +137,29 @@ def pairs_to_judge(
     max_characters: int = MAX_CHARACTERS,
 ) -> Comparisons:
     "Every pair of answers to the same prompt. Raises `InputError` for contradictory answers, or when no pair is left."
-    groups = _prompt_groups(answers)
+    require_answer_set(answers, entry_places(answers))
+    groups: dict[tuple[int | str, int], dict[str, Answer]] = {}
+    for answer in answers:
+        groups.setdefault((answer.question_id, answer.variant), {})[answer.model] = answer
     models = tuple(dict.fromkeys(answer.model for answer in answers))
-    pairs, judged, missing, left_out = [], [], [], []
+    pairs, judged, missing, left_out, n_cut = [], [], [], [], 0
     for key, group in groups.items():
         if len(group) < 2:
             left_out.append(key)
             continue
         missing += [(*key, model) for model in models if model not in group]
-        shown = [
-            replace(group[m], answer=group[m].answer[:max_characters], raw=None) for m in models if m in group
-        ]
+        whole = [group[model] for model in models if model in group]
+        n_cut += sum(len(answer.answer) > max_characters for answer in whole)
+        shown = [replace(answer, answer=answer.answer[:max_characters], raw=None) for answer in whole]
         judged += shown
         pairs += [Pair(j, x, y) for j in judge_variants for i, x in enumerate(shown) for y in shown[i + 1 :]]
     if not pairs:
         raise InputError(
             f"nothing to compare: {len(groups)} prompts, none with answers of two models; give answers of at least two models"
         )
-    n_cut = sum(len(groups[a.question_id, a.variant][a.model].answer) > max_characters for a in judged)
     return Comparisons(tuple(pairs), tuple(judged), models, n_cut, tuple(missing), tuple(left_out))
 
-# %% ../../nbs/stages/judging.ipynb #cell-21
+# %% ../../nbs/stages/judging.ipynb #cell-25
 DECODING = {"single": Decoding(max_tokens=1024), "hybrid": Decoding(max_tokens=512)}
 
 
@@ -224,16 +194,13 @@ class _Protocol:
             "decoding": [decoding.temperature, decoding.top_p, decoding.max_tokens],
         }  # fmt: skip
 
-
+# %% ../../nbs/stages/judging.ipynb #cell-27
 def _wordings(wanted: Sequence[int] | Literal["equivalent"], prompts: PromptSet) -> tuple[int, ...]:
     "Numbers of the wordings of the judge's task."
     wordings = prompts.equivalent_variants if wanted == "equivalent" else tuple(wanted)
     there = len(prompts.judge_variants)
-    if (
-        not wordings
-        or len(set(wordings)) < len(wordings)
-        or any(isinstance(w, bool) or not isinstance(w, int) or not 0 <= w < there for w in wordings)
-    ):
+    sound = all(isinstance(w, int) and not isinstance(w, bool) and 0 <= w < there for w in wordings)
+    if not wordings or not sound or len(set(wordings)) < len(wordings):
         raise InputError(
             f"judge variants {wanted!r}: different numbers from 0 (the original) to {there - 1}, at least one, or 'equivalent'"
         )
@@ -242,7 +209,7 @@ def _wordings(wanted: Sequence[int] | Literal["equivalent"], prompts: PromptSet)
 
 def _protocol(
     backend: str, model: str, mode: str, order: str, seed: int, prompts: PromptSet | None, pair_rubric: str | None,
-    score_rubric: str | None, judge_variants: Sequence[int] | str, max_characters: int, decoding: Decoding | None,
+    score_rubric: str | None, judge_variants: Sequence[int] | Literal["equivalent"], max_characters: int, decoding: Decoding | None,
 ) -> _Protocol:  # fmt: skip
     "Check the settings and fill in what was left to the defaults."
     if mode not in DECODING:
@@ -250,72 +217,65 @@ def _protocol(
     if order not in ("given", "random", "both"):
         raise InputError(f"order {order!r}: it is given, random or both")
     if mode == "hybrid" and order != "given":
-        raise InputError(
-            f"order {order!r} with the hybrid: it asks in both orders by itself; leave the order out"
-        )
+        raise InputError(f"order {order!r} with the hybrid: it asks in both orders by itself; leave the order out")
     if isinstance(max_characters, bool) or not isinstance(max_characters, int) or max_characters < 1:
-        raise InputError(
-            f"max characters {max_characters!r}: answers are cut to at least 1 character; the paper uses 12000"
-        )
+        raise InputError(f"max characters {max_characters!r}: answers are cut to at least 1 character; the paper uses 12000")
     prompts = prompts or load_prompts()
     wordings = _wordings(judge_variants, prompts)
     if mode == "single" and (pair_rubric is not None or score_rubric is not None or wordings != (0,)):
-        raise InputError(
-            "a rubric or a judge variant with the single prompt: it has neither; use mode='hybrid' (--mode hybrid)"
-        )
+        raise InputError("a rubric or a judge variant with the single prompt: it has neither; use mode='hybrid' (--mode hybrid)")
     return _Protocol(
         backend, model, mode, order, seed, prompts, prompts.rubrics["pair"] if pair_rubric is None else pair_rubric,
         prompts.rubrics["score"] if score_rubric is None else score_rubric, wordings, max_characters, decoding or DECODING[mode],
     )  # fmt: skip
 
-# %% ../../nbs/stages/judging.ipynb #cell-23
+# %% ../../nbs/stages/judging.ipynb #cell-29
 def _oriented(protocol: _Protocol, pair: Pair) -> Pair:
     "The pair with the answer that is shown first (or only first, when both orders are asked) in front."
     if protocol.order != "random":
         return pair
     names = sorted((pair.first.model, pair.second.model))
-    coin = stream(
-        protocol.seed, "order of answers", pair.first.question_id, pair.first.variant, *names
-    ).integers(2)
+    coin = stream(protocol.seed, "order of answers", pair.first.question_id, pair.first.variant, *names).integers(2)
     return pair if pair.first.model == names[coin] else replace(pair, first=pair.second, second=pair.first)
 
 
-def _pair_request(protocol: _Protocol, wording: int, first: Answer, second: Answer) -> Request:
-    "Two answers in the order in which they are shown."
-    texts = {"instruction": first.prompt, "answer_a": first.answer, "answer_b": second.answer}
-    if protocol.mode == "single":
-        stage, expects, messages = "judge/single", "verdict", protocol.prompts.render("pairwise", **texts)
-    else:
-        stage, expects = "judge/pair", "result"
-        messages = protocol.prompts.render(
-            "hybrid_pair", judge_variant=wording, rubric=protocol.pair_rubric, **texts
-        )
-    order = "ab" if first.model < second.model else "ba"
-    return Request(
-        stage,
-        protocol.backend,
-        protocol.model,
-        protocol.prompts.version,
-        messages,
-        protocol.decoding,
-        order=order,
-        expects=expects,
+def _use(
+    protocol: _Protocol,
+    position: int,
+    kind: str,  # judge/…
+    expects: str,
+    messages: tuple[Message, ...],
+    answer: Answer,  # to the prompt in question
+    more: dict[str, Any],
+    order: str = "",
+) -> Use:
+    "A request to the judge, and what it is needed for."
+    ask = "score" if kind == "score" else "pair"
+    item = {"ask": ask, "question_id": answer.question_id, "category": answer.category, "variant": answer.variant, **more}
+    request = Request(
+        f"judge/{kind}", protocol.backend, protocol.model, protocol.prompts.version, messages, protocol.decoding, order=order, expects=expects
     )
+    return Use(position, request, item)
 
-
+# %% ../../nbs/stages/judging.ipynb #cell-31
 def _pair_uses(protocol: _Protocol, pairs: Sequence[Pair]) -> Iterator[Use]:
     "The first phase: one or two requests for each pair, in order."
-    position = 0
+    render, position = protocol.prompts.render, 0
     for pair in pairs:
         for first, second in ((pair.first, pair.second), (pair.second, pair.first))[: protocol.n_orders]:
-            item = {
-                "ask": "pair", "question_id": first.question_id, "category": first.category, "variant": first.variant,
-                "judge_variant": pair.judge_variant, "first": first.model, "second": second.model,
-            }  # fmt: skip
-            yield Use(position, _pair_request(protocol, pair.judge_variant, first, second), item)
+            question, a, b = first.prompt, first.answer, second.answer
+            if protocol.mode == "single":
+                kind, expects, messages = "single", "verdict", render("pairwise", instruction=question, answer_a=a, answer_b=b)
+            else:
+                kind, expects, messages = "pair", "result", render(
+                    "hybrid_pair", judge_variant=pair.judge_variant, rubric=protocol.pair_rubric, instruction=question, answer_a=a, answer_b=b
+                )
+            shown = {"judge_variant": pair.judge_variant, "first": first.model, "second": second.model}
+            order = "ab" if first.model < second.model else "ba"
+            yield _use(protocol, position, kind, expects, messages, first, shown, order)
             position += 1
 
-# %% ../../nbs/stages/judging.ipynb #cell-25
+# %% ../../nbs/stages/judging.ipynb #cell-33
 AnswerKey = tuple[int | str, int, str]  # question_id, variant, model
 
 
@@ -323,95 +283,56 @@ def _answer_key(answer: Answer) -> AnswerKey:
     return answer.question_id, answer.variant, answer.model
 
 
-def _score_request(protocol: _Protocol, answer: Answer) -> Request:
-    messages = protocol.prompts.render(
-        "hybrid_score", instruction=answer.prompt, answer=answer.answer, rubric=protocol.score_rubric
-    )
-    return Request(
-        "judge/score",
-        protocol.backend,
-        protocol.model,
-        protocol.prompts.version,
-        messages,
-        protocol.decoding,
-        expects="score",
-    )
-
-
 def _score_uses(protocol: _Protocol, comparisons: Comparisons, needed: set[AnswerKey]) -> Iterator[Use]:
     "The second phase: one request for each answer that needs a score."
     start = protocol.n_orders * len(comparisons.pairs)
     for number, answer in enumerate(comparisons.answers):
         if _answer_key(answer) in needed:
-            item = {
-                "ask": "score", "question_id": answer.question_id, "category": answer.category, "variant": answer.variant,
-                "model": answer.model,
-            }  # fmt: skip
-            yield Use(start + number, _score_request(protocol, answer), item)
+            messages = protocol.prompts.render(
+                "hybrid_score", instruction=answer.prompt, answer=answer.answer, rubric=protocol.score_rubric
+            )
+            yield _use(protocol, start + number, "score", "score", messages, answer, {"model": answer.model})
 
-# %% ../../nbs/stages/judging.ipynb #cell-27
-class _Outcome(NamedTuple):
-    "What the ledger knows of one request."
-
-    key: str
-    status: str
-    parsed: str | None
-
-    @property
-    def is_settled(self) -> bool:
-        return self.status in ("done", "invalid")
-
-    @property
-    def said(self) -> str:
-        return self.parsed if self.status == "done" else "invalid"
-
-
-def _outcomes(
-    ledger: Ledger, run: int
-) -> tuple[list[_Outcome], dict[AnswerKey, _Outcome]]:  # pairs in plan order, scores
-    pairs, scores = [], {}
-    for result in results(ledger, run):
-        outcome, item = _Outcome(result.key, result.status, result.parsed), result.item
-        if item["ask"] == "pair":
-            pairs.append(outcome)
-        else:
-            scores[item["question_id"], item["variant"], item["model"]] = outcome
-    return pairs, scores
+# %% ../../nbs/stages/judging.ipynb #cell-35
+def _said(result: Result) -> str:
+    return "invalid" if result.parsed is None else result.parsed
 
 
 def _answers_in_doubt(
-    comparisons: Comparisons, outcomes: Sequence[_Outcome]
+    ledger: Ledger, run: int, comparisons: Comparisons
 ) -> tuple[set[AnswerKey], set[AnswerKey]]:  # that need a score; that may need one when more replies are in
-    certain, possible = set(), set()
-    for pair, ab, ba in zip(comparisons.pairs, outcomes[::2], outcomes[1::2], strict=True):
+    certain: set[AnswerKey] = set()
+    possible: set[AnswerKey] = set()
+    asked = results(ledger, run)  # the pairs stand first, each with its two orders; scores may follow
+    for pair, ab, ba in zip(comparisons.pairs, asked, asked, strict=False):
         if not (ab.is_settled and ba.is_settled):
             possible |= {_answer_key(pair.first), _answer_key(pair.second)}
-        elif doubt(ab.said, MIRRORED[ba.said]):
+        elif doubt(_said(ab), MIRRORED[_said(ba)]):
             certain |= {_answer_key(pair.first), _answer_key(pair.second)}
     return certain, possible - certain
 
-
-def _plan_pairs(ledger: Ledger, protocol: _Protocol, comparisons: Comparisons) -> int:
-    "Find or make the run, with its first phase planned."
+# %% ../../nbs/stages/judging.ipynb #cell-37
+def _plan_pairs(ledger: Ledger, protocol: _Protocol, answers: Sequence[Answer]) -> tuple[Comparisons, int]:
+    "The pairs, each with the answer in front that is shown first, and the run, with its first phase planned."
+    found = pairs_to_judge(answers, judge_variants=protocol.judge_variants, max_characters=protocol.max_characters)
+    comparisons = replace(found, pairs=tuple(_oriented(protocol, pair) for pair in found.pairs))
     digest = hashlib.sha256()
     for a in comparisons.answers:
         row = [a.question_id, a.category, a.variant, a.prompt, a.model, a.answer]
         digest.update(json.dumps(row).encode() + b"\n")
-    run = open_run(ledger, "judge", protocol.settings(), digest.hexdigest())
-    if not is_planned(ledger, run):
-        plan_run(ledger, run, _pair_uses(protocol, comparisons.pairs))
-    return run
+    uses = _pair_uses(protocol, comparisons.pairs)
+    return comparisons, planned_run(ledger, "judge", protocol.settings(), digest.hexdigest(), uses)
 
 
 def _plan_scores(ledger: Ledger, run: int, protocol: _Protocol, comparisons: Comparisons) -> set[AnswerKey]:
     "Plan the second phase if the first is settled; returns the answers that may still come to need a score."
-    certain, possible = _answers_in_doubt(comparisons, _outcomes(ledger, run)[0])
+    certain, possible = _answers_in_doubt(ledger, run, comparisons)
     if not possible:
         plan_run(ledger, run, _score_uses(protocol, comparisons, certain), complete=False)
         return set()
     return certain | possible
 
-# %% ../../nbs/stages/judging.ipynb #cell-28
+# %% ../../nbs/stages/judging.ipynb #cell-39
 @dataclass(frozen=True, slots=True)
 class JudgingPlan:
     "A run that can be estimated, sent, or written as a batch."
@@ -422,30 +343,7 @@ class JudgingPlan:
     later_tokens_in: int  # of those, estimated
     later_tokens_out: int  # at most
 
-
-def _later(
-    ledger: Ledger, run: int, protocol: _Protocol, comparisons: Comparisons, answers: set[AnswerKey]
-) -> JudgingPlan:
-    "The plan with its largest possible second phase."
-    characters = {}
-    for use in _score_uses(protocol, comparisons, answers):
-        key = use.request.key
-        known = ledger.query("SELECT status FROM requests WHERE key = ?", key)
-        if not known or known[0][0] not in ("done", "invalid"):
-            characters[key] = use.request.characters
-    tokens_in = -(-sum(characters.values()) // CHARACTERS_PER_TOKEN)
-    tokens_out = len(characters) * protocol.decoding.max_tokens
-    return JudgingPlan(run, len(comparisons.pairs), len(characters), tokens_in, tokens_out)
-
-
-def _prepared(answers: Sequence[Answer], protocol: _Protocol) -> Comparisons:
-    "The pairs, each with the answer in front that is shown first."
-    found = pairs_to_judge(
-        answers, judge_variants=protocol.judge_variants, max_characters=protocol.max_characters
-    )
-    return replace(found, pairs=tuple(_oriented(protocol, pair) for pair in found.pairs))
-
-
+# %% ../../nbs/stages/judging.ipynb #cell-41
 def plan_judging(
     ledger: Ledger,
     answers: Sequence[Answer],
@@ -464,61 +362,44 @@ def plan_judging(
 ) -> JudgingPlan:
     "Plan what can be planned now, without sending anything; takes the settings of `judge`, which goes on from there."
     protocol = _protocol(
-        backend,
-        model,
-        mode,
-        order,
-        seed,
-        prompts,
-        pair_rubric,
-        score_rubric,
-        judge_variants,
-        max_characters,
-        decoding,
-    )
-    comparisons = _prepared(answers, protocol)
-    run = _plan_pairs(ledger, protocol, comparisons)
+        backend, model, mode, order, seed, prompts, pair_rubric, score_rubric, judge_variants, max_characters, decoding
+    )  # fmt: skip
+    comparisons, run = _plan_pairs(ledger, protocol, answers)
     later = _plan_scores(ledger, run, protocol, comparisons) if mode == "hybrid" else set()
-    return _later(ledger, run, protocol, comparisons, later)
+    characters = {}
+    for use in _score_uses(protocol, comparisons, later):
+        known = ledger.query("SELECT status FROM requests WHERE key = ?", key := use.request.key)
+        if not known or known[0][0] not in ("done", "invalid"):
+            characters[key] = use.request.characters
+    tokens_in = -(-sum(characters.values()) // CHARACTERS_PER_TOKEN)
+    return JudgingPlan(run, len(comparisons.pairs), len(characters), tokens_in, len(characters) * protocol.decoding.max_tokens)
 
-# %% ../../nbs/stages/judging.ipynb #cell-30
+# %% ../../nbs/stages/judging.ipynb #cell-43
 DETAILS = (
     "question_id", "category", "variant", "judge_variant", "model_a", "model_b", "verdict", "basis", "cause", "verdict_ab",
     "verdict_ba", "score_a", "score_b", "shown_first", "prompt_version", "key_ab", "key_ba", "key_score_a", "key_score_b",
 )  # fmt: skip
 
 
-def _score(outcome: _Outcome) -> int | None:
-    return int(outcome.parsed) if outcome.status == "done" else None
-
-
 def _decide(
     mode: str,
-    asked: Sequence[_Outcome],  # one or two
-    scored: Sequence[_Outcome | None],  # two
-    flips: str,
+    asked: Sequence[Result],  # one or two
+    scored: Sequence[Result | None],  # two
+    flips: Literal["invalid", "tie"],
 ) -> tuple[Decision, tuple] | None:  # with verdict_ab … key_score_b; None while a reply is missing
-    if not all(outcome.is_settled for outcome in asked):
+    if not all(result.is_settled for result in asked):
         return None
-    ab, ba = asked[0].said, MIRRORED[asked[1].said] if len(asked) == 2 else ""
+    ab, ba = _said(asked[0]), MIRRORED[_said(asked[1])] if len(asked) == 2 else ""
     keys = (asked[0].key, asked[1].key if ba else "")
-    heard = (ab, ba, None, None, *keys, "", "")
-    if len(asked) == 1:
-        return decide_single(ab), heard
-    if mode == "single":
-        return decide_both(ab, ba, flips=flips), heard
-    if not doubt(ab, ba):
-        return decide_hybrid(ab, ba, None, None), heard
-    if not all(outcome is not None and outcome.is_settled for outcome in scored):
+    if mode == "single" or not doubt(ab, ba):  # two orders that agree settle a pair in either mode
+        return decide_both(ab, ba, flips=flips) if ba else decide_single(ab), (ab, ba, None, None, *keys, "", "")
+    found = [result for result in scored if result is not None and result.is_settled]
+    if len(found) < 2:
         return None
-    a, b = (_score(outcome) for outcome in scored)
-    return decide_hybrid(ab, ba, a, b), (ab, ba, a, b, *keys, scored[0].key, scored[1].key)
+    a, b = (None if result.parsed is None else int(result.parsed) for result in found)
+    return decide_hybrid(ab, ba, a, b), (ab, ba, a, b, *keys, found[0].key, found[1].key)
 
-
-def _outcome(result: Result) -> _Outcome:
-    return _Outcome(result.key, result.status, result.parsed)
-
-
+# %% ../../nbs/stages/judging.ipynb #cell-45
 def run_details(
     ledger: Ledger,
     run: int,  # of the stage "judge"
@@ -527,17 +408,17 @@ def run_details(
 ) -> pd.DataFrame:  # columns as in DETAILS
     "One row for each pair of a run that is decided, from the ledger alone. Cost: memory for the table and the scores."
     settings = json.loads(ledger.query("SELECT settings FROM runs WHERE id = ?", run)[0][0])
-    mode, scores = settings["mode"], {}
+    mode, scores, rows = settings["mode"], {}, []
     for result in results(ledger, run):
         if (item := result.item)["ask"] == "score":
-            scores[item["question_id"], item["variant"], item["model"]] = _outcome(result)
-    pairs, rows = (result for result in results(ledger, run) if result.item["ask"] == "pair"), []
+            scores[item["question_id"], item["variant"], item["model"]] = result
+    pairs = (result for result in results(ledger, run) if result.item["ask"] == "pair")
     for result in pairs:
         asked, item = [result], result.item
         if mode == "hybrid" or settings["order"] == "both":
             asked.append(next(pairs))
         unit, x, y = (item["question_id"], item["variant"]), item["first"], item["second"]
-        decided = _decide(mode, [_outcome(one) for one in asked], (scores.get((*unit, x)), scores.get((*unit, y))), flips)
+        decided = _decide(mode, asked, (scores.get((*unit, x)), scores.get((*unit, y))), flips)
         if decided is None:
             continue
         decision, (ab, ba, score_a, score_b, *keys) = decided
@@ -545,10 +426,9 @@ def run_details(
             unit[0], item["category"], unit[1], item["judge_variant"], x, y, decision.verdict, decision.basis, decision.cause,
             ab, ba, score_a, score_b, x if len(asked) == 1 else "", settings["prompts"], *keys,
         ))  # fmt: skip
-    details = pd.DataFrame(rows, columns=list(DETAILS))
-    return details.astype({"score_a": "Int64", "score_b": "Int64"})
+    return pd.DataFrame(rows, columns=list(DETAILS)).astype({"score_a": "Int64", "score_b": "Int64"})
 
-
+# %% ../../nbs/stages/judging.ipynb #cell-47
 def verdict_table(
     details: pd.DataFrame,  # as made by `judge`, or read back
     judge: str,  # name for the column of judges
@@ -556,23 +436,18 @@ def verdict_table(
     "The verdict table of the details, row by row."
     if details.empty:
         return pd.DataFrame(columns=list(COLUMNS))
-    variants = [
-        graph_variant(v, j) for v, j in zip(details["variant"], details["judge_variant"], strict=True)
-    ]
+    variants = [graph_variant(v, j) for v, j in zip(details["variant"], details["judge_variant"], strict=True)]
     if details["judge_variant"].any():
         variants = [str(variant) for variant in variants]
     return validate_verdicts(details.assign(judge=judge, variant=variants))
 
 
-def _filled(keys: pd.Series) -> set[str]:
-    return set(keys) - {""}
-
-
 def count_details(details: pd.DataFrame) -> dict[str, Any]:
     "Numbers of verdicts, bases and causes, of flips by direction, and of requests made and saved."
-    in_doubt = details["key_score_a"] != ""
-    scores = _filled(details["key_score_a"]) | _filled(details["key_score_b"])
-    flips = details[details["cause"] == "flip"]
+    in_doubt, flips = details["key_score_a"] != "", details[details["cause"] == "flip"]
+    pairs, scores = (
+        (set(details[f"key_{one}"]) | set(details[f"key_{other}"])) - {""} for one, other in (("ab", "ba"), ("score_a", "score_b"))
+    )
     return {
         "pairs": len(details),
         "verdicts": dict(sorted(Counter(details["verdict"]).items())),
@@ -580,12 +455,12 @@ def count_details(details: pd.DataFrame) -> dict[str, Any]:
         "causes": dict(sorted(Counter(details["cause"][details["cause"] != ""]).items())),
         "flips_to_first": int((flips["verdict_ab"] == "a").sum()),  # whichever was shown first won
         "flips_to_second": int((flips["verdict_ab"] == "b").sum()),
-        "pair_requests": len(_filled(details["key_ab"]) | _filled(details["key_ba"])),
+        "pair_requests": len(pairs),
         "score_requests": len(scores),
         "score_requests_saved": 2 * int(in_doubt.sum()) - len(scores),  # against two for each pair in doubt
     }
 
-# %% ../../nbs/stages/judging.ipynb #cell-32
+# %% ../../nbs/stages/judging.ipynb #cell-49
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
     "Verdicts, and how they came about."
@@ -606,7 +481,7 @@ def _work(session: Session, run: int, protocol: _Protocol, comparisons: Comparis
     if not pairs_open and run_progress(session.ledger, run).unfinished:
         session.work(run, "score")
 
-# %% ../../nbs/stages/judging.ipynb #cell-33
+# %% ../../nbs/stages/judging.ipynb #cell-50
 def judge(
     answers: Sequence[Answer],
     *,
@@ -618,15 +493,11 @@ def judge(
     prompts: PromptSet | None = None,  # those that come with ppe if not given
     pair_rubric: str | None = None,  # hybrid only; the paper's if not given
     score_rubric: str | None = None,
-    judge_variants: Sequence[int] | Literal["equivalent"] = (
-        0,
-    ),  # hybrid only: wordings of the judge's task, 0 the original
+    judge_variants: Sequence[int] | Literal["equivalent"] = (0,),  # hybrid only: wordings of the judge's task, 0 the original
     name: str | None = None,  # in the column of judges; the model if not given
     max_characters: int = MAX_CHARACTERS,  # of an answer that the judge sees
     decoding: Decoding | None = None,  # DECODING of the mode if not given
-    flips: Literal[
-        "invalid", "tie"
-    ] = "invalid",  # verdict on an order flip, in both orders of the single prompt
+    flips: Literal["invalid", "tie"] = "invalid",  # verdict on an order flip, in both orders of the single prompt
 ) -> Judged:
     """Judge every pair of answers to the same prompt; replies that the ledger has are used, not asked for again.
 
@@ -640,20 +511,9 @@ def judge(
     if not name:
         raise InputError("the judge has an empty name: verdicts are told apart by it; give one")
     protocol = _protocol(
-        session.backend.name,
-        model,
-        mode,
-        order,
-        seed,
-        prompts,
-        pair_rubric,
-        score_rubric,
-        judge_variants,
-        max_characters,
-        decoding,
-    )
-    comparisons = _prepared(answers, protocol)
-    run = _plan_pairs(session.ledger, protocol, comparisons)
+        session.backend.name, model, mode, order, seed, prompts, pair_rubric, score_rubric, judge_variants, max_characters, decoding
+    )  # fmt: skip
+    comparisons, run = _plan_pairs(session.ledger, protocol, answers)
     _work(session, run, protocol, comparisons)
     details = run_details(session.ledger, run, flips=flips)
     n_open = len(comparisons.pairs) - len(details)

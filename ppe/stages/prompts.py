@@ -13,7 +13,7 @@ import json
 import re
 import tomllib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby, islice
@@ -118,12 +118,7 @@ class JudgeVariant:
     why: str = ""  # what changes the meaning
 
 # %% ../../nbs/stages/prompts.ipynb #cell-16
-def _table(
-    where: str,
-    table: object,
-    needed: Sequence[str],
-    optional: Sequence[str] = (),
-) -> dict:
+def _table(where: str, table: object, needed: Sequence[str], optional: Sequence[str] = ()) -> dict:
     "The table, if it is one and holds every needed key and no unknown one."
     if not isinstance(table, dict):
         raise InputError(f"{where} is a {type(table).__name__}: a table is needed; see the file that comes with ppe")
@@ -191,7 +186,7 @@ def _judge_variants(where: str, task: str, rows: object) -> tuple[JudgeVariant, 
             raise InputError(f"{here}: not equivalent, and no why: a rewrite that changes the meaning says how; add why")
         why = _fixed_text(f"{here}, why", row["why"]) if "why" in row else ""
         variants.append(JudgeVariant(number, row["equivalent"], _fixed_text(f"{here}, task", row["task"]), why))
-    numbers = {}
+    numbers: dict[str, int] = {}
     for variant in variants:
         if (same := numbers.setdefault(variant.task, variant.number)) != variant.number:
             raise InputError(
@@ -219,13 +214,11 @@ def _checked_text(name: str, value: object) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"{name}: character {error.start} is half of a surrogate pair: such text cannot be sent; replace it"
-        ) from None
+        raise InputError(f"{name}: character {error.start} is half of a surrogate pair: such text cannot be sent; replace it") from None
     return value
 
 
-def _materials(layout: Layout, values: dict[str, object]) -> dict[str, list[tuple[str, str]]]:  # (label, text) by name
+def _materials(layout: Layout, values: Mapping[str, object]) -> dict[str, list[tuple[str, str]]]:  # (label, text) by name
     "The texts of others with the labels of their fences."
     found = {}
     for name in layout.material:
@@ -273,7 +266,35 @@ def _user_message(template: Template, materials: dict[str, list[tuple[str, str]]
             pieces.append((False, (plain | {"marker": marker})[piece] if i % 2 else piece))
     return Message("user", _parts(pieces))
 
+# %% ../../nbs/stages/prompts.ipynb #cell-25
+def _plain(
+    prompts: "PromptSet",
+    template: str,
+    judge_variant: int,
+    values: Mapping[str, object],
+    materials: dict[str, list[tuple[str, str]]],
+) -> dict[str, str]:
+    "What is filled in as it is."
+    layout, plain = LAYOUTS[template], {}
+    if "k" in layout.plain:
+        k = values["k"]
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise InputError(f"k is {k!r:.40}: a whole number of at least 1 is needed; pass one")
+        plain["k"] = str(k)
+    if "num_candidates" in layout.plain:
+        plain["num_candidates"] = str(len(materials["candidates"]))
+    if layout.rubric:
+        given = values.get("rubric")
+        plain["rubric"] = prompts.rubrics[layout.rubric] if given is None else _checked_text("rubric", given)
+        if not plain["rubric"].strip():
+            raise InputError("rubric is empty: the judge is told to go by it; leave it out for the default, or write one")
+    variants = len(prompts.judge_variants) if "task" in layout.plain else 1
+    if isinstance(judge_variant, bool) or not isinstance(judge_variant, int) or not 0 <= judge_variant < variants:
+        known = f"has 0 to {variants - 1}" if variants > 1 else "has one wording, 0"
+        raise InputError(f"judge_variant is {judge_variant!r:.40}: {template} {known}; choose one it has")
+    return plain | ({"task": prompts.judge_variants[judge_variant].task} if "task" in layout.plain else {})
 
+# %% ../../nbs/stages/prompts.ipynb #cell-27
 @dataclass(frozen=True, slots=True)
 class PromptSet:
     "The templates of one prompt file."
@@ -297,62 +318,19 @@ class PromptSet:
         **values: object,  # one for each name in the layout; `rubric` may be left out
     ) -> tuple[Message, ...]:  # the system message and examples, if there are any, and the user message
         "The messages with all values filled in. Raises `InputError` for unknown names and missing or unfit values."
-        layout, wording = _layout(template, values), self.templates[template]
-        plain, messages = _plain(self, template, judge_variant, values), []
-        if wording.system:
-            messages.append(Message("system", (wording.system,)))
+        if (layout := LAYOUTS.get(template)) is None:
+            raise InputError(f"no template {template!r:.40}: there are {', '.join(LAYOUTS)}; choose one of them")
+        needed = layout.material + tuple(name for name in layout.plain if name == "k")
+        _table(f"values for {template}", values, needed, ("rubric",) if layout.rubric else ())
+        wording, materials = self.templates[template], _materials(layout, values)
+        plain = _plain(self, template, judge_variant, values, materials)
+        messages = [Message("system", (wording.system,))] if wording.system else []
         for example in wording.examples:
             messages.append(_user_message(wording, _materials(layout, example.values), plain))
             messages.append(Message("assistant", (example.reply,)))
-        return *messages, _user_message(wording, _materials(layout, values), plain)
+        return *messages, _user_message(wording, materials, plain)
 
-# %% ../../nbs/stages/prompts.ipynb #cell-24
-def _layout(
-    template: str,
-    values: dict[str, object],
-) -> Layout:
-    "The layout, once the values have the right names."
-    if (layout := LAYOUTS.get(template)) is None:
-        raise InputError(f"no template {template!r:.40}: there are {', '.join(LAYOUTS)}; choose one of them")
-    needed = layout.material + tuple(name for name in layout.plain if name == "k")
-    _table(f"values for {template}", values, needed, ("rubric",) if layout.rubric else ())
-    return layout
-
-
-def _plain(
-    prompts: PromptSet,
-    template: str,
-    judge_variant: int,
-    values: dict[str, object],
-) -> dict[str, str]:
-    "What is filled in as it is."
-    layout, plain = LAYOUTS[template], {}
-    if "k" in layout.plain:
-        plain["k"] = str(_count("k", values["k"]))
-    if "num_candidates" in layout.plain:
-        plain["num_candidates"] = str(len(values["candidates"]))
-    if layout.rubric:
-        given = values.get("rubric")
-        plain["rubric"] = prompts.rubrics[layout.rubric] if given is None else _given_rubric(given)
-    variants = len(prompts.judge_variants) if "task" in layout.plain else 1
-    if isinstance(judge_variant, bool) or not isinstance(judge_variant, int) or not 0 <= judge_variant < variants:
-        known = f"has 0 to {variants - 1}" if variants > 1 else "has one wording, 0"
-        raise InputError(f"judge_variant is {judge_variant!r:.40}: {template} {known}; choose one it has")
-    return plain | ({"task": prompts.judge_variants[judge_variant].task} if "task" in layout.plain else {})
-
-
-def _count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} is {value!r:.40}: a whole number of at least 1 is needed; pass one")
-    return value
-
-
-def _given_rubric(value: object) -> str:
-    if not _checked_text("rubric", value).strip():
-        raise InputError("rubric is empty: the judge is told to go by it; leave it out for the default, or write one")
-    return value
-
-# %% ../../nbs/stages/prompts.ipynb #cell-25
+# %% ../../nbs/stages/prompts.ipynb #cell-28
 def load_prompts(
     path: str | Path | None = None,  # a TOML file; the prompts that come with ppe if not given
 ) -> PromptSet:
@@ -379,7 +357,7 @@ def load_prompts(
     digest = hashlib.sha256(text.encode()).hexdigest()
     return PromptSet(name, f"{name}+{digest[:12]}", templates, rubrics, variants)
 
-# %% ../../nbs/stages/prompts.ipynb #cell-40
+# %% ../../nbs/stages/prompts.ipynb #cell-43
 class UnreadableReply(PpeError):
     "The reply does not say what was asked for, or not clearly; the message says why."
 
@@ -412,7 +390,7 @@ def read_text(text: str, n: int | None = None) -> str:  # n is not used
         raise UnreadableReply("the reply is empty")
     return _whole_text(text.strip())
 
-# %% ../../nbs/stages/prompts.ipynb #cell-42
+# %% ../../nbs/stages/prompts.ipynb #cell-45
 # Every repetition is bounded, so that no reply, however hostile, takes more than time in proportion to its length.
 _TAG = r"\\?\[{1,2}[ *_]{0,4}(?P<tag>[ABC])[ *_]{0,4}\\?\]{1,2}"
 _MARKS = r"[ \t*_#>\"'`~.,;:(){}|$“”‘’-]{0,12}"  # decoration of a line
@@ -432,7 +410,7 @@ _BEFORE_LABEL = re.compile(
 _CLOSING = re.compile(rf"[.!?][\"')*_]{{0,4}}[ \t\n*_\"'(]{{1,6}}{_TAG}{_MARKS}$", re.IGNORECASE | re.MULTILINE)
 _ANY_TAG = re.compile(r"\[(?<![A-Za-z0-9]\[)[ *_]{0,4}(?P<tag>[ABC])[ *_]{0,4}\\?\]", re.IGNORECASE)
 
-# %% ../../nbs/stages/prompts.ipynb #cell-43
+# %% ../../nbs/stages/prompts.ipynb #cell-46
 def _is_stated(match: re.Match) -> bool:
     if match["label"] is None:
         return match["end"] is not None  # alone on its line
@@ -448,7 +426,7 @@ def _last(
         raise UnreadableReply(f"{before['tag'].upper()} and {last['tag'].upper()} with no word between them")
     return last
 
-# %% ../../nbs/stages/prompts.ipynb #cell-44
+# %% ../../nbs/stages/prompts.ipynb #cell-47
 MOST_STATED = 1000  # a reply with more verdicts than this is none; looking at each costs time
 _VERDICTS = {"A": "a", "B": "b", "C": "tie"}
 
@@ -475,7 +453,7 @@ def read_verdict(text: str, n: int | None = None) -> str:  # a, b or tie; n is n
             raise UnreadableReply(f"the reply names [{match['tag'].upper()}] after the verdict [{verdict}]")
     return _VERDICTS[verdict]
 
-# %% ../../nbs/stages/prompts.ipynb #cell-46
+# %% ../../nbs/stages/prompts.ipynb #cell-49
 _RESULT = r"\[\s{0,3}RESULT\s{0,3}\][\s*_:=\"'`(\[]{0,12}"
 _END = r"(?P<end>[ \t)\]*_\"'`.!,;]{0,16}(?:$|(?=[<#]|\[\s{0,3}RESULT)))"
 _LETTER_RESULT = re.compile(
@@ -508,7 +486,7 @@ def read_score(text: str, n: int | None = None) -> str:  # 1 to 5; n is not used
     "The score by the last valid `[RESULT]` tag."
     return _read_result(_SCORE_RESULT, "12345", text)
 
-# %% ../../nbs/stages/prompts.ipynb #cell-48
+# %% ../../nbs/stages/prompts.ipynb #cell-51
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _JSON = json.JSONDecoder(strict=False)
 _ARRAY = re.compile(rf"\[\s*+{_STRING}\s*+(?:,\s*+{_STRING}\s*+)*+\]", re.DOTALL)
@@ -542,7 +520,7 @@ def _arrays(text: str) -> list[list[str]]:
         raise UnreadableReply("no JSON array of strings that stands by itself")
     return found
 
-# %% ../../nbs/stages/prompts.ipynb #cell-49
+# %% ../../nbs/stages/prompts.ipynb #cell-52
 def _only(arrays: list[list[str]]) -> str:
     "The one array, as JSON in one spelling."
     found = {json.dumps(array, ensure_ascii=False, separators=(",", ":")) for array in arrays}
@@ -563,8 +541,8 @@ def read_strings(text: str, n: int | None = None) -> str:  # JSON; of length n i
     return _only(_of_length(_arrays(_spoken(text)), n))
 
 
-def read_labels(text: str, n: int) -> str:  # JSON
-    "The array of n labels YES and NO."
+def read_labels(text: str, n: int | None = None) -> str:  # JSON; of length n if it is given
+    "The array of labels YES and NO."
     labels = [[label.strip().upper() for label in array] for array in _of_length(_arrays(_spoken(text)), n)]
     sound = [array for array in labels if set(array) <= {"YES", "NO"}]
     if not sound:
@@ -572,7 +550,7 @@ def read_labels(text: str, n: int) -> str:  # JSON
         raise UnreadableReply(f"{other[:20]!r} among the labels: each is YES or NO")
     return _only(sound)
 
-# %% ../../nbs/stages/prompts.ipynb #cell-51
+# %% ../../nbs/stages/prompts.ipynb #cell-54
 READERS: dict[str, Callable[[str, int | None], str]] = {
     "text": read_text,
     "verdict": read_verdict,
