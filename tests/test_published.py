@@ -9,9 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.paper import published
 from ppe.errors import InputError
-from ppe.paper.published import CATEGORIES, JUDGES, METHODS, PublishedTables, claims, published_tables, read_claims
+from ppe.paper import published
+from ppe.paper.published import (
+    CATEGORIES,
+    JUDGES,
+    METHODS,
+    PublishedTables,
+    claims,
+    published_tables,
+    read_claims,
+)
 
 # Rows of the paper's LaTeX, letter by letter, one or more of each table.
 MAIN = {
