@@ -286,8 +286,8 @@ def test_a_claim_is_read_with_its_checks(tmp_path: Path):
     (tmp_path / "claims.toml").write_text(CLAIM, encoding="utf-8")
     (claim,) = read_claims(tmp_path / "claims.toml")
     parts, found = published.decide(claim, tables(), published.views(tables()))
-    assert [part.label for part in parts] == list(JUDGES) and found.startswith("GPT-5 70 after BlockTop1 65; ")
-    assert [part.margin for part in parts][0] == -5 and claim.unit == "0.001" and claim.reading == ""
+    assert [part.label for part in parts] == list(JUDGES) and parts[0].margin == -5
+    assert found.startswith("GPT-5 70 after BlockTop1 65; ") and claim.unit == "0.001" and claim.reading == ""
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def _require_limits(owner: "SimulatedJudge | SimulatedCategory | SimulationParam
     for name in (field.name for field in fields(owner) if field.name in _LIMITS):
         low, high = _LIMITS[name]
         value, whole = getattr(owner, name), isinstance(low, int)
-        kind: type = numbers.Integral if whole else numbers.Real
-        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+        is_number = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high:
             raise InputError(
                 f"{where}: {name} is {value!r}, but must be a {'whole ' if whole else ''}number "
                 f"from {low:g} to {high:g}; correct it"

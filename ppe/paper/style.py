@@ -54,9 +54,10 @@ def use_style() -> None:
     matplotlib.rc("pdf", fonttype=42)
     matplotlib.rc("axes", labelsize=FONT_SIZE, titlesize=FONT_SIZE, linewidth=0.6, prop_cycle=lines)
     matplotlib.rc("axes.spines", top=False, right=False)
-    for axis in ("xtick", "ytick"):
-        matplotlib.rc(axis, labelsize=FONT_SIZE)
-        matplotlib.rc(f"{axis}.major", width=0.6)
+    matplotlib.rc("xtick", labelsize=FONT_SIZE)
+    matplotlib.rc("ytick", labelsize=FONT_SIZE)
+    matplotlib.rc("xtick.major", width=0.6)
+    matplotlib.rc("ytick.major", width=0.6)
     matplotlib.rc("lines", linewidth=1.0, markersize=4)
     matplotlib.rc("errorbar", capsize=2)
     matplotlib.rc("legend", fontsize=FONT_SIZE, frameon=False)
