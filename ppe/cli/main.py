@@ -23,7 +23,7 @@ import click
 import numpy as np
 import pandas as pd
 
-from . import __version__
+from .. import __version__
 from ..cycles import cycle_counts
 from ..errors import InputError, PpeError, first_five
 from ppe.graphs import (

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from . import datasets
+from .. import datasets
 from ...inference.advice import central, cycle_slope, question_effects
 from ...cycles import cycle_counts
 from ...rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch

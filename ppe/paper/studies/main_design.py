@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from . import datasets
+from .. import datasets
 from ...cycles import cycle_counts
 from ...errors import InputError, first_five
 from .replication import Pool

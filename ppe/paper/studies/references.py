@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from . import datasets
+from .. import datasets
 from ...errors import InputError, first_five
 from .replication import REAL_POOLS, Pool
 from ...graphs import comparison_graphs, win_tie_counts

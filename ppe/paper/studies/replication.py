@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from . import datasets
+from .. import datasets
 from ...cycles import cycle_counts
 from ...graphs import ComparisonGraphs, comparison_graphs, win_tie_counts
 from ...inference.intervals import rank_intervals
