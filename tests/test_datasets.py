@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 from ppe import sources
-from ppe.paper import datasets
 from ppe.errors import InputError, MissingDataError
 from ppe.pool import comparison_graphs
+from ppe.inference.diagnostics import order_flips
+from ppe.paper import datasets
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts, write_verdicts
 
 SETS = pytest.mark.parametrize("name", datasets.SETS)
@@ -125,7 +126,7 @@ def test_position_and_model_are_not_confounded():
     first = (table["model_a"].astype(str) < table["model_b"].astype(str)).groupby(table["variant"]).mean()
     assert set(first.index) == {0, 1}
     assert first.between(0.45, 0.55).all()
-    flips = datasets.order_flips(table).iloc[0]
+    flips = order_flips(table).iloc[0]
     assert flips[["pairs", "both_valid", "changed", "reversed"]].tolist() == [2240, 2227, 860, 456]
 
 

@@ -9,9 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.paper import published
 from ppe.errors import InputError
-from ppe.paper.published import CATEGORIES, JUDGES, METHODS, PublishedTables, claims, published_tables
+from ppe.paper import published
+from ppe.paper.published import (
+    CATEGORIES,
+    JUDGES,
+    METHODS,
+    PublishedTables,
+    claims,
+    published_tables,
+    read_claims,
+)
 
 # Rows of the paper's LaTeX, letter by letter, one or more of each table.
 MAIN = {
@@ -258,3 +266,53 @@ def test_the_order_of_rows_does_not_matter():
     }
     columns = ["claim", "holds", "n_hold", "n_parts", "margin"]
     pd.testing.assert_frame_equal(claims(replace(tables(), **frames))[columns], claims()[columns])
+
+
+# ---- the file of the claims
+
+CLAIM = """
+[[claims]]
+id = "one"
+section = "4.2"
+table = "main_baselines"
+text = "A sentence"
+columns = ["Coding"]
+checks = [{ kind = "lowest", row = "Trunc25→20" }]
+each = "{panel} {first.words}"
+"""
+
+
+def test_a_claim_is_read_with_its_checks(tmp_path: Path):
+    (tmp_path / "claims.toml").write_text(CLAIM, encoding="utf-8")
+    (claim,) = read_claims(tmp_path / "claims.toml")
+    parts, found = published.decide(claim, tables(), published.views(tables()))
+    assert [part.label for part in parts] == list(JUDGES) and parts[0].margin == -5
+    assert found.startswith("GPT-5 70 after BlockTop1 65; ") and claim.unit == "0.001" and claim.reading == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("lowest", "cheapest", "claim 'one': check of kind 'cheapest': known are below, lowest"),
+        ("row =", "rows =", "claim 'one': missing a required argument: 'row'"),
+        ("Trunc25→20\"", "Trunc25→20\", twice = 2", "got an unexpected keyword argument 'twice'"),
+        ("each =", "every =", "unexpected keyword argument 'every'"),
+        ("checks =", "# checks =", "claim 'one': 'checks'"),
+        ("[[claims]]", "[[claims]", "claims.toml: "),
+        (CLAIM, CLAIM * 2, "claim 'one': its id stands twice"),
+    ],
+)
+def test_a_misspelt_claim_is_refused(tmp_path: Path, old: str, new: str, message: str):
+    assert old in CLAIM
+    (tmp_path / "claims.toml").write_text(CLAIM.replace(old, new), encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        read_claims(tmp_path / "claims.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_claim_on_what_no_table_has_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "claims.toml").write_text(CLAIM.replace("Trunc25→20", "Trunc26→20"), encoding="utf-8")
+    listed = read_claims(tmp_path / "claims.toml")
+    monkeypatch.setattr(published, "read_claims", lambda: listed)
+    with pytest.raises(InputError, match="claim 'one': the tables have no .*Trunc26→20"):
+        claims(tables())

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2
 
-from ppe.paper.datasets import arena_reference
 from ppe.errors import InputError
-from ppe.pool import comparison_graphs, tie_rates
 from ppe.files import data_file
+from ppe.pool import comparison_graphs, tie_rates
+from ppe.paper.datasets import arena_reference
 from ppe.paper.simulated import (
     KINDS,
     SimulatedJudge,

@@ -392,7 +392,7 @@ def _pool_of(verdicts: pd.DataFrame, incomplete: str) -> ComparisonGraphs:
 
 def _flips(verdicts: pd.DataFrame) -> dict[str, Any]:
     "How often a verdict changes with the order of the answers, or why that cannot be said."
-    from ppe.paper.datasets import order_flips
+    from ppe.inference.diagnostics import order_flips
 
     try:
         row = order_flips(verdicts).iloc[0]

@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,30 +32,22 @@ KINDS = ("perturbed", "replicated")
 
 # Smallest and largest value of each parameter; whole numbers where the limits are whole.
 _LIMITS: dict[str, tuple[float, float]] = {
-    "n_questions": (1, 100_000),
-    "n_variants": (1, 100_000),
-    "question_points": (0.0, 1000.0),
-    "wording_points": (0.0, 1000.0),
-    "response_points": (0.0, 1000.0),
-    "decoding_points": (0.0, 1000.0),
-    "question_sd": (0.0, 3.0),
-    "wording_sd": (0.0, 3.0),
+    **dict.fromkeys(("n_questions", "n_variants"), (1, 100_000)),
+    **dict.fromkeys(("question_points", "wording_points", "response_points", "decoding_points", "bias_points"), (0.0, 1000.0)),
+    **dict.fromkeys(("sharpness", "nu", "nu_replicated"), (0.0, 1000.0)),
+    **dict.fromkeys(("question_sd", "wording_sd"), (0.0, 3.0)),
     "bias_shared": (0.0, 1.0),
     "bias_factor": (0.0, 100.0),
-    "bias_points": (0.0, 1000.0),
-    "sharpness": (0.0, 1000.0),
-    "nu": (0.0, 1000.0),
-    "nu_replicated": (0.0, 1000.0),
 }
 
 
-def _require_limits(owner: object, where: str) -> None:
+def _require_limits(owner: "SimulatedJudge | SimulatedCategory | SimulationParameters", where: str) -> None:
     "Refuse a numeric field that is no number, not whole where it must be, or out of its limits."
     for name in (field.name for field in fields(owner) if field.name in _LIMITS):
         low, high = _LIMITS[name]
         value, whole = getattr(owner, name), isinstance(low, int)
-        kind = numbers.Integral if whole else numbers.Real
-        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+        is_number = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high:
             raise InputError(
                 f"{where}: {name} is {value!r}, but must be a {'whole ' if whole else ''}number "
                 f"from {low:g} to {high:g}; correct it"
@@ -126,11 +119,8 @@ _RESPONSES = ("question_points", "wording_points", "response_points", "decoding_
 _JUDGE = ("name", "sharpness", "bias_points", "nu", "nu_replicated")
 
 
-def _take(
-    table: object,  # a table of the file
-    names: Sequence[str],  # the keys that it must have, and no others
-    where: str,  # the table's name in messages
-) -> list:  # the values in the order of `names`
+def _take(table: object, names: Sequence[str], where: str) -> dict[str, Any]:
+    "A table of the file, if it has these keys and no others; `where` is its name in messages."
     if not isinstance(table, Mapping):
         raise InputError(f"{where} is {table!r}: a table with the keys {', '.join(names)} is needed")
     faults = {
@@ -140,23 +130,21 @@ def _take(
     if any(faults.values()):
         seen = " and ".join(f"{fault} {first_five(keys)}" for fault, keys in faults.items() if keys)
         raise InputError(f"{where} {seen}: its keys are {', '.join(names)}; correct the file")
-    return [table[name] for name in names]
+    return {name: table[name] for name in names}
 
 # %% ../../nbs/paper/simulated.ipynb #cell-11
 def _parameters_from(document: Mapping[str, object]) -> SimulationParameters:
-    pool, responses, discrimination, bias, judges = _take(
-        document, ("pool", "responses", "discrimination", "bias", "judges"), "the file"
-    )
-    shared, factors = _take(bias, ("shared", "categories"), "[bias]")
-    if not isinstance(factors, Mapping) or not isinstance(judges, list):
+    tables = _take(document, ("pool", "responses", "discrimination", "bias", "judges"), "the file")
+    bias, judges = _take(tables["bias"], ("shared", "categories"), "[bias]"), tables["judges"]
+    if not isinstance(bias["categories"], Mapping) or not isinstance(judges, list):
         raise InputError("[bias.categories] must be a table, [[judges]] a list of tables; correct the file")
     return SimulationParameters(
-        *_take(pool, ("n_questions", "n_variants"), "[pool]"),
-        *_take(responses, _RESPONSES, "[responses]"),
-        *_take(discrimination, ("question_sd", "wording_sd"), "[discrimination]"),
-        bias_shared=shared,
-        categories=tuple(SimulatedCategory(name, factor) for name, factor in factors.items()),
-        judges=tuple(SimulatedJudge(*_take(judge, _JUDGE, "[[judges]]")) for judge in judges),
+        **_take(tables["pool"], ("n_questions", "n_variants"), "[pool]"),
+        **_take(tables["responses"], _RESPONSES, "[responses]"),
+        **_take(tables["discrimination"], ("question_sd", "wording_sd"), "[discrimination]"),
+        bias_shared=bias["shared"],
+        categories=tuple(SimulatedCategory(name, factor) for name, factor in bias["categories"].items()),
+        judges=tuple(SimulatedJudge(**_take(judge, _JUDGE, "[[judges]]")) for judge in judges),
     )
 
 
@@ -266,9 +254,7 @@ def outcome_probabilities(
 _VERDICTS = ("a", "tie", "b")
 
 
-def _verdict_codes(
-    truth: PoolTruth, kind: str, judge: str, category: str, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _verdict_codes(truth: PoolTruth, kind: str, judge: str, category: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     "Positions in `_VERDICTS`, and whether the pair's second name is shown first; both (Q, V, pairs)."
     win, tie = outcome_probabilities(truth)
     n_questions, n_variants, n_pairs = win.shape

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['PRINTED_WIDTHS', 'FONT_SIZE', 'OKABE_ITO', 'GREY', 'POOL_METHODS', 'MAIN_TABLE_METHODS', 'RANKERS', 'AGGREGATORS',
-           'METHOD_STYLES', 'use_style', 'printed_figure', 'MethodStyle', 'method_order', 'plot_lines',
-           'plot_intervals', 'plot_trend', 'caption', 'save_figure', 'printed_table', 'escape_tex', 'unescape_tex',
-           'save_table', 'read_tex']
+           'METHOD_STYLES', 'use_style', 'printed_figure', 'MethodStyle', 'method_order', 'plot_trend', 'caption',
+           'save_figure', 'printed_table', 'escape_tex', 'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
@@ -15,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -46,31 +45,24 @@ GREY = "#7F7F7F"  # for reference lines and raw points behind a trend
 def use_style() -> None:
     "Set matplotlib to the paper's look: 8 pt, open frame, TrueType text in PDF. Call it once per notebook."
     import matplotlib
-    from matplotlib import cycler
+    from matplotlib.rcsetup import cycler
 
     # Whatever a reader's own matplotlibrc says, the files are the same.
     matplotlib.rcdefaults()
-    lines = [color for name, color in OKABE_ITO.items() if name != "yellow"]
-    sizes = ("font.size", "axes.labelsize", "axes.titlesize", "xtick.labelsize", "ytick.labelsize")
-    matplotlib.rcParams.update(
-        dict.fromkeys((*sizes, "legend.fontsize"), FONT_SIZE)
-        | {
-            "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine has it
-            "pdf.fonttype": 42,
-            "axes.prop_cycle": cycler(color=lines),
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.linewidth": 0.6,
-            "xtick.major.width": 0.6,
-            "ytick.major.width": 0.6,
-            "lines.linewidth": 1.0,
-            "lines.markersize": 4,
-            "errorbar.capsize": 2,
-            "legend.frameon": False,
-            "figure.constrained_layout.use": True,
-            "figure.dpi": 100,
-        }
-    )
+    lines = cycler(color=[color for name, color in OKABE_ITO.items() if name != "yellow"])
+    matplotlib.rc("font", size=FONT_SIZE, family="DejaVu Sans")  # comes with matplotlib, so every machine has it
+    matplotlib.rc("pdf", fonttype=42)
+    matplotlib.rc("axes", labelsize=FONT_SIZE, titlesize=FONT_SIZE, linewidth=0.6, prop_cycle=lines)
+    matplotlib.rc("axes.spines", top=False, right=False)
+    matplotlib.rc("xtick", labelsize=FONT_SIZE)
+    matplotlib.rc("ytick", labelsize=FONT_SIZE)
+    matplotlib.rc("xtick.major", width=0.6)
+    matplotlib.rc("ytick.major", width=0.6)
+    matplotlib.rc("lines", linewidth=1.0, markersize=4)
+    matplotlib.rc("errorbar", capsize=2)
+    matplotlib.rc("legend", fontsize=FONT_SIZE, frameon=False)
+    matplotlib.rc("figure", dpi=100)
+    matplotlib.rc("figure.constrained_layout", use=True)
 
 # %% ../../nbs/paper/style.ipynb #cell-06
 def printed_figure(
@@ -101,7 +93,7 @@ class MethodStyle:
     marker: str  # matplotlib's letter
     dash: tuple[float, ...]  # lengths on, off, …, in line widths; () is solid
 
-    def line(self) -> dict[str, object]:
+    def line(self) -> dict[str, Any]:
         "The keyword arguments for `ax.plot`."
         return {"color": self.color, "marker": self.marker, "linestyle": (0, self.dash)}
 
@@ -169,67 +161,6 @@ def _require(frame: pd.DataFrame, *columns: str) -> None:
         raise InputError(
             f"the frame lacks {first_five(missing)}: it has {', '.join(map(str, frame.columns))}; rename one"
         )
-
-
-def _apart(heights: Sequence[float], gap: float) -> np.ndarray:
-    "Heights moved as little as a single sweep can, so that neighbours are `gap` apart; the mean is kept."
-    heights = np.asarray(heights, dtype=float)
-    order = np.argsort(heights, kind="stable")
-    placed = heights[order].copy()
-    for at in range(1, len(placed)):
-        placed[at] = max(placed[at], placed[at - 1] + gap)
-    moved = np.empty_like(placed)
-    moved[order] = placed + (heights.mean() - placed.mean())
-    return moved
-
-# %% ../../nbs/paper/style.ipynb #cell-17
-def plot_lines(
-    frame: pd.DataFrame,  # tidy: columns x, y, `method`, and low, high where intervals are drawn
-    ax: "Axes",
-    *,
-    x: str,  # column across
-    y: str,  # column up
-    method: str = "method",  # column of names out of METHOD_STYLES
-) -> "Axes":
-    "One line per method with its label at the end, and a band from `low` to `high` when the frame has them."
-    _require(frame, x, y, method)
-    ends = {}
-    for name in method_order(frame[method]):
-        rows, style = frame[frame[method] == name].sort_values(x), METHOD_STYLES[name]
-        ax.plot(rows[x], rows[y], **style.line())
-        if {"low", "high"} <= set(rows.columns):
-            ax.fill_between(rows[x], rows["low"], rows["high"], color=style.color, alpha=0.15, linewidth=0)
-        ends[name] = (rows[x].iloc[-1], rows[y].iloc[-1])
-    # A line of text needs a little more than its own height in data units.
-    per_point = np.diff(ax.get_ylim())[0] / (ax.get_window_extent().height * 72 / ax.figure.dpi)
-    heights = _apart([height for _, height in ends.values()], 1.15 * FONT_SIZE * per_point)
-    for (name, (right, _)), height in zip(ends.items(), heights, strict=True):
-        style = METHOD_STYLES[name]
-        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "annotation_clip": False}
-        ax.annotate(style.label, (right, height), color=style.color, **place)
-    return ax
-
-# %% ../../nbs/paper/style.ipynb #cell-18
-def plot_intervals(
-    frame: pd.DataFrame,  # tidy: one row per method, columns `value`, low, high and `method`
-    ax: "Axes",
-    *,
-    value: str,  # column across
-    method: str = "method",  # column of names out of METHOD_STYLES
-) -> "Axes":
-    "One row per method, first method on top: a marker at the value and a bar from `low` to `high`."
-    _require(frame, value, "low", "high", method)
-    names = method_order(frame[method])
-    if repeated := frame[method][frame[method].duplicated()].tolist():
-        raise InputError(f"{first_five(repeated)} more than once: one row per method; select one set first")
-    rows = frame.set_index(method).loc[names]
-    for at, (name, row) in enumerate(rows.iterrows()):
-        style = METHOD_STYLES[name]
-        ax.plot([row["low"], row["high"]], [at, at], color=style.color, linewidth=1.2, solid_capstyle="butt")
-        ax.plot([row[value]], [at], color=style.color, marker=style.marker, linestyle="none")
-    ax.set_yticks(range(len(names)), [METHOD_STYLES[name].label for name in names])
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    return ax
 
 # %% ../../nbs/paper/style.ipynb #cell-19
 def plot_trend(
@@ -396,15 +327,6 @@ def escape_tex(
     # Two hyphens in a row would print as a dash.
     return "".join("-{}" if text[at : at + 2] == "--" else _TEX.get(c, c) for at, c in enumerate(text))
 
-
-def unescape_tex(
-    text: str,  # as `escape_tex` writes it
-) -> str:
-    "The plain text of a cell; a minus comes back as a hyphen, as Python prints it."
-    plain = {code: char for char, code in _TEX.items()} | {"-{}": "-", _TEX["−"]: "-"}
-    codes = "|".join(re.escape(code) for code in sorted(plain, key=len, reverse=True))
-    return re.sub(codes, lambda match: plain[match[0]], text)
-
 # %% ../../nbs/paper/style.ipynb #cell-39
 def _best_cells(
     frame: pd.DataFrame, bold: Mapping[str, str], specs: Mapping[str, str], within: str | None
@@ -418,7 +340,7 @@ def _best_cells(
             if values.notna().any():
                 at_best = values.idxmin() if direction == "min" else values.idxmax()
                 shown = _printed(frame.loc[at_best, column], specs[column])
-                best |= {(r, column) for r in rows if _printed(frame[column].iloc[r], specs[column]) == shown}
+                best |= {(int(r), column) for r in rows if _printed(frame[column].iloc[r], specs[column]) == shown}
     return best
 
 # %% ../../nbs/paper/style.ipynb #cell-40
@@ -481,14 +403,3 @@ def save_table(
     write_text(tex, stem.with_suffix(".tex"))
     write_text(caption + "\n", stem.with_suffix(".txt"))
     return printed
-
-# %% ../../nbs/paper/style.ipynb #cell-42
-def read_tex(
-    path: str | Path,  # a table that `save_table` wrote
-) -> pd.DataFrame:  # text, as the printed view
-    "The cells of a LaTeX table, read back: what a test compares with the rounded CSV."
-    lines = [line for line in Path(path).read_text().splitlines() if line.endswith(r" \\")]
-    rows = [re.split(r"(?<!\\)&", line.removesuffix(r"\\")) for line in lines]
-    plain = [[re.sub(r"^\\textbf\{(.*)\}$", r"\1", cell.strip()) for cell in row] for row in rows]
-    header, *cells = [[unescape_tex(cell) for cell in row] for row in plain]
-    return pd.DataFrame(cells, columns=header)
