@@ -17,11 +17,11 @@ from math import exp, log, log1p
 import numpy as np
 from numba import njit
 
-from .bradley_terry import RIDGE, _newton_batch
-from .davidson import _maximum_exists, davidson, davidson_probabilities
+from .davidson import davidson, davidson_probabilities, maximum_exists
 from ..errors import ConvergenceError, InputError
 from ..graphs import half_tie_wins, raise_separated, separation
 from ..pools import GraphPool
+from .kernels import RIDGE, newton_batch
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_models, check_on_separation
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-06
@@ -410,7 +410,7 @@ def _estimate_spread(problem, state):
 # %% ../../nbs/rankers/discrimination.ipynb #cell-28
 def _start(problem, half, state):
     "Strengths of the half-tie Bradley–Terry fit; a tie parameter from the share of ties."
-    state.phi[:-2] = _newton_batch(half[None], max(problem.ridge, 1e-12))[0][0]
+    state.phi[:-2] = newton_batch(half[None], max(problem.ridge, 1e-12))[0][0]
     if problem.ties:
         each, codes = np.repeat(problem.copies, np.diff(problem.starts)), problem.codes[problem.entries]
         tied, met = 1 + each @ (codes == 0).sum(axis=1), 2 + each @ (codes != 2).sum(axis=1)
@@ -494,7 +494,7 @@ def _require_maximum(pool: GraphPool, ties: bool, models: tuple[str, ...], on_se
     found = separation(half > 0)
     if found is not None and on_separation == "error":
         raise_separated(found, models)
-    if ties and found is None and tied.any() and not _maximum_exists(wins, tied):
+    if ties and found is None and tied.any() and not maximum_exists(wins, tied):
         davidson(wins, tied, models=models, on_separation=on_separation)  # says why
         return half, False
     return half, found is None
@@ -599,7 +599,7 @@ def fit_discrimination_batch(
     separated = np.array([separation(matrix > 0) is not None for matrix in half])
     has_ties = np.full(len(half), ties) & tied.any(axis=(1, 2))
     if ties:
-        separated |= np.array([t.any() and not _maximum_exists(w, t) for w, t in zip(wins, tied, strict=True)])
+        separated |= np.array([t.any() and not maximum_exists(w, t) for w, t in zip(wins, tied, strict=True)])
     theta, shape, steps = _fit_batch(codes, half, weights, blocks, z, np.where(separated, RIDGE, 0.0), has_ties, cycles)
     if not steps.all():
         raise ConvergenceError(
@@ -611,7 +611,7 @@ def fit_discrimination_batch(
 # %% ../../nbs/rankers/discrimination.ipynb #cell-33
 def _ranking(name: str, pool: GraphPool, models: Sequence[str] | None, on_separation: OnSeparation, **variant: bool) -> Ranking:
     found = fit_discrimination(pool, models=models, on_separation=on_separation, **variant)
-    fit = Fit(True, found.steps, found.log_likelihood, nu=found.nu, ridge=found.ridge, solver="newton")
+    fit = Fit(True, found.steps, found.log_likelihood, ridge=found.ridge, solver="newton", estimates={"nu": found.nu})
     return Ranking.from_scores(name, check_models(models, pool.n_models), found.theta, fit)
 
 
