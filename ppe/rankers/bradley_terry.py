@@ -44,7 +44,8 @@ def bradley_terry(
     names = named_solvers(method, BRADLEY_TERRY_SOLVERS)
     check_on_separation(on_separation)
     wins, ties = check_counts(wins, ties)
-    models, half = check_models(models, len(wins)), half_tie_wins(wins, ties)
+    models = check_models(models, len(wins))
+    half = half_tie_wins(wins, ties)
     found = separation(half > 0)
     if found is not None and on_separation == "error":
         raise_separated(found, models)

@@ -45,12 +45,8 @@ def davidson_probabilities(
 
 # %% ../../nbs/rankers/davidson.ipynb #cell-12
 @njit(cache=True)
-def _relax_line(
-    wins: np.ndarray,  # (n, n)
-    ties: np.ndarray,  # (n, n)
-    position: np.ndarray,  # (n,) zeros; overwritten with whole-numbered positions
-) -> bool:
-    "Bellman–Ford: true if positions exist with wins at least one apart and ties at most one apart."
+def _relax_line(wins, ties, position):
+    "Bellman–Ford: true if positions (n,), from zeros and in place, exist with wins at least, ties at most one apart."
     n = len(wins)
     for i in range(n):
         for j in range(i):
@@ -86,11 +82,8 @@ def line_positions(
 
 # %% ../../nbs/rankers/davidson.ipynb #cell-14
 @njit(cache=True)
-def maximum_exists(
-    wins: np.ndarray,  # (n, n) float64
-    ties: np.ndarray,  # (n, n) float64, symmetric
-) -> bool:
-    "The condition in the box above, compiled, for counts that were checked."
+def maximum_exists(wins, ties):
+    "The condition in the box above, compiled, for float64 counts (n, n) that were checked."
     return strongly_connected(wins + ties / 2) and not _relax_line(wins, ties, np.zeros(len(wins)))
 
 
@@ -185,13 +178,8 @@ class DavidsonBatch:
 
 
 @njit(cache=True)
-def _newton_batch(
-    wins: np.ndarray,  # (B, n, n)
-    ties: np.ndarray,  # (B, n, n)
-    ridge: float,  # penalty where no maximum exists
-    max_iterations: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # scores, nu, penalised, converged
-    "Existence check and Newton fit of every matrix."
+def _newton_batch(wins, ties, ridge, max_iterations):
+    "Existence check and Newton fit of every matrix: scores (B, n), nu, penalised, converged, each (B,)."
     n_fits, n = wins.shape[0], wins.shape[1]
     theta, nu = np.empty((n_fits, n)), np.empty(n_fits)
     penalised, converged = np.empty(n_fits, dtype=np.bool_), np.empty(n_fits, dtype=np.bool_)

@@ -611,7 +611,8 @@ def fit_discrimination_batch(
 # %% ../../nbs/rankers/discrimination.ipynb #cell-33
 def _ranking(name: str, pool: GraphPool, models: Sequence[str] | None, on_separation: OnSeparation, **variant: bool) -> Ranking:
     found = fit_discrimination(pool, models=models, on_separation=on_separation, **variant)
-    fit = Fit(True, found.steps, found.log_likelihood, ridge=found.ridge, solver="newton", estimates={"nu": found.nu})
+    estimates = {} if found.nu is None else {"nu": found.nu}
+    fit = Fit(True, found.steps, found.log_likelihood, ridge=found.ridge, solver="newton", estimates=estimates)
     return Ranking.from_scores(name, check_models(models, pool.n_models), found.theta, fit)
 
 

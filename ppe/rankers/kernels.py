@@ -168,12 +168,8 @@ def newton_batch(half, ridge):
     return theta, iterations, penalised
 
 # %% ../../nbs/rankers/kernels.ipynb #f2254457
-def _newton_large(
-    total: np.ndarray,  # (n, n) comparisons of each pair
-    won: np.ndarray,  # (n,) half-tie wins
-    theta: np.ndarray,  # (n,) start, changed in place
-    ridge: float,  # weight of the penalty
-) -> int:  # iterations, 0 if not converged
+def _newton_large(total: np.ndarray, won: np.ndarray, theta: np.ndarray, ridge: float) -> int:
+    "`_newton` by LAPACK."
     gradient, hessian = np.empty(len(won)), np.empty_like(total)
     for iteration in range(1, MAX_NEWTON_STEPS + 1):
         _gradient_hessian(total, won, theta, ridge, gradient, hessian)
@@ -242,16 +238,8 @@ def davidson_score(
 
 # %% ../../nbs/rankers/kernels.ipynb #a0fa613f
 @njit(cache=True, error_model="numpy")
-def _score_and_information(
-    compared: np.ndarray,  # (n, n) N
-    margins: np.ndarray,  # (n,) half of wins minus losses
-    n_ties: float,  # T
-    theta: np.ndarray,  # (n,)
-    nu: float,
-    score: np.ndarray,  # (n,) out: theta_1 … theta_{n-1}, then log nu
-    information: np.ndarray,  # (n, n) out, upper triangle, the same order
-) -> None:
-    "Score and information, with log nu in the place of the last log skill."
+def _score_and_information(compared, margins, n_ties, theta, nu, score, information):
+    "Score (n,) and upper triangle of the information (n, n), in place: theta_1 … theta_{n-1}, then log nu."
     last = len(theta) - 1
     root = np.exp(0.5 * theta)
     information[:] = 0.0
@@ -278,14 +266,8 @@ def _score_and_information(
 
 # %% ../../nbs/rankers/kernels.ipynb #da9cb0f4
 @njit(cache=True)
-def _add_penalty(
-    ridge: float,
-    theta: np.ndarray,  # (n,)
-    nu: float,
-    score: np.ndarray,  # (n,) changed
-    information: np.ndarray,  # (n, n) upper triangle, changed
-) -> None:
-    "Subtract ridge/2 times the squares of the centred log skills and of log nu."
+def _add_penalty(ridge, theta, nu, score, information):
+    "Subtract ridge/2 times the squares of the centred log skills and of log nu, in place."
     last = len(theta) - 1
     mean = theta.mean()
     for i in range(last):
@@ -299,12 +281,8 @@ def _add_penalty(
 
 # %% ../../nbs/rankers/kernels.ipynb #62bd8ffd
 @njit(cache=True, error_model="numpy")
-def _solve(
-    matrix: np.ndarray,  # (n, n) symmetric positive definite, upper triangle; destroyed
-    vector: np.ndarray,  # (n,) right-hand side; overwritten with the solution
-    m: int,  # size of the leading block to solve
-) -> None:
-    "Solve the leading block by elimination, rows updated as vectors."
+def _solve(matrix, vector, m):
+    "Solve the leading m × m block of a positive definite system from its upper triangle, in place."
     for k in range(m):
         inverse = 1.0 / matrix[k, k]
         for i in range(k + 1, m):
@@ -324,17 +302,8 @@ MAX_ITERATIONS = 20_000  # of any solver; Newton takes about five
 
 
 @njit(cache=True)
-def _newton_step(
-    compared: np.ndarray,
-    margins: np.ndarray,
-    n_ties: float,
-    ridge: float,
-    theta: np.ndarray,
-    nu: float,
-    step: np.ndarray,  # (n,) out: step in theta_1 … theta_{n-1}, then in log nu
-    information: np.ndarray,  # (n, n) work space
-) -> float:  # its range R
-    "The full Newton step."
+def _newton_step(compared, margins, n_ties, ridge, theta, nu, step, information):
+    "The full Newton step in theta_1 … theta_{n-1}, then in log nu, in place; its range R."
     last = len(theta) - 1
     _score_and_information(compared, margins, n_ties, theta, nu, step, information)
     if ridge > 0:
@@ -349,18 +318,11 @@ def _newton_step(
 
 # %% ../../nbs/rankers/kernels.ipynb #34d5fa51
 @njit(cache=True)
-def davidson_steps(
-    compared: np.ndarray,
-    margins: np.ndarray,
-    n_ties: float,
-    ridge: float,
-    max_iterations: int,
-    theta: np.ndarray,  # (n,) start; overwritten with the result
-    nu: float,  # start
-    step: np.ndarray,  # (n,) work space
-    information: np.ndarray,  # (n, n) work space
-) -> tuple[float, int, bool]:  # nu, iterations, converged
-    "Newton steps, damped beyond FULL_STEP; the last one starts within TOLERANCE and squares the error."
+def davidson_steps(compared, margins, n_ties, ridge, max_iterations, theta, nu, step, information):
+    """Newton steps from (theta, nu), damped beyond FULL_STEP, theta in place; nu, iterations, and whether they converged.
+
+    The last step starts within TOLERANCE and squares the error.
+    """
     last = len(theta) - 1
     for iteration in range(1, max_iterations + 1):
         size = _newton_step(compared, margins, n_ties, ridge, theta, nu, step, information)
@@ -373,14 +335,8 @@ def davidson_steps(
 
 # %% ../../nbs/rankers/kernels.ipynb #a3012280
 @njit(cache=True)
-def davidson_start(
-    wins: np.ndarray,  # (n, n)
-    ties: np.ndarray,  # (n, n)
-    compared: np.ndarray,  # (n, n) out: N
-    margins: np.ndarray,  # (n,) out: half of wins minus losses
-    theta: np.ndarray,  # (n,) out: start
-) -> tuple[float, float]:  # number of ties, start of nu
-    "What the solvers need of the counts, and where they start."
+def davidson_start(wins, ties, compared, margins, theta):
+    "N (n, n), half of wins minus losses (n,) and the start of theta (n,), in place; number of ties, start of nu."
     n_ties, total = 0.0, 0.0
     for i in range(len(wins)):
         margin, played = 0.0, 0.0

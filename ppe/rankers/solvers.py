@@ -56,14 +56,8 @@ def _quasi_newton(
 
 # %% ../../nbs/rankers/solvers.ipynb #56743277
 @njit(cache=True, error_model="numpy")
-def _fixed_point_sweeps(
-    wins: np.ndarray,  # (n, n)
-    ties: np.ndarray,  # (n, n)
-    skill: np.ndarray,  # (n,) changed
-    nu: float,
-    n_sweeps: int,
-) -> float:  # nu
-    "Sweeps of the multiplicative fixed point."
+def _fixed_point_sweeps(wins, ties, skill, nu, n_sweeps):
+    "Sweeps of the multiplicative fixed point, skill (n,) in place; nu."
     n = len(skill)
     for _ in range(n_sweeps):
         tied, decided = 0.0, 0.0
@@ -88,14 +82,8 @@ def _fixed_point_sweeps(
 
 # %% ../../nbs/rankers/solvers.ipynb #5606605e
 @njit(cache=True, error_model="numpy")
-def _mm_sweeps(
-    wins: np.ndarray,  # (n, n)
-    ties: np.ndarray,  # (n, n)
-    skill: np.ndarray,  # (n,) changed
-    nu: float,
-    n_sweeps: int,
-) -> float:  # nu
-    "Sweeps of the minorise–maximise iteration."
+def _mm_sweeps(wins, ties, skill, nu, n_sweeps):
+    "Sweeps of the minorise–maximise iteration, skill (n,) in place; nu."
     n = len(skill)
     for _ in range(n_sweeps):
         before = skill.copy()
@@ -135,7 +123,7 @@ def _sweep(
         n_sweeps = min(10, max_iterations - iterations)
         nu = sweeps(wins, ties, skill, nu, n_sweeps)
         iterations += n_sweeps
-        if remaining_step(np.log(skill), nu, wins, ties) <= TOLERANCE / 10:  # the error shrinks slowly here
+        if remaining_step(np.log(skill), nu, wins, ties) <= TOLERANCE / 1000:  # the error shrinks slowly here
             break
     return np.log(skill), nu, iterations
 
