@@ -96,7 +96,7 @@ def bradley_terry_batch(
     Raises `InputError` for bad counts, `ConvergenceError` if a fit does not converge. Cost: O(B n³).
     """
     wins, ties = np.asarray(wins), np.asarray(ties)
-    half, proper = np.empty(0), False
+    half, proper = np.empty((0, 0, 0)), False
     if wins.ndim == 3 and wins.shape == ties.shape and wins.shape[1] == wins.shape[2] > 1 and len(wins):
         half, proper = _half_tie_batch(*(np.ascontiguousarray(counts, dtype=np.float64) for counts in (wins, ties)))
     if not proper:
