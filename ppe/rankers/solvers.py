@@ -117,13 +117,13 @@ def _sweep(
     *,
     max_iterations: int = MAX_ITERATIONS,
 ) -> tuple[np.ndarray, float, int]:  # theta, nu, iterations
-    "Sweep until the remaining Newton step is well within TOLERANCE, looking after every tenth sweep."
+    "Sweep until the remaining Newton step is far within TOLERANCE, looking after every tenth sweep."
     skill, iterations = np.exp(theta - theta.mean()), 0
     while iterations < max_iterations:
         n_sweeps = min(10, max_iterations - iterations)
         nu = sweeps(wins, ties, skill, nu, n_sweeps)
         iterations += n_sweeps
-        if remaining_step(np.log(skill), nu, wins, ties) <= TOLERANCE / 1000:  # the error shrinks slowly here
+        if remaining_step(np.log(skill), nu, wins, ties) <= TOLERANCE / 10_000:  # equal models come out equal within TIE_TOLERANCE
             break
     return np.log(skill), nu, iterations
 
