@@ -2,7 +2,7 @@
 
 import gzip
 import io
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pandas as pd
@@ -11,13 +11,14 @@ from conftest import COLUMNS
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
-from ppe.rankers.copeland import copeland, copeland_batch
 from ppe.cycles import cycle_counts
-from ppe.rankers.davidson import davidson, davidson_batch
 from ppe.errors import InputError, NoMaximumError
 from ppe.pool import comparison_graphs, win_tie_counts, win_tie_counts_from_table
+from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
+from ppe.rankers.copeland import copeland, copeland_batch
+from ppe.rankers.davidson import davidson, davidson_batch
 from ppe.rankers.hodgerank import hodgerank, hodgerank_batch
+from ppe.rankers.kemeny import kemeny_batch, kemeny_ranking
 from ppe.rankers.rank_centrality import rank_centrality, rank_centrality_batch
 from ppe.rankers.rankings import DISTANCES, ordinal_ranks
 from ppe.truncation import block_top_k, global_top_k
@@ -133,11 +134,35 @@ def test_reversing_every_verdict_reverses_the_scores(method, pair):
     same_scores(fit(wins.T, ties).scores, -fit(wins, ties).scores)
 
 
-@ANY_METHOD
+@examples(25)
+@given(counts(with_maximum=False), st.data())
+def test_kemenys_order_has_the_fewest_disagreements_and_follows_its_models(pair, data):
+    wins, ties = pair
+    half = wins + ties / 2
+    costs = {
+        order: sum(half[b, a] for k, a in enumerate(order) for b in order[k + 1 :])
+        for order in permutations(range(len(wins)))
+    }
+    best = [order for order, cost in costs.items() if cost == min(costs.values())]
+    found = kemeny_ranking(wins, ties)
+    assert found.fit.estimates["disagreements"] == found.fit.estimates["lower_bound"] == costs[best[0]]
+    assert tuple(np.argsort(found.ranks)) in best
+    assert found.fit.estimates["certified"] == "yes"
+    assert (found.fit.estimates["only_order"] == "yes") == (len(best) == 1)
+    labels = np.array(data.draw(st.permutations(range(len(wins)))))
+    again = kemeny_ranking(wins[np.ix_(labels, labels)], ties[np.ix_(labels, labels)])
+    turned, tripled = kemeny_ranking(wins.T, ties), kemeny_ranking(3 * wins, 3 * ties)
+    assert again.fit.estimates == turned.fit.estimates == found.fit.estimates
+    if len(best) == 1:
+        assert (again.ranks == found.ranks[labels]).all() and (turned.scores == -found.scores).all()
+        assert (tripled.ranks == found.ranks).all()
+
+
+@pytest.mark.parametrize("method", [*METHODS, "kemeny"])
 @examples(15)
 @given(st.integers(2, 6), st.integers(0, 1000))
 def test_a_batch_is_its_members(method, n, seed):
-    fit, fit_batch = METHODS[method]
+    fit, fit_batch = (METHODS | {"kemeny": (kemeny_ranking, kemeny_batch)})[method]
     rng = np.random.default_rng(seed)
     wins = rng.integers(0, 5, (4, n, n)) * (1 - np.eye(n, dtype=int))
     wins[:, np.arange(n), (np.arange(n) + 1) % n] += 1

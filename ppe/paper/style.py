@@ -130,6 +130,7 @@ RANKERS = _family(
     ("copeland", "Copeland", "bluish green", "^", _SHORT),
     ("rank-centrality", "Rank Centrality", "orange", "D", _DASHDOT),
     ("hodgerank", "HodgeRank", "reddish purple", "v", _DOT),
+    ("kemeny", "Kemeny", "sky blue", "h", _LONGDOT),
 )
 AGGREGATORS = _family(
     ("discrimination", "Discrimination", "reddish purple", "*", _SOLID),

@@ -16,12 +16,12 @@ from math import exp, log, log1p
 import numpy as np
 from numba import njit
 
-from .bradley_terry import RIDGE, _newton_batch
-from .davidson import _maximum_exists, davidson, davidson_probabilities
+from .davidson import davidson, davidson_probabilities, maximum_exists
+from .kernels import RIDGE, newton_batch
 from ..errors import ConvergenceError, InputError
 from ..pool import Pool, half_tie_wins
 from .separation import raise_separated, separation
-from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_models, check_on_separation
+from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_on_separation
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-06
 def draw_graphs(
@@ -409,7 +409,7 @@ def _estimate_spread(problem, state):
 # %% ../../nbs/rankers/discrimination.ipynb #cell-28
 def _start(problem, half, state):
     "Strengths of the half-tie Bradley–Terry fit; a tie parameter from the share of ties."
-    state.phi[:-2] = _newton_batch(half[None], max(problem.ridge, 1e-12))[0][0]
+    state.phi[:-2] = newton_batch(half[None], max(problem.ridge, 1e-12))[0][0]
     if problem.ties:
         each, codes = np.repeat(problem.copies, np.diff(problem.starts)), problem.codes[problem.entries]
         tied, met = 1 + each @ (codes == 0).sum(axis=1), 2 + each @ (codes != 2).sum(axis=1)
@@ -493,7 +493,7 @@ def _require_maximum(pool: Pool, ties: bool, on_separation: OnSeparation) -> tup
     found = separation(half > 0)
     if found is not None and on_separation == "error":
         raise_separated(found, pool.models)
-    if ties and found is None and tied.any() and not _maximum_exists(wins, tied):
+    if ties and found is None and tied.any() and not maximum_exists(wins, tied):
         davidson(wins, tied, models=pool.models, on_separation=on_separation)  # says why
         return half, False
     return half, found is None
@@ -602,7 +602,7 @@ def fit_discrimination_batch(
     separated = np.array([separation(matrix > 0) is not None for matrix in half])
     has_ties = np.full(len(half), ties) & tied.any(axis=(1, 2))
     if ties:
-        separated |= np.array([t.any() and not _maximum_exists(w, t) for w, t in zip(wins, tied, strict=True)])
+        separated |= np.array([t.any() and not maximum_exists(w, t) for w, t in zip(wins, tied, strict=True)])
     theta, shape, steps = _fit_batch(codes, half, weights, blocks, z, np.where(separated, RIDGE, 0.0), has_ties, cycles)
     if not steps.all():
         raise ConvergenceError(

@@ -86,7 +86,7 @@ def _raise_disconnected(
 ) -> None:
     "Raise NoMaximumError naming the components of the comparison graph."
     n_components, label = connected_components(n_compared > 0, directed=False)
-    groups = [[models[i] for i in np.flatnonzero(label == c)] for c in range(n_components)]
+    groups = [[models[i] for i in np.flatnonzero(label == c).tolist()] for c in range(n_components)]
     listed = " | ".join(first_five(group) for group in groups[:5]) + (" | …" if n_components > 5 else "")
     raise NoMaximumError(
         f"no unique HodgeRank potential: {n_components} groups of models were never compared with each "
@@ -106,6 +106,8 @@ def hodgerank(
 ) -> Ranking:
     """Rank by the potential whose differences lie closest to the mean margins.
 
+    `fit.estimates["cyclic_ratio"]` is the share of the margins' energy that no ranking explains, `residual_ratio` below.
+
     Raises: InputError for bad counts; NoMaximumError naming the components if the comparison graph is not
     connected and the fallback was not asked for.
     Source: Jiang, Lim, Yao and Ye (2011).
@@ -113,12 +115,15 @@ def hodgerank(
     check_on_separation(on_separation)
     wins, ties = check_counts(wins, ties)
     names = check_models(models, len(wins))
-    batch = hodgerank_batch(wins[None], ties[None])
+    batch, (flow, n_compared) = hodgerank_batch(wins[None], ties[None]), mean_flow(wins, ties)
     if batch.ridge[0] and on_separation == "error":
-        _raise_disconnected(mean_flow(wins, ties)[1], names)
+        _raise_disconnected(n_compared, names)
+    potential = batch.scores[0]
+    cyclic = (n_compared * (flow - np.subtract.outer(potential, potential)) ** 2).sum()
+    ratio = float(cyclic / (n_compared * flow**2).sum()) if flow.any() else 0.0
     ridge = COMPONENT_PENALTY if batch.ridge[0] else 0.0
-    fit = Fit(converged=True, iterations=0, ridge=ridge, solver="Laplacian solve")
-    return Ranking.from_scores("hodgerank", names, batch.scores[0], fit)
+    fit = Fit(True, 0, ridge=ridge, solver="Laplacian solve", estimates={"cyclic_ratio": ratio})
+    return Ranking.from_scores("hodgerank", names, potential, fit)
 
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-21
 def _curl_operator(

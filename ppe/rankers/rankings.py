@@ -11,6 +11,7 @@ __all__ = ['TIE_TOLERANCE', 'DISTANCES', 'OnSeparation', 'ordinal_ranks', 'spear
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, get_args
 
 import numpy as np
@@ -227,15 +228,26 @@ def check_on_separation(
 # %% ../../nbs/rankers/rankings.ipynb #cell-53
 @dataclass(frozen=True, slots=True)
 class Fit:
-    "How a fit ended."
+    "How a fit ended, and what it estimated."
 
     converged: bool  # the method's own stopping rule was met
     iterations: int  # of the solver; 0 for a direct computation
     log_likelihood: float | None = None  # None where the method has no likelihood
-    nu: float | None = None  # tie parameter, Davidson only
     ridge: float = 0.0  # penalty or pseudo-count of the fallback, 0 when it was not used
     solver: str = ""  # name of the algorithm
-    estimates: Mapping[str, float | str | None] = field(default_factory=dict)  # what the method estimated besides the scores
+    # What the method estimated besides the scores, by name; printed and written to JSON as it is, never changed.
+    estimates: Mapping[str, float | str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "estimates", MappingProxyType(dict(self.estimates)))
+
+    def __reduce__(self) -> tuple:  # a proxy of a mapping travels to another process only as a copy
+        return Fit, (self.converged, self.iterations, self.log_likelihood, self.ridge, self.solver, dict(self.estimates))
+
+    @property
+    def nu(self) -> float | None:
+        "Tie parameter of a Davidson model, None for a method without one."
+        return float(self.estimates["nu"]) if "nu" in self.estimates else None
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-54
 @dataclass(frozen=True, slots=True, eq=False)
@@ -295,8 +307,8 @@ def _as_number(
 ) -> float:
     "The rating as a float; NaN for everything that is not a finite number."
     try:
-        value = float("nan" if isinstance(rating, bool | np.bool_) else rating)
-    except (TypeError, ValueError):
+        value = float(str(rating))  # True is no number here, and has no number's spelling
+    except ValueError:
         return math.nan
     return value if math.isfinite(value) else math.nan
 
@@ -318,4 +330,4 @@ def reference_ranks(
     values = [_as_number(ratings[model]) for model in models]
     if wrong := [f"{m} ({ratings[m]!r})" for m, v in zip(models, values, strict=True) if math.isnan(v)]:
         raise InputError(f"reference ratings must be finite numbers, seen: {first_five(wrong)}; correct them")
-    return ordinal_ranks(values)
+    return ordinal_ranks(np.array(values))

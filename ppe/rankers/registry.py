@@ -20,6 +20,7 @@ from .davidson import davidson, davidson_batch
 from .discrimination import check_weights, discrimination, discrimination_batch
 from ..errors import InputError
 from .hodgerank import hodgerank, hodgerank_batch
+from .kemeny import kemeny_batch, kemeny_ranking
 from ..pool import Pool
 from .rank_centrality import rank_centrality, rank_centrality_batch
 from .rankings import BatchScores, OnSeparation, Ranking
@@ -46,6 +47,7 @@ RANKERS: dict[str, Ranker] = {
         Ranker("copeland", "Copeland", "Copeland 1951", "counts", copeland, copeland_batch),
         Ranker("rank-centrality", "Rank Centrality", "Negahban, Oh & Shah 2017", "counts", rank_centrality, rank_centrality_batch),
         Ranker("hodgerank", "HodgeRank", "Jiang, Lim, Yao & Ye 2011", "counts", hodgerank, hodgerank_batch),
+        Ranker("kemeny", "Kemeny", "Kemeny 1959", "counts", kemeny_ranking, kemeny_batch),
         Ranker("discrimination", "Discrimination", "Birnbaum 1968; Chen et al. 2013", "pool", discrimination, discrimination_batch),
         Ranker(
             "discrimination-cycles", "Discrimination, cycles", "this repository", "scores",

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from .bradley_terry import RIDGE, _newton_batch, _strongly_connected
+from .kernels import RIDGE, newton_batch, strongly_connected
 from .discrimination import check_weights
 from ..errors import ConvergenceError, InputError
 from ..pool import Pool
 from .separation import raise_separated, separation
-from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_models, check_on_separation
+from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_on_separation
 from ..truncation import check_scores
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-06
@@ -125,10 +125,10 @@ def _held_out_losses(halves, copies, scores, order, fold_of_graph, n_folds, grid
         held = np.where(fold_of_graph == fold, copies, 0.0)
         training = copies - held
         everything, unseen = _counts(halves, training), _counts(halves, held)
-        ridge = 0.0 if _strongly_connected(everything) else RIDGE
+        ridge = 0.0 if strongly_connected(everything) else RIDGE
         for k in range(len(grid)):
             batch[k] = _counts(halves, _weights(training, scores, order, grid[k]))
-        theta, iterations, _ = _newton_batch(batch, RIDGE)
+        theta, iterations, _ = newton_batch(batch, RIDGE)
         for k in range(len(grid)):
             fitted = iterations[k] > 0
             losses[k] += _loss(unseen, theta[k], _best_scale(everything, theta[k], ridge))[0] if fitted else np.inf
@@ -161,11 +161,11 @@ def _fit_one(halves, copies, scores, order, blocks, grid):
     if n_folds < 2:
         return np.full(len(grid), np.nan), 0, everything
     losses = _held_out_losses(halves, copies, scores, order, fold, n_folds, grid)
-    exists, bound, best, chosen = _strongly_connected(everything), np.inf, 0, everything
+    exists, bound, best, chosen = strongly_connected(everything), np.inf, 0, everything
     for k in range(len(grid)):
         counts = _counts(halves, _weights(copies, scores, order, grid[k]))
         # A steepness that leaves too few graphs for a maximum is no candidate if others have one.
-        if losses[k] < bound - EQUAL_LOSS and (not exists or _strongly_connected(counts)):
+        if losses[k] < bound - EQUAL_LOSS and (not exists or strongly_connected(counts)):
             bound, best, chosen = losses[k], k, counts
     return losses, best, chosen
 
@@ -212,7 +212,7 @@ def fit_soft_weights(
     everywhere = None if found is None else separation(halves.sum(axis=0) > 0)
     if everywhere is not None and on_separation == "error":
         raise_separated(everywhere, pool.models)
-    theta, iterations, _ = _newton_batch(half[None], RIDGE)
+    theta, iterations, _ = newton_batch(half[None], RIDGE)
     if not iterations[0]:
         raise ConvergenceError(
             f"Bradley–Terry with soft weights did not converge at β = {grid[best]:g}: the counts are too unbalanced; "
@@ -258,7 +258,7 @@ def soft_weights_batch(
     check_counts(*pool.counts(weights), batch=True)
     halves, scores, order, blocks = _prepared(pool, mu)
     half = _weighted_counts(halves, weights.astype(np.float64), scores, order, blocks, np.array(STEEPNESS))
-    theta, iterations, penalised = _newton_batch(half, RIDGE)
+    theta, iterations, penalised = newton_batch(half, RIDGE)
     if not iterations.all():
         raise ConvergenceError(
             f"{(iterations == 0).sum()} of {len(half)} fits with soft weights did not converge, the first is number "

@@ -14,24 +14,18 @@ from numba import njit
 from scipy.special import gammaln
 
 from ..errors import InputError, first_five
+from .tournaments import MAX_TOURNAMENT, check_margin, check_one, check_whole, plain
 
 # %% ../../nbs/theory/mallows.ipynb #cell-05
-def _check_p(
-    p: float | np.ndarray,  # what the caller gave
-) -> np.ndarray:  # the same as floats
-    "Raises `InputError` unless every p lies in (0, 1/2]."
-    p = np.asarray(p, dtype=float)
-    if (bad := ~((p > 0) & (p <= 0.5))).any():
-        raise InputError(
-            f"p = {first_five(p[bad])}: a verdict is right with probability 1/2 + p, so p lies in (0, 1/2]; "
-            "use the share of right verdicts minus 1/2"
-        )
-    return p
+def _check_models(n: int) -> int:
+    return check_one("n", n, 2, MAX_TOURNAMENT, "number of models")
 
 
-def _check_q(
-    q: float,  # what the caller gave
-) -> float:
+def _check_distance(d: int | np.ndarray) -> np.ndarray:  # floats
+    return check_whole("d", d, 1, MAX_TOURNAMENT, "distance in the true order").astype(float)
+
+
+def _check_q(q: float) -> float:
     "Raises `InputError` unless q lies in [0, 1]."
     if not 0 <= q <= 1:
         raise InputError(
@@ -40,44 +34,13 @@ def _check_q(
         )
     return float(q)
 
-
-def _check_distance(
-    d: int | np.ndarray,  # what the caller gave
-) -> np.ndarray:  # the same as floats
-    "Raises `InputError` unless every d is a whole number and at least 1."
-    d = np.asarray(d, dtype=float)
-    if (bad := ~(np.isfinite(d) & (d >= 1) & (d == np.floor(d)))).any():
-        raise InputError(
-            f"d = {first_five(f'{value:g}' for value in d[bad])}: a distance in the true order is a whole number of at "
-            "least 1; neighbours have d = 1"
-        )
-    return d
-
-
-def _check_count(
-    name: str,  # of the parameter, for the message
-    value: int,  # what the caller gave
-    least: int,  # smallest value allowed
-) -> int:
-    "Raises `InputError` unless the value is a whole number and at least `least`."
-    if not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{name} = {value}: {name} must be a whole number (an int) of at least {least}")
-    return int(value)
-
-
-def _plain(
-    values: np.ndarray,
-) -> float | np.ndarray:
-    "A float for a single value, else the array."
-    return float(values) if values.ndim == 0 else values
-
 # %% ../../nbs/theory/mallows.ipynb #cell-07
 def mallows_q(
     p: float | np.ndarray,  # a verdict is right with probability 1/2 + p; in (0, 1/2]
 ) -> float | np.ndarray:  # in [0, 1)
     "Dispersion of the orders that are left when graphs with a triangle are dropped. Source: paper, section 5.2."
-    p = _check_p(p)
-    return _plain((0.5 - p) / (0.5 + p))
+    p = check_margin(p)
+    return plain((0.5 - p) / (0.5 + p))
 
 # %% ../../nbs/theory/mallows.ipynb #cell-08
 def _half_rate(
@@ -89,7 +52,7 @@ def _half_rate(
 
 
 def _log_one_minus_exp(
-    x: np.ndarray,  # positive, may be infinite
+    x: np.ndarray | np.float64,  # positive, may be infinite
 ) -> np.ndarray:
     "log(1 - exp(-x)) without loss at either end."
     return np.where(x < math.log(2), np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
@@ -112,7 +75,7 @@ def log_normaliser(
 
     Source: Stanley (2011), Corollary 1.3.13. Cost: O(n).
     """
-    n, q = _check_count("n", n, 2), _check_q(q)
+    n, q = _check_models(n), _check_q(q)
     if q == 1:
         return float(gammaln(n + 1))
     if q == 0:
@@ -129,8 +92,8 @@ def log_acceptance(
 
     Source: paper, section 5.2. Cost: O(n).
     """
-    n, p = _check_count("n", n, 2), float(_check_p(p))
-    return math.comb(n, 2) * math.log1p(p - 0.5) + _log_normaliser(n, 2 * float(_half_rate(p)))
+    n, margin = _check_models(n), check_margin(p)
+    return math.comb(n, 2) * math.log1p(float(margin) - 0.5) + _log_normaliser(n, 2 * float(_half_rate(margin)))
 
 # %% ../../nbs/theory/mallows.ipynb #cell-17
 def _excess(
@@ -170,8 +133,8 @@ def alpha(
 
     Source: paper, Proposition of appendix C.2.
     """
-    d, p = _check_distance(d), _check_p(p)
-    return _plain(0.5 + _excess(d, p))
+    d, p = _check_distance(d), check_margin(p)
+    return plain(0.5 + _excess(d, p))
 
 
 def reversal(
@@ -179,8 +142,8 @@ def reversal(
     p: float | np.ndarray,  # in (0, 1/2]
 ) -> float | np.ndarray:  # in [0, 1/2), broadcast over d and p
     "1 - α_d: probability that the two models stand reversed, with all its digits however small it is."
-    d, p = _check_distance(d), _check_p(p)
-    return _plain(np.exp(_log_reversal(d, p)))
+    d, p = _check_distance(d), check_margin(p)
+    return plain(np.exp(_log_reversal(d, p)))
 
 # %% ../../nbs/theory/mallows.ipynb #cell-22
 def chernoff_exponent(
@@ -188,11 +151,11 @@ def chernoff_exponent(
     p: float | np.ndarray,  # in (0, 1/2]
 ) -> float | np.ndarray:  # positive, infinite at p = 1/2
     "I_d: the vote of t graphs without a triangle is wrong on such a pair with probability at most exp(-t I_d)."
-    d, p = _check_distance(d), _check_p(p)
+    d, p = _check_distance(d), check_margin(p)
     excess = _excess(d, p)
     near = np.log1p(-4 * np.minimum(excess, 0.25) ** 2)
     far = math.log(4) + np.log(0.5 + excess) + _log_reversal(d, p)
-    return _plain(-0.5 * np.where(excess < 0.25, near, far))
+    return plain(-0.5 * np.where(excess < 0.25, near, far))
 
 # %% ../../nbs/theory/mallows.ipynb #cell-26
 @njit(cache=True)
@@ -220,7 +183,7 @@ def inversion_distribution(
 
     Probabilities below the smallest positive float are zero. Cost: O(n³).
     """
-    n, q = _check_count("n", n, 2), _check_q(q)
+    n, q = _check_models(n), _check_q(q)
     powers = q ** np.arange(n + 1.0)
     law = np.array([1.0])
     for m in range(2, n + 1):
@@ -273,7 +236,7 @@ def sample_orders(
 
     Source: Doignon, Pekeč and Regenwetter (2004) for the insertion. Cost: O(n + inversions) per sample.
     """
-    n, size, q = _check_count("n", n, 2), _check_count("size", size, 1), _check_q(q)
+    n, size, q = _check_models(n), check_one("size", size, 1, MAX_TOURNAMENT, "number of samples"), _check_q(q)
     orders = np.empty((size, n), dtype=np.int32)
     if q == 0:
         orders[:] = np.arange(n)

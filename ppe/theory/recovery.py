@@ -105,7 +105,7 @@ def simulate_truncated(
     rng: np.random.Generator,
 ) -> Trials:
     "Majority votes of t triangle-free graphs. Source: paper, section 5.2 and Theorem 2."
-    q = mallows_q(p)
+    q = float(mallows_q(p))
     return _trials(lambda: out_degrees(majority_tournament(sample_orders(n, q, size=t, rng=rng))), n_trials, rng)
 
 # %% ../../nbs/theory/recovery.ipynb #cell-15
@@ -136,7 +136,7 @@ def simulate_mle(
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:  # (R,) bool: the only maximum likelihood order is the truth; the vote recovers
     "Exact maximum likelihood from t triangle-free graphs. Source: paper, section 5.2, eq. before Theorem 3."
-    q, found, voted = mallows_q(p), np.zeros(n_trials, bool), np.zeros(n_trials, bool)
+    q, found, voted = float(mallows_q(p)), np.zeros(n_trials, bool), np.zeros(n_trials, bool)
     for r in range(n_trials):
         orders = sample_orders(n, q, size=t, rng=rng)
         result = kemeny(order_counts(orders))
@@ -150,8 +150,7 @@ def order_counts(
 ) -> np.ndarray:  # (n, n) int64, how often i stands before j
     "Pairwise counts of a sample of orders."
     places = np.argsort(orders, axis=1)
-    before = (places[:, :, None] < places[:, None, :]).sum(axis=0, dtype=np.int64)
-    return before
+    return (places[:, :, None] < places[:, None, :]).sum(axis=0, dtype=np.int64)
 
 # %% ../../nbs/theory/recovery.ipynb #cell-21
 LAWS = ("plain", "truncated", "mle")
@@ -187,7 +186,7 @@ def recovery_cells(
             for level in levels:
                 p = n ** -0.25 if level == "n^-1/4" else float(level)
                 for c in constants:
-                    t = max(1, 2 * round((threshold(n, p, c) - 1) / 2) + 1)
+                    t = max(1, 2 * round((float(threshold(n, p, c)) - 1) / 2) + 1)
                     cells.append(RecoveryCell(law, n, p, t, float(c)))
     return cells
 
@@ -230,7 +229,7 @@ def run_cell(
                 "triangles": float(trials.triangles.mean()), "triangles_sd": float(trials.triangles.std()),
                 "distance": float(trials.distance.mean())}
         if cell.law == "plain":
-            lower = upper = exact_recovery(cell.n, cell.t, cell.p)
+            lower = upper = float(exact_recovery(cell.n, cell.t, cell.p))
             row |= {"exact_triangle_free": triangle_free(cell.n, cell.t, cell.p),
                     "exact_triangles": expected_triangles(cell.n, cell.t, cell.p)}
         else:
@@ -324,6 +323,6 @@ def truncation_price(
 ) -> dict[str, float]:  # t_plain, t_truncated, log10_acceptance, log10_generated
     "Graphs needed at the two thresholds, and graphs to generate until the truncated ones are there."
     log10_rate = log_acceptance(n, p) / math.log(10)
-    kept = threshold(n, p, c_truncated)
-    return {"t_plain": threshold(n, p, c_plain), "t_truncated": kept, "log10_acceptance": log10_rate,
+    kept = float(threshold(n, p, c_truncated))
+    return {"t_plain": float(threshold(n, p, c_plain)), "t_truncated": kept, "log10_acceptance": log10_rate,
             "log10_generated": math.log10(kept) - log10_rate}

@@ -12,6 +12,7 @@ __all__ = ['LARGEST_ENUMERATED', 'pairs', 'most_triangles', 'enumerate_tournamen
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -130,7 +131,7 @@ def log_acceptance_few(
         raise InputError(
             f"largest = {largest}: strong components are enumerated from 3 to {LARGEST_ENUMERATED} models"
         )
-    degree, q = largest - 1, mallows_q(p)
+    degree, q = largest - 1, float(mallows_q(p))
 
     def times(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.convolve(a, b)[:degree]
@@ -347,13 +348,13 @@ def chain_levels(
         raise InputError(f"n_chains = {n_chains}: agreement between chains needs at least 2")
     wanted = _limits(n, limits)
     rngs = replicate_streams(seed, "chains", n, repr(p), n=n_chains)
-    law = {"n": n, "p": p, "sweeps": sweeps, "rngs": rngs}
+    run_law = partial(run_chains, n=n, p=p, sweeps=sweeps, rngs=rngs)
     states, limit, log_share, variance = plain_states(n, p, rngs=rngs), wanted[0], 0.0, 0.0
     while True:
         here = limit in wanted
         per_chain = -(-(max(n_graphs, n_samples) if here else n_samples) // n_chains)
-        warm = run_chains(states, limit=limit, n_samples=max(per_chain // 10, 50), **law)
-        run = run_chains(warm.final, limit=limit, n_samples=per_chain, keep_edges=here, **law)
+        warm = run_law(states, limit=limit, n_samples=max(per_chain // 10, 50))
+        run = run_law(warm.final, limit=limit, n_samples=per_chain, keep_edges=here)
         if here:
             both = (run.triangles, run.reversals)
             edges = run.edges.reshape(-1, run.edges.shape[2])
@@ -424,9 +425,9 @@ def product_recovery(
     return float(np.exp(np.sum(np.log1p(-binom.cdf(t // 2, t, edge_probabilities)))))
 
 # %% ../../nbs/theory/soft_truncation.ipynb #cell-38
-def _reaching(values: Sequence[float], confidence: float) -> float:
+def _reaching(values: np.ndarray, confidence: float) -> float:
     "The first t of 1, 3, 5, … whose value reaches the confidence; NaN if none does."
-    at = np.flatnonzero(np.asarray(values) >= confidence)
+    at = np.flatnonzero(values >= confidence)
     return float(2 * at[0] + 1) if len(at) else math.nan
 
 
