@@ -12,7 +12,6 @@ WORKERS ?= 2
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
   if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$p; break; fi; done)
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # $(call install,WHAT): by uv, which takes a tenth of the time of pip, and by pip where there is no uv or uv fails.
 install = { test -x $(BIN)/uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(1); } || $(PIP) install --quiet $(1)
@@ -40,15 +39,15 @@ demo: .venv/llm.stamp ## the LLM stages from questions to a ranking, with a tiny
 	@$(BIN)/ppe data fetch mt-bench-questions
 	@OMP_NUM_THREADS=2 $(BIN)/python demo/run.py
 
-test: .venv/dev.stamp ## tests/ and every stage notebook, restarted and run; without the few that are marked slow
-	$(PYTEST) -m "not slow"
+test: .venv/dev.stamp ## tests/ and every stage notebook, restarted and run; SLOW=1 runs the few slow tests too
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(if $(filter 1,$(SLOW)),,-m "not slow")
 
 lint: .venv/dev.stamp ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-check: lint ## ruff, mypy and all tests, the slow ones too
-	$(PYTEST)
+check: SLOW := 1
+check: lint test ## ruff, mypy and all tests, the slow ones too
 
 bench: .venv/dev.stamp ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py

@@ -9,7 +9,7 @@ import os
 import sys
 from contextlib import contextmanager
 from functools import cache
-from multiprocessing import forkserver, get_context
+from multiprocessing import forkserver, get_context, set_start_method
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -57,11 +57,13 @@ def serve(connection_file: str, folder: str, variables: dict[str, str]) -> None:
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
-    os.environ.update(variables | {"JPY_PARENT_PID": str(os.getppid())})  # a kernel ends with its parent
+    os.environ.update(variables)
+    set_start_method(None, force=True)  # a fork server is this file's choice, not that of pools in a notebook
     # pandas asks when it is imported whether it is in a notebook, and shows all columns if so.
     pandas.set_option("display.max_columns", 20)
     sys.path[:] = [place for place in sys.path if Path(place) != Path(__file__).parent]
-    sys.argv = ["ipykernel_launcher.py", "-f", connection_file]
+    parent = f"--IPKernelApp.parent_handle={os.getppid()}"  # the kernel ends with it
+    sys.argv = ["ipykernel_launcher.py", "-f", connection_file, parent]
     launch_new_instance()
 
 
