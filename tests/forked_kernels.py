@@ -14,16 +14,17 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pandas
-import stage_notebooks
 from jupyter_client.manager import AsyncKernelManager
 
 PRELOADED = [
-    "ipykernel.kernelapp", "matplotlib.pyplot", "mpmath", "networkx", "numba", "numpy", "pandas",
-    "pyarrow.parquet", "scipy.optimize", "scipy.sparse.csgraph", "scipy.special", "scipy.stats",
+    "ipykernel.debugger", "ipykernel.kernelapp", "IPython.extensions.storemagic", "jupyter_client.manager",
+    "matplotlib.pyplot", "mpmath", "networkx", "numba", "numpy", "pandas", "psutil", "pyarrow.parquet",
+    "scipy.optimize", "scipy.sparse.csgraph", "scipy.special", "scipy.stats", "sqlite3",
 ]  # fmt: skip
 # Only a process of one thread may be forked: arrow's allocator starts one more unless told not to.
 LOADING = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",  # no advice on the debugger
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
 }
 
@@ -43,9 +44,11 @@ def environment(**changes: str):
 @cache
 def server():
     "The process that forks, with the libraries loaded; it ends with this one."
+    from stage_notebooks import THREADS  # here, so that a kernel does not import what runs notebooks
+
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    with environment(**stage_notebooks.THREADS, **LOADING):
+    with environment(**THREADS, **LOADING):
         forkserver.ensure_running()
     return context
 
