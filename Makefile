@@ -12,10 +12,15 @@ WORKERS ?= 2
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
   if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$p; break; fi; done)
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+# $(call install,WHAT): by uv, which takes a tenth of the time of pip, and by pip where there is no uv or uv fails.
+install = { test -x $(BIN)/uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(1); } || $(PIP) install --quiet $(1)
 # One thread per kernel: two notebooks run at a time, and results do not depend on the thread count.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
+# What is installed is compiled when it is first imported, so each import must be able to keep what it compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup paper data demo test lint check bench bench-llm lock export notebooks clean
 
@@ -34,15 +39,15 @@ demo: .venv/llm.stamp ## the LLM stages from questions to a ranking, with a tiny
 	@$(BIN)/ppe data fetch mt-bench-questions
 	@OMP_NUM_THREADS=2 $(BIN)/python demo/run.py
 
-test: .venv/dev.stamp ## all tests: tests/ and every stage notebook, restarted and run
-	$(BIN)/python -m pytest -n 2
+test: .venv/dev.stamp ## tests/ and every stage notebook, restarted and run; SLOW=1 runs the few slow tests too
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(if $(filter 1,$(SLOW)),,-m "not slow")
 
-lint: .venv/dev.stamp ## ruff
+lint: .venv/dev.stamp ## ruff and mypy
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
-check: lint ## export and clean leave no diff, imports point one way, ruff, tests
-	$(BIN)/python -m pytest -q tests/test_repository.py
-	$(BIN)/python -m pytest -n 2 --deselect tests/test_repository.py
+check: SLOW := 1
+check: lint test ## ruff, mypy and all tests, the slow ones too
 
 bench: .venv/dev.stamp ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/bench.py
@@ -57,30 +62,33 @@ export: .venv/dev.stamp ## write ppe/ from nbs/ and clean the notebooks
 notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
 	$(BIN)/nbdev_export && $(BIN)/python tests/stage_notebooks.py && $(BIN)/nbdev_clean
 
-lock: ## recompile requirements*.txt from pyproject.toml (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper pyproject.toml -o requirements.txt
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper --extra cluster --extra api --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
-	printf 'torch; python_version < "3"\n' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra llm --overrides - -c requirements-dev.txt pyproject.toml -o requirements-llm.txt
+lock: .venv/bin/python ## recompile requirements*.txt from pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper --extra cluster --extra api --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+	printf 'torch; python_version < "3"\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra llm --overrides - -c requirements-dev.txt pyproject.toml -o requirements-llm.txt
 
 clean: ## remove build products (not .venv, not data/external)
 	rm -rf build .pytest_cache .ruff_cache .hypothesis
 
+# The lock names the uv that installs the rest of it. An index of one's own is known to pip alone, so then pip does it all.
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "ppe needs Python 3.11 or newer; none found on PATH. Install one or call: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
+	@$(PIP) config list | grep -qE '\.(index-url|no-index)=' || { sed -n '/^uv==/,/[^\]$$/p' requirements-dev.txt > .venv/uv.txt && \
+	  $(PIP) install --quiet --no-deps --require-hashes -r .venv/uv.txt 2> /dev/null; } || echo "no uv for this machine: pip installs, which takes some minutes"
 
 .venv/paper.stamp: requirements.txt pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(call install,--require-hashes -r requirements.txt)
+	$(call install,--no-deps --no-build-isolation -e .)
 	@touch $@
 
-# torch comes first and unhashed: which build is right depends on the machine, and an index of CPU builds may be set.
+# torch comes first and unhashed: which build is right depends on the machine, and pip may be told of an index of CPU builds.
 .venv/llm.stamp: requirements-llm.txt demo/requirements.txt .venv/paper.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-llm.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r demo/requirements.txt
+	$(PIP) install --quiet torch==2.13.0
+	$(call install,--no-deps --require-hashes -r requirements-llm.txt)
+	$(call install,--no-deps --require-hashes -r demo/requirements.txt)
 	@touch $@
 
 .venv/dev.stamp: requirements-dev.txt .venv/paper.stamp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(call install,--require-hashes -r requirements-dev.txt)
 	@touch $@

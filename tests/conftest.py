@@ -4,8 +4,12 @@ import csv
 import gzip
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +18,38 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+# What changes how programs print, find servers or compile; data folders and search paths stay.
+INHERITED = re.compile(
+    r"LC_|MPL|OPENAI_|PYTHON(?!PATH$|HASHSEED$)|(?:COLUMNS|LINES|NO_COLOR|FORCE_COLOR)$|.*_proxy$",
+    re.IGNORECASE,
+)
+
+
+def forget_what_was_inherited() -> None:
+    """Signals, file mode and environment as after a plain login, for this process and for all that it starts.
+
+    Under `nohup` hangups are ignored, in the background of a script interrupts are, and programs started from
+    there ignore them too. A handler is not passed on: what it ignores here has its default effect in them.
+    """
+    for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
+        number = signal.Signals[name]
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.umask(0o022)
+    for name in filter(INHERITED.match, list(os.environ)):
+        del os.environ[name]
+    os.environ.update(LANG="C.UTF-8", TZ="UTC")
+    time.tzset()
+    sys.dont_write_bytecode = False  # what no process may keep, each compiles anew
+    if not os.access(os.environ.get("HOME", ""), os.W_OK):
+        os.environ["HOME"] = HOME.name
+
+
+HOME = tempfile.TemporaryDirectory(prefix="ppe-home-")
+forget_what_was_inherited()
 
 COLUMNS = ("judge", "question_id", "category", "variant", "model_a", "model_b", "verdict")
 Row = tuple  # (judge, question_id, category, variant, model_a, model_b, verdict)

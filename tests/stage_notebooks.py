@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -33,7 +34,9 @@ class DataMissing(Exception):
 def stage_notebooks() -> list[Path]:
     "All notebooks but those that papermill runs."
     notebooks = (ROOT / "nbs").rglob("*.ipynb")
-    return sorted(path for path in notebooks if path.parent.name not in PAPER_FOLDERS and path.parent.name[0] != ".")
+    return sorted(
+        path for path in notebooks if path.parent.name not in PAPER_FOLDERS and path.parent.name[0] != "."
+    )
 
 
 def title(path: Path) -> str:
@@ -44,6 +47,8 @@ def title(path: Path) -> str:
 def executed(
     path: Path,
     timeout: int = 600,  # seconds a single cell may take
+    *,
+    kernels: type[AsyncKernelManager] = AsyncKernelManager,  # how the kernel is started
 ) -> nbformat.NotebookNode:
     "The notebook after restart-and-run-all in the project root; the file itself is not touched."
     notebook = nbformat.read(path, as_version=4)
@@ -51,7 +56,11 @@ def executed(
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     client = NotebookClient(
-        notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        kernel_manager_class=kernels,
+        resources={"metadata": {"path": str(ROOT)}},
     )
     try:
         client.execute(env=os.environ | THREADS)

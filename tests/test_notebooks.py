@@ -8,12 +8,13 @@ from pathlib import Path
 import nbformat
 import pytest
 import stage_notebooks
+from forked_kernels import ForkedKernelManager
 
 
 @pytest.mark.parametrize("path", stage_notebooks.stage_notebooks(), ids=stage_notebooks.title)
 def test_notebook_runs_and_prints_what_is_committed(path: Path):
     try:
-        fresh = stage_notebooks.executed(path)
+        fresh = stage_notebooks.executed(path, kernels=ForkedKernelManager)
     except stage_notebooks.DataMissing as missing:
         pytest.skip(str(missing))
     except stage_notebooks.NotebookFailed as failure:
