@@ -57,7 +57,7 @@ bench-llm: .venv/dev.stamp ## the judging stage at full scale against a server o
 
 export: .venv/dev.stamp ## write ppe/ from nbs/ and clean the notebooks
 	$(BIN)/nbdev_export && $(BIN)/nbdev_clean
-	@rm -rf ppe/__pycache__ # compiled kernels do not notice an edit in another module
+	@find ppe -name __pycache__ -prune -exec rm -rf {} + # compiled kernels do not notice an edit in another module
 
 notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
 	$(BIN)/nbdev_export && $(BIN)/python tests/stage_notebooks.py && $(BIN)/nbdev_clean

@@ -238,10 +238,11 @@ def mu_sweep(
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-26
 COST_METHODS = (
-    replace(METHODS["Trunc25→20"], name="truncated-resampled"),
-    replace(METHODS["NoTrunc boot"], name="bootstrap-all"),
-    replace(TRUNCATED, name="truncated-once"),
-    replace(ALL_GRAPHS, name="all-graphs"),
+    # The streams keep the names that the first published curve was drawn with.
+    replace(METHODS["Trunc25→20"], draws="truncated-resampled"),
+    replace(METHODS["NoTrunc boot"], draws="bootstrap-all"),
+    TRUNCATED,
+    ALL_GRAPHS,
 )
 
 
@@ -347,43 +348,33 @@ def graph_statistics(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-38
-_ANY_POOL = (  # the rules in shares, for a pool of any size
-    replace(ALL_GRAPHS, name="all-graphs"),
-    replace(TRUNCATED, name="truncated-once"),
-    replace(METHODS["Trunc25→20"], name="truncated-resampled"),
-    replace(METHODS["NoTrunc boot"], name="bootstrap-all"),
-    replace(METHODS["Random50→20×10"], name="random-subset", repeats=1),
-)
-
-
 def method_table(
     *,
     n_questions: int = 10,
     n_wordings: int = 5,
     n_draws: int = 20,  # to count graphs
     seed: int,
-) -> pd.DataFrame:  # group, method, source, n_available, selection, n_selected, draw, n_drawn, n_distinct, repeats, ranker
+) -> pd.DataFrame:  # method, source, n_available, selection, n_selected, draw, n_drawn, n_distinct, repeats, ranker
     "Every method of the main table in words and numbers (paper, section 4.1 and appendix B.3)."
     questions = np.repeat(np.arange(n_questions), n_wordings)
     first = ~pd.Series(questions).duplicated().to_numpy()
     blocks = {"pool": questions, "original": questions[first], "replicated": questions}
     sources = {"pool": "the whole pool", "original": "original wordings", "replicated": "repeated answers to the originals"}
     rows = []
-    for group, methods in (("main table", MAIN_METHODS.values()), ("any pool", _ANY_POOL)):
-        for method in methods:
-            own = blocks[method.source]
-            scores = np.arange(len(questions), dtype=float)[first if method.source == "original" else slice(None)]
-            drawn = draw_weights(method, scores, own, n_resamples=n_draws, rng=stream(seed, "methods", method.name))
-            n_selected, n_drawn = len(source_rows(method, scores, own)), int(drawn[0].sum())
-            # How many originals are best is found by the study; up to that number are drawn.
-            tuned = method.name == "Single→20"
-            rows.append({
-                "group": group, "method": method.name, "source": sources[method.source], "n_available": len(own),
-                "selection": "the best K of them" if tuned else _selection_words(method, n_selected),
-                "n_selected": n_selected, "draw": "all K" if tuned else _draw_words(method, n_drawn), "n_drawn": n_drawn,
-                "n_distinct": round(float((drawn > 0).sum(1).mean()), 1), "repeats": method.repeats,
-                "ranker": {None: "that of the study", "copeland": "Copeland"}[method.ranker],
-            })
+    for method in MAIN_METHODS.values():
+        own = blocks[method.source]
+        scores = np.arange(len(questions), dtype=float)[first if method.source == "original" else slice(None)]
+        drawn = draw_weights(method, scores, own, n_resamples=n_draws, rng=stream(seed, "methods", method.name))
+        n_selected, n_drawn = len(source_rows(method, scores, own)), int(drawn[0].sum())
+        # How many originals are best is found by the study; up to that number are drawn.
+        tuned = method.name == "Single→20"
+        rows.append({
+            "method": method.name, "source": sources[method.source], "n_available": len(own),
+            "selection": "the best K of them" if tuned else _selection_words(method, n_selected),
+            "n_selected": n_selected, "draw": "all K" if tuned else _draw_words(method, n_drawn), "n_drawn": n_drawn,
+            "n_distinct": round(float((drawn > 0).sum(1).mean()), 1), "repeats": method.repeats,
+            "ranker": {None: "that of the study", "copeland": "Copeland"}[method.ranker],
+        })
     return pd.DataFrame(rows)
 
 

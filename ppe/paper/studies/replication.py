@@ -124,12 +124,12 @@ def cycle_distance_frames(
     return every, pd.concat(trends, ignore_index=True), pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-20
-_NAMES = {
+_STREAMS = {  # as the first published table named them
     "Trunc25→20": "Truncated (half), 80 % drawn", "BlockTop1": "Block top-1", "NoTrunc boot": "Bootstrap of all",
     "ScoreWin40": "ScoreWin, 80 % drawn", "Random50→20×10": "Random 40 % × 10", "Single→20": "First variant only",
     "AllGraphs": "All graphs, once", "TruncFixed": "Truncated (half), once",
 }
-VARIANT_METHODS = tuple(replace(METHODS[name], name=printed) for name, printed in _NAMES.items())
+VARIANT_METHODS = tuple(replace(METHODS[name], draws=stream_name) for name, stream_name in _STREAMS.items())
 VARIANTS = {"mtbench": "turns", "vicuna80": "orders", "votes": "votes"}  # what the variants of a question are
 
 
@@ -147,19 +147,16 @@ def variant_table(
         results = resample(sources, VARIANT_METHODS, n_resamples=n_resamples, rng=stream(seed, "variants", variants))
         for name, result in results.items():
             distance = result.distances(data.reference)
-            mean, low, high = mean_interval(distance, rng=stream(seed, "variants-interval", variants, name))
+            mean, low, high = mean_interval(distance, rng=stream(seed, "variants-interval", variants, _STREAMS[name]))
             rows.append({"variants": variants, "pool": data.label, "method": name, "distance": mean, "low": low,
                          "high": high, "n_resamples": len(distance), "n_graphs": len(data.pool)})
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-24
-_RULES = {"all-graphs": ALL_GRAPHS, "truncated-once": TRUNCATED}
-
-
 def leaderboards(
     pools: Sequence[Referenced],
     *,
-    rules: Sequence[str] = ("all-graphs", "truncated-once"),
+    methods: Sequence[Method] = (ALL_GRAPHS, TRUNCATED),
     n_resamples: int,
     seed: int,
 ) -> pd.DataFrame:  # one row per pool, rule and model, best first
@@ -167,12 +164,12 @@ def leaderboards(
     parts = []
     for data in pools:
         reference = pd.Series(data.reference, index=list(data.pool.models))
-        for name in rules:
+        for method in methods:
             rng = stream(seed, "leaderboard", data.name)
-            found = rank_intervals(data.pool, method=_RULES[name], n_resamples=n_resamples, rng=rng)
+            found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng)
             table = found.table()
             parts.append(table.assign(
-                reference=table["model"].map(reference), pool=data.name, rule=name, separated=found.separated,
+                reference=table["model"].map(reference), pool=data.name, rule=method.name, separated=found.separated,
                 n_separated=int(found.ridge.sum()),
             ))
     return pd.concat(parts, ignore_index=True)
@@ -181,7 +178,7 @@ def leaderboards(
 def question_ranker_table(
     pools: Sequence[Referenced],
     *,
-    rules: Sequence[str] = ("all-graphs", "truncated-once"),
+    methods: Sequence[Method] = (ALL_GRAPHS, TRUNCATED),
     n_resamples: int,
     seed: int,
     level: float = 0.95,
@@ -189,15 +186,15 @@ def question_ranker_table(
     "Distance of every ranker on the same graphs, at all four distances, with percentile intervals over resampled questions."
     rows = []
     for data in pools:
-        for name in rules:
+        for method in methods:
             for ranker in PAPER_RANKERS:
                 # One stream for all rankers and rules: the same questions.
                 rng = stream(seed, "ranker-robustness", data.name)
-                found = rank_intervals(data.pool, method=_RULES[name], ranker=ranker, n_resamples=n_resamples, rng=rng)
+                found = rank_intervals(data.pool, method=method, ranker=ranker, n_resamples=n_resamples, rng=rng)
                 for metric in DISTANCES:
                     value, spread = found.distances(data.reference, metric)
                     low, high = percentile_limits(spread, level)
-                    rows.append({"pool": data.name, "rule": name, "ranker": ranker, "metric": metric, "distance": value,
+                    rows.append({"pool": data.name, "rule": method.name, "ranker": ranker, "metric": metric, "distance": value,
                                  "low": low, "high": high, "n_separated": int(found.ridge.sum())})
     return pd.DataFrame(rows)
 
