@@ -29,14 +29,13 @@ import pyarrow.parquet
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import rankdata
 
-from ppe.rankers.bradley_terry import bootstrap_refits, bradley_terry, bradley_terry_batch
 from ppe.cycles import cycle_counts
-from ppe.rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
 from ppe.pool import half_tie_wins, win_tie_counts_from_table
+from ppe.rankers.bradley_terry import bootstrap_refits, bradley_terry, bradley_terry_batch
+from ppe.rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
 from ppe.rankers.kemeny import kemeny
-from ppe.theory.mallows import majority_recovers, mallows_q, sample_orders
-from ppe.pool import Pool
 from ppe.rankers.soft_weights import STEEPNESS, fit_soft_weights, soft_weights_batch
+from ppe.theory.mallows import majority_recovers, mallows_q, sample_orders
 from ppe.verdicts import read_verdicts
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ppe.stages.ledger import Ledger, exchange
 from ppe.files import write_json, write_text
+from ppe.stages.ledger import Ledger, exchange
 from ppe.verdicts import read_verdicts
 
 ROOT = Path(__file__).resolve().parents[1]

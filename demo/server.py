@@ -15,8 +15,8 @@ import uuid
 from itertools import count
 from typing import Any
 
-from ppe.stages.chat import Backend, CallFailed, Decoding, Request
 from ppe.errors import InputError, PpeError
+from ppe.stages.chat import Backend, CallFailed, Decoding, Request
 from ppe.stages.prompts import Message
 
 DEFAULT_TOKENS = 512

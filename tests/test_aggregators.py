@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from ppe import sources
-from ppe.paper import datasets
-from ppe.rankers.discrimination import fit_discrimination, fit_discrimination_batch
 from ppe.errors import InputError, MissingDataError, NoMaximumError
-from ppe.pool import Pool, comparison_graphs
 from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
-from ppe.streams import stream
-from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
 from ppe.inference.methods import ALL_GRAPHS, TRUNCATED, source_rows
+from ppe.paper import datasets
+from ppe.pool import Pool, comparison_graphs
+from ppe.rankers.discrimination import fit_discrimination, fit_discrimination_batch
+from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
+from ppe.streams import stream
 from ppe.verdicts import COLUMNS, validate_verdicts
 
 SEED = 20260324
@@ -185,7 +185,7 @@ def same_scores(found, expected):
 
 
 def has_one_maximum(pool, ranker):
-    "A few graphs can have a spread of several units; the objective then has several maxima (notebook discrimination)."
+    "A few graphs can have a spread of several units; the objective then has several maxima (see its notebook)."
     variants = {"discrimination-cycles": {"cycles": True}, "discrimination-davidson": {"ties": True}}
     variant = variants.get(ranker, {})
     if not ranker.startswith("discrimination"):
@@ -294,7 +294,8 @@ def test_a_method_that_truncates_can_feed_any_ranker():
     pool = comparison_graphs(table())
     kept = pool.subset(source_rows(TRUNCATED, pool.scores(), pool.blocks))
     for ranker in RANKERS:
-        found = rank_intervals(pool, method=TRUNCATED, ranker=ranker, n_resamples=4, rng=stream(SEED), level=0.5)
+        how = {"n_resamples": 4, "rng": stream(SEED), "level": 0.5}
+        found = rank_intervals(pool, method=TRUNCATED, ranker=ranker, **how)
         own = rank(kept, ranker=ranker, on_separation="ridge").scores
         np.testing.assert_allclose(found.scores, own, atol=1e-3, rtol=1e-3, err_msg=ranker)
 

@@ -13,9 +13,9 @@ import pytest
 
 from ppe import sources
 from ppe.errors import InputError, MissingDataError
-from ppe.pool import comparison_graphs
 from ppe.inference.diagnostics import order_flips
 from ppe.paper import datasets
+from ppe.pool import comparison_graphs
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts, write_verdicts
 
 SETS = pytest.mark.parametrize("name", datasets.SETS)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from ppe.rankers.bradley_terry import bradley_terry
+from ppe.errors import InputError, NoMaximumError
 from ppe.inference.diagnostics import (
     LABELS,
     bradley_terry_deviance,
@@ -15,11 +15,11 @@ from ppe.inference.diagnostics import (
     simulate_counts,
     tied_null,
 )
-from ppe.errors import InputError, NoMaximumError
+from ppe.paper.simulated import simulate_pool
 from ppe.pool import Pool, comparison_graphs, half_tie_wins, win_tie_counts
+from ppe.rankers.bradley_terry import bradley_terry
 from ppe.rankers.hodgerank import hodge_decomposition
 from ppe.streams import stream
-from ppe.paper.simulated import simulate_pool
 from ppe.verdicts import validate_verdicts
 
 SEED = 20260324

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError, MissingDataError
-from ppe.pool import comparison_graphs, win_tie_counts_from_table
 from ppe.importers.registry import LAYOUTS, detect_layout, import_verdicts
+from ppe.pool import comparison_graphs, win_tie_counts_from_table
 from ppe.sources import locate
 from ppe.verdicts import COLUMNS, read_verdicts
 

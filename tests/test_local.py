@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppe.stages.chat import ApiBackend, CallFailed, Decoding, Reply, Request, clean_text
 from ppe.cli.main import main
 from ppe.errors import InputError
+from ppe.stages.chat import ApiBackend, CallFailed, Decoding, Reply, Request, clean_text
 from ppe.stages.local import Batcher, LocalBackend, OutOfMemory, Sampler, disarm, model_source
 from ppe.stages.prompts import Message
 

@@ -12,7 +12,6 @@ from scipy.stats import chi2
 
 from ppe.errors import InputError
 from ppe.files import data_file
-from ppe.pool import comparison_graphs, tie_rates
 from ppe.paper.datasets import arena_reference
 from ppe.paper.simulated import (
     KINDS,
@@ -23,6 +22,7 @@ from ppe.paper.simulated import (
     simulate,
     simulate_pool,
 )
+from ppe.pool import comparison_graphs, tie_rates
 from ppe.verdicts import COLUMNS, select_verdicts, validate_verdicts
 
 SEED = 20260324

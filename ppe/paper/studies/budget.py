@@ -55,10 +55,11 @@ def _half_kept(
     pool: Pool,  # the half with the lowest scores is kept
     *,
     mu: float,
-    fold_stream: tuple[int | str, ...],  # seed and names of the stream that deals the folds
+    seed: int,
+    fold_names: tuple[str | int, ...],  # of the stream that deals the folds
 ) -> tuple[float, float]:
     "Mean held-out loss at α = 0.5, and the factor that makes it smallest."
-    cv = cross_validate(pool, [0.5], mu=mu, rng=stream(*fold_stream))
+    cv = cross_validate(pool, [0.5], mu=mu, rng=stream(seed, *fold_names))
     return float(cv.mean[0]), float(rescaled(cv)[1][0])
 
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-11
@@ -84,11 +85,11 @@ def pool_budgets(
     mains, appendices = [main_rule(cv) for cv in splits], [appendix_rule(cv, stability, tau=tau) for cv in splits]
     (main, appendix, cv), scaled = (mains[0], appendices[0], splits[0]), rescaled(splits[0])[0]
     (main_low, main_high, _), (low, high, n_undecided) = _range(mains), _range(appendices)
-    all_graphs, folds = len(pool), (seed, *names, "folds", 0)
-    by_score = _half_kept(pool, mu=mu, fold_stream=folds)
+    all_graphs, folds = len(pool), (*names, "folds", 0)
+    by_score = _half_kept(pool, mu=mu, seed=seed, fold_names=folds)
     orders = [stream(seed, *names, "random", order).permutation(all_graphs) for order in range(n_random)]
     at_random = np.mean(
-        [_half_kept(replace(pool, given_scores=order), mu=mu, fold_stream=folds) for order in orders], axis=0
+        [_half_kept(replace(pool, given_scores=order), mu=mu, seed=seed, fold_names=folds) for order in orders], axis=0
     )
     distance = _distances(data, [main.k, appendix.k, all_graphs], mu)
     return {

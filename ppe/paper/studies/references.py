@@ -245,7 +245,7 @@ def measure_pool(
             expected=missed.mean(axis=1) + noise,
             drawn=_distances_to_draws(ranks, reference.ranks),
             perfect=spearman(reference.point, reference.ranks),
-            noise=np.float64(noise), best=best,
+            noise=np.asarray(noise), best=best,
         )
     return found
 
@@ -259,8 +259,8 @@ def _row(
     expected_low, expected_high = percentile_limits(measured.expected, level)
     fixed = float(measured.fixed)
     return {
-        "distance": fixed, "low": low, "high": high,
-        "expected": float(measured.drawn.mean()), "expected_low": expected_low, "expected_high": expected_high,
+        "distance": fixed, "low": float(low), "high": float(high),
+        "expected": float(measured.drawn.mean()), "expected_low": float(expected_low), "expected_high": float(expected_high),
         "floor": float(measured.perfect.mean()), "floor_high": float(np.quantile(measured.perfect, level)),
         "best": float(measured.best), "noise": float(measured.noise),
         # A distance of zero has no parts.
@@ -281,7 +281,7 @@ def _difference(
     # Rounding keeps a difference of nothing from having a sign; without one it cannot be turned round.
     sign = np.sign(round(fixed, 12))
     turned = float((np.sign(drawn.round(12)) == -sign).mean()) if sign else np.nan
-    return {"difference": fixed, "expected": float(drawn.mean()), "low": low, "high": high, "reversed": turned}
+    return {"difference": fixed, "expected": float(drawn.mean()), "low": float(low), "high": float(high), "reversed": turned}
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-35
 def reference_noise(
