@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from ...errors import InputError, first_five
-from ...inference.intervals import percentile_limits, question_resample
+from ...inference.intervals import percentile_limits, question_resample, question_times
 from ppe.inference.methods import (
     ALL_GRAPHS,
     JUDGE_PROMPT_METHODS,
@@ -337,9 +337,8 @@ def graph_statistics(
             counts = pool.cycles
             values = {"bad 3-cycles": counts.c3_bad, "bad 4-cycles": counts.c4_bad,
                       "draw rate": tie_rates(pool.adjacency), "largest SCC": largest_component_sizes(pool.adjacency)}
-            n_blocks = int(pool.blocks.max()) + 1
             rng = stream(seed, "graph-statistics", cell.judge, cell.category, source)
-            draws = rng.multinomial(n_blocks, np.full(n_blocks, 1 / n_blocks), size=n_resamples)[:, pool.blocks]
+            draws = question_times(pool.n_questions, n_resamples=n_resamples, rng=rng)[:, pool.blocks]
             for name, value in values.items():
                 spread = (draws @ value) / draws.sum(axis=1)
                 low, high = percentile_limits(spread, level)

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from ...errors import InputError, first_five
-from ...inference.intervals import percentile_limits, question_resample
+from ...inference.intervals import percentile_limits, question_resample, question_times
 from ...inference.methods import METHODS, Method, resample
 from .. import datasets
 from ..referenced import Referenced
@@ -61,10 +61,9 @@ def vote_reference_draws(
     _check_draws(n_draws)
     graphs = comparison_graphs(votes, models=models, incomplete="keep")
     questions = np.unique(graphs.index["question_id"], return_inverse=True)[1]
-    n_questions = int(questions.max()) + 1
-    times = rng.multinomial(n_questions, np.full(n_questions, 1 / n_questions), size=n_draws)
+    times = question_times(int(questions.max()) + 1, n_resamples=n_draws, rng=rng)
     # The first row holds every question once: the reference as it is used.
-    times = np.concatenate([np.ones((1, n_questions), dtype=np.int64), times])
+    times = np.concatenate([np.ones_like(times[:1]), times])
     fits = rank_batch(graphs, times[:, questions])
     return ReferenceDraws(graphs.models, fits.ranks[0], fits.ranks[1:], fits.ridge[1:])
 
