@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from ...inference.intervals import mean_interval, percentile_limits, rank_intervals
+from ...inference.intervals import mean_interval, percentile_limits, question_times, rank_intervals
 from ...inference.methods import ALL_GRAPHS, METHODS, TRUNCATED, Method, resample
 from .. import datasets
 from ..referenced import REAL_POOLS, Referenced, real_pools
@@ -31,10 +31,9 @@ def question_resamples(
     rng: np.random.Generator,
 ) -> list[np.ndarray]:  # rows of the graphs in each resample
     "Bootstrap whole questions: all graphs of a drawn question, as often as it is drawn."
-    questions = np.unique(blocks)
-    rows = {question: np.flatnonzero(blocks == question) for question in questions}
-    draws = rng.choice(questions, size=(n_resamples, len(questions)))
-    return [np.concatenate([rows[question] for question in draw]) for draw in draws]
+    number = np.unique(blocks, return_inverse=True)[1]
+    times = question_times(int(number.max()) + 1, n_resamples=n_resamples, rng=rng)
+    return [np.repeat(np.arange(len(blocks)), drawn[number]) for drawn in times]
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-10
 def cycle_distance(
