@@ -6,7 +6,7 @@
 __all__ = ['N_FOLDS', 'SMOOTHING', 'DIAGNOSTICS', 'LABELS', 'PAPER_THRESHOLDS', 'win_probabilities', 'bradley_terry_deviance',
            'degrees_of_freedom', 'standardised_residuals', 'question_folds', 'fold_counts', 'held_out_losses',
            'Thresholds', 'DiagnosticBatch', 'warning_labels', 'held_out_gaps', 'diagnostic_batch', 'tie_probabilities',
-           'TiedNull', 'tied_null', 'fit_tied_null', 'simulate_counts', 'Diagnosis', 'diagnose_fit']
+           'TiedNull', 'tied_null', 'fit_tied_null', 'simulate_counts', 'Diagnosis', 'diagnose_fit', 'order_flips']
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-03
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import brentq
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, log_expit, rel_entr
@@ -390,7 +391,7 @@ def diagnose_fit(
     null, warned = fit_tied_null(all_wins, all_ties, theta), seen.warnings(thresholds)
     residuals = standardised_residuals(half, theta)
     better, worse = np.unravel_index(residuals.argmax(), residuals.shape)
-    shares = {"bootstrap_p": {}, "null_means": {}, "null_warnings": {}, "null_labels": {}}
+    shares: dict[str, Mapping[str, float]] = {"bootstrap_p": {}, "null_means": {}, "null_warnings": {}, "null_labels": {}}
     if n_bootstrap:
         n_compared = wins + np.swapaxes(wins, 1, 2) + ties
         drawn = simulate_counts(null, n_compared, n_replicates=n_bootstrap, rng=rng)
@@ -404,3 +405,38 @@ def diagnose_fit(
         label=str(warning_labels(warned)[0]), ridge=bool(seen.ridge[0]), ridge_folds=int(seen.ridge_folds[0]), null=null,
         **{name: MappingProxyType(share) for name, share in shares.items()},
     )
+
+# %% ../../nbs/inference/diagnostics.ipynb #flips-68
+def order_flips(
+    verdicts: pd.DataFrame,  # with pairs judged in both orders
+    *,
+    by: Sequence[str] = (),  # verdict columns to group by, such as category
+) -> pd.DataFrame:  # counts pairs, both_valid, changed, reversed; changed_rate, reversed_rate of both_valid
+    """How often a judge's verdict on a pair changes with the presentation order.
+
+    Raises: InputError if no pair was judged in both orders, or a pair more than once in the same order.
+    """
+    rows = verdicts[["judge", "question_id", "category", "model_a", "model_b", "verdict"]].astype(
+        dict.fromkeys(("judge", "category", "model_a", "model_b", "verdict"), str)
+    )
+    forward, backward = rows[rows["model_a"] < rows["model_b"]], rows[rows["model_a"] > rows["model_b"]]
+    backward = backward.rename(columns={"model_a": "model_b", "model_b": "model_a"})
+    key = ["judge", "question_id", "category", "model_a", "model_b"]
+    if forward.duplicated(key).any() or backward.duplicated(key).any():
+        raise InputError("a pair is judged twice in the same order; select one verdict per order first")
+    pairs = forward.merge(backward, on=key, suffixes=("", "_swapped"))
+    if not len(pairs):
+        raise InputError("no pair is judged in both orders; changes with the order cannot be counted")
+    other = pairs["verdict_swapped"].replace({"a": "b", "b": "a"})
+    valid = (pairs["verdict"] != "invalid") & (other != "invalid")
+    changed = valid & (pairs["verdict"] != other)
+    pairs = pairs.assign(
+        pairs=True,
+        both_valid=valid,
+        changed=changed,
+        reversed=changed & (pairs["verdict"] != "tie") & (other != "tie"),
+    )
+    counts = ["pairs", "both_valid", "changed", "reversed"]
+    table = pairs.groupby(list(by))[counts].sum() if by else pairs[counts].sum().to_frame().T
+    rates = {f"{name}_rate": table[name] / table["both_valid"] for name in ("changed", "reversed")}
+    return table.assign(**rates)

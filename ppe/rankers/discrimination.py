@@ -623,8 +623,8 @@ def discrimination(
     "Rank by the model with a discrimination for each graph. Raises as `fit_discrimination`."
     found = fit_discrimination(pool, on_separation=on_separation, cycles=cycles, mu=mu, ties=ties)
     name = "discrimination" + "-cycles" * cycles + "-davidson" * ties
-    estimates = {"spread": found.spread, "block_share": found.block_share, "cycle_slope": found.cycle_slope}
-    estimates |= {} if found.nu is None else {"nu": found.nu}
+    estimates: dict[str, float | str | None] = {} if found.nu is None else {"nu": found.nu}
+    estimates |= {"spread": found.spread, "block_share": found.block_share, "cycle_slope": found.cycle_slope}
     fit = Fit(True, found.steps, found.log_likelihood, ridge=found.ridge, solver="newton", estimates=estimates)
     return Ranking.from_scores(name, pool.models, found.theta, fit)
 
