@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-Task, Value = TypeVar("Task"), TypeVar("Value")
+Task = TypeVar("Task")
+Value = TypeVar("Value")
 Progress = Callable[..., Iterable]  # wraps the values as they come, called with total=, as tqdm
 
 

@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.sparse.csgraph import connected_components
 
 from .cycles import CycleCounts, cycle_counts
 from .errors import InputError
@@ -230,6 +229,8 @@ def largest_component_sizes(
     adjacency: np.ndarray,  # (G, n, n) bool
 ) -> np.ndarray:  # (G,) int64
     "Size of the largest strongly connected component of each graph."
+    from scipy.sparse.csgraph import connected_components
+
     sizes = [
         np.bincount(connected_components(graph, directed=True, connection="strong")[1]).max() for graph in adjacency
     ]

@@ -689,6 +689,7 @@ def diagnose_verdicts(
 ) -> TableAdvice:
     "Advice for the graphs of a table. Raises as `diagnose`, and for a table too large for its graphs."
     pool, notes = _pool_of(verdicts, incomplete)
+    pool.scores(mu)  # refuses a weight that makes none, before anything is simulated
     advice = diagnose(pool, n_simulations=n_simulations, rng=stream(seed, "diagnose"), mu=mu, watch=watch)
     return TableAdvice(advice, pool.n_dropped, mu, seed, *_flips(verdicts), notes)
 

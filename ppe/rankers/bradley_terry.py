@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numba import njit
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
 
 from ..errors import ConvergenceError, InputError
 from ..pool import half_tie_wins
@@ -215,6 +213,8 @@ def _newton_large(
     theta: np.ndarray,  # (n,) start, changed in place
     ridge: float,  # weight of the penalty
 ) -> int:  # iterations, 0 if not converged
+    from scipy.linalg import cho_factor, cho_solve  # here: `ppe rank` of few models does without
+
     gradient, hessian = np.empty(len(won)), np.empty_like(total)
     for iteration in range(1, MAX_ITERATIONS + 1):
         _gradient_hessian(total, won, theta, ridge, gradient, hessian)
@@ -276,6 +276,8 @@ def _mm_sweep(half: np.ndarray, total: np.ndarray, strength: np.ndarray) -> None
 
 
 def _fit_quasi_newton(method: str, half: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, int]:
+    from scipy.optimize import minimize
+
     n, total = len(half), half + half.T
 
     def objective(free):

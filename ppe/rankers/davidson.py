@@ -15,8 +15,6 @@ from typing import Literal
 
 import numpy as np
 from numba import njit
-from scipy.optimize import minimize
-from scipy.special import xlogy
 
 from .bradley_terry import RIDGE, _strongly_connected
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
@@ -45,6 +43,8 @@ def davidson_log_likelihood(
     ties: np.ndarray,  # (n, n), symmetric
 ) -> float:
     "Log likelihood without the multinomial constant; minus infinity if there are ties and `nu` is 0."
+    from scipy.special import xlogy
+
     half = np.subtract.outer(theta, theta) / 2
     log_total = np.logaddexp(half, -half)
     if nu > 0:
@@ -329,6 +329,8 @@ def l_bfgs_b(
     max_iterations: int = MAX_ITERATIONS,
 ) -> tuple[np.ndarray, float, int]:  # theta, nu, iterations
     "Limited-memory quasi-Newton ascent with the box log nu >= log 1e-12. Source: paper, appendix B.2."
+    from scipy.optimize import minimize
+
     n, with_ties = len(wins), bool(ties.any())
 
     def unpack(point: np.ndarray) -> tuple[np.ndarray, float]:
