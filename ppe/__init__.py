@@ -1,1 +1,56 @@
+"""Rank language models from pairwise verdicts over comparison graphs; the names here are imported when they are used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .cycles import cycle_counts
+    from .errors import PpeError
+    from .inference.advice import diagnose
+    from .inference.intervals import rank_intervals
+    from .inference.leaderboard import Leaderboard, leaderboard
+    from .inference.methods import METHODS, Method
+    from .paper.simulated import simulate_pool
+    from .pool import Pool, comparison_graphs, graph_table
+    from .rankers.rankings import Ranking
+    from .rankers.registry import RANKERS, rank, rank_counts
+    from .truncation import block_top_k, global_top_k
+    from .verdicts import read_verdicts, write_verdicts
+
+# Where each name lives; written out, so that it can be read without importing anything.
+_HOME = {
+    "read_verdicts": "ppe.verdicts",
+    "write_verdicts": "ppe.verdicts",
+    "Pool": "ppe.pool",
+    "comparison_graphs": "ppe.pool",
+    "graph_table": "ppe.pool",
+    "cycle_counts": "ppe.cycles",
+    "block_top_k": "ppe.truncation",
+    "global_top_k": "ppe.truncation",
+    "RANKERS": "ppe.rankers.registry",
+    "Ranking": "ppe.rankers.rankings",
+    "rank": "ppe.rankers.registry",
+    "rank_counts": "ppe.rankers.registry",
+    "METHODS": "ppe.inference.methods",
+    "Method": "ppe.inference.methods",
+    "rank_intervals": "ppe.inference.intervals",
+    "Leaderboard": "ppe.inference.leaderboard",
+    "leaderboard": "ppe.inference.leaderboard",
+    "diagnose": "ppe.inference.advice",
+    "simulate_pool": "ppe.paper.simulated",
+    "PpeError": "ppe.errors",
+}
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ppe' has no attribute {name!r}; it has {', '.join(_HOME)}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

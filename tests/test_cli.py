@@ -884,7 +884,7 @@ def test_every_ranker_takes_incomplete_graphs(ppe_main, tmp_path, ranker):
 def test_tables_too_large_for_their_graphs(ppe_main, tmp_path, pool, monkeypatch):
     path = write(tmp_path / "pool.csv", pool)
     whole = ppe_main("rank", path, "--format", "json").json()
-    monkeypatch.setattr("ppe.cli.main.MAX_ADJACENCY_BYTES", 10)
+    monkeypatch.setattr("ppe.pool.MAX_ADJACENCY_BYTES", 10)
     counted = ppe_main("rank", path, "--incomplete", "keep", "--format", "json").json()
     assert counted["kept"] is None and counted["models"] == whole["models"]
     for words in (["--ranker", "discrimination"], ["--ranker", "soft-weights"], ["--intervals", 50]):

@@ -119,19 +119,19 @@ def cross_validate(
     Raises: InputError for fewer questions than folds, bad proportions, graphs without comparisons.
     Cost: n_folds · A fits of Bradley–Terry, O(n³) each.
     """
-    alphas = _check_alphas(alphas)
+    proportions = _check_alphas(alphas)
     scores = pool.scores(mu)
     if len(empty := np.flatnonzero(~pool.adjacency.any(axis=(1, 2)))):
         raise InputError(f"graphs without a comparison have no loss, rows: {first_five(empty)}; leave them out")
     fold = question_folds(pool.blocks, n_folds=n_folds, rng=rng)
     held_out = fold == np.arange(n_folds)[:, None]
-    weights = np.stack([_keep_weights(np.flatnonzero(~part), scores, alphas) for part in held_out])
+    weights = np.stack([_keep_weights(np.flatnonzero(~part), scores, proportions) for part in held_out])
     fits = bradley_terry_batch(*pool.counts(weights.reshape(-1, len(scores))))
-    strengths = fits.scores.reshape(n_folds, len(alphas), -1)
+    strengths = fits.scores.reshape(n_folds, len(proportions), -1)
     half = half_tie_wins(*pool.counts(held_out))
     losses = held_out_log_loss(strengths, half[:, None])
     kept, ridge = weights.sum(axis=-1).astype(np.int64), fits.ridge.reshape(losses.shape)
-    return CrossValidation(alphas, losses, kept, ridge, fold, strengths, half)
+    return CrossValidation(proportions, losses, kept, ridge, fold, strengths, half)
 
 # %% ../../nbs/inference/budget.ipynb #cell-25
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,21 +165,21 @@ def rank_stability(
     Raises: InputError for bad proportions, an unknown distance, fewer than two repeats.
     Cost: A · n_repeats fits of Bradley–Terry, O(n³) each.
     """
-    alphas = _check_alphas(alphas)
+    proportions = _check_alphas(alphas)
     if distance not in DISTANCES:
         raise InputError(f"unknown distance {distance!r}: choose one of {', '.join(DISTANCES)}")
     if n_repeats < 2:
         raise InputError(f"n_repeats = {n_repeats}: rankings are compared in pairs, so there must be at least 2")
     scores, seed = pool.scores(mu), int(rng.integers(2**63))
-    by_score, budgets = global_top_k(scores, len(scores)), [n_kept(alpha, len(scores)) for alpha in alphas]
-    weights = np.zeros((len(alphas), n_repeats, len(scores)))
+    by_score, budgets = global_top_k(scores, len(scores)), [n_kept(alpha, len(scores)) for alpha in proportions]
+    weights = np.zeros((len(proportions), n_repeats, len(scores)))
     for weight, k in zip(weights, budgets, strict=True):
         weight[:, by_score[:k]] = stream(seed, k).multinomial(k, np.full(k, 1 / k), size=n_repeats)
     fits = bradley_terry_batch(*pool.counts(weights.reshape(-1, len(scores))))
-    ranks = fits.ranks.reshape(len(alphas), n_repeats, -1)
+    ranks = fits.ranks.reshape(len(proportions), n_repeats, -1)
     first, second = np.triu_indices(n_repeats, 1)
     apart = DISTANCES[distance](ranks[:, first], ranks[:, second]).mean(axis=1)
-    return RankStability(alphas, np.array(budgets), apart, fits.ridge.reshape(len(alphas), -1).sum(axis=1), n_repeats)
+    return RankStability(proportions, np.array(budgets), apart, fits.ridge.reshape(len(proportions), -1).sum(axis=1), n_repeats)
 
 # %% ../../nbs/inference/budget.ipynb #cell-31
 @dataclass(frozen=True, slots=True, eq=False)

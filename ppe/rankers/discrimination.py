@@ -376,19 +376,19 @@ def _search(problem, state, xs, log_spread, share, along_spread):
         spread, rho = (exp(xs[k]), share) if along_spread else (exp(log_spread), xs[k])
         values[k] = _marginal(problem, spread, rho, state, SEARCH_TOLERANCE)
     for _ in range(2):
-        k = values.argmax()
-        if k in (0, len(xs) - 1) or not np.isfinite(values[k - 1] + values[k + 1]):
+        top = values.argmax()
+        if top in (0, len(xs) - 1) or not np.isfinite(values[top - 1] + values[top + 1]):
             break
-        x = _vertex(xs, values, k)
-        if not min(abs(x - xs[k]), x - xs[k - 1], xs[k + 1] - x) > 1e-3:
+        x = _vertex(xs, values, top)
+        if not min(abs(x - xs[top]), x - xs[top - 1], xs[top + 1] - x) > 1e-3:
             break
         spread, rho = (exp(x), share) if along_spread else (exp(log_spread), x)
         value = _marginal(problem, spread, rho, state, SEARCH_TOLERANCE)
-        at = k if x < xs[k] else k + 1
+        at = top if x < xs[top] else top + 1
         xs = np.concatenate((xs[:at], np.array([x]), xs[at:]))
         values = np.concatenate((values[:at], np.array([value]), values[at:]))
-    k = values.argmax()
-    return xs[k], values[k]
+    top = values.argmax()
+    return xs[top], values[top]
 
 
 def _estimate_spread(problem, state):
@@ -623,8 +623,8 @@ def discrimination(
     "Rank by the model with a discrimination for each graph. Raises as `fit_discrimination`."
     found = fit_discrimination(pool, on_separation=on_separation, cycles=cycles, mu=mu, ties=ties)
     name = "discrimination" + "-cycles" * cycles + "-davidson" * ties
-    estimates = {"spread": found.spread, "block_share": found.block_share, "cycle_slope": found.cycle_slope}
-    estimates |= {} if found.nu is None else {"nu": found.nu}
+    estimates: dict[str, float | str | None] = {} if found.nu is None else {"nu": found.nu}
+    estimates |= {"spread": found.spread, "block_share": found.block_share, "cycle_slope": found.cycle_slope}
     fit = Fit(True, found.steps, found.log_likelihood, ridge=found.ridge, solver="newton", estimates=estimates)
     return Ranking.from_scores(name, pool.models, found.theta, fit)
 

@@ -8,15 +8,16 @@ __all__ = ['COMPONENT_PENALTY', 'mean_flow', 'hodgerank_batch', 'hodgerank', 'Ho
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-03
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import lsmr
 
 from ..errors import ConvergenceError, NoMaximumError, first_five
 from .rankings import BatchScores, Fit, OnSeparation, Ranking
 from .rankings import check_counts, check_models, check_on_separation
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-06
 def mean_flow(
@@ -40,6 +41,8 @@ def _same_component(
     n_compared: np.ndarray,  # (B, n, n) N
 ) -> tuple[np.ndarray, np.ndarray]:  # (B, n, n) bool: i and j are joined by a path; (B) number of components
     "Connected components of comparison graphs; graphs with all pairs compared need no search."
+    from scipy.sparse.csgraph import connected_components
+
     same = np.ones(n_compared.shape, dtype=bool)
     n_components = np.ones(len(n_compared), dtype=np.int64)
     n = n_compared.shape[-1]
@@ -85,6 +88,8 @@ def _raise_disconnected(
     models: Sequence[str],  # (n) names
 ) -> None:
     "Raise NoMaximumError naming the components of the comparison graph."
+    from scipy.sparse.csgraph import connected_components
+
     n_components, label = connected_components(n_compared > 0, directed=False)
     groups = [[models[i] for i in np.flatnonzero(label == c).tolist()] for c in range(n_components)]
     listed = " | ".join(first_five(group) for group in groups[:5]) + (" | …" if n_components > 5 else "")
@@ -128,8 +133,10 @@ def hodgerank(
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-21
 def _curl_operator(
     joined: np.ndarray,  # (n, n) bool, symmetric: the pair was compared
-) -> tuple[np.ndarray, np.ndarray, sparse.csr_array]:  # edges i < j (E) and (E), C (triangles, E)
+) -> tuple[np.ndarray, np.ndarray, "sparse.csr_array"]:  # edges i < j (E) and (E), C (triangles, E)
     "Edges of the comparison graph and the curl of a flow around each of its triangles i < j < k."
+    from scipy import sparse
+
     i, j = np.nonzero(np.triu(joined, 1))
     edge = np.zeros(joined.shape, dtype=np.int64)
     edge[i, j] = np.arange(len(i))
@@ -146,6 +153,8 @@ def _curl_part(
     n_compared: np.ndarray,  # (n, n) N
 ) -> np.ndarray:  # (n, n)
     "Projection onto the flows that circulate around triangles, orthogonal in the weights N."
+    from scipy.sparse.linalg import lsmr
+
     i, j, curl = _curl_operator(n_compared > 0)
     root = np.sqrt(n_compared[i, j])
     circulation = (curl / root).T.tocsr()

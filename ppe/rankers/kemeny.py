@@ -12,17 +12,19 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numba import njit
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csr_array, vstack
 
 from ..errors import ConvergenceError, InputError, first_five
 from ..pool import half_tie_wins
 from .separation import strongly_connected_components
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_models, check_on_separation
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-05
 MAX_TOTAL = 2**50  # twice the sum of the counts; below it every cost is exact in float64 and in int64
@@ -262,8 +264,10 @@ def _not_all(
     above: np.ndarray,  # (k, w) upper model of each pair; each row: not all w pairs at once
     below: np.ndarray,  # (k, w) lower model of each pair
     number: np.ndarray,  # (m, m) number of the variable of each pair
-) -> tuple[csr_array, np.ndarray]:  # A and b of A x ≤ b
+) -> "tuple[csr_array, np.ndarray]":  # A and b of A x ≤ b
     "Inequalities for variables x_ij with i < j."
+    from scipy.sparse import csr_array  # here and below: only components of more than 20 models come so far
+
     k, w = above.shape
     forward = above < below
     entries = (np.where(forward, 1.0, -1.0).ravel(), number[above, below].ravel(), np.arange(0, k * w + 1, w))
@@ -304,8 +308,10 @@ class _Search:
 # %% ../../nbs/rankers/kemeny.ipynb #cell-26
 def _program(
     search: _Search,
-) -> tuple[np.ndarray, int, csr_array, np.ndarray]:  # objective, its constant, A, b
+) -> "tuple[np.ndarray, int, csr_array, np.ndarray]":  # objective, its constant, A, b
     "The program with the inequalities found so far."
+    from scipy.sparse import vstack
+
     upper = np.triu_indices(len(search.excess), 1)
     objective = (search.excess - search.excess.T)[upper].astype(np.float64)
     rows, bounds = _not_all(search.triangles, np.roll(search.triangles, -1, axis=1), search.number())
@@ -336,7 +342,7 @@ def _take_up(
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-28
 def _weak_duality(
-    program: tuple[np.ndarray, int, csr_array, np.ndarray],  # from `_program`
+    program: "tuple[np.ndarray, int, csr_array, np.ndarray]",  # from `_program`
     multipliers: np.ndarray,  # one per row, not negative
 ) -> tuple[float, np.ndarray]:  # bound less its possible rounding error, and reduced costs
     "Lower bound on the excess of every order that satisfies the rows."
@@ -349,6 +355,8 @@ def _weak_duality(
 
 def _cut_linear(search: _Search) -> None:
     "Linear programs with more and more triangles, until the bounds meet or nothing is violated."
+    from scipy.optimize import linprog
+
     while search.is_open():
         program = objective, _, rows, bounds = _program(search)
         found = linprog(
@@ -365,6 +373,8 @@ def _cut_linear(search: _Search) -> None:
 # %% ../../nbs/rankers/kemeny.ipynb #cell-29
 def _cut_integer(search: _Search) -> None:
     "Integer programs with more and more triangles, until the bounds meet."
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     while search.is_open():
         objective, constant, rows, bounds = _program(search)
         found = milp(

@@ -12,8 +12,6 @@ from math import exp, log, log1p
 
 import numpy as np
 from numba import njit
-from scipy.linalg import cho_factor, cho_solve
-from scipy.special import xlogy
 
 RIDGE = 1e-4  # weight of the penalty RIDGE/2 · Σθ², used only where no maximum exists and the caller allows it
 TOLERANCE = 1e-6  # range of the last Newton step, in log odds
@@ -170,6 +168,8 @@ def newton_batch(half, ridge):
 # %% ../../nbs/rankers/kernels.ipynb #f2254457
 def _newton_large(total: np.ndarray, won: np.ndarray, theta: np.ndarray, ridge: float) -> int:
     "`_newton` by LAPACK."
+    from scipy.linalg import cho_factor, cho_solve  # here: few models do without, and the command starts faster
+
     gradient, hessian = np.empty(len(won)), np.empty_like(total)
     for iteration in range(1, MAX_NEWTON_STEPS + 1):
         _gradient_hessian(total, won, theta, ridge, gradient, hessian)
@@ -218,6 +218,8 @@ def davidson_log_likelihood(
     ties: np.ndarray,  # (n, n), symmetric
 ) -> float:
     "Log likelihood without the multinomial constant; minus infinity if there are ties and `nu` is 0."
+    from scipy.special import xlogy  # here: only Davidson's model needs it
+
     half, log_total = _log_totals(theta, nu)
     compared = wins + wins.T + ties
     pairs = np.triu_indices(len(half), 1)

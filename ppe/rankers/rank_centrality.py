@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
-from scipy.sparse.csgraph import connected_components
 
 from ..errors import ConvergenceError
 from ..pool import half_tie_wins
@@ -105,6 +104,8 @@ def _fallback_scores(
     ties: np.ndarray,  # (B, n, n) T
 ) -> np.ndarray:  # (B, n)
     "Scores with the pseudo-count, centred within each component of the comparison graph."
+    from scipy.sparse.csgraph import connected_components
+
     met = wins + np.swapaxes(wins, -1, -2) + ties > 0
     scores, n_classes = _centred_log_stationary(transition_matrix(wins + PSEUDO_COUNT * met, ties))
     for b in np.flatnonzero(n_classes > 1):

@@ -236,7 +236,7 @@ class Fit:
     ridge: float = 0.0  # penalty or pseudo-count of the fallback, 0 when it was not used
     solver: str = ""  # name of the algorithm
     # What the method estimated besides the scores, by name; printed and written to JSON as it is, never changed.
-    estimates: Mapping[str, float | str] = field(default_factory=dict, hash=False)
+    estimates: Mapping[str, float | str | None] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimates", MappingProxyType(dict(self.estimates)))
@@ -247,7 +247,8 @@ class Fit:
     @property
     def nu(self) -> float | None:
         "Tie parameter of a Davidson model, None for a method without one."
-        return float(self.estimates["nu"]) if "nu" in self.estimates else None
+        nu = self.estimates.get("nu")
+        return None if nu is None else float(nu)
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-54
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from ..errors import NoMaximumError, first_five
 
@@ -19,6 +18,8 @@ def strongly_connected_components(
     win_graph: np.ndarray,  # (n, n) bool, edge i → j: i beat or tied j at least once
 ) -> list[np.ndarray]:  # vertex numbers of each component
     "Components in topological order of the condensation: every edge between two of them leads to a later one."
+    from scipy.sparse.csgraph import connected_components
+
     n_components, label = connected_components(win_graph, directed=True, connection="strong")
     members = [np.flatnonzero(label == c) for c in range(n_components)]
     reaches = np.zeros((n_components, n_components), dtype=bool)
@@ -42,13 +43,23 @@ class Separation:
     below: np.ndarray
 
 
+def _reaches_all(graph: np.ndarray) -> bool:
+    "Whether there is a way from the first vertex to every other."
+    reached = np.arange(len(graph)) == 0
+    while True:
+        wider = reached | graph[reached].any(axis=0)
+        if (wider == reached).all():
+            return bool(reached.all())
+        reached = wider
+
+
 def separation(
     win_graph: np.ndarray,  # (n, n) bool, edge i → j: i beat or tied j at least once
 ) -> Separation | None:  # None if strongly connected
     "The separating groups of a win graph (Ford 1957), the smaller one as small as possible."
+    if _reaches_all(win_graph) and _reaches_all(win_graph.T):
+        return None  # the usual case, without scipy
     components = strongly_connected_components(win_graph)
-    if len(components) == 1:
-        return None
     top, bottom = components[0], components[-1]
     rest = np.arange(len(win_graph))
     if len(top) <= len(bottom):

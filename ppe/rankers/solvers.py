@@ -12,7 +12,6 @@ from math import exp, log
 
 import numpy as np
 from numba import njit
-from scipy.optimize import minimize
 
 from ..errors import InputError
 from ppe.rankers.kernels import (
@@ -36,6 +35,8 @@ def _quasi_newton(
     max_iterations: int = MAX_ITERATIONS,
 ) -> tuple[np.ndarray, float, int]:  # theta, nu, iterations
     "Ascent by scipy, with the settings of the paper. Source: paper, appendix A.2."
+    from scipy.optimize import minimize  # here: the fast solvers do without
+
     n, with_ties = len(wins), bool(ties.any())
 
     def unpack(point: np.ndarray) -> tuple[np.ndarray, float]:
