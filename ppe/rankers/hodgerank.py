@@ -91,7 +91,7 @@ def _raise_disconnected(
     from scipy.sparse.csgraph import connected_components
 
     n_components, label = connected_components(n_compared > 0, directed=False)
-    groups = [[models[int(i)] for i in np.flatnonzero(label == c)] for c in range(n_components)]
+    groups = [[models[i] for i in np.flatnonzero(label == c)] for c in range(n_components)]
     listed = " | ".join(first_five(group) for group in groups[:5]) + (" | …" if n_components > 5 else "")
     raise NoMaximumError(
         f"no unique HodgeRank potential: {n_components} groups of models were never compared with each "
