@@ -30,7 +30,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import rankdata
 
 from ppe.cycles import cycle_counts
-from ppe.pool import half_tie_wins, win_tie_counts_from_table
+from ppe.pool import Pool, half_tie_wins, win_tie_counts_from_table
 from ppe.rankers.bradley_terry import bootstrap_refits, bradley_terry, bradley_terry_batch
 from ppe.rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
 from ppe.rankers.kemeny import kemeny
@@ -298,15 +298,15 @@ def theory_lines(quick: bool) -> list[Line]:
     return lines
 
 
-def discrimination_pool(rng: np.random.Generator) -> GraphPool:
+def discrimination_pool(rng: np.random.Generator) -> Pool:
     "50 graphs of 20 models, 25 questions in two wordings, whose log discriminations have a spread of 0.7."
     log_a = np.repeat(rng.normal(0, 0.6, 25), 2) + rng.normal(0, 0.36, 50)
     utility = np.multiply.outer(np.exp(log_a), rng.normal(0, 0.8, 20))
     adjacency = draw_graphs(utility, 0.6, rng=rng)
-    return GraphPool(adjacency, cycle_counts(adjacency).score(1.0), np.repeat(np.arange(25), 2))
+    return Pool.of(adjacency, np.repeat(np.arange(25), 2))
 
 
-def scipy_discrimination(pool: GraphPool, spread: float, share: float) -> np.ndarray:  # (n,) strengths
+def scipy_discrimination(pool: Pool, spread: float, share: float) -> np.ndarray:  # (n,) strengths
     "The joint maximum by L-BFGS-B, value and gradient written in numpy as a reader of the model would."
     n, n_graphs = pool.n_models, len(pool)
     i, j = np.triu_indices(n, 1)
@@ -332,15 +332,15 @@ def scipy_discrimination(pool: GraphPool, spread: float, share: float) -> np.nda
 
 
 def soft_weights_by_calls(
-    pool: GraphPool,
+    pool: Pool,
 ) -> tuple[np.ndarray, np.ndarray]:  # (n,) strengths, held-out loss at each steepness
     "The same cross-validation with one call of `bradley_terry` for each steepness and fold."
 
     def counts(rows: np.ndarray, beta: float) -> tuple[np.ndarray, np.ndarray]:
-        place = (rankdata(pool.scores[rows]) - 0.5) / len(rows)
+        place = (rankdata(pool.scores()[rows]) - 0.5) / len(rows)
         if np.isinf(beta):
             weights = np.zeros(len(rows))
-            weights[np.argsort(pool.scores[rows], kind="stable")[: (len(rows) + 1) // 2]] = 2.0
+            weights[np.argsort(pool.scores()[rows], kind="stable")[: (len(rows) + 1) // 2]] = 2.0
         else:
             weights = 2 / (1 + np.exp(2 * beta * (2 * place - 1)))
         graphs = pool.adjacency[rows]

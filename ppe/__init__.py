@@ -1,25 +1,10 @@
 """Rank language models from pairwise verdicts over comparison graphs; the names here are imported when they are used."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from .cycles import cycle_counts
-    from .errors import PpeError
-    from .inference.advice import diagnose
-    from .inference.intervals import rank_intervals
-    from .inference.leaderboard import Leaderboard, leaderboard
-    from .inference.methods import METHODS, Method
-    from .paper.simulated import simulate_pool
-    from .pool import Pool, comparison_graphs, graph_table
-    from .rankers.rankings import Ranking
-    from .rankers.registry import RANKERS, rank, rank_counts
-    from .truncation import block_top_k, global_top_k
-    from .verdicts import read_verdicts, write_verdicts
-
-# Where each name lives; written out, so that it can be read without importing anything.
+# Where each name lives; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _HOME = {
     "read_verdicts": "ppe.verdicts",
     "write_verdicts": "ppe.verdicts",

@@ -192,7 +192,7 @@ def comparison_graphs(
     number = np.cumsum(keep) - 1
     rows = keep[graph]
     adjacency = _adjacency(number[graph[rows]], a[rows], b[rows], verdict[rows], (int(keep.sum()), n, n))
-    index = verdicts.loc[first_row[keep], list(INDEX_COLUMNS)].reset_index(drop=True)
+    index = verdicts[list(INDEX_COLUMNS)].iloc[first_row[keep]].reset_index(drop=True)
     blocks = index.groupby(["judge", "question_id"], sort=False, observed=True).ngroup().to_numpy()
     return Pool(adjacency, models, blocks, index, int((~keep).sum()))
 

@@ -185,7 +185,7 @@ def same_scores(found, expected):
 
 
 def has_one_maximum(pool, ranker):
-    "A few graphs can have a spread of several units; the objective then has several maxima (see its notebook)."
+    "A few graphs can have a spread of several units; the objective then has several maxima."
     variants = {"discrimination-cycles": {"cycles": True}, "discrimination-davidson": {"ties": True}}
     variant = variants.get(ranker, {})
     if not ranker.startswith("discrimination"):

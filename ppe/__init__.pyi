@@ -1,0 +1,24 @@
+"""The names of the front door, for type checkers and editors."""
+
+from .cycles import cycle_counts as cycle_counts
+from .errors import PpeError as PpeError
+from .inference.advice import diagnose as diagnose
+from .inference.intervals import rank_intervals as rank_intervals
+from .inference.leaderboard import Leaderboard as Leaderboard
+from .inference.leaderboard import leaderboard as leaderboard
+from .inference.methods import METHODS as METHODS
+from .inference.methods import Method as Method
+from .paper.simulated import simulate_pool as simulate_pool
+from .pool import Pool as Pool
+from .pool import comparison_graphs as comparison_graphs
+from .pool import graph_table as graph_table
+from .rankers.rankings import Ranking as Ranking
+from .rankers.registry import RANKERS as RANKERS
+from .rankers.registry import rank as rank
+from .rankers.registry import rank_counts as rank_counts
+from .truncation import block_top_k as block_top_k
+from .truncation import global_top_k as global_top_k
+from .verdicts import read_verdicts as read_verdicts
+from .verdicts import write_verdicts as write_verdicts
+
+__version__: str

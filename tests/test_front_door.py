@@ -1,0 +1,57 @@
+"""What a first call costs: the names of `import ppe`, the help of `ppe`, and no library behind them."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import ppe
+from ppe.cli.main import COMMANDS, app
+
+HEAVY = ("click", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
+
+
+def loaded(program: str) -> list[str]:
+    "Heavy libraries that a fresh interpreter has imported after a program."
+    show = f"import sys; print(*sorted(set(sys.modules) & set({HEAVY})), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; {show}"], capture_output=True, text=True, check=True
+    )
+    return done.stderr.split()
+
+
+def test_every_public_name_resolves_and_is_listed():
+    assert set(ppe.__all__) <= set(dir(ppe)) and ppe.__version__
+    for name in ppe.__all__:
+        value = getattr(ppe, name)
+        home = getattr(value, "__module__", None)
+        assert home is None or not home.startswith("ppe.") or home == ppe._HOME[name], (
+            f"{name} lives in {home}"
+        )
+    with pytest.raises(AttributeError, match="rnak"):
+        ppe.rnak  # noqa: B018
+
+
+def test_import_and_help_load_nothing_heavy():
+    assert loaded("import ppe") == []
+    assert loaded("from ppe.cli.main import main; main(['--help']); main(['--version'])") == ["click"]
+
+
+def test_the_help_of_every_command_is_its_own():
+    context = click.Context(app)
+    for name in COMMANDS:
+        command = app.get_command(context, name)
+        assert command is not None and command.name == name
+        for width in (20, 45, 66, 10_000):
+            assert app.commands[name].get_short_help_str(width) == command.get_short_help_str(width), name
+
+
+def test_types_see_the_same_names():
+    "The stub for type checkers names what the table names, from the same modules."
+    tree = ast.parse(Path(ppe.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname: f"ppe.{node.module}" for node in imports for alias in node.names}
+    assert seen == ppe._HOME
