@@ -24,6 +24,7 @@ _HOME = {
     "Leaderboard": "ppe.inference.leaderboard",
     "leaderboard": "ppe.inference.leaderboard",
     "diagnose": "ppe.inference.advice",
+    "import_verdicts": "ppe.importers.registry",
     "simulate_pool": "ppe.paper.simulated",
     "PpeError": "ppe.errors",
 }

@@ -1,5 +1,7 @@
 """The names of the front door, for type checkers and editors."""
 
+from ppe.importers.registry import import_verdicts as import_verdicts
+
 from .cycles import cycle_counts as cycle_counts
 from .errors import PpeError as PpeError
 from .inference.advice import diagnose as diagnose
