@@ -50,8 +50,7 @@ def query_gpus(command: Sequence[str] = QUERY, *, timeout_seconds: float = 20.0)
     return "" if no_gpu else answer
 
 # %% ../../nbs/stages/launch.ipynb #cell-09
-BUSY_MEMORY = 0.05  # a GPU of which others use this share of the memory is not free
-BUSY_PERCENT = 10  # nor one that is at work for this part of the time
+BUSY_MEMORY, BUSY_PERCENT = 0.05, 10  # share of the memory in use, and of the time at work, from which a GPU is not free
 UNREPORTED = r"\[?(?:N/A|Not Supported)\]?"
 ROW = re.compile(rf"\d+,\s*(?:GPU-[^,]+|{UNREPORTED})" + 3 * rf",\s*(\d+|{UNREPORTED})", re.IGNORECASE)
 
@@ -75,7 +74,7 @@ def choose_devices(
     words = [] if mask is None else [word.strip() for word in mask.split(",")]
     rows = [] if words[:1] in ([""], ["-1"], ["NoDevFiles"]) else query().splitlines()
     if not rows:
-        say(f"CUDA_VISIBLE_DEVICES={mask or ''}, no GPU is visible: jobs run on the CPU")
+        say(f"no GPU is visible, CUDA_VISIBLE_DEVICES is {'not set' if mask is None else repr(mask)}: jobs run on the CPU")
         return {f"CPU {number + 1}": "" for number in range(limit or 1)}
     if words:
         fits = [[row for row in rows if re.match(rf"({re.escape(word)}|\d+,\s*{re.escape(word)}.*?),", row)] for word in words]
