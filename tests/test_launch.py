@@ -15,7 +15,16 @@ from pathlib import Path
 import pytest
 
 from ppe.errors import InputError, PpeError
-from ppe.stages.launch import Job, JobResult, choose_devices, ending, launch, local_cluster, query_gpus, run_command
+from ppe.stages.launch import (
+    Job,
+    JobResult,
+    choose_devices,
+    ending,
+    launch,
+    local_cluster,
+    query_gpus,
+    run_command,
+)  # fmt: skip
 
 pytest.importorskip("distributed", reason="needs ppe[cluster]")
 
@@ -105,7 +114,11 @@ def remote(run, cluster):
 
 
 def test_a_gpu_without_a_uuid_goes_by_its_number_and_one_whose_uuid_is_a_fault_is_left_out(home):
-    table = "3, [N/A], 512, 81559, 0\n4, [GPU requires reset], 512, 81559, 0\n5, [Unknown Error], [N/A], [N/A], [N/A]\n"
+    table = (
+        "3, [N/A], 512, 81559, 0\n"
+        "4, [GPU requires reset], 512, 81559, 0\n"
+        "5, [Unknown Error], [N/A], [N/A], [N/A]\n"
+    )
     said: list[str] = []
     assert choose_devices(lambda: table, None, said.append) == {"GPU 3": "3"}
     assert len(said) == 2 and "out of order: 4, [GPU" in said[0] and "out of order: 5, [Unknown" in said[1]
