@@ -389,7 +389,7 @@ def test_launch_does_each_category_on_its_own_and_writes_the_whole_table(tmp_pat
     assert main(judge_arguments(alone, served.url)) == 0
     n_served = served.n_served()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    options = ["launch", "--workers", "2", "--poll-seconds", "0.2", "--logs", str(tmp_path / "logs")]
+    options = ["launch", "--workers", "2", "--logs", str(tmp_path / "logs")]
     assert main([*options, "--", *judge_arguments(together, served.url)]) == 0
     assert (together / "verdicts.csv").read_bytes() == (alone / "verdicts.csv").read_bytes()
     assert served.n_served() == 2 * n_served, "the jobs and the whole asked for nothing twice"

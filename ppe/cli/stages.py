@@ -514,31 +514,30 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
 @click.option("--workers", type=click.IntRange(min=1), help="Workers on this machine; one for each free card if left out, one without cards.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers take the jobs, instead of this machine.")
 @click.option("--attempts", type=click.IntRange(min=1), default=3, show_default=True, help="Of a job that dies.")
-@click.option("--poll-seconds", type=click.FloatRange(min=0, min_open=True), default=5.0, show_default=True, help="Between looks at the cards.")
-@click.option("--patience", type=click.FloatRange(min=0), default=3600.0, show_default=True, help="Seconds to wait for a free card or a worker.")
+@click.option("--patience", type=click.FloatRange(min=0), default=600.0, show_default=True, help="Seconds to wait for the first worker of --scheduler.")
 @click.option("--logs", type=click.Path(file_okay=False), default="launch-logs", show_default=True, help="Folder for the output of the jobs.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def launch_command(
-    workers: int | None, scheduler: str | None, attempts: int, poll_seconds: float, patience: float, logs: str,
-    arguments: tuple[str, ...],
+    workers: int | None, scheduler: str | None, attempts: int, patience: float, logs: str, arguments: tuple[str, ...]
 ) -> int:
     """Run a stage on all free graphics cards, one category at a time on each.
 
     ppe launch -- judge answers.jsonl --backend local --model prometheus --out verdicts.csv
 
-    A card counts as free when others leave its memory and its processors alone; a job that dies goes to another card.
-    Without a card the same jobs run on the processor. The file is written at the end, from the ledger that all jobs fill.
+    A card counts as free when others leave its memory and its processors alone, at the start: two launches at the same
+    moment may take the same card. A job that dies goes to another card. Without a card the same jobs run on the processor.
+    The file is written at the end, from the ledger that all jobs fill.
     The workers of --scheduler need the same files in the same place; the ledger is SQLite, so keep them on one machine.
     """
     from ppe.stages.launch import Job, launch
 
     jobs = [Job(name, command) for name, command in category_jobs(arguments, _input_categories(arguments))]
-    report = launch(
-        jobs, log_folder=Path(logs), scheduler=scheduler, workers=workers, attempts=attempts, poll_seconds=poll_seconds,
-        patience=patience, say=lambda text: _say(f"ppe: {text}"),
+    results = launch(
+        jobs, log_folder=Path(logs), scheduler=scheduler, workers=workers, attempts=attempts, patience=patience,
+        say=lambda text: _say(f"ppe: {text}"),
     )  # fmt: skip
-    _say(report.table())
-    if not report.all_done:
+    _say("\n".join(map(str, results)))
+    if any(result.outcome != "done" for result in results):
         return INCOMPLETE
     return llm_commands()[arguments[0]].main(list(arguments[1:]), standalone_mode=False) or 0
 
