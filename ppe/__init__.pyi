@@ -1,9 +1,8 @@
 """The names of the front door, for type checkers and editors."""
 
-from ppe.importers.registry import import_verdicts as import_verdicts
-
 from .cycles import cycle_counts as cycle_counts
 from .errors import PpeError as PpeError
+from .importers.registry import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose
 from .inference.intervals import rank_intervals as rank_intervals
 from .inference.leaderboard import Leaderboard as Leaderboard

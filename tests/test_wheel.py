@@ -54,7 +54,7 @@ scope, printed, answers = {}, io.StringIO(), {}
 with contextlib.redirect_stdout(printed):
     exec(example, scope)
 from ppe.verdicts import write_verdicts
-verdicts = scope["pool"].verdicts
+verdicts = scope["verdicts"]
 few = verdicts["model_a"].cat.categories[::4]
 kept = verdicts["model_a"].isin(few) & verdicts["model_b"].isin(few)
 write_verdicts(verdicts[kept], "verdicts.csv")
@@ -224,7 +224,8 @@ def test_the_command_finds_what_lies_in_the_cache_folder(
 
 
 def test_an_editable_install_reads_the_data_beside_it(source: Path, tmp_path: Path):
-    pip("install", "--no-build-isolation", "--prefix", tmp_path / "prefix", "--editable", source)
+    # Without --ignore-installed pip would first uninstall the package that these tests run in.
+    pip("install", "--ignore-installed", "--no-build-isolation", "--prefix", tmp_path / "prefix", "--editable", source)
     (packages,) = (tmp_path / "prefix").rglob("site-packages")
     script = (
         "import site, sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f).lower()]; "
