@@ -225,11 +225,13 @@ def test_the_command_finds_what_lies_in_the_cache_folder(
 
 def test_an_editable_install_reads_the_data_beside_it(source: Path, tmp_path: Path):
     # Without --ignore-installed pip would first uninstall the package that these tests run in.
-    pip("install", "--ignore-installed", "--no-build-isolation", "--prefix", tmp_path / "prefix", "--editable", source)
+    options = ("--ignore-installed", "--no-build-isolation", "--prefix", tmp_path / "prefix")
+    pip("install", *options, "--editable", source)
     (packages,) = (tmp_path / "prefix").rglob("site-packages")
     script = (
         "import site, sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f).lower()]; "
-        f"site.addsitedir({str(packages)!r}); "
+        "[sys.modules.pop(name) for name in list(sys.modules) if name.startswith('__editable__')]; "
+        f"sys.path.insert(0, {str(packages)!r}); site.addsitedir({str(packages)!r}); "
         "from ppe.files import data_file; print(data_file('simulated.toml'))"
     )
     env = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
