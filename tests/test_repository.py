@@ -172,7 +172,7 @@ def test_a_module_compiles_without_a_warning_and_holds_no_directive(path: Path):
 def test_a_module_begins_with_a_whole_sentence():
     for path in modules(ROOT / "ppe"):
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        assert text.rstrip().endswith((".", "!", "?")), f"{path.name}: {text[-60:]!r}: one line in the notebook"
+        assert text.rstrip().endswith((".", "!", "?")), f"{path.name} ends in {text[-60:]!r}"
 
 
 # ---- imports point one way
