@@ -19,7 +19,7 @@ def enumerate_cycles(
     adjacency: np.ndarray,  # (n, n) bool, one graph
     length: int,  # 3 or 4 in the paper; any length of at least 3 works
 ) -> int:
-    "Number of directed cycles of this length, by enumeration (paper, appendix B.2). Cost: O(n^length)."
+    "Number of directed cycles of this length, by enumeration (paper, appendix A.2). Cost: O(n^length)."
     count = 0
     for vertices in combinations(range(len(adjacency)), length):
         start = vertices[0]  # a cycle has no first vertex: fixing one counts it once
@@ -132,7 +132,7 @@ class CycleCounts:
 def cycle_counts(
     adjacency: np.ndarray,  # (G, n, n) bool, diagonal False
 ) -> CycleCounts:
-    "Exact numbers of 3- and 4-cycles in each graph (paper, section 3.1 and appendix B.2). Cost: O(G n³ / 64)."
+    "Exact numbers of 3- and 4-cycles in each graph (paper, section 3.1 and appendix A.2). Cost: O(G n³ / 64)."
     adjacency = np.ascontiguousarray(adjacency)
     if adjacency.ndim != 3 or adjacency.shape[1] != adjacency.shape[2] or adjacency.dtype != bool:
         raise InputError(f"adjacency of type {adjacency.dtype} and shape {adjacency.shape}: need bool and (G, n, n)")

@@ -171,7 +171,7 @@ def comparison_graphs(
     models: Sequence[str] | None = None,  # vertex set; all models of the table, sorted, if not given
     incomplete: Literal["drop", "keep"] = "drop",  # what to do with graphs that lack a pair
 ) -> Pool:
-    """Build the comparison graphs of a verdict table (paper, section 2.1 and appendix B.2).
+    """Build the comparison graphs of a verdict table (paper, section 2.1 and appendix A.2).
 
     Raises `InputError` if no graph is complete and incomplete ones are not kept.
     """

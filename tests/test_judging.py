@@ -123,7 +123,7 @@ def session(tmp_path):
 
 
 def paper_rule(ab, ba, score_a, score_b):
-    "Appendix D.1, steps 1 to 5, in terms of the tags; None: unreadable."
+    "Appendix C.1, steps 1 to 5, in terms of the tags; None: unreadable."
     if ab is not None and ba is not None and {ab, ba} == {"A", "B"}:
         return "a" if ab == "A" else "b"
     if score_a is None or score_b is None:

@@ -320,7 +320,7 @@ class _Answering(TypedDict):
               help="Answers drawn for each original prompt (sampling control; the paper draws 5 at temperature 1).")
 @_stage_options
 def respond_command(prompts_file: str, name: str | None, system: str | None, draws: int, **options: Any) -> int:
-    """Answer every prompt of PROMPTS with one target model (section 4.1, appendix B.2).
+    """Answer every prompt of PROMPTS with one target model (section 4.1, appendix A.2).
 
     Give the command once for each target. Decoding is greedy; with --draws above 1 it is temperature 1 and the draws take
     the place of the variants.
@@ -386,7 +386,7 @@ def judge_command(
     answer_files: tuple[str, ...], mode: Mode, order: Order, flips: Flips, judge_variants: str, seed: int, name: str | None,
     details: str | None, **options: Any,
 ) -> int:
-    """Judge every pair of ANSWERS to the same prompt and write the verdict table for `ppe rank` (sections 4.1, D.1).
+    """Judge every pair of ANSWERS to the same prompt and write the verdict table for `ppe rank` (sections 4.1, C.1).
 
     A reply without a verdict is asked for again, and then invalid, never a tie. The ledger keeps the exact text that was
     sent, the reply, and who was shown first.

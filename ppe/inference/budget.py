@@ -160,7 +160,7 @@ def rank_stability(
     distance: str = "spearman",  # a key of DISTANCES
     rng: np.random.Generator,
 ) -> RankStability:
-    """Mean distance between the rankings of bootstrap draws of the kept graphs (paper, appendix B.4).
+    """Mean distance between the rankings of bootstrap draws of the kept graphs (paper, appendix A.4).
 
     Raises: InputError for bad proportions, an unknown distance, fewer than two repeats.
     Cost: A · n_repeats fits of Bradley–Terry, O(n³) each.
@@ -237,7 +237,7 @@ def appendix_rule(
     *,
     tau: float = TAU,  # largest mean pairwise rank distance that passes the screen
 ) -> BudgetChoice:
-    """The smallest stable α whose mean loss is within one standard error of the minimum (paper, appendix B.4).
+    """The smallest stable α whose mean loss is within one standard error of the minimum (paper, appendix A.4).
 
     Raises: InputError if the two arguments have different candidates.
     """

@@ -117,7 +117,7 @@ LABELS = ("no strong", "possible", "likely")  # none, one, two or more warnings
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    "When a diagnostic warns (paper, appendix B.4)."
+    "When a diagnostic warns (paper, appendix A.4)."
 
     deviance_p: float = 0.05  # chi-squared p-value below this, together with
     deviance_per_df: float = 1.5  # deviance per degree of freedom of at least this
@@ -367,7 +367,7 @@ def diagnose_fit(
     thresholds: Thresholds = PAPER_THRESHOLDS,
     on_separation: OnSeparation = "error",  # ridge: diagnose the penalised fit, and flag it
 ) -> Diagnosis:
-    """Diagnose the half-tie Bradley–Terry fit of the selected graphs (paper, section 4.3 and appendix B.4).
+    """Diagnose the half-tie Bradley–Terry fit of the selected graphs (paper, section 4.3 and appendix A.4).
 
     Separated training folds are fitted with the ridge and counted in `ridge_folds`.
 

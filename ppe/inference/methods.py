@@ -168,7 +168,7 @@ class Resampled:
         reference: np.ndarray,  # (n,) reference ranks
         distance: str = "spearman",  # a key of DISTANCES
     ) -> np.ndarray:  # (R,), mean over the repeats
-        "Distance of each outer resample from the reference (paper, sections 4.1 and D.2)."
+        "Distance of each outer resample from the reference (paper, sections 4.1 and C.2)."
         if distance not in DISTANCES:
             raise InputError(f"unknown distance {distance!r}: choose one of {', '.join(DISTANCES)}")
         return DISTANCES[distance](self.ranks, reference).mean(axis=1)

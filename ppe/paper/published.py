@@ -108,7 +108,7 @@ def data_driven_k(folder: str | Path | None = None) -> pd.DataFrame:  # judge, c
 
 # %% ../../nbs/paper/published.ipynb #cell-09
 def add_benchmark_judge(folder: str | Path | None = None) -> pd.DataFrame:  # perturbed, method, benchmark, mean, half_width, bold
-    "Table add-benchmark-judge (section D.2): distances in units of 0.001; 28 rows. Raises: as `main_baselines`."
+    "Table add-benchmark-judge (appendix C.2): distances in units of 0.001; 28 rows. Raises: as `main_baselines`."
     frame = _read_distances("add_benchmark_judge", folder, {"perturbed": (), "method": (), "benchmark": ()})
     cells = pd.MultiIndex.from_frame(frame[["perturbed", "method", "benchmark"]])
     rows = frame[["perturbed", "method"]].drop_duplicates().itertuples(index=False)
@@ -458,7 +458,7 @@ def decide(
 def claims(
     tables: PublishedTables | None = None,  # `published_tables()` if not given
 ) -> pd.DataFrame:  # section, table, claim, reading, found, holds, n_hold, n_parts, margin, unit, rounding
-    """Every numerical or comparative claim of sections 4, B.3 and D.2 that the paper's tables can decide.
+    """Every numerical or comparative claim of sections 4, A.3 and C.2 that the paper's tables can decide.
 
     `holds` is yes, partly or no as printed; `margin` that of the weakest part; `rounding` names open parts.
     Raises: InputError when a table is not whole, or a claim names what the tables do not have.

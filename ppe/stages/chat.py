@@ -262,7 +262,7 @@ _ANY_TAG = re.compile(
 def clean_text(text: str) -> str:
     """What a model said without reasoning blocks and turn markers; any other text is unchanged.
 
-    Cleaning twice is cleaning once. Source: appendix B.2 names the step; the list of tags is this project's.
+    Cleaning twice is cleaning once. Source: appendix A.2 names the step; the list of tags is this project's.
     """
     if not _ANY_TAG.search(text):
         return text  # most replies, at a tenth of the cost

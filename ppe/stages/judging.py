@@ -76,7 +76,7 @@ def decide_hybrid(
     score_a: int | None,  # 1–5; None if it was not asked for or stayed unreadable
     score_b: int | None,
 ) -> Decision:
-    "The hybrid rule. Source: paper, appendix D.1, steps 1–5."
+    "The hybrid rule. Source: paper, appendix C.1, steps 1–5."
     cause = doubt(ab, ba)
     if not cause:
         return Decision(ab, "agree")
@@ -502,7 +502,7 @@ def judge(
     """Judge every pair of answers to the same prompt; replies that the ledger has are used, not asked for again.
 
     Raises: InputError for settings that contradict each other and for answers that hold no pair.
-    Source: paper, section 4.1 and appendix D.1; flips="tie": Zheng et al. (2023). Cost: at most 2 requests for each pair
+    Source: paper, section 4.1 and appendix C.1; flips="tie": Zheng et al. (2023). Cost: at most 2 requests for each pair
     and, in the hybrid, one for each answer.
     """
     name = model if name is None else name

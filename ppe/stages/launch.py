@@ -231,7 +231,7 @@ def launch(
     """Run every job to its end, one worker to a GPU that is free now, and start anew what dies.
 
     Two launches that begin at the same moment may take the same GPU: neither sees the other's work yet.
-    A job that fails is told in its result, not raised. Ctrl-C, SIGTERM and SIGHUP end the commands first. Source: appendix B.2.
+    A job that fails is told in its result, not raised. Ctrl-C, SIGTERM and SIGHUP end the commands first. Source: appendix A.2.
     Raises `InputError` for bad input, and `PpeError` for a driver that fails, no free GPU, no worker or no scheduler.
     """
     if attempts < 1 or (workers is not None and (scheduler or workers < 1)):

@@ -261,7 +261,7 @@ def perturb(
 ) -> Perturbation:
     """Reword questions and keep what a check found equivalent; goes on where it was stopped.
 
-    Raises: InputError. Source: sections 3.1 and 4.1, appendices B.1, D.1. Cost: up to two requests a question.
+    Raises: InputError. Source: sections 3.1 and 4.1, appendices A.1, C.1. Cost: up to two requests a question.
     """
     if not 1 <= m <= n_candidates:
         raise InputError(

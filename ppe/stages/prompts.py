@@ -300,7 +300,7 @@ class PromptSet:
     "The templates of one prompt file."
 
     name: str
-    version: str  # the name and the first 12 hexadecimal digits of the hash of the file
+    version: str  # the name and the first 12 hexadecimal digits of the hash of its contents
     templates: dict[str, Template]
     rubrics: dict[str, str]  # defaults: pair, score
     judge_variants: tuple[JudgeVariant, ...]  # wordings of the task of hybrid_pair by number; 0 is the original
@@ -341,8 +341,7 @@ def load_prompts(
     except OSError as error:
         raise InputError(f"{where}: {error.strerror}: a TOML file of prompts is needed; correct the path") from None
     try:
-        text = data.decode().replace("\r\n", "\n")
-        table = tomllib.loads(text)
+        table = contents = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not TOML in UTF-8 ({error}): correct the file, or begin with a copy of ppe's own") from None
     table = _table(where, table, ("name", "templates", "rubrics"), ("judge_variants",))
@@ -354,7 +353,7 @@ def load_prompts(
     rubrics = {key: _fixed_text(f"{where}: rubrics.{key}", rubric) for key, rubric in rubrics.items()}
     variants = _judge_variants(where, task, table.get("judge_variants", []))
     _check_mentions(where, templates, variants)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(contents, sort_keys=True, default=str).encode()).hexdigest()
     return PromptSet(name, f"{name}+{digest[:12]}", templates, rubrics, variants)
 
 # %% ../../nbs/stages/prompts.ipynb #cell-43

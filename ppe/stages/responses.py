@@ -218,7 +218,7 @@ def respond(
 ) -> Responses:
     """Have one model answer prompts; goes on where it was stopped.
 
-    Raises: InputError. Source: sections 3.1 and 4.1, appendix B.2. Cost: one request an answer.
+    Raises: InputError. Source: sections 3.1 and 4.1, appendix A.2. Cost: one request an answer.
     """
     ledger, name = session.ledger, check_name(model if name is None else name, "model")
     run = plan_responses(

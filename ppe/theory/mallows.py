@@ -131,7 +131,7 @@ def alpha(
 ) -> float | np.ndarray:  # in (1/2, 1], broadcast over d and p
     """α_d: probability that a graph without a triangle has two models d places apart in the right order.
 
-    Source: paper, Proposition of appendix C.2.
+    Source: paper, Proposition of appendix B.2.
     """
     d, p = _check_distance(d), check_margin(p)
     return plain(0.5 + _excess(d, p))

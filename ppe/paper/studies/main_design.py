@@ -66,7 +66,7 @@ def best_single_keep(
     ranker: str = "bradley-terry",
     seed: int,
 ) -> int:  # graphs to keep of the originals
-    "The number of original graphs whose ranking has the lowest macro-average distance (paper, appendix B.3)."
+    "The number of original graphs whose ranking has the lowest macro-average distance (paper, appendix A.3)."
     available = min(len(cell.sources["original"]) for cell in cells)
     methods = [Method(f"keep {k}", keep=k, source="original") for k in range(1, available + 1)]
     distances = np.array([
@@ -289,7 +289,7 @@ def benchmark_cells(
     *,
     seed: int,
 ) -> dict[str, list[Referenced]]:  # task-prompt, judge-prompt → one cell per benchmark
-    "Simulated pools of the shapes of section D.2."
+    "Simulated pools of the shapes of appendix C.2."
     parameters, categories = load_parameters(), list(BENCHMARKS.values())
     root = int(stream(seed, "benchmarks").integers(2**31))  # other pools than those of the main table
     return {
@@ -354,7 +354,7 @@ def method_table(
     n_draws: int = 20,  # to count graphs
     seed: int,
 ) -> pd.DataFrame:  # method, source, n_available, selection, n_selected, draw, n_drawn, n_distinct, repeats, ranker
-    "Every method of the main table in words and numbers (paper, section 4.1 and appendix B.3)."
+    "Every method of the main table in words and numbers (paper, section 4.1 and appendix A.3)."
     questions = np.repeat(np.arange(n_questions), n_wordings)
     first = ~pd.Series(questions).duplicated().to_numpy()
     blocks = {"pool": questions, "original": questions[first], "replicated": questions}
