@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 
 import numpy as np
-from numba import njit
+from .compiled import njit
 
 from .errors import InputError
 

@@ -9,7 +9,7 @@ __all__ = ['bradley_terry_log_likelihood', 'bradley_terry', 'bradley_terry_batch
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
+from ..compiled import njit
 
 from ..errors import ConvergenceError, InputError
 from ..pool import half_tie_wins

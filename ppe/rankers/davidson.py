@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 import numpy as np
-from numba import njit
+from ..compiled import njit
 
 from ..errors import ConvergenceError, NoMaximumError, first_five
 from ..pool import half_tie_wins

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import exp, log, log1p
 
 import numpy as np
-from numba import njit
+from ..compiled import njit
 
 from .davidson import davidson, davidson_probabilities, maximum_exists
 from .kernels import RIDGE, newton_batch

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numba import njit
+from ..compiled import njit
 
 from ..errors import ConvergenceError, InputError, first_five
 from ..pool import half_tie_wins

@@ -11,7 +11,7 @@ __all__ = ['RIDGE', 'TOLERANCE', 'SMALL', 'MAX_NEWTON_STEPS', 'FULL_STEP', 'MAX_
 from math import exp, log, log1p
 
 import numpy as np
-from numba import njit
+from ..compiled import njit
 
 RIDGE = 1e-4  # weight of the penalty RIDGE/2 · Σθ², used only where no maximum exists and the caller allows it
 TOLERANCE = 1e-6  # range of the last Newton step, in log odds

@@ -9,7 +9,7 @@ __all__ = ['PSEUDO_COUNT', 'transition_matrix', 'rank_centrality_batch', 'rank_c
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
+from ..compiled import njit
 
 from ..errors import ConvergenceError
 from ..pool import half_tie_wins

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from ..compiled import njit
 
 from .kernels import RIDGE, newton_batch, strongly_connected
 from .discrimination import check_weights

@@ -11,7 +11,7 @@ from functools import partial
 from math import exp, log
 
 import numpy as np
-from numba import njit
+from ..compiled import njit
 
 from ..errors import InputError
 from ppe.rankers.kernels import (
