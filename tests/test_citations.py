@@ -74,3 +74,23 @@ def test_a_notebook_names_the_sections_it_cites(path: Path):
     numbers = cited("\n\n".join(cells).replace(line[0], "") if line else "\n\n".join(cells))
     assert set(named) == numbers, "the line 'In the paper' of the first cell lists what the notebook cites"
     assert all(TITLES[number] == title for number, title in named.items())
+
+
+def test_the_reading_of_the_paper_names_places_that_exist():
+    text = (ROOT / "nbs" / "reading.md").read_text(encoding="utf-8")
+    verdicts = set(re.findall(r"\*\*([a-z ]+)\*\*", text.partition("| Section |")[0]))
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ][1:]
+    order = list(TITLES)
+    assert len(rows) >= 140 and len({row[1] for row in rows}) == len(rows)
+    assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=order.index), (
+        "in the order of the paper"
+    )
+    for section, statement, place, verdict in rows:
+        target = re.fullmatch(r"\[([\w]+)\]\(([\w/]+\.ipynb)\)", place)
+        assert target and Path(target[2]).stem == target[1] and (ROOT / "nbs" / target[2]).is_file(), place
+        assert verdict in verdicts, f"{section}, {statement}: {verdict}"
+    assert {row[3] for row in rows} == verdicts, "no verdict that nothing has"
