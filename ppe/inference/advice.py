@@ -77,7 +77,7 @@ def spread_profile(
     if compared_pairs(pool).sum(axis=(1, 2)).max() < 4:
         raise InputError("no graph compares two pairs: how graphs differ cannot be told from single verdicts")
     fit = fit_discrimination(pool, ties=True, on_separation="ridge")
-    several = pool.n_questions < len(pool)
+    several = len(np.unique(pool.blocks)) < len(pool)
     share = fit.block_share if fit.spread > 0 else 0.5 * several
 
     def log_marginal(s: float) -> float:
@@ -289,7 +289,7 @@ def split_gain(
 ) -> pd.DataFrame:  # as `paired_differences`
     "Spearman distance of every way on half of the questions to the order of all graphs of the other half."
     _check_simulations(n_splits)
-    questions, place = np.unique(pool.blocks, return_inverse=True)
+    questions, place = np.unique(pool.questions, return_inverse=True)
     if len(questions) < FEWEST_TO_SPLIT:
         raise InputError(f"{_questions(len(questions))} cannot be split into halves: at least {FEWEST_TO_SPLIT} are needed")
     dealt = rng.permuted(np.tile(np.arange(len(questions)), (n_splits, 1)), axis=1)[:, place]
@@ -439,7 +439,7 @@ def _cautions(pool: Pool) -> tuple[str, ...]:
 def _diagnosis(pool: Pool, n_bootstrap: int, rng: np.random.Generator) -> Diagnosis:
     if pool.n_questions < 2:
         raise InputError("a pool of one question: nothing can be held out")
-    folds = question_folds(pool.blocks, n_folds=min(N_FOLDS, pool.n_questions), rng=rng)
+    folds = question_folds(pool.questions, n_folds=min(N_FOLDS, pool.n_questions), rng=rng)
     return diagnose_fit(pool, folds, n_bootstrap=n_bootstrap, rng=rng, on_separation="ridge")
 
 # %% ../../nbs/inference/advice.ipynb #cell-61

@@ -123,7 +123,7 @@ def cross_validate(
     scores = pool.scores(mu)
     if len(empty := np.flatnonzero(~pool.adjacency.any(axis=(1, 2)))):
         raise InputError(f"graphs without a comparison have no loss, rows: {first_five(empty)}; leave them out")
-    fold = question_folds(pool.blocks, n_folds=n_folds, rng=rng)
+    fold = question_folds(pool.questions, n_folds=n_folds, rng=rng)
     held_out = fold == np.arange(n_folds)[:, None]
     weights = np.stack([_keep_weights(np.flatnonzero(~part), scores, proportions) for part in held_out])
     fits = bradley_terry_batch(*pool.counts(weights.reshape(-1, len(scores))))

@@ -58,7 +58,7 @@ def question_weights(
     """
     if n_resamples < 1:
         raise InputError(f"n_resamples = {n_resamples}: at least one resample is needed")
-    blocks, sizes = np.unique(pool.blocks, return_inverse=True, return_counts=True)[1:]
+    questions, sizes = np.unique(pool.questions, return_inverse=True, return_counts=True)[1:]
     if method.by == "pool" and isinstance(method.keep, int) and method.keep > (fewest := len(sizes) * sizes.min()):
         raise InputError(
             f"{method.name} needs {method.keep} graphs, a resample of {len(sizes)} questions may have only {fewest}; "
@@ -68,9 +68,10 @@ def question_weights(
     seed = int(rng.integers(2**63))
     times = question_times(len(sizes), n_resamples=n_resamples, rng=stream(seed, "questions"))
     if method.draw == "once" and method.by == "pool" and isinstance(method.keep, float) and method.keep == 1.0:
-        return times[:, blocks]
+        return times[:, questions]
     draws, scores, weights = stream(seed, "draws"), pool.scores(method.mu), []
-    for drawn in times:
+    # A block is drawn as often as its question: with one judge there is one block to a question.
+    for drawn in times[:, questions[np.unique(pool.blocks, return_index=True)[1]]]:
         rows, own_block = question_copies(pool.blocks, drawn)
         taken = draw_weights(method, scores[rows], own_block, n_resamples=1, rng=draws)
         weights += [np.bincount(rows, row, minlength=len(pool)) for row in taken]

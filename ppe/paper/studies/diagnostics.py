@@ -74,7 +74,7 @@ def task_diagnostics(
         if n_questions < N_FOLDS:
             rows.append(row | {"gap": f"{n_questions} questions for {N_FOLDS} folds"})
             continue
-        folds = question_folds(pool.blocks, rng=stream(seed, "diagnostics", judge, task, "folds"))
+        folds = question_folds(pool.questions, rng=stream(seed, "diagnostics", judge, task, "folds"))
         rng = stream(seed, "diagnostics", judge, task, name)
         rows.append(row | {"gap": ""} | _selection_row(pool, folds, chosen, n_bootstrap=n_bootstrap, rng=rng))
     return pd.DataFrame(rows)
