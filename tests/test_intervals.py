@@ -41,10 +41,12 @@ def two_judges(one_judge):
 
 
 def test_a_second_judge_of_the_same_questions_narrows_no_interval(one_judge, two_judges):
+    kinds = ("percentile", "differences", "simultaneous")
     boards = [
         leaderboard(table).with_intervals(n_resamples=99, kind=kind)
-        for table in (one_judge, two_judges) for kind in ("percentile", "differences", "simultaneous")
-    ]  # fmt: skip
+        for table in (one_judge, two_judges)
+        for kind in kinds
+    ]
     for alone, both in zip(boards[:3], boards[3:], strict=True):
         assert both.n_graphs == 2 * alone.n_graphs
         pd.testing.assert_frame_equal(alone.table(), both.table(), atol=1e-6)
@@ -59,8 +61,8 @@ def test_a_question_is_drawn_with_the_graphs_of_all_its_judges(two_judges):
         drawn = np.array([[row[question == q].sum() for q in range(N_QUESTIONS)] for row in weights])
         for judge in ("judge 1", "judge 2"):
             own = (pool.index["judge"] == judge).to_numpy()
-            part = np.array([[row[own & (question == q)].sum() for q in range(N_QUESTIONS)] for row in weights])
-            assert np.array_equal(2 * part, drawn)
+            part = [[row[own & (question == q)].sum() for q in range(N_QUESTIONS)] for row in weights]
+            assert np.array_equal(2 * np.array(part), drawn)
         assert (weights.sum(axis=1) == (len(pool) if method.by == "pool" else len(pool) // 2)).all()
 
 

@@ -546,7 +546,7 @@ def _misfit_lines(advice: Advice) -> list[str]:
         return [f"not available: {advice.missing['diagnosis']}"]
     warned = ", ".join(f"{name} (p = {_number(d.bootstrap_p[name])})" for name in d.warnings) or "none"
     share = sum(d.null_labels[label] for label in d.null_labels if label != "no strong")
-    lines = [f"by the paper's thresholds {d.label} misspecification of Bradley–Terry; warnings: {warned}"]
+    lines = [f"{d.label} misspecification of Bradley–Terry by the paper's thresholds; warnings: {warned}"]
     if d.warnings:
         beyond = [name for name in d.warnings if d.bootstrap_p[name] < 0.05]
         lines.append(
@@ -618,8 +618,8 @@ def _estimates(advice: Advice) -> Iterable[tuple]:
     if (d := advice.diagnosis) is not None:
         for name in ("deviance_per_df", "max_residual", "hodge_ratio", "held_out_gap"):
             yield "misspecification", name, getattr(d, name), None, None
-        for name, p in d.bootstrap_p.items():
-            yield "misspecification", f"bootstrap p of {name}", p, None, None
+        for name, share in d.bootstrap_p.items():
+            yield "misspecification", f"bootstrap p of {name}", share, None, None
     if advice.ranks is not None:
         for row in advice.ranks.itertuples():
             yield "ranks", row.model, row.rank, row.rank_low, row.rank_high
