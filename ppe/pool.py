@@ -54,7 +54,7 @@ class Pool:
 
     adjacency: np.ndarray  # (G, n, n) bool; [g, i, j]: in graph g model i beats or ties model j
     models: tuple[str, ...]  # n names
-    blocks: np.ndarray  # (G,) question of each graph, as a number
+    blocks: np.ndarray  # (G,) judge and question of each graph, as a number
     index: pd.DataFrame  # G rows: judge, question_id, category, variant; no columns if the graphs came as arrays
     n_dropped: int = 0  # graphs left out because a pair had no valid verdict
     given_scores: np.ndarray | None = None  # (G,) stand in for the cycle score, as the random order of a control does
@@ -94,8 +94,15 @@ class Pool:
         return len(self.models)
 
     @property
+    def questions(self) -> np.ndarray:  # (G,)
+        "Question of each graph, whoever judged it: the number of its first block. What is resampled, dealt or split."
+        if "question_id" not in self.index:
+            return self.blocks
+        return pd.Series(self.blocks).groupby(self.index["question_id"].to_numpy()).transform("min").to_numpy()
+
+    @property
     def n_questions(self) -> int:
-        return len(np.unique(self.blocks))
+        return len(np.unique(self.questions))
 
     @property
     def cycles(self) -> CycleCounts:

@@ -1,11 +1,16 @@
 """Diagnostics across modules: from a verdict table to warnings, invariances, and bad input."""
 
+from itertools import combinations
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import chi2
 
 from ppe.errors import InputError, NoMaximumError
+from ppe.inference.advice import diagnose_verdicts
 from ppe.inference.diagnostics import (
+    DIAGNOSTICS,
     LABELS,
     bradley_terry_deviance,
     diagnose_fit,
@@ -13,6 +18,7 @@ from ppe.inference.diagnostics import (
     fold_counts,
     question_folds,
     simulate_counts,
+    standardised_residuals,
     tied_null,
 )
 from ppe.paper.simulated import simulate_pool
@@ -116,3 +122,51 @@ def test_a_tree_of_comparisons_leaves_nothing_to_test():
     wins = np.array([[0.0, 2, 0], [2, 0, 2], [0, 2, 0]])
     with pytest.raises(InputError, match="0 degrees of freedom"):
         diagnostic_batch(np.stack([wins, wins])[None], np.zeros((1, 2, 3, 3)))
+
+
+def level_field(n_models=6, n_questions=8):
+    "Verdicts by tossing a coin: every model is as good as another, and HodgeRank finds a score in noise."
+    rng, rows = stream(SEED, "coins"), []
+    for q in range(n_questions):
+        for i, j in combinations(range(n_models), 2):
+            rows.append(("j", q, "any", 0, f"m{i}", f"m{j}", "ab"[rng.integers(2)]))
+    names = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
+    return validate_verdicts(pd.DataFrame(rows, columns=names))
+
+
+def test_a_warning_is_printed_beside_how_often_chance_gives_it():
+    found = diagnose_verdicts(level_field(), n_simulations=99)
+    diagnosis = found.advice.diagnosis
+    assert diagnosis.warnings == ("hodge",) and diagnosis.bootstrap_p["hodge"] > 0.05
+    warned, meaning, *_ = found.sections()["misspecification"]
+    assert warned == (
+        "possible misspecification of Bradley–Terry by the paper's thresholds; "
+        f"warnings: hodge (p = {diagnosis.bootstrap_p['hodge']:.3f})"
+    )
+    assert "99 data sets" in meaning and "below 0.05: none, so nothing that such a pool" in meaning
+    report = found.report()["misspecification"]
+    assert report["warnings"] == ("hodge",) and report["bootstrap_p"] == dict(diagnosis.bootstrap_p)
+    assert list(report["bootstrap_p"]) == list(DIAGNOSTICS)
+    table = found.table().set_index("name")["value"]
+    assert table["bootstrap p of hodge"] == diagnosis.bootstrap_p["hodge"]
+
+
+def test_a_circle_is_beyond_chance():
+    "Rock, paper, scissors: the warnings stand, and every p-value says so."
+    verdicts = [
+        ("j", q, "any", 0, *pair, "a" if q < 18 else "b")
+        for q in range(20)
+        for pair in (("rock", "scissors"), ("scissors", "paper"), ("paper", "rock"))
+    ]
+    names = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
+    table = validate_verdicts(pd.DataFrame(verdicts, columns=names))
+    found = diagnose_verdicts(table, n_simulations=99)
+    assert set(found.advice.diagnosis.warnings) >= {"deviance", "residuals", "hodge"}
+    assert "below 0.05: deviance, residuals, hodge" in found.sections()["misspecification"][1]
+
+
+def test_a_certain_pair_has_no_residual_that_is_no_number():
+    "Strengths so far apart that 1 - p rounds to 0 gave 0/0, and no warning."
+    half = np.array([[0.0, 5, 5], [0, 0, 3], [0, 2, 0]])
+    residuals = standardised_residuals(half, np.array([60.0, 0.1, -0.1]))
+    assert np.isfinite(residuals).all() and np.allclose(residuals[0], 0)

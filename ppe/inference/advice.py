@@ -77,7 +77,7 @@ def spread_profile(
     if compared_pairs(pool).sum(axis=(1, 2)).max() < 4:
         raise InputError("no graph compares two pairs: how graphs differ cannot be told from single verdicts")
     fit = fit_discrimination(pool, ties=True, on_separation="ridge")
-    several = pool.n_questions < len(pool)
+    several = len(np.unique(pool.blocks)) < len(pool)
     share = fit.block_share if fit.spread > 0 else 0.5 * several
 
     def log_marginal(s: float) -> float:
@@ -289,7 +289,7 @@ def split_gain(
 ) -> pd.DataFrame:  # as `paired_differences`
     "Spearman distance of every way on half of the questions to the order of all graphs of the other half."
     _check_simulations(n_splits)
-    questions, place = np.unique(pool.blocks, return_inverse=True)
+    questions, place = np.unique(pool.questions, return_inverse=True)
     if len(questions) < FEWEST_TO_SPLIT:
         raise InputError(f"{_questions(len(questions))} cannot be split into halves: at least {FEWEST_TO_SPLIT} are needed")
     dealt = rng.permuted(np.tile(np.arange(len(questions)), (n_splits, 1)), axis=1)[:, place]
@@ -439,7 +439,7 @@ def _cautions(pool: Pool) -> tuple[str, ...]:
 def _diagnosis(pool: Pool, n_bootstrap: int, rng: np.random.Generator) -> Diagnosis:
     if pool.n_questions < 2:
         raise InputError("a pool of one question: nothing can be held out")
-    folds = question_folds(pool.blocks, n_folds=min(N_FOLDS, pool.n_questions), rng=rng)
+    folds = question_folds(pool.questions, n_folds=min(N_FOLDS, pool.n_questions), rng=rng)
     return diagnose_fit(pool, folds, n_bootstrap=n_bootstrap, rng=rng, on_separation="ridge")
 
 # %% ../../nbs/inference/advice.ipynb #cell-61
@@ -544,10 +544,17 @@ def _misfit_lines(advice: Advice) -> list[str]:
     d = advice.diagnosis
     if d is None:
         return [f"not available: {advice.missing['diagnosis']}"]
-    warned = ", ".join(d.warnings) or "none"
+    warned = ", ".join(f"{name} (p = {_number(d.bootstrap_p[name])})" for name in d.warnings) or "none"
     share = sum(d.null_labels[label] for label in d.null_labels if label != "no strong")
+    lines = [f"{d.label} misspecification of Bradley–Terry by the paper's thresholds; warnings: {warned}"]
+    if d.warnings:
+        beyond = [name for name in d.warnings if d.bootstrap_p[name] < 0.05]
+        lines.append(
+            f"p: the share of {advice.n_simulations} data sets of the fitted Bradley–Terry model that are as extreme; "
+            f"below 0.05: {', '.join(beyond) or 'none, so nothing that such a pool does not show by chance'}"
+        )
     return [
-        f"{d.label} misspecification of Bradley–Terry; warnings: {warned}",
+        *lines,
         f"data sets of the fitted Bradley–Terry model with any warning: {100 * share:.0f} %",
         f"deviance per degree of freedom {_number(d.deviance_per_df, 2)}, largest residual {_number(d.max_residual, 2)} "
         f"({d.worst_pair[0]} over {d.worst_pair[1]})",
@@ -611,6 +618,8 @@ def _estimates(advice: Advice) -> Iterable[tuple]:
     if (d := advice.diagnosis) is not None:
         for name in ("deviance_per_df", "max_residual", "hodge_ratio", "held_out_gap"):
             yield "misspecification", name, getattr(d, name), None, None
+        for name, share in d.bootstrap_p.items():
+            yield "misspecification", f"bootstrap p of {name}", share, None, None
     if advice.ranks is not None:
         for row in advice.ranks.itertuples():
             yield "ranks", row.model, row.rank, row.rank_low, row.rank_high
@@ -729,7 +738,7 @@ def _report(found: TableAdvice) -> dict[str, Any]:
     advice = found.advice
     p, c, e, d = advice.spread, advice.cycles, advice.effects, advice.diagnosis
     names = ("spread", "low", "high", "block_share", "likelihood_ratio", "excludes_zero")
-    fields = ("label", "warnings", "deviance_per_df", "max_residual", "hodge_ratio", "held_out_gap", "null_labels")
+    fields = ("label", "warnings", "deviance_per_df", "max_residual", "hodge_ratio", "held_out_gap", "bootstrap_p", "null_labels")
     return {
         "pool": {
             "n_graphs": advice.n_graphs, "n_questions": advice.n_questions, "n_models": advice.n_models,
@@ -745,7 +754,7 @@ def _report(found: TableAdvice) -> dict[str, Any]:
         },
         "expected": _rows(advice.expected), "halves": _rows(advice.halves),
         "misspecification": d and {
-            name: dict(value) if name == "null_labels" else value for name in fields for value in [getattr(d, name)]
+            name: dict(value) if isinstance(value, Mapping) else value for name in fields for value in [getattr(d, name)]
         },
         "ranks": _rows(advice.ranks),
         "order_flips": dict(found.flips) or None,

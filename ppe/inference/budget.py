@@ -123,7 +123,7 @@ def cross_validate(
     scores = pool.scores(mu)
     if len(empty := np.flatnonzero(~pool.adjacency.any(axis=(1, 2)))):
         raise InputError(f"graphs without a comparison have no loss, rows: {first_five(empty)}; leave them out")
-    fold = question_folds(pool.blocks, n_folds=n_folds, rng=rng)
+    fold = question_folds(pool.questions, n_folds=n_folds, rng=rng)
     held_out = fold == np.arange(n_folds)[:, None]
     weights = np.stack([_keep_weights(np.flatnonzero(~part), scores, proportions) for part in held_out])
     fits = bradley_terry_batch(*pool.counts(weights.reshape(-1, len(scores))))
@@ -191,17 +191,12 @@ class BudgetChoice:
     criterion: np.ndarray  # (A,)
     limit: float  # a candidate's criterion may not exceed it
     admitted: np.ndarray  # (A,) bool, candidates that no screen discarded
+    position: int | None  # of the choice among the candidates; None if none is left
 
     @property
     def within(self) -> np.ndarray:  # (A,) bool
         "Candidates whose criterion is within the limit, up to rounding error."
-        return self.criterion <= self.limit + TIE_TOLERANCE * max(1.0, abs(self.limit))
-
-    @property
-    def position(self) -> int | None:
-        "Position of the choice among the candidates."
-        left = np.flatnonzero(self.within & self.admitted)
-        return int(left[0]) if len(left) else None
+        return _within(self.criterion, self.limit)
 
     @property
     def alpha(self) -> float | None:
@@ -217,18 +212,18 @@ class BudgetChoice:
         return None if self.position is None else int(self.cv.ridge[:, self.position].sum())
 
 # %% ../../nbs/inference/budget.ipynb #cell-32
-def _smallest_minimum(values: np.ndarray) -> int:
-    "Position of the first value that equals the minimum up to rounding error."
-    low = values.min()
-    return int(np.flatnonzero(values <= low + TIE_TOLERANCE * max(1.0, abs(low)))[0])
+def _within(values: np.ndarray, limit: float) -> np.ndarray:
+    "Up to rounding error."
+    return values <= limit + TIE_TOLERANCE * max(1.0, abs(limit))
 
 
 def main_rule(
     cv: CrossValidation,
 ) -> BudgetChoice:
-    "The smallest α that minimises mean + standard deviation of the loss over folds (paper, section 4.3)."
+    "The α that minimises mean + standard deviation of the loss over folds (paper, section 4.3); of several, the largest (ours)."
     criterion = cv.mean + cv.sd
-    return BudgetChoice("main text", cv, criterion, float(criterion.min()), np.ones(len(cv.alphas), dtype=bool))
+    limit, admitted = float(criterion.min()), np.ones(len(cv.alphas), dtype=bool)
+    return BudgetChoice("main text", cv, criterion, limit, admitted, int(np.flatnonzero(_within(criterion, limit))[-1]))
 
 # %% ../../nbs/inference/budget.ipynb #cell-33
 def appendix_rule(
@@ -239,6 +234,8 @@ def appendix_rule(
 ) -> BudgetChoice:
     """The smallest stable α whose mean loss is within one standard error of the minimum (paper, appendix A.4).
 
+    Of stable α that keep the same training graphs in every fold the largest stands for all (ours).
+
     Raises: InputError if the two arguments have different candidates.
     """
     if not np.array_equal(cv.alphas, stability.alphas) or not np.array_equal(cv.budgets, stability.budgets):
@@ -246,9 +243,13 @@ def appendix_rule(
             f"{len(cv.alphas)} candidates cross-validated on {len(cv.fold)} graphs, {len(stability.alphas)} screened with up "
             f"to {stability.budgets.max()}: give both steps the same pool and the same keep proportions"
         )
-    best = _smallest_minimum(cv.mean)
-    limit = float(cv.mean[best] + cv.se[best])
-    return BudgetChoice("appendix", cv, cv.mean, limit, stability.passes(tau))
+    best = np.flatnonzero(_within(cv.mean, cv.mean.min()))[0]
+    limit, stable = float(cv.mean[best] + cv.se[best]), stability.passes(tau)
+    left, position = np.flatnonzero(_within(cv.mean, limit) & stable), None
+    if len(left):
+        same = (cv.n_kept[:, left] == cv.n_kept[:, left[:1]]).all(axis=0)
+        position = int(left[same][-1])
+    return BudgetChoice("appendix", cv, cv.mean, limit, stable, position)
 
 # %% ../../nbs/inference/budget.ipynb #cell-41
 def rescaled(

@@ -57,9 +57,10 @@ def standardised_residuals(
     theta: np.ndarray,  # (..., n) fitted strengths
 ) -> np.ndarray:  # (..., n, n), Z[j, i] = -Z[i, j]; 0 for pairs never compared
     "Pearson residuals of the half-tie wins, with the variance of a binomial count."
-    n_compared, p = half + np.swapaxes(half, -1, -2), win_probabilities(theta)
-    scale = np.sqrt(n_compared * p * (1 - p))
-    return np.divide(half - n_compared * p, scale, out=np.zeros(half.shape), where=n_compared > 0)
+    p, other = win_probabilities(theta), np.swapaxes(half, -1, -2)
+    q = np.swapaxes(p, -1, -2)  # not 1 - p, which is 0 for a sure winner
+    scale = np.sqrt((half + other) * p * q)
+    return np.divide(half * q - other * p, scale, out=np.zeros(half.shape), where=half + other > 0)
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-18
 N_FOLDS = 5
@@ -139,6 +140,7 @@ class DiagnosticBatch:
     max_residual: np.ndarray  # largest |Z|
     large_share: np.ndarray  # share of the pairs with |Z| > 2
     hodge_ratio: np.ndarray
+    hodge_energy: np.ndarray  # the numerator of the ratio
     held_out_gap: np.ndarray  # Δcv
     ridge: np.ndarray  # bool: all graphs together are separated, fitted with the ridge
     ridge_folds: np.ndarray  # number of separated training folds, fitted with the ridge
@@ -158,6 +160,15 @@ class DiagnosticBatch:
             self.held_out_gap >= thresholds.held_out_gap,
         ], axis=-1)
 
+    def extremity(self, thresholds: Thresholds = PAPER_THRESHOLDS) -> np.ndarray:  # (B, 4)
+        """What grows with the reason for each warning.
+
+        Of the two reasons about residuals the one farther beyond its threshold; for Hodge the energy without the denominator, which holds
+        the energy of the strengths: noise inflates that of estimated strengths, and data drawn from them would have small ratios.
+        """
+        residuals = np.maximum(self.max_residual / thresholds.max_residual, self.large_share / thresholds.large_share)
+        return np.stack([self.deviance, residuals, self.hodge_energy, self.held_out_gap], axis=-1)
+
 
 def warning_labels(
     warnings: np.ndarray,  # (..., 4) bool
@@ -166,17 +177,17 @@ def warning_labels(
     return np.array(LABELS)[np.minimum(warnings.sum(axis=-1), 2)]
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-28
-def _hodge_ratio(
+def _hodge(
     wins: np.ndarray,  # (B, n, n)
     ties: np.ndarray,  # (B, n, n)
-) -> np.ndarray:  # (B,)
-    "Residual share of the energy of the mean flow; 0 for a zero flow, as in `HodgeDecomposition`."
+) -> tuple[np.ndarray, np.ndarray]:  # (B,) each
+    "Residual share of the energy of the mean flow, 0 for a zero flow as in `HodgeDecomposition`, and the residual energy."
     flow, n_compared = mean_flow(wins, ties)
     potential = hodgerank_batch(wins, ties).scores
     residual = flow - (potential[:, :, None] - potential[:, None, :])
     total = (n_compared * flow**2).sum(axis=(-1, -2))
     unexplained = (n_compared * residual**2).sum(axis=(-1, -2))
-    return np.divide(unexplained, total, out=np.zeros(len(wins)), where=total > 0)
+    return np.divide(unexplained, total, out=np.zeros(len(wins)), where=total > 0), unexplained
 
 
 def held_out_gaps(
@@ -222,7 +233,7 @@ def diagnostic_batch(
     gap, ridge_folds = held_out_gaps(wins, ties, half_tie_wins(wins, ties))
     return DiagnosticBatch(
         df, bradley_terry_deviance(half, fits.scores), size.max(axis=(1, 2)),
-        (size > 2).sum(axis=(1, 2)) / np.count_nonzero(n_compared[0]), _hodge_ratio(all_wins, all_ties),
+        (size > 2).sum(axis=(1, 2)) / np.count_nonzero(n_compared[0]), *_hodge(all_wins, all_ties),
         gap, fits.ridge, ridge_folds,
     )
 
@@ -346,11 +357,11 @@ def _null_shares(
     "Bootstrap p-values, and the means, warnings and labels under the null."
     fields = ("deviance", "max_residual", "hodge_ratio", "held_out_gap")
     # Values equal up to rounding are counted as at least as extreme: a p-value errs upwards.
-    extreme = {name: getattr(drawn, f) >= getattr(seen, f) - 1e-9 for name, f in zip(DIAGNOSTICS, fields, strict=True)}
+    hits = (drawn.extremity(thresholds) >= seen.extremity(thresholds) - 1e-9).sum(axis=0)
     warned = drawn.warnings(thresholds)
     named = warning_labels(warned)
     return {
-        "bootstrap_p": {name: float((1 + hits.sum()) / (len(hits) + 1)) for name, hits in extreme.items()},
+        "bootstrap_p": dict(zip(DIAGNOSTICS, ((1 + hits) / (len(warned) + 1)).tolist(), strict=True)),
         "null_means": {name: float(getattr(drawn, f).mean()) for name, f in zip(DIAGNOSTICS, fields, strict=True)},
         "null_warnings": dict(zip(DIAGNOSTICS, warned.mean(axis=0).tolist(), strict=True)),
         "null_labels": {label: float((named == label).mean()) for label in LABELS},

@@ -14,6 +14,8 @@ from math import ceil
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from ..errors import InputError
 from ..pool import Pool
@@ -58,7 +60,7 @@ def question_weights(
     """
     if n_resamples < 1:
         raise InputError(f"n_resamples = {n_resamples}: at least one resample is needed")
-    blocks, sizes = np.unique(pool.blocks, return_inverse=True, return_counts=True)[1:]
+    questions, sizes = np.unique(pool.questions, return_inverse=True, return_counts=True)[1:]
     if method.by == "pool" and isinstance(method.keep, int) and method.keep > (fewest := len(sizes) * sizes.min()):
         raise InputError(
             f"{method.name} needs {method.keep} graphs, a resample of {len(sizes)} questions may have only {fewest}; "
@@ -68,9 +70,10 @@ def question_weights(
     seed = int(rng.integers(2**63))
     times = question_times(len(sizes), n_resamples=n_resamples, rng=stream(seed, "questions"))
     if method.draw == "once" and method.by == "pool" and isinstance(method.keep, float) and method.keep == 1.0:
-        return times[:, blocks]
+        return times[:, questions]
     draws, scores, weights = stream(seed, "draws"), pool.scores(method.mu), []
-    for drawn in times:
+    # A block is drawn as often as its question: with one judge there is one block to a question.
+    for drawn in times[:, questions[np.unique(pool.blocks, return_index=True)[1]]]:
         rows, own_block = question_copies(pool.blocks, drawn)
         taken = draw_weights(method, scores[rows], own_block, n_resamples=1, rng=draws)
         weights += [np.bincount(rows, row, minlength=len(pool)) for row in taken]
@@ -134,12 +137,14 @@ def _deviations(
 def _critical(
     largest: np.ndarray,  # (R, …)
     level: float,
+    n_questions: int,
 ) -> np.ndarray:  # (…)
     # The small slack keeps (R + 1) · level whole where it should be.
     place = ceil((len(largest) + 1) * level - 1e-9)
     if not 0 < level < 1 or place > len(largest):
         raise InputError(f"{len(largest)} resamples for level {level:g}: at least {_fewest(1 - level)}, and a level between 0 and 1")
-    return np.sort(largest, axis=0)[place - 1]
+    normal = np.minimum(np.sort(largest, axis=0)[place - 1], 37.0)  # beyond it the normal tail is no number above 0
+    return student.isf(norm.sf(normal), n_questions - 1) * np.sqrt(n_questions / (n_questions - 1))
 
 
 def _fewest(tail: float) -> int:
@@ -155,18 +160,19 @@ def difference_limits(
     scores: np.ndarray,  # (n,) of the pool itself
     resampled: np.ndarray,  # (R, n)
     *,
+    n_questions: int,  # behind the scores, at least 2
     level: float,  # in (0, 1); R at least level / (1 − level)
     simultaneous: bool,  # all pairs hold together; otherwise those of each row do
 ) -> tuple[np.ndarray, np.ndarray]:  # (n, n): lower and upper limits of score i less score j
-    """Limits of all differences by the bootstrap of the largest studentised deviation. Cost: O(R n²).
+    """Limits of all differences by the bootstrap of the largest studentised deviation, wider for few questions. Cost: O(R n²).
 
-    Source: Romano and Wolf (2005) for the maximum; Mogstad, Romano, Shaikh and Wilhelm (2024).
+    Source: Romano and Wolf (2005) for the maximum; Mogstad, Romano, Shaikh and Wilhelm (2024); Hesterberg (2015) for few questions.
     """
     spread, largest = np.zeros((len(scores), len(scores))), np.zeros(resampled.shape)
     for i, score in enumerate(scores):
         spread[i], units = _deviations(score - scores, resampled[:, [i]] - resampled, _slack(scores))
         largest[:, i] = units.max(axis=1)
-    critical = _critical(largest.max(axis=1, keepdims=True) if simultaneous else largest, level)
+    critical = _critical(largest.max(axis=1, keepdims=True) if simultaneous else largest, level, n_questions)
     gap, half = scores[:, None] - scores, critical[:, None] * spread
     return gap - half, gap + half
 
@@ -182,7 +188,7 @@ def rank_limits(
 
 # %% ../../nbs/inference/intervals.ipynb #cell-19
 INTERVAL_KINDS = {  # what each promises
-    "percentile": "the central share of the resamples, a description; too narrow where models are close",
+    "percentile": "the central share of the resamples, a description; too narrow where models are close or questions few",
     "differences": "for one model chosen before looking, the true rank is inside with the stated probability",
     "simultaneous": "all true ranks are inside at once with the stated probability",
 }
@@ -271,7 +277,7 @@ def _score_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarr
     if kind == "percentile":
         return percentile_limits(found.resampled_scores, found.level)
     spread, units = _deviations(found.scores, found.resampled_scores, _slack(found.scores))
-    half = spread * _critical(units.max(axis=1) if kind == "simultaneous" else units, found.level)
+    half = spread * _critical(units.max(axis=1) if kind == "simultaneous" else units, found.level, found.n_questions)
     return found.scores - half, found.scores + half
 
 
@@ -280,7 +286,8 @@ def _rank_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarra
         tail = (1 - found.level) / 2
         return _lower_rank(found.resampled_ranks, tail), -_lower_rank(-found.resampled_ranks, tail)
     limits = difference_limits(
-        found.scores, found.resampled_scores, level=found.level, simultaneous=kind == "simultaneous"
+        found.scores, found.resampled_scores, n_questions=found.n_questions, level=found.level,
+        simultaneous=kind == "simultaneous",
     )
     # A chain of ties is at most n links long: no tie in it counts as a certain difference.
     return rank_limits(*limits, slack=len(found.models) * _slack(found.scores))

@@ -32,13 +32,13 @@ def _judge(data: Referenced) -> str:
     return str(data.pool.index["judge"].iloc[0])
 
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-09
-def _range(choices: Sequence[BudgetChoice]) -> tuple[object, object, int]:
-    "Lower and upper 2.5 % quantile of the chosen K, whole numbers, and how many splits left no choice."
+def _chosen(choices: Sequence[BudgetChoice]) -> tuple[int | None, object, object, int]:
+    "Median, lower and upper 2.5 % quantile of the chosen K, numbers that were chosen, and how many splits left no choice."
     chosen = [choice.k for choice in choices if choice.k is not None]
     if not chosen:
-        return pd.NA, pd.NA, len(choices)
-    low, high = np.quantile(chosen, [0.025, 0.975], method="inverted_cdf")
-    return int(low), int(high), len(choices) - len(chosen)
+        return None, pd.NA, pd.NA, len(choices)
+    k, low, high = np.quantile(chosen, [0.5, 0.025, 0.975], method="inverted_cdf")
+    return int(k), int(low), int(high), len(choices) - len(chosen)
 
 
 def _distances(data: Referenced, budgets: Sequence[int | None], mu: float) -> list[float]:
@@ -66,7 +66,7 @@ def _half_kept(
 def pool_budgets(
     data: Referenced,
     *,
-    n_splits: int,  # random assignments of questions to folds, at least 1; the first one decides
+    n_splits: int,  # random assignments of questions to folds, at least 1; the median decides
     seed: int,
     n_random: int = 20,  # random orders of the control, at least 1
     alphas: Sequence[float] = ALPHAS,
@@ -83,24 +83,24 @@ def pool_budgets(
         for split in range(n_splits)
     ]
     mains, appendices = [main_rule(cv) for cv in splits], [appendix_rule(cv, stability, tau=tau) for cv in splits]
-    (main, appendix, cv), scaled = (mains[0], appendices[0], splits[0]), rescaled(splits[0])[0]
-    (main_low, main_high, _), (low, high, n_undecided) = _range(mains), _range(appendices)
+    cv, scaled = splits[0], rescaled(splits[0])[0]
+    (k_main, main_low, main_high, _), (k_appendix, low, high, n_undecided) = _chosen(mains), _chosen(appendices)
     all_graphs, folds = len(pool), (*names, "folds", 0)
     by_score = _half_kept(pool, mu=mu, seed=seed, fold_names=folds)
     orders = [stream(seed, *names, "random", order).permutation(all_graphs) for order in range(n_random)]
     at_random = np.mean(
         [_half_kept(replace(pool, given_scores=order), mu=mu, seed=seed, fold_names=folds) for order in orders], axis=0
     )
-    distance = _distances(data, [main.k, appendix.k, all_graphs], mu)
+    distance = _distances(data, [k_main, k_appendix, all_graphs], mu)
     return {
         "data": names[1], "judge": names[2], "category": data.category, "n_graphs": all_graphs,
-        "k_main": main.k, "k_main_low": main_low, "k_main_high": main_high,
-        "k_appendix": appendix.k, "k_appendix_low": low, "k_appendix_high": high, "n_undecided": n_undecided,
+        "k_main": k_main, "k_main_low": main_low, "k_main_high": main_high,
+        "k_appendix": k_appendix, "k_appendix_low": low, "k_appendix_high": high, "n_undecided": n_undecided,
         "alpha_minimum": float(cv.alphas[cv.mean.argmin()]),
         "alpha_minimum_rescaled": float(cv.alphas[scaled.mean.argmin()]),
         "loss_half": by_score[0], "loss_half_random": float(at_random[0]),
         "factor_half": by_score[1], "factor_half_random": float(at_random[1]),
-        "n_screened": int((appendix.within & ~appendix.admitted).sum()), "n_ridge": int(cv.ridge.sum()),
+        "n_screened": int((appendices[0].within & ~appendices[0].admitted).sum()), "n_ridge": int(cv.ridge.sum()),
         "distance_main": distance[0], "distance_appendix": distance[1], "distance_all": distance[2],
     }
 

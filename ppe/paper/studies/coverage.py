@@ -54,7 +54,7 @@ class CoverageSetting:
             )
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-06
-STRENGTHS = {"apart": 1.0, "close": 0.1}  # gap between neighbours, logits
+STRENGTHS = {"apart": 1.0, "close": 0.1, "near ties": 0.001}  # gap between neighbours, logits
 SIZES = {5: (20, 5), 10: (20, 5), 40: (8, 2)}  # questions: models, wordings; the paper's categories and the public sets
 SETTINGS: dict[str, CoverageSetting] = {
     setting.name: setting

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PER_QUESTION', 'MEANS', 'selected_rows', 'task_diagnostics', 'simulated_diagnostics', 'real_diagnostics',
-           'label_counts', 'bt_diagnostic_table']
+           'label_counts', 'warnings_with_p', 'bt_diagnostic_table']
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-03
 from collections.abc import Sequence
@@ -50,12 +50,12 @@ def _selection_row(
         "tie_rate": float(tie_rates(pool.adjacency[rows]).mean()), "dispersion": found.null.dispersion,
         "null_delta_cv": found.null_means["held_out"],
         "deviance": found.deviance, "df": found.df, "deviance_per_df": found.deviance_per_df, "p_value": found.p_value,
-        "bootstrap_p": found.bootstrap_p["deviance"], "max_residual": found.max_residual,
+        "max_residual": found.max_residual,
         "worst_pair": " over ".join(found.worst_pair), "large_share": found.large_share,
         "hodge_ratio": found.hodge_ratio, "delta_cv": found.held_out_gap,
         "delta_cv_all": float(held_out_gaps(wins[None], ties[None], every[None])[0][0]),
         "warnings": ", ".join(found.warnings), "label": found.label, "ridge": found.ridge, "ridge_folds": found.ridge_folds,
-    } | {f"null {label}": found.null_labels[label] for label in LABELS}
+    } | {f"p {name}": p for name, p in found.bootstrap_p.items()} | {f"null {label}": found.null_labels[label] for label in LABELS}
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-10
 def task_diagnostics(
@@ -74,7 +74,7 @@ def task_diagnostics(
         if n_questions < N_FOLDS:
             rows.append(row | {"gap": f"{n_questions} questions for {N_FOLDS} folds"})
             continue
-        folds = question_folds(pool.blocks, rng=stream(seed, "diagnostics", judge, task, "folds"))
+        folds = question_folds(pool.questions, rng=stream(seed, "diagnostics", judge, task, "folds"))
         rng = stream(seed, "diagnostics", judge, task, name)
         rows.append(row | {"gap": ""} | _selection_row(pool, folds, chosen, n_bootstrap=n_bootstrap, rng=rng))
     return pd.DataFrame(rows)
@@ -134,11 +134,21 @@ def label_counts(
             | {name: int((full["label"] == label).sum()) for name, label in zip(names, reversed(LABELS), strict=True)}
             | {f"null_{name}": float(full[f"null {label}"].sum()) for name, label in zip(names, reversed(LABELS), strict=True)}
             | {name: full[name].mean() for name in MEANS}
-            | {"below_chi2": int((full["p_value"] < 0.05).sum()), "below_bootstrap": int((full["bootstrap_p"] < 0.05).sum()),
+            | {"below_chi2": int((full["p_value"] < 0.05).sum()), "below_bootstrap": int((full["p deviance"] < 0.05).sum()),
                "n_ridge": int(full["ridge"].sum()), "n_ridge_folds": int(full["ridge_folds"].sum()),
                "n_gaps": len(part) - len(full)}
         )
     return pd.DataFrame(rows)
+
+
+def warnings_with_p(
+    cells: pd.DataFrame,  # rows of `task_diagnostics`
+) -> pd.DataFrame:  # judge, task, selection, warning, bootstrap_p; one row per warning
+    "Every warning beside its bootstrap p-value."
+    return pd.DataFrame([
+        {"judge": row["judge"], "task": row["task"], "selection": row["selection"], "warning": name, "bootstrap_p": row[f"p {name}"]}
+        for _, row in cells[cells["gap"] == ""].iterrows() for name in row["warnings"].split(", ") if name
+    ], columns=["judge", "task", "selection", "warning", "bootstrap_p"])  # fmt: skip
 
 
 def bt_diagnostic_table(

@@ -157,6 +157,7 @@ def leaderboards(
     *,
     methods: Sequence[Method] = (ALL_GRAPHS, TRUNCATED),
     n_resamples: int,
+    kind: str = "percentile",  # of the limits, a key of INTERVAL_KINDS
     seed: int,
 ) -> pd.DataFrame:  # one row per pool, rule and model, best first
     "Scores, ranks and their 95 % limits, with the reference rank of each model and how many resamples were separated."
@@ -166,7 +167,7 @@ def leaderboards(
         for method in methods:
             rng = stream(seed, "leaderboard", data.name)
             found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng)
-            table = found.table()
+            table = found.table(kind)
             parts.append(table.assign(
                 reference=table["model"].map(reference), pool=data.name, rule=method.name, separated=found.separated,
                 n_separated=int(found.ridge.sum()),
