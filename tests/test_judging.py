@@ -508,7 +508,7 @@ ATTACKS = [
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(ATTACKS), min_size=1, max_size=6), st.sampled_from(["hybrid", "single"]))
 def test_hostile_answers_decide_nothing(tmp_path_factory, attacks, mode):
-    "The judge goes by the number that an answer begins with, and quotes both; -1 must lose to 1, by scores if need be."
+    "The judge goes by the number that an answer begins with, and quotes both; -1 must lose to 1."
 
     def pair(question, a, b):
         choice = tagged("A" if number(a) > number(b) else "B")
@@ -521,9 +521,13 @@ def test_hostile_answers_decide_nothing(tmp_path_factory, attacks, mode):
     for answers in ([hostile, honest], [honest, hostile]):
         with Ledger(tmp_path_factory.mktemp("hostile") / "ledger.sqlite") as ledger:
             order = "both" if mode == "single" else "given"
-            judged = judge(answers, session=Session(ledger, Reader(pair, score)), model="m", mode=mode, order=order)
+            judged = judge(
+                answers, session=Session(ledger, Reader(pair, score)), model="m", mode=mode, order=order
+            )
         (row,) = judged.details.itertuples()
-        assert row.basis in ("agree", "scored") and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"
+        assert (
+            row.basis in ("agree", "scored") and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"
+        )
 
 
 def test_the_marker_cannot_be_learnt(session):

@@ -360,7 +360,7 @@ def perturb_command(source: str, variants: int, candidates: int, checker: str | 
 
     def plan(ledger: Ledger, backend: str) -> tuple[int, str]:
         run, later = plan_perturbation(ledger, questions, backend=backend, **settings)
-        return run, f"at most {later} checks of equivalence" if later else ""
+        return run, f"at most {later} checks of equivalence, whose cost comes on top" if later else ""
 
     def work(session: Session) -> tuple[bool, dict[str, Any], Callable[[Path], Any]]:
         result = perturb(questions, session=session, m=variants, **settings)
@@ -470,6 +470,8 @@ def judge_command(
     def plan(ledger: Ledger, backend: str) -> tuple[int, str]:
         found = plan_judging(ledger, answers, backend=backend, **settings)
         later = f"at most {found.later_requests} scores, {found.later_tokens_in} tokens in, {found.later_tokens_out} out"
+        if cost := Prices(options["price_in"], options["price_out"]).cost(found.later_tokens_in, found.later_tokens_out):
+            later += f", cost at most {cost:.2f}"
         return found.run, later if found.later_requests else ""
 
     def work(session: Session) -> tuple[bool, dict[str, Any], Callable[[Path], Any]]:

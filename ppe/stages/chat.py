@@ -373,8 +373,19 @@ def reply_from_body(
 MAX_REPLY_BYTES = 4 * 2**20
 
 
-def _guarded_transport(limit: int) -> Any:
-    "The client's transport with a limit on the size of a reply. Raises `InputError` if the certificates cannot be read."
+def _certificates() -> Any:
+    "What an encrypted connection is checked against. Raises `InputError` if it cannot be read."
+    import httpx2
+
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:
+        files = ", ".join(f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ)
+        raise InputError(f"cannot read the certificates ({files or 'of this machine'}): {error}; correct or unset it") from None
+
+
+def _guarded_transport(certificates: Any, limit: int) -> Any:
+    "The client's transport with a limit on the size of a reply."
     import httpx2
 
     class GuardedStream(httpx2.AsyncByteStream):
@@ -402,11 +413,7 @@ def _guarded_transport(limit: int) -> Any:
             response.stream = GuardedStream(response.stream)
             return response
 
-    try:
-        return GuardedTransport(limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
-    except OSError as error:
-        files = ", ".join(f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ)
-        raise InputError(f"cannot read the certificates ({files or 'of this machine'}): {error}; correct or unset it") from None
+    return GuardedTransport(verify=certificates, limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
 
 # %% ../../nbs/stages/chat.ipynb #cell-41
 FATAL_STATUS = {401: "the key was refused", 403: "the key may not do this", 404: "no such model or address"}
@@ -480,8 +487,8 @@ class ApiBackend:
         self.endpoint = check_base_url(base_url, allow_insecure=allow_insecure)
         self.token_parameter, self.timeout, self.max_reply_bytes = token_parameter, timeout, max_reply_bytes
         self._secret = read_key(key_variable, needed=not is_loopback(urlsplit(self.endpoint).hostname or ""))
+        self._certificates = _certificates()
         self._client: Any = None
-        _guarded_transport(max_reply_bytes)  # fails now, if at all
 
     def _open(self) -> Any:
         "A client for the running loop."
@@ -489,7 +496,7 @@ class ApiBackend:
         import openai
 
         http_client = httpx2.AsyncClient(
-            transport=_guarded_transport(self.max_reply_bytes),
+            transport=_guarded_transport(self._certificates, self.max_reply_bytes),
             timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, 30.0)),
             follow_redirects=False,  # a redirect could lead the prompts away from the address that was checked
         )

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from .chat import Decoding, Request
-from .dispatch import CHARACTERS_PER_TOKEN, Session
+from .dispatch import Session
 from ..errors import InputError
 from ..files import entry_places
 from .ledger import Ledger, Result, Use, plan_run, planned_run, results, run_progress
@@ -350,7 +350,7 @@ class JudgingPlan:
     run: int
     n_pairs: int
     later_requests: int  # scores that may follow, at most, beyond what is planned now
-    later_tokens_in: int  # of those, estimated
+    later_tokens_in: int  # of those, at most: a token for every byte
     later_tokens_out: int  # at most
 
 # %% ../../nbs/stages/judging.ipynb #cell-41
@@ -377,13 +377,12 @@ def plan_judging(
     )  # fmt: skip
     comparisons, run = _plan_pairs(ledger, protocol, answers)
     later = _plan_scores(ledger, run, protocol, comparisons) if mode == "hybrid" else set()
-    characters = {}
+    most = {}
     for use in _score_uses(protocol, comparisons, later):
         known = ledger.query("SELECT status FROM requests WHERE key = ?", key := use.request.key)
         if not known or known[0][0] not in ("done", "invalid"):
-            characters[key] = use.request.characters
-    tokens_in = -(-sum(characters.values()) // CHARACTERS_PER_TOKEN)
-    return JudgingPlan(run, len(comparisons.pairs), len(characters), tokens_in, len(characters) * protocol.decoding.max_tokens)
+            most[key] = use.request.most_tokens
+    return JudgingPlan(run, len(comparisons.pairs), len(most), sum(most.values()), len(most) * protocol.decoding.max_tokens)
 
 # %% ../../nbs/stages/judging.ipynb #cell-43
 DETAILS = (
