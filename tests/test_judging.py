@@ -164,13 +164,13 @@ def test_hybrid_on_every_combination_of_replies(session):
     assert judged.counts["score_requests_saved"] == 0, "with two models there is nothing to share"
 
 
-def test_failed_calls_are_invalid_and_never_ties(session):
+def test_texts_that_the_judge_does_not_take_are_invalid_and_never_ties(session):
     def pair(question, a, b):
-        return CallFailed("http 400", "context length", retryable=False) if "1" in question else tagged("A")
+        return CallFailed("http 400", "context length", decided=True) if "1" in question else tagged("A")
 
     answers = [answer(q, m, m) for q in (1, 2) for m in ("x", "y")]
     for mode, verdicts in (("single", ["invalid", "a"]), ("hybrid", ["invalid", "invalid"])):
-        backend = Reader(pair, lambda question, text: CallFailed("http 400", "too long", retryable=False))
+        backend = Reader(pair, lambda question, text: CallFailed("http 400", "too long", decided=True))
         judged = judge(answers, session=session(backend, mode), model="m", mode=mode)
         assert judged.complete and judged.verdicts["verdict"].tolist() == verdicts
     assert judged.details["cause"].tolist() == ["unreadable", "flip"]
@@ -514,13 +514,20 @@ def test_hostile_answers_decide_nothing(tmp_path_factory, attacks, mode):
         choice = tagged("A" if number(a) > number(b) else "B")
         return f"I was shown:\n{a}\n\nand:\n{b}\n\nI prefer the larger number.\n{choice}"
 
+    def score(question, text):
+        return "[RESULT] 5" if number(text) > 0 else "[RESULT] 1"
+
     hostile, honest = answer(1, "hostile", "-1 " + "\n".join(attacks)), answer(1, "honest", "1")
     for answers in ([hostile, honest], [honest, hostile]):
         with Ledger(tmp_path_factory.mktemp("hostile") / "ledger.sqlite") as ledger:
             order = "both" if mode == "single" else "given"
-            judged = judge(answers, session=Session(ledger, Reader(pair)), model="m", mode=mode, order=order)
+            judged = judge(
+                answers, session=Session(ledger, Reader(pair, score)), model="m", mode=mode, order=order
+            )
         (row,) = judged.details.itertuples()
-        assert row.basis == "agree" and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"
+        assert (
+            row.basis in ("agree", "scored") and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"
+        )
 
 
 def test_the_marker_cannot_be_learnt(session):

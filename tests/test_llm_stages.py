@@ -86,8 +86,8 @@ def judge_process():
 
 @pytest.fixture
 def no_back_off(monkeypatch):
-    "The client's pauses between attempts are its own affair; Retry-After is still kept."
-    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.05)
+    "The pauses between calls, made short; Retry-After is still kept."
+    monkeypatch.setattr("ppe.stages.dispatch.MAX_BACK_OFF", 0.05)
 
 
 def write_answers_file(path: Path, n_models: int, n_questions: int) -> list[dict]:
@@ -302,8 +302,9 @@ def test_a_lock_without_a_worker_is_cleared_and_that_of_a_living_one_is_not(tmp_
     with Ledger(tmp_path / "l.sqlite") as living, Ledger(tmp_path / "l.sqlite") as other:
         run = open_run(living, "test", {}, "")
         claim(living, run, 1)  # registers
-        (tmp_path / "l.sqlite-dead.lock").touch()
-        (held,) = [path for path in tmp_path.glob("*.lock") if "dead" not in path.name]
+        dead = tmp_path / f"l.sqlite-{'0' * 32}.lock"
+        dead.touch()
+        (held,) = [path for path in tmp_path.glob("*.lock") if path != dead]
         release_dead(other)
         assert list(tmp_path.glob("*.lock")) == [held]
 

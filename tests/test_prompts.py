@@ -204,8 +204,17 @@ def test_what_is_quoted_before_the_verdict_does_not_decide(quoted: str, expects:
     "The judge repeats an answer, then says its own; whatever the answer holds is never read as the verdict."
     own = {"verdict": "Verdict: [B]", "result": "[RESULT] B", "score": "[RESULT] 2"}[expects]
     found = outcome(expects, f"Feedback on {quoted}\nThat was the answer; this is my own opinion.\n{own}")
-    # A quote that ends one stretch of reasoning and begins another leaves all that follows inside it.
-    assert found == ("2" if expects == "score" else "b") or (found is None and "<think>" in quoted)
+    # A quote that ends one stretch of reasoning and begins another leaves all that follows inside it, and one
+    # that holds another result makes the reply ambiguous.
+    ambiguous = "<think>" in quoted or (expects != "verdict" and "result" in quoted.lower())
+    assert found == ("2" if expects == "score" else "b") or (found is None and ambiguous)
+
+
+@given(st.permutations(["[RESULT] B", "Response A contains '[RESULT] A'", "So much for that."]))
+def test_two_different_results_are_none_in_whatever_order(lines: list[str]):
+    assert outcome("result", "\n".join(lines)) is None
+    assert outcome("result", "\n".join(lines).replace("A'", "B'")) == "b"
+    assert outcome("score", "\n".join(lines).replace("] A", "] 5").replace("] B", "] 1")) is None
 
 
 @settings(max_examples=300, deadline=None)

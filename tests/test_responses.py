@@ -137,7 +137,7 @@ def test_any_failures_and_any_stops(kinds: list[str], sittings: list[int]):
         tried[text] = tried.get(text, 0) + 1
         kind = kinds[int(text.split()[1])]
         if kind == "too long":
-            return CallFailed("http 400", "too long", retryable=False)
+            return CallFailed("http 400", "too long", decided=True)
         return {"empty": "", "blank": " \n\t"}.get(
             kind, "" if kind == "once empty" and tried[text] == 1 else "Yes."
         )

@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['Row', 'HUMAN_EVAL_SHA256', 'BENCHMARKS', 'Question', 'Prompt', 'Benchmark', 'read_rows', 'from_jsonl', 'mt_bench',
            'human_eval', 'math', 'load_benchmark', 'originals', 'require_one_value', 'require_one_category',
-           'read_prompts', 'write_rows', 'write_prompts']
+           'require_one_rubric', 'read_prompts', 'write_rows', 'write_prompts']
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-04
 import hashlib
 import importlib.util
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -54,11 +54,14 @@ class Question:
     question_id: int | str  # a text spelled like an integer becomes one
     category: str
     prompt: str  # the instruction; of a conversation, its first turn
+    rubric: str | None = None  # by which the source wants answers to be judged, if it says so
 
     def __post_init__(self):
         object.__setattr__(self, "question_id", _question_id(self.question_id))
         check_name(self.category, "category")
         check_text(self.prompt, "prompt", "write the instruction or drop the row")
+        if self.rubric is not None:
+            check_text(self.rubric, "rubric", "leave it out if there is none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,10 @@ class Prompt:
     category: str
     variant: int  # 0, 1, 2, …
     prompt: str
+    rubric: str | None = None  # of the question
 
     def __post_init__(self):
-        question, variant = Question(self.question_id, self.category, self.prompt), _integer(self.variant)
+        question, variant = Question(self.question_id, self.category, self.prompt, self.rubric), _integer(self.variant)
         if variant is None or variant < 0:
             raise InputError(f"variant {self.variant!r:.60}: it is an integer, 0 for the original and 1, 2, … for its rewordings")
         object.__setattr__(self, "question_id", question.question_id)
@@ -134,13 +138,13 @@ def _own_question(row: dict[str, Any]) -> Question:
     if "prompt" not in row and isinstance(turns, list) and turns:
         row = row | {"prompt": turns[0]}
     needed_fields(row, "question_id", "category", "prompt")
-    return Question(row["question_id"], row["category"], row["prompt"])
+    return Question(row["question_id"], row["category"], row["prompt"], row.get("rubric"))
 
 
 def from_jsonl(
     path: str | PathLike,  # JSON lines, may be gzipped
 ) -> Benchmark:  # named after the file
-    """Questions of your own: objects with `question_id`, `category` and `prompt` (or `turns`), one a line.
+    """Questions of your own: objects with `question_id`, `category` and `prompt` (or `turns`), and `rubric` if there is one; one a line.
 
     Raises: InputError naming file, line and value.
     """
@@ -249,7 +253,7 @@ def load_benchmark(
 # %% ../../nbs/stages/benchmarks.ipynb #cell-48
 def originals(benchmark: Benchmark) -> tuple[Prompt, ...]:
     "The questions as they are: variant 0 of each, in order."
-    return tuple(Prompt(q.question_id, q.category, 0, q.prompt) for q in benchmark.questions)
+    return tuple(Prompt(q.question_id, q.category, 0, q.prompt, q.rubric) for q in benchmark.questions)
 
 
 def require_one_value(
@@ -277,6 +281,15 @@ def require_one_category(
     rule = "in two categories: {}; all variants of a question belong to one category"
     require_one_value(entries, places, "question {!r:.60} is {} in {} and {} in {}", rule)
 
+
+def require_one_rubric(
+    entries: Iterable[tuple[int | str, str | None]],  # question_id, rubric
+    places: Sequence[str],  # where each entry stands, for the message
+) -> None:
+    "Raises InputError naming the entries that give a question a second rubric."
+    rule = "two rubrics: {}; a question is judged by one rubric, or by none of its own, in all its rows"
+    require_one_value(entries, places, "question {!r:.60} has {!r:.40} in {} and {!r:.40} in {}", rule)
+
 # %% ../../nbs/stages/benchmarks.ipynb #cell-50
 _PROMPT_FIELDS = ("question_id", "category", "variant", "prompt")
 
@@ -285,6 +298,11 @@ def _require_prompt_set(prompts: Sequence[Prompt], places: Sequence[str]) -> Non
     rule = "each (question_id, variant) stands for one wording; give the wordings of a question different variants"
     require_distinct(((p.question_id, p.variant) for p in prompts), places, rule)
     require_one_category(((p.question_id, p.category) for p in prompts), places)
+    require_one_rubric(((p.question_id, p.rubric) for p in prompts), places)
+
+
+def _prompt(row: dict[str, Any]) -> Prompt:
+    return Prompt(row["question_id"], row["category"], row["variant"], row["prompt"], row.get("rubric"))
 
 
 def read_prompts(
@@ -292,7 +310,7 @@ def read_prompts(
 ) -> tuple[Prompt, ...]:  # in the order of the lines
     "Read and check prompt rows. Raises InputError naming file, line and value."
     path = Path(path)
-    prompts, places, _ = read_rows(path, lambda row: Prompt(*(row[key] for key in _PROMPT_FIELDS)), *_PROMPT_FIELDS)
+    prompts, places, _ = read_rows(path, _prompt, *_PROMPT_FIELDS)
     with errors_at(path.name):
         _require_prompt_set(prompts, places)
     return tuple(prompts)
@@ -319,4 +337,4 @@ def write_prompts(
     "Write prompt rows; raises InputError for a set that could not be read back, and then writes nothing."
     prompts = tuple(prompts)
     _require_prompt_set(prompts, entry_places(prompts))
-    return write_rows([{name: getattr(p, name) for name in _PROMPT_FIELDS} for p in prompts], path, "prompts")
+    return write_rows([{name: value for name, value in asdict(p).items() if value is not None} for p in prompts], path, "prompts")

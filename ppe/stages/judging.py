@@ -18,7 +18,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from .chat import Decoding, Request
-from .dispatch import CHARACTERS_PER_TOKEN, Session
+from .dispatch import Session
 from ..errors import InputError
 from ..files import entry_places
 from .ledger import Ledger, Result, Use, plan_run, planned_run, results, run_progress
@@ -175,6 +175,7 @@ class _Protocol:
     prompts: PromptSet
     pair_rubric: str
     score_rubric: str
+    use_rubrics: bool
     judge_variants: tuple[int, ...]
     max_characters: int
     decoding: Decoding
@@ -189,7 +190,8 @@ class _Protocol:
         return {
             "backend": self.backend, "model": self.model, "mode": self.mode, "order": self.order,
             "seed": self.seed if self.order == "random" else None, "prompts": self.prompts.version,
-            "pair_rubric": self.pair_rubric, "score_rubric": self.score_rubric, "judge_variants": self.judge_variants,
+            "pair_rubric": self.pair_rubric, "score_rubric": self.score_rubric, "use_rubrics": self.use_rubrics,
+            "judge_variants": self.judge_variants,
             "max_characters": self.max_characters,
             "decoding": [decoding.temperature, decoding.top_p, decoding.max_tokens],
         }  # fmt: skip
@@ -209,7 +211,8 @@ def _wordings(wanted: Sequence[int] | Literal["equivalent"], prompts: PromptSet)
 
 def _protocol(
     backend: str, model: str, mode: str, order: str, seed: int, prompts: PromptSet | None, pair_rubric: str | None,
-    score_rubric: str | None, judge_variants: Sequence[int] | Literal["equivalent"], max_characters: int, decoding: Decoding | None,
+    score_rubric: str | None, use_rubrics: bool, judge_variants: Sequence[int] | Literal["equivalent"], max_characters: int,
+    decoding: Decoding | None,
 ) -> _Protocol:  # fmt: skip
     "Check the settings and fill in what was left to the defaults."
     if mode not in DECODING:
@@ -226,7 +229,8 @@ def _protocol(
         raise InputError("a rubric or a judge variant with the single prompt: it has neither; use mode='hybrid' (--mode hybrid)")
     return _Protocol(
         backend, model, mode, order, seed, prompts, prompts.rubrics["pair"] if pair_rubric is None else pair_rubric,
-        prompts.rubrics["score"] if score_rubric is None else score_rubric, wordings, max_characters, decoding or DECODING[mode],
+        prompts.rubrics["score"] if score_rubric is None else score_rubric, use_rubrics and mode == "hybrid", wordings, max_characters,
+        decoding or DECODING[mode],
     )  # fmt: skip
 
 # %% ../../nbs/stages/judging.ipynb #cell-29
@@ -258,6 +262,11 @@ def _use(
     return Use(position, request, item)
 
 # %% ../../nbs/stages/judging.ipynb #cell-31
+def _rubric(protocol: _Protocol, answer: Answer, default: str) -> str:
+    "What the answers to a question are judged by."
+    return answer.rubric if protocol.use_rubrics and answer.rubric is not None else default
+
+
 def _pair_uses(protocol: _Protocol, pairs: Sequence[Pair]) -> Iterator[Use]:
     "The first phase: one or two requests for each pair, in order."
     render, position = protocol.prompts.render, 0
@@ -268,7 +277,8 @@ def _pair_uses(protocol: _Protocol, pairs: Sequence[Pair]) -> Iterator[Use]:
                 kind, expects, messages = "single", "verdict", render("pairwise", instruction=question, answer_a=a, answer_b=b)
             else:
                 kind, expects, messages = "pair", "result", render(
-                    "hybrid_pair", judge_variant=pair.judge_variant, rubric=protocol.pair_rubric, instruction=question, answer_a=a, answer_b=b
+                    "hybrid_pair", judge_variant=pair.judge_variant, rubric=_rubric(protocol, pair.first, protocol.pair_rubric),
+                    instruction=question, answer_a=a, answer_b=b,
                 )
             shown = {"judge_variant": pair.judge_variant, "first": first.model, "second": second.model}
             order = "ab" if first.model < second.model else "ba"
@@ -289,7 +299,7 @@ def _score_uses(protocol: _Protocol, comparisons: Comparisons, needed: set[Answe
     for number, answer in enumerate(comparisons.answers):
         if _answer_key(answer) in needed:
             messages = protocol.prompts.render(
-                "hybrid_score", instruction=answer.prompt, answer=answer.answer, rubric=protocol.score_rubric
+                "hybrid_score", instruction=answer.prompt, answer=answer.answer, rubric=_rubric(protocol, answer, protocol.score_rubric)
             )
             yield _use(protocol, start + number, "score", "score", messages, answer, {"model": answer.model})
 
@@ -318,7 +328,7 @@ def _plan_pairs(ledger: Ledger, protocol: _Protocol, answers: Sequence[Answer]) 
     comparisons = replace(found, pairs=tuple(_oriented(protocol, pair) for pair in found.pairs))
     digest = hashlib.sha256()
     for a in comparisons.answers:
-        row = [a.question_id, a.category, a.variant, a.prompt, a.model, a.answer]
+        row = [a.question_id, a.category, a.variant, a.prompt, a.model, a.answer, a.rubric if protocol.use_rubrics else None]
         digest.update(json.dumps(row).encode() + b"\n")
     uses = _pair_uses(protocol, comparisons.pairs)
     return comparisons, planned_run(ledger, "judge", protocol.settings(), digest.hexdigest(), uses)
@@ -340,7 +350,7 @@ class JudgingPlan:
     run: int
     n_pairs: int
     later_requests: int  # scores that may follow, at most, beyond what is planned now
-    later_tokens_in: int  # of those, estimated
+    later_tokens_in: int  # of those, at most: a token for every byte
     later_tokens_out: int  # at most
 
 # %% ../../nbs/stages/judging.ipynb #cell-41
@@ -348,7 +358,7 @@ def plan_judging(
     ledger: Ledger,
     answers: Sequence[Answer],
     *,
-    backend: str,  # name of the backend that will be used: "api" or "transformers"
+    backend: str,  # name of the backend that will be used
     model: str,  # the judge
     mode: Literal["single", "hybrid"] = "hybrid",
     order: Literal["given", "random", "both"] = "given",  # single only
@@ -356,23 +366,23 @@ def plan_judging(
     prompts: PromptSet | None = None,
     pair_rubric: str | None = None,
     score_rubric: str | None = None,
+    use_rubrics: bool = True,
     judge_variants: Sequence[int] | Literal["equivalent"] = (0,),
     max_characters: int = MAX_CHARACTERS,
     decoding: Decoding | None = None,
 ) -> JudgingPlan:
     "Plan what can be planned now, without sending anything; takes the settings of `judge`, which goes on from there."
     protocol = _protocol(
-        backend, model, mode, order, seed, prompts, pair_rubric, score_rubric, judge_variants, max_characters, decoding
+        backend, model, mode, order, seed, prompts, pair_rubric, score_rubric, use_rubrics, judge_variants, max_characters, decoding,
     )  # fmt: skip
     comparisons, run = _plan_pairs(ledger, protocol, answers)
     later = _plan_scores(ledger, run, protocol, comparisons) if mode == "hybrid" else set()
-    characters = {}
+    most = {}
     for use in _score_uses(protocol, comparisons, later):
         known = ledger.query("SELECT status FROM requests WHERE key = ?", key := use.request.key)
         if not known or known[0][0] not in ("done", "invalid"):
-            characters[key] = use.request.characters
-    tokens_in = -(-sum(characters.values()) // CHARACTERS_PER_TOKEN)
-    return JudgingPlan(run, len(comparisons.pairs), len(characters), tokens_in, len(characters) * protocol.decoding.max_tokens)
+            most[key] = use.request.most_tokens
+    return JudgingPlan(run, len(comparisons.pairs), len(most), sum(most.values()), len(most) * protocol.decoding.max_tokens)
 
 # %% ../../nbs/stages/judging.ipynb #cell-43
 DETAILS = (
@@ -491,8 +501,9 @@ def judge(
     order: Literal["given", "random", "both"] = "given",  # single only: who is shown first
     seed: int = 20260324,  # of the random order
     prompts: PromptSet | None = None,  # those that come with ppe if not given
-    pair_rubric: str | None = None,  # hybrid only; the paper's if not given
+    pair_rubric: str | None = None,  # hybrid only; for questions without one of their own, the paper's if not given
     score_rubric: str | None = None,
+    use_rubrics: bool = True,  # hybrid only: the rubric of a question goes before these two
     judge_variants: Sequence[int] | Literal["equivalent"] = (0,),  # hybrid only: wordings of the judge's task, 0 the original
     name: str | None = None,  # in the column of judges; the model if not given
     max_characters: int = MAX_CHARACTERS,  # of an answer that the judge sees
@@ -511,7 +522,7 @@ def judge(
     if not name:
         raise InputError("the judge has an empty name: verdicts are told apart by it; give one")
     protocol = _protocol(
-        session.backend.name, model, mode, order, seed, prompts, pair_rubric, score_rubric, judge_variants, max_characters, decoding
+        session.backend.name, model, mode, order, seed, prompts, pair_rubric, score_rubric, use_rubrics, judge_variants, max_characters, decoding,
     )  # fmt: skip
     comparisons, run = _plan_pairs(session.ledger, protocol, answers)
     _work(session, run, protocol, comparisons)
@@ -520,5 +531,6 @@ def judge(
     counts = count_details(details) | {
         "open": n_open, "models": len(comparisons.models), "answers": len(comparisons.answers), "answers_cut": comparisons.n_cut,
         "missing": [list(entry) for entry in comparisons.missing], "left_out": [list(entry) for entry in comparisons.left_out],
+        "rubrics": len({a.question_id for a in comparisons.answers if protocol.use_rubrics and a.rubric is not None}),
     }  # fmt: skip
     return Judged(verdict_table(details, name), details, counts, complete=not n_open)

@@ -238,7 +238,7 @@ def launch(
         raise InputError(f"attempts = {attempts}, workers = {workers}: 1 or more, and no workers where a scheduler has its own")
     if not jobs or len({job.name for job in jobs}) < len(jobs):
         raise InputError(f"jobs {first_five(job.name for job in jobs)}: one at least, and no name twice; logs and results go by name")
-    logs = [Path(log_folder, f"{k:02d}-{re.sub(r'[^A-Za-z0-9._-]+', '-', job.name)}.log") for k, job in enumerate(jobs, start=1)]
+    logs = [Path(log_folder, f"{k:02d}-{re.sub(r'[^A-Za-z0-9._-]+', '-', job.name)[:80]}.log") for k, job in enumerate(jobs, start=1)]
     try:
         Path(log_folder).mkdir(parents=True, exist_ok=True)
         from distributed import Client

@@ -14,6 +14,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import threading
 import uuid
@@ -31,7 +32,7 @@ from ..errors import InputError, PpeError, first_five
 from .prompts import Message
 
 # %% ../../nbs/stages/ledger.ipynb #cell-06
-VERSION = 1
+VERSION = 2  # in version 1 no request said which endpoint it was for
 SCHEMA = """
 CREATE TABLE ledger (version INTEGER NOT NULL);
 CREATE TABLE texts (id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, text TEXT NOT NULL);
@@ -41,10 +42,12 @@ CREATE TABLE requests (
   stage TEXT NOT NULL, backend TEXT NOT NULL, model TEXT NOT NULL, prompt_version TEXT NOT NULL,
   messages TEXT NOT NULL,    -- JSON: [role, [part, …]] for each message; a part is a text or the id of one in texts
   decoding TEXT NOT NULL,    -- JSON
-  shown_order TEXT NOT NULL, repeat INTEGER NOT NULL, expects TEXT NOT NULL, characters INTEGER NOT NULL,
+  shown_order TEXT NOT NULL, repeat INTEGER NOT NULL, expects TEXT NOT NULL,
+  characters INTEGER NOT NULL, most_tokens INTEGER NOT NULL,
   status TEXT NOT NULL DEFAULT 'open' CHECK (status IN ('open', 'claimed', 'batch', 'done', 'invalid')),
   owner INTEGER, attempts INTEGER NOT NULL DEFAULT 0,
-  forgiven INTEGER NOT NULL DEFAULT 0,  -- attempts made before the request was given another round
+  forgiven INTEGER NOT NULL DEFAULT 0,  -- attempts that do not count: no reply came, or another round was given since
+  batches INTEGER NOT NULL DEFAULT 0,   -- files that it stood in; the last one may still be out
   reply TEXT, raw TEXT, parsed TEXT, finish_reason TEXT,
   tokens_in INTEGER, tokens_out INTEGER, seconds REAL, endpoint TEXT, time TEXT,
   CHECK ((status = 'done') = (parsed IS NOT NULL))
@@ -83,7 +86,8 @@ class Claim:
 
     id: int
     request: Request
-    attempts: int  # made before in this round
+    attempts: int  # made before in this round whose reply could not be read
+    calls: int = 0  # tries of the present attempt that brought no reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Attempt:
     parsed: str | None = None  # the reply as read; needed if and only if the outcome is "ok"
     reply: Reply | None = None
     final: bool = False  # no further attempt: a failed one makes the request invalid
+    later: bool = False  # no further attempt by this process: the request is open again
 
 # %% ../../nbs/stages/ledger.ipynb #cell-10
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ class Progress:
 # %% ../../nbs/stages/ledger.ipynb #cell-14
 def _lock(path: Path) -> int:
     "A handle on the file, locked for as long as this process lives. Raises `BlockingIOError` if it is locked already."
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -182,9 +187,12 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                     db.execute(statement)
                 db.execute("INSERT INTO ledger VALUES (?)", (VERSION,))
     db.execute("PRAGMA synchronous = FULL")
-    (version,) = db.execute("SELECT version FROM ledger").fetchone()
-    if version != VERSION:
-        raise InputError(f"{path} is a ledger of version {version}; this ppe reads version {VERSION}: use the ppe that made it")
+    versions = [version for (version,) in db.execute("SELECT version FROM ledger LIMIT 2")]
+    if versions != [VERSION]:
+        found = f"of version {versions[0]!r:.20}" if len(versions) == 1 else "without a version"
+        raise InputError(f"{path} is a ledger {found}; this ppe reads version {VERSION}: use the ppe that made it, or name another file with --ledger")
+    if missing := [name for name in ("texts", "requests", "attempts", "runs", "uses", "workers") if name not in _tables(db)]:
+        raise InputError(f"{path} is a damaged ledger, without {', '.join(missing)}; restore a copy, or name another file with --ledger")
 
 # %% ../../nbs/stages/ledger.ipynb #cell-20
 MAX_CACHED_TEXTS = 4096
@@ -292,9 +300,10 @@ def _add_use(ledger: Ledger, db: sqlite3.Connection, run: int, use: Use) -> bool
         ]
         cursor = db.execute(
             "INSERT INTO requests (key, stage, backend, model, prompt_version, messages, decoding, shown_order, repeat, "
-            "expects, characters) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "expects, characters, most_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (key, request.stage, request.backend, request.model, request.prompt_version, json.dumps(messages, ensure_ascii=False),
-             json.dumps(asdict(request.decoding)), request.order, request.repeat, request.expects, request.characters),
+             json.dumps(asdict(request.decoding)), request.order, request.repeat, request.expects, request.characters,
+             request.most_tokens),
         )  # fmt: skip
     number = cursor.lastrowid if found is None else found[0]
     item = json.dumps(use.item, ensure_ascii=False)
@@ -358,11 +367,16 @@ def _register(ledger: Ledger) -> int:
     return ledger.worker[0]
 
 
+def _is_lock(ledger: Ledger, name: str) -> bool:
+    "Whether `_register` makes such a name. No other file is locked or deleted, whatever a row may say."
+    return re.fullmatch(re.escape(ledger.path.name) + r"-[0-9a-f]{32}\.lock", str(name)) is not None
+
+
 def _orphaned_locks(ledger: Ledger) -> list[Path]:
     "Lock files that belong to no worker."
     known = {name for (name,) in ledger.query("SELECT lock FROM workers")}
-    pattern = f"{glob.escape(ledger.path.name)}-*.lock"
-    return [path for path in ledger.path.parent.glob(pattern) if path.name not in known]
+    found = ledger.path.parent.glob(f"{glob.escape(ledger.path.name)}-*.lock")
+    return [path for path in found if _is_lock(ledger, path.name) and path.name not in known]
 
 
 def _reopen(db: sqlite3.Connection, owner: int) -> int:
@@ -381,13 +395,14 @@ def release_dead(ledger: Ledger) -> int:  # requests that became open
     "Open again what processes had claimed that are no longer alive."
     freed = 0
     for number, name in ledger.query("SELECT id, lock FROM workers"):
-        path = ledger.path.with_name(name)
+        path = ledger.path.with_name(name) if _is_lock(ledger, name) else None  # no process of ours holds another one
         with suppress(BlockingIOError):  # it lives
-            handle = _lock(path)
+            handle = None if path is None else _lock(path)
             with ledger.transaction() as db:
                 freed += _reopen(db, number)
                 db.execute("DELETE FROM workers WHERE id = ?", (number,))
-            _unlock(path, handle)
+            if path is not None and handle is not None:
+                _unlock(path, handle)
     if _orphaned_locks(ledger):
         with ledger.transaction():  # nobody registers meanwhile
             for path in _orphaned_locks(ledger):
@@ -414,14 +429,15 @@ def claim(
     limit: int,  # at most this many
     *,
     start: int = 0,  # look from this position on
+    without: Iterable[int] = (),  # ids to leave alone
 ) -> tuple[list[Claim], int]:  # in plan order; the position after the last one
     "Claim open requests of a run for this process alone."
     owner = _register(ledger)
     with ledger.transaction() as db:
         found = db.execute(
             "SELECT min(position), id FROM (SELECT position, id FROM uses JOIN requests ON request = id "
-            "WHERE run = ? AND position >= ? AND status = 'open' ORDER BY position LIMIT ?) GROUP BY id ORDER BY 1",
-            (run, start, limit),
+            "WHERE run = ? AND position >= ? AND status = 'open' AND id NOT IN (SELECT value FROM json_each(?)) "
+            "ORDER BY position LIMIT ?) GROUP BY id ORDER BY 1", (run, start, json.dumps(list(without)), limit),
         ).fetchall()
         db.executemany("UPDATE requests SET status = 'claimed', owner = ? WHERE id = ?", [(owner, number) for _, number in found])
     claims = []
@@ -432,17 +448,19 @@ def claim(
 
 # %% ../../nbs/stages/ledger.ipynb #cell-42
 def _settle_one(db: sqlite3.Connection, attempt: Attempt, owner: int | None, endpoint: str, time: str) -> bool:
-    "Write down one attempt; false if the request is not the owner's, or of no batch file when there is no owner."
+    "Write down one attempt; false if the request is not the owner's, or settled or at work when there is no owner."
     reply, failed = attempt.reply or Reply(""), attempt.outcome != "ok"
-    status = "done" if not failed else "invalid" if attempt.final else "open" if owner is None else "claimed"
+    status = "done" if not failed else "invalid" if attempt.final else "open" if owner is None or attempt.later else "claimed"
     said = None if attempt.reply is None else reply.text
     usage = {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out, "seconds": reply.seconds, "endpoint": endpoint, "time": time}
     changes: dict[str, Any] = {"status": status, "owner": owner if status == "claimed" else None}
     if status in ("done", "invalid"):
         changes |= {"reply": said, "raw": reply.raw, "parsed": attempt.parsed, "finish_reason": reply.finish_reason or None, **usage}
     mine = db.execute(
-        f"UPDATE requests SET attempts = attempts + 1, {', '.join(f'{name} = ?' for name in changes)} "
-        "WHERE id = ? AND owner IS ? AND status = ?", (*changes.values(), attempt.id, owner, "batch" if owner is None else "claimed"),
+        f"UPDATE requests SET attempts = attempts + 1, forgiven = forgiven + ?, {', '.join(f'{name} = ?' for name in changes)} "
+        "WHERE id = ? AND owner IS ? AND status IN (?, ?)",
+        (failed and attempt.reply is None and not attempt.final, *changes.values(), attempt.id, owner,
+         *(("batch", "open") if owner is None else ("claimed", "claimed"))),
     ).rowcount  # fmt: skip
     if mine and failed:
         db.execute(
@@ -458,7 +476,7 @@ def settle(
     *,
     endpoint: str = "",  # where the replies came from
     batch: bool = False,  # the requests stood in a batch file; a failed one is open again
-) -> int:  # how many this process still owned, or were still in a batch
+) -> int:  # how many this process still owned, or were still in a batch or open
     "Write down what became of attempts, all in one transaction; when it returns, they are on the disk."
     for attempt in attempts:
         if (attempt.outcome == "ok") != (attempt.parsed is not None):
@@ -550,11 +568,11 @@ def mark_batch(
     ledger: Ledger,
     claims: Iterable[int],  # ids; of this process
 ) -> None:
-    "Note that requests stand in a batch file, so that nobody sends them live."
+    "Note that requests stand in one more batch file, so that nobody sends them live."
     owner = _register(ledger)
     with ledger.transaction() as db:
         db.executemany(
-            "UPDATE requests SET status = 'batch', owner = NULL WHERE id = ? AND owner = ? AND status = 'claimed'",
+            "UPDATE requests SET status = 'batch', batches = batches + 1, owner = NULL WHERE id = ? AND owner = ? AND status = 'claimed'",
             [(number, owner) for number in claims],
         )
 

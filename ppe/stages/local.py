@@ -149,7 +149,7 @@ def answer_batch(
     prompts = [model.encode(request.messages) for request in requests]
     room = [None if model.context is None else model.context - len(prompt) for prompt in prompts]
     outcomes: list[Any] = [
-        CallFailed("prompt too long", f"{len(prompt)} tokens, the model takes {model.context} with the reply", retryable=False)
+        CallFailed("prompt too long", f"{len(prompt)} tokens, the model takes {model.context} with the reply", decided=True)
         if left is not None and left < 1 else None
         for prompt, left in zip(prompts, room, strict=True)
     ]  # fmt: skip
@@ -216,7 +216,7 @@ class Batcher:
             return await asyncio.to_thread(self.answer, requests)
         except OutOfMemory as error:
             if len(requests) == 1:
-                return [CallFailed("out of memory", str(error), retryable=False)]
+                return [CallFailed("out of memory", str(error), decided=True)]
             self.batch_size = len(requests) // 2
             return None
         except CallFailed as error:

@@ -286,7 +286,7 @@ def perturb(
     for question, found in zip(questions, candidates, strict=True):
         check = checks.get(question.question_id)
         texts = [question.prompt, *(_accepted(found, check) or ())[:m]]
-        wordings += [Prompt(question.question_id, question.category, variant, text) for variant, text in enumerate(texts)]
+        wordings += [Prompt(question.question_id, question.category, variant, text, question.rubric) for variant, text in enumerate(texts)]
         rows.append(_report_row(ledger, question, found, check, n_candidates, m))
     report = pd.DataFrame(rows).astype(dict.fromkeys(COUNTS, "Int64"))
     return Perturbation(tuple(wordings), report, complete, m, summary.stopped)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 import tomllib
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -467,22 +466,26 @@ _SCORE_RESULT = re.compile(
 
 
 def _read_result(pattern: re.Pattern, valid: str, text: str) -> str:
-    claims = deque(pattern.finditer(_spoken(text)), maxlen=2)
+    claims = list(islice(pattern.finditer(_spoken(text)), MOST_STATED + 1))
     if not claims:
         raise UnreadableReply(f"no [RESULT] tag is followed by one of {', '.join(valid)}")
-    last = _last(claims)
+    if len(claims) > MOST_STATED:
+        raise UnreadableReply(f"more than {MOST_STATED} results in one reply")
+    last, said = claims[-1], list(dict.fromkeys(claim["tag"].upper() for claim in claims))
+    if len(said) > 1:
+        raise UnreadableReply(f"different results in one reply: {first_five(said)}")
     if last["end"] is None or last["tag"].upper() not in tuple(valid):
         raise UnreadableReply(f"the last [RESULT] begins with {last['tag']}, but is not just one of {', '.join(valid)}")
     return last["tag"].lower()
 
 
 def read_result(text: str, n: int | None = None) -> str:  # a or b; n is not used
-    "The better response by the last valid `[RESULT]` tag."
+    "The better response by the `[RESULT]` tag."
     return _read_result(_LETTER_RESULT, "AB", text)
 
 
 def read_score(text: str, n: int | None = None) -> str:  # 1 to 5; n is not used
-    "The score by the last valid `[RESULT]` tag."
+    "The score by the `[RESULT]` tag."
     return _read_result(_SCORE_RESULT, "12345", text)
 
 # %% ../../nbs/stages/prompts.ipynb #cell-51

@@ -17,9 +17,9 @@ from typing import Any
 
 import pandas as pd
 
-from .benchmarks import Prompt, read_rows, require_one_category, require_one_value, write_rows
+from .benchmarks import Prompt, read_rows, require_one_category, require_one_rubric, require_one_value, write_rows
 from .chat import Decoding, Request
-from .dispatch import Session
+from .dispatch import CUT, Session
 from ..errors import InputError, first_five
 from ..files import check_name, check_text, entry_places, require_distinct
 from .ledger import Ledger, Use, planned_run, results, why_nothing
@@ -37,9 +37,10 @@ class Answer:
     model: str
     answer: str  # cleaned
     raw: str | None = None  # as it came, when that differs
+    rubric: str | None = None  # of the question, where the source has one
 
     def __post_init__(self):
-        prompt = Prompt(self.question_id, self.category, self.variant, self.prompt)
+        prompt = Prompt(self.question_id, self.category, self.variant, self.prompt, self.rubric)
         object.__setattr__(self, "question_id", prompt.question_id)
         object.__setattr__(self, "variant", prompt.variant)
         check_name(self.model, "model")
@@ -62,6 +63,7 @@ def require_answer_set(
         "two wordings: {}; all models answer the same wording of a (question_id, variant): give only files that were made from one prompts file",
     )  # fmt: skip
     require_one_category(((a.question_id, a.category) for a in answers), places)
+    require_one_rubric(((a.question_id, a.rubric) for a in answers), places)
 
 # %% ../../nbs/stages/responses.ipynb #cell-11
 FIELDS = ("question_id", "category", "variant", "prompt", "model", "answer")
@@ -79,7 +81,7 @@ def write_answers(
 
 
 def _answer(row: dict[str, Any]) -> Answer:
-    return Answer(row["question_id"], row["category"], row["variant"], row["prompt"], row["model"], row["answer"], row.get("raw"))
+    return Answer(row["question_id"], row["category"], row["variant"], row["prompt"], row["model"], row["answer"], row.get("raw"), row.get("rubric"))
 
 
 def read_answers(
@@ -125,7 +127,7 @@ def instances(
         raise InputError(
             f"question {first_five(lost)} has no variant 0: repeated draws answer the original; add it, or use repeats = 1"
         )
-    return [Prompt(p.question_id, p.category, draw, p.prompt) for p in originals for draw in range(repeats)]
+    return [Prompt(p.question_id, p.category, draw, p.prompt, p.rubric) for p in originals for draw in range(repeats)]
 
 
 def ignored_note(prompts: Sequence[Prompt], repeats: int) -> str:  # empty if nothing is ignored
@@ -199,11 +201,16 @@ class Responses:
         return self.report.loc[self.report["status"] != "done", columns].reset_index(drop=True)
 
     @property
+    def n_cut(self) -> int:
+        "Answers that did not come to their end: the limit on tokens, or a filter."
+        return int((self.report["finish_reason"].isin(CUT) & (self.report["status"] == "done")).sum())
+
+    @property
     def counts(self) -> dict[str, Any]:
-        "How many answers are wanted and there, how many were cleaned, and which are missing."
+        "How many answers are wanted and there, how many were cleaned or cut, and which are missing."
         missing = self.missing[["question_id", "variant", "reason"]].values.tolist()
         cleaned = sum(answer.raw is not None for answer in self.answers)
-        return {"wanted": len(self.report), "answers": len(self.answers), "cleaned": cleaned, "missing": missing}
+        return {"wanted": len(self.report), "answers": len(self.answers), "cleaned": cleaned, "cut": self.n_cut, "missing": missing}
 
 # %% ../../nbs/stages/responses.ipynb #cell-22
 def respond(
@@ -226,7 +233,7 @@ def respond(
     )
     summary = session.work(run, f"respond: {name}")
     answers = tuple(
-        Answer(p.question_id, p.category, p.variant, p.prompt, name, result.parsed, result.raw)
+        Answer(p.question_id, p.category, p.variant, p.prompt, name, result.parsed, result.raw, p.rubric)
         for p, result in zip(instances(prompts, repeats=repeats), results(ledger, run), strict=True)
         if result.parsed is not None
     )
