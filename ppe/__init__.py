@@ -1,13 +1,14 @@
 """Rank language models from pairwise verdicts over comparison graphs; the names here are imported when they are used."""
 
 import os
+import sys
 from importlib import import_module
 
 __version__ = "0.1.0"
 
 
 def _find_room_for_compiled_code() -> None:
-    """Let numba keep what it compiles where it can, before it is imported.
+    """Let numba keep what it compiles where it can.
 
     It writes beside the sources, or else into the user's cache folder. Where neither can be written, as for a
     service with a read-only installation and no home, it would fail; there it gets a folder of this user's own
@@ -28,6 +29,8 @@ def _find_room_for_compiled_code() -> None:
     except OSError:
         return  # no temporary files either: numba says so
     os.environ["NUMBA_CACHE_DIR"] = folder
+    if "numba" in sys.modules:  # imported before us, and read the environment then
+        sys.modules["numba"].config.CACHE_DIR = folder
 
 
 _find_room_for_compiled_code()

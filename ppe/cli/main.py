@@ -7,9 +7,11 @@ __all__ = ['COMMANDS', 'STUBS', 'Commands', 'app', 'main']
 
 # %% ../../nbs/cli/main.ipynb #c03-a37f8c
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TextIO
 
 import click
 
@@ -17,6 +19,7 @@ from .. import __version__
 from ..errors import PpeError, one_line
 
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
+_COMPUTE = ("cycles", "diagnose", "rank")  # and write nothing
 COMMANDS = {  # name → module, object in it, first sentence of its help; in the order of `ppe --help`
     "cycles": ("ranking", "cycles_command", "Count the 3- and 4-cycles of every graph in FILE."),
     "data": ("paper", "data_group", "The public verdict sets: where they come from, and fetching them."),
@@ -70,14 +73,14 @@ def _failed(message: str) -> int:
     try:
         click.echo(f"ppe: error: {one_line(message)}", err=True)
     except OSError:
-        pass
+        _forget(sys.stderr)
     return 2
 
 
-def _forget_output() -> None:
+def _forget(stream: TextIO) -> None:
     "What could not be written is not tried again when the process ends, which would be a second message."
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):  # no file behind it
         pass
 
@@ -86,6 +89,8 @@ def main(
     arguments: Sequence[str] | None = None,  # command-line words; those of the process if not given
 ) -> int:  # exit code
     "Entry point of the `ppe` command."
+    if arguments is None and sys.argv[1:2] and sys.argv[1] in _COMPUTE and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         if sys.stdout is None:
             raise PpeError("standard output is closed: results have nowhere to go; send them to a file, or to /dev/null")
@@ -107,5 +112,5 @@ def main(
     except UnicodeEncodeError as error:
         return _failed(f"the output is {error.encoding}, which lacks {error.object[error.start]!a}: set PYTHONIOENCODING=utf-8")
     except OSError as error:
-        _forget_output()
+        _forget(sys.stdout)
         return _failed(f"{error.strerror or error}: {error.filename or 'writing to standard output'}")

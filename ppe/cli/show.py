@@ -36,7 +36,7 @@ def emit(text: str) -> None:
     except UnicodeEncodeError as error:
         lacking = error.object[error.start]
         raise InputError(
-            f"standard output is {error.encoding}, which lacks {lacking!a}: set PYTHONIOENCODING=utf-8, or ask for --format json"
+            f"standard output is {sys.stdout.encoding}, which lacks {lacking!a}: set PYTHONIOENCODING=utf-8, or ask for --format json"
         ) from None
 
 
