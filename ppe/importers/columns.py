@@ -40,7 +40,7 @@ def _verdicts(records: Records, names: ColumnNames) -> np.ndarray:
         known = ", ".join(repr(word) for word in meaning if word is not None)
     else:
         pairs = list(zip(records.fields[names.model_a], records.fields[names.model_b], strict=True))
-        if clash := sorted({model for pair in pairs for model in pair} & meaning.keys()):
+        if clash := sorted({str(model) for pair in pairs for model in pair} & {*names.tie, *names.invalid}):
             raise InputError(f"{records.name}: {first_five(clash)} is a model and a word for a verdict; give a=… and b=…")
         found = [
             meaning[word] if word in meaning else "a" if word == a != b else "b" if word == b != a else None

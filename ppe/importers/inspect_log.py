@@ -58,8 +58,10 @@ def _score(sample: dict[str, object]) -> tuple[object, str | None]:
     scores = sample.get("scores")
     if sample.get("error") is not None or not scores:
         return None, None
-    if not isinstance(scores, dict) or len(scores) > 1 or not all(isinstance(score, dict) for score in scores.values()):
-        return None, f"scores {', '.join(map(str, scores))}: one score that is A, B or tie is needed; keep one scorer"
+    if not isinstance(scores, dict):
+        return None, f"scores {scores!r:.60}: an object with one score is needed"
+    if len(scores) > 1 or not all(isinstance(score, dict) for score in scores.values()):
+        return None, f"scores {', '.join(scores)}: one score that is A, B or tie is needed; keep one scorer"
     (score,) = scores.values()
     value = score.get("value")
     return (None if isinstance(value, float) and math.isnan(value) else value), None

@@ -61,7 +61,9 @@ class ColumnNames:
         words = [word for key in _WORDS for word in given.get(key, [])]
         if again := {word for word in words if words.count(word) > 1}:
             raise InputError(f"columns: the word {first_five(sorted(again))} more than once: a word means one thing; {rule}")
-        return cls(**{key: tuple(values) if key in _WORDS else values[0] for key, values in given.items()})
+        columns: dict[str, str] = {key: values[0] for key, values in given.items() if key not in _WORDS}
+        meanings = {key: tuple(given.get(key, [])) for key in _WORDS}
+        return cls(**columns, **meanings)  # type: ignore[arg-type] # by name, which the check above has seen to
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,8 +255,8 @@ def import_verdicts(
     Raises: InputError naming file and line for a malformed record, a missing field or an unknown label; for
     an unknown layout or one that cannot be told; for an option that has no meaning in the layout.
     """
-    names = None if columns is None else ColumnNames.of(columns)
-    options, files = Options(games, baseline, tie_width, anonymous_only, names), _opened(paths)
+    named = None if columns is None else ColumnNames.of(columns)
+    options, files = Options(games, baseline, tie_width, anonymous_only, named), _opened(paths)
     chosen = _chosen_layout(files, layout, columned=columns is not None)
     _require_meaning(options, chosen)
     frames, n_records, remarks = [], 0, Counter[str]()
