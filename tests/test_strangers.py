@@ -480,17 +480,12 @@ def test_a_pipe_gives_what_a_file_gives(ppe_main, place):
 
 OUTPUTS = {
     "full disk": ("ppe rank v.csv > /dev/full", ("No space left on device",)),
-    "full disk, csv": ("ppe cycles v.csv --format csv > /dev/full", ("No space left on device",)),
     "full disk, help": ("ppe --help > /dev/full", ("No space left on device",)),
     "input closed": ("ppe rank - <&-", ("standard input is closed",)),
     "output closed": ("ppe rank v.csv >&-", ("standard output is closed",)),
     "a foreign encoding": (
         "PYTHONIOENCODING=cp1252 ppe rank names.csv",
         ("cp1252", "\\u0416", "PYTHONIOENCODING"),
-    ),
-    "a foreign encoding, csv": (
-        "PYTHONIOENCODING=cp1252 ppe rank names.csv --format csv",
-        ("cp1252", "\\u0416"),
     ),
     "a folder in the place of the table": (
         "mkdir t.csv; ppe import b.jsonl --force --out t.csv; code=$?; rmdir t.csv; exit $code",
