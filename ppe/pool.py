@@ -190,6 +190,8 @@ def comparison_graphs(
     n, n_pairs = len(models), len(models) * (len(models) - 1) // 2
     n_valid = np.bincount(graph[verdict != "invalid"], minlength=len(first_row))
     keep = n_valid == n_pairs if incomplete == "drop" else n_valid > 0
+    if not keep.any() and not n_valid.any():
+        raise InputError(f"no valid verdict: all {len(verdicts)} are invalid; at least one that says a, b or tie is needed")
     if not keep.any():
         raise InputError(
             f"no complete graph: {len(first_row)} graphs over {n} models, the fullest with {n_valid.max()} of "

@@ -7,10 +7,11 @@ __all__ = ['COLUMNS', 'GRAPH_COLUMNS', 'ID_COLUMNS', 'WORDS', 'MIRRORED', 'Verdi
            'model_codes', 'graph_codes', 'validate_verdicts', 'read_verdicts', 'write_verdicts', 'select_verdicts']
 
 # %% ../nbs/verdicts.ipynb #cell-03
+import codecs
 import gzip
 import io
 import os
-import zlib
+import unicodedata
 from collections.abc import Callable, Hashable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +25,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from .errors import InputError, first_five
-from .files import write_bytes
+from .files import is_name, read_whole, unpacked, write_bytes
 
 # %% ../nbs/verdicts.ipynb #cell-04
 COLUMNS = ("judge", "question_id", "category", "variant", "model_a", "model_b", "verdict")
@@ -47,6 +48,8 @@ WORDS: dict[str, Verdict] = {
     "tie (bothbad)": Verdict.TIE, "both_bad": Verdict.TIE,
     # FastChat
     "model_1": Verdict.A, "model_2": Verdict.B, "error": Verdict.INVALID,
+    # Inspect, as its judges are told to answer
+    "A": Verdict.A, "B": Verdict.B, "invalid": Verdict.INVALID,
     # Arena-Hard, the last five in the mirrored spelling
     "A>>B": Verdict.A, "A>B": Verdict.A, "A=B": Verdict.TIE, "B>A": Verdict.B, "B>>A": Verdict.B,
     "B<<A": Verdict.A, "B<A": Verdict.A, "B=A": Verdict.TIE, "A<B": Verdict.B, "A<<B": Verdict.B,
@@ -122,6 +125,34 @@ def _require_filled(frame: pd.DataFrame) -> None:
             )
 
 # %% ../nbs/verdicts.ipynb #cell-14
+def _require_names(frame: pd.DataFrame) -> None:
+    for column in COLUMNS[:-1]:
+        values = frame[column]
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            unfit = [code for code, name in enumerate(values.cat.categories) if not is_name(name)]
+            bad = np.isin(values.cat.codes.to_numpy(), unfit)
+        elif pd.api.types.is_integer_dtype(values.dtype):
+            continue
+        else:
+            bad = values.isin([name for name in values.unique() if not is_name(name)]).to_numpy()
+        if bad.any():
+            shown = repr(str(values[bad].iloc[0]))[:60]
+            raise InputError(
+                f"{column} {shown} in {_rows(bad)}: it is printable text on one line, without spaces around it; rename it"
+            )
+
+
+def _require_distinct_names(models: Sequence[str]) -> None:
+    alike: dict[str, str] = {}
+    for name in models:
+        other = alike.setdefault(unicodedata.normalize("NFC", name), name)
+        if other != name:
+            raise InputError(
+                f"models {other!a:.60} and {name!a:.60} look the same: they differ only in how Unicode writes a character; "
+                "write both in normal form C, or rename one"
+            )
+
+
 def _require_known_verdicts(frame: pd.DataFrame) -> None:
     unknown = ~frame["verdict"].isin([verdict.value for verdict in Verdict]).to_numpy()
     if unknown.any():
@@ -181,6 +212,7 @@ def graph_codes(
 # %% ../nbs/verdicts.ipynb #cell-19
 def _require_distinct_pairs(frame: pd.DataFrame) -> None:
     a, b, models = model_codes(frame)
+    _require_distinct_names(models)
     if (a == b).any():
         rows = np.flatnonzero(a == b)
         raise InputError(
@@ -204,14 +236,14 @@ def _require_distinct_pairs(frame: pd.DataFrame) -> None:
 def _require_one_category(frame: pd.DataFrame) -> None:
     if len(frame["category"].cat.categories) == 1:
         return
-    block, first = graph_codes(frame, GRAPH_COLUMNS[:2])
+    question, first = graph_codes(frame, ["question_id"])
     category = frame["category"].cat.codes.to_numpy()
-    differs = category != category[first][block]
+    differs = category != category[first][question]
     if differs.any():
         row = np.flatnonzero(differs)[0]
         raise InputError(
-            f"two categories for question {frame['question_id'].iloc[row]} of judge {frame['judge'].iloc[row]} "
-            f"in {_rows(differs)}: all verdicts on a question belong to one category"
+            f"two categories for question {frame['question_id'].iloc[row]} in {_rows(differs)} (judge "
+            f"{frame['judge'].iloc[row]}): all verdicts on a question, whoever judges, belong to one category"
         )
 
 # %% ../nbs/verdicts.ipynb #cell-22
@@ -230,8 +262,9 @@ def validate_verdicts(
 ) -> pd.DataFrame:  # the seven columns in normal form, rows in the given order
     """Check a verdict table and bring it into its normal form.
 
-    Raises `InputError` for a missing column, an empty table or cell, an unknown verdict, a model against itself,
-    the same pair twice in one graph, or a question in two categories.
+    Raises `InputError` for a missing column, an empty table or cell, a name that is not printable, an unknown verdict,
+    two models whose names look the same, a model against itself, the same pair twice in one graph, or a question in two
+    categories.
     """
     _require_columns(list(frame.columns))
     if not len(frame):
@@ -248,6 +281,7 @@ def validate_verdicts(
             table[column] = values.array
         else:
             table[column] = _as_text(values).astype("category").array
+    _require_names(table)
     _require_known_verdicts(table)
     _require_distinct_pairs(table)
     _require_one_category(table)
@@ -256,22 +290,27 @@ def validate_verdicts(
 # %% ../nbs/verdicts.ipynb #cell-26
 def _parse(data: bytes, name: str) -> pd.DataFrame:
     "Arrow table of the seven columns, as a frame with categories."
+    data = unpacked(data, name)
     if data[:4] == b"PAR1":
-        table = pa.parquet.read_table(pa.BufferReader(data))
+        file = pa.parquet.ParquetFile(pa.BufferReader(data))
+        _require_columns(file.schema_arrow.names)
+        table = file.read(columns=list(COLUMNS))
     else:
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        if not data[:4096].strip():
+        if not data[:4096].removeprefix(codecs.BOM_UTF8).strip():
             raise InputError(f"{name} is empty: a verdict table has a header and at least one row")
         header = pa.csv.read_csv(pa.BufferReader(data[: data.find(b"\n") + 1] or data)).column_names
         _require_columns(header)
         text = {c: pa.string() if c in ID_COLUMNS else pa.dictionary(pa.int32(), pa.string()) for c in COLUMNS}
         options = pa.csv.ConvertOptions(column_types=text, include_columns=list(COLUMNS))
-        table = pa.csv.read_csv(pa.BufferReader(data), convert_options=options)
-    _require_columns(table.column_names)
+        lines = pa.csv.ParseOptions(newlines_in_values=True)  # in a column that is not one of ours
+        table = pa.csv.read_csv(pa.BufferReader(data), parse_options=lines, convert_options=options)
     columns = {}
     for column in COLUMNS:
         values = table[column]
+        if pa.types.is_nested(values.type):
+            raise InputError(f"{column} holds {values.type}: cells are text or numbers; convert them first")
+        if pa.types.is_floating(values.type):  # a missing number is a missing cell, and not the name 'nan'
+            values = pc.if_else(pc.is_nan(values), None, values)
         if column in ID_COLUMNS and not values.null_count:
             values = _identifier_column(values)
         elif column not in ID_COLUMNS and not pa.types.is_dictionary(values.type):
@@ -289,16 +328,16 @@ def read_verdicts(
         if isinstance(source, bytes):
             data = source
         elif hasattr(source, "read"):
-            data = source.read()
+            data = read_whole(source)
         else:
             name = str(source)
-            data = Path(source).read_bytes()
+            data = read_whole(source)
         return validate_verdicts(_parse(data, name))
     except InputError as error:
         raise InputError(f"{name}: {error}" if name not in str(error) else str(error)) from None
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from None
-    except (pa.ArrowException, zlib.error, UnicodeDecodeError, EOFError) as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         reason = str(error)
         if "UTF8" in reason or isinstance(error, UnicodeDecodeError):
             raise InputError(f"{name} is not UTF-8: save it with UTF-8 encoding") from None

@@ -3,6 +3,8 @@
 import csv
 import gzip
 import json
+import unicodedata
+import zipfile
 from collections import Counter
 from itertools import permutations
 from pathlib import Path
@@ -14,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError, MissingDataError
+from ppe.files import is_name
 from ppe.importers.registry import LAYOUTS, detect_layout, import_verdicts
 from ppe.pool import comparison_graphs, win_tie_counts_from_table
 from ppe.sources import locate
-from ppe.verdicts import COLUMNS, read_verdicts
+from ppe.verdicts import COLUMNS, read_verdicts, write_verdicts
 
 # ---- one record of each layout, with the fields that are really there
 
@@ -358,7 +361,7 @@ def test_the_newer_names_of_fields(tmp_path: Path):
 
 
 def test_the_counts_are_those_of_a_loop(tmp_path: Path):
-    rng, names = np.random.default_rng(20260324), ["Ärger, 7B", 'a "quoted" one', "NA", "z\nz"]
+    rng, names = np.random.default_rng(20260324), ["Ärger, 7B", 'a "quoted" one', "NA", "z z"]
     rows, wins, ties = [], Counter(), Counter()
     for _ in range(300):
         a, b = rng.choice(names, 2, replace=False).tolist()
@@ -386,7 +389,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("layout", EXAMPLES)
 def test_a_layout_is_known_and_its_records_are_accounted_for(tmp_path: Path, layout):
-    assert set(EXAMPLES) == set(LAYOUTS)
+    assert {*EXAMPLES, "inspect", "columns"} == set(LAYOUTS)  # whose records are not objects of a file
     path = saved(tmp_path, *EXAMPLES[layout])
     assert detect_layout(path) == layout
     table, report = import_verdicts(path)
@@ -608,7 +611,9 @@ def test_files_that_do_not_belong_together(tmp_path: Path):
 # ---- any battles at all, in any form
 
 
-names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8).filter(str.strip)
+texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
+printable = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=8)
+names = printable.map(lambda name: unicodedata.normalize("NFC", name)).filter(is_name)
 battles = st.lists(
     st.tuples(names, names, st.sampled_from(["model_a", "model_b", "tie", "tie (bothbad)", None])),
     min_size=1,
@@ -632,6 +637,67 @@ def test_every_battle_comes_back_or_is_counted(tmp_path_factory, drawn):
         table, report = import_verdicts(path, "chatbot-arena")
         found = table[["question_id", "model_a", "model_b", "verdict"]].itertuples(index=False, name=None)
         assert list(found) == expected and report.n_records == len(drawn)
+
+
+@given(texts)
+@settings(max_examples=60, deadline=None)
+def test_what_import_takes_for_a_name_rank_reads_and_the_rest_is_refused(tmp_path_factory, name):
+    folder = tmp_path_factory.mktemp("names")
+    rows = [battle(name, "other model", "model_a"), battle("other model", name, "model_a")]
+    if is_name(name) and name != "other model":
+        table, _ = import_verdicts(saved(folder, *rows))
+        for ending in ("csv", "parquet"):
+            back = read_verdicts(write_verdicts(table, folder / f"t.{ending}"))
+            models = back[["model_a", "model_b"]].astype(str)
+            assert models.values.tolist() == [
+                [name, "other model"],
+                ["other model", name],
+            ]
+    else:
+        with pytest.raises(InputError, match="one line"):
+            import_verdicts(saved(folder, *rows))
+
+
+# ---- logs
+
+
+def inspect_sample(name, model_a, model_b, value, question="q", epoch=1):
+    metadata = {"model_a": model_a, "model_b": model_b, "question_id": question}
+    return {
+        "id": name,
+        "epoch": epoch,
+        "input": "…",
+        "metadata": metadata,
+        "scores": {"pair": {"value": value}},
+    }
+
+
+@pytest.mark.parametrize("name", ["log.json", "log.json.gz", "log.eval"])
+def test_a_log_of_inspect_is_read_as_counted_by_hand(ppe_main, tmp_path: Path, name):
+    samples = [
+        inspect_sample(1, "x", "y", "A"), inspect_sample(2, "y", "x", "A"),
+        inspect_sample(3, "x", "z", "tie"),
+        inspect_sample(4, "z", "y", None), inspect_sample(1, "x", "y", "B", epoch=2),
+    ]  # fmt: skip
+    header = {"version": 2, "status": "success", "eval": {"task": "pairs", "model": "openai/gpt-4o"}}
+    if name.endswith(".eval"):
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            for sample in reversed(samples):  # in the order in which they were finished
+                archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
+            archive.writestr("header.json", json.dumps(header))
+    else:
+        data = json.dumps(header | {"samples": samples}, indent=2).encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    done = ppe_main("import", name, "--out", "v.csv")
+    assert done.code == 0 and "layout inspect" in done.err, done.err
+    rows = [line.split(",") for line in (tmp_path / "v.csv").read_text().splitlines()[1:]]
+    assert rows == [
+        ["openai/gpt-4o", "q", "all", "1", "x", "y", "a"],
+        ["openai/gpt-4o", "q", "all", "2", "y", "x", "a"],
+        ["openai/gpt-4o", "q", "all", "1", "x", "z", "tie"],
+        ["openai/gpt-4o", "q", "all", "1", "z", "y", "invalid"],
+        ["openai/gpt-4o", "q", "all", "3", "x", "y", "b"],
+    ]
 
 
 def test_many_battles(tmp_path: Path):

@@ -37,6 +37,9 @@ def _new_table(path: str, *, force: bool) -> Path:
 @click.option("--anonymous-only", is_flag=True, help="chatbot-arena: leave out votes that were not anonymous.")
 @click.option("--tie-width", type=float, help="alpaca-eval: preferences this close to 1.5 are ties (0).")
 @click.option("--baseline", help="arena-hard: the model that the others met, where the files do not name it.")
+@click.option("--columns", metavar="NAMES",
+              help="Of a file in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN and the words in the last, a=WORD,b=WORD,tie=WORD,"
+                   "invalid=WORD (without a and b it holds the winner's name); also question_id=, judge=, category=, variant=.")
 @click.option("--games", type=click.Choice(["both", "agreed"]),
               help="Both orders as two variants (if left out), or as one verdict: a tie unless they agree.")
 @click.option("--out", required=True, type=click.Path(), help="Table to write: .csv, .csv.gz or .parquet.")
@@ -45,11 +48,12 @@ def _new_table(path: str, *, force: bool) -> Path:
 def import_command(
     files: tuple[str, ...], layout: str | None, out: str, games: Literal["both", "agreed"] | None, baseline: str | None,
     tie_width: float | None, anonymous_only: bool, judge: str | None, questions: str | None, force: bool,
-    form: str,
+    form: str, columns: str | None,
 ) -> None:
     """Make a verdict table from the verdict files of another project: JSON lines, JSON, CSV or Parquet.
 
-    Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles).
+    Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), inspect (logs of
+    comparisons, .json or .eval), columns (any other table, with --columns).
     """
     from ppe.importers.registry import import_verdicts
     from ppe.verdicts import write_verdicts
@@ -57,7 +61,7 @@ def import_command(
     target = _new_table(out, force=force)
     table, report = import_verdicts(
         files, layout, games=games, baseline=baseline, tie_width=tie_width,
-        anonymous_only=anonymous_only or None, judge=judge, questions=questions,
+        anonymous_only=anonymous_only or None, judge=judge, questions=questions, columns=columns,
     )
     try:
         write_verdicts(table, target)
@@ -68,7 +72,7 @@ def import_command(
         emit_json(asdict(report))
     else:
         emit("\n".join(f"{row.what:12}  {row.found}" for row in report.table().itertuples()))
-    if layout is None:
+    if layout is None and columns is None:
         note(f"layout {report.layout}, by the fields of the first record")
     for warning in report.warnings:
         note(warning.replace("ppe rank FILE", f"ppe rank {out}"))

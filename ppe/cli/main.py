@@ -6,15 +6,20 @@
 __all__ = ['COMMANDS', 'STUBS', 'Commands', 'app', 'main']
 
 # %% ../../nbs/cli/main.ipynb #c03-a37f8c
+import os
+import signal
+import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TextIO
 
 import click
 
 from .. import __version__
-from ..errors import PpeError
+from ..errors import PpeError, one_line
 
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
+_COMPUTE = ("cycles", "diagnose", "rank")  # and write nothing
 COMMANDS = {  # name → module, object in it, first sentence of its help; in the order of `ppe --help`
     "cycles": ("ranking", "cycles_command", "Count the 3- and 4-cycles of every graph in FILE."),
     "data": ("paper", "data_group", "The public verdict sets: where they come from, and fetching them."),
@@ -63,22 +68,49 @@ def app() -> None:
     """
 
 # %% ../../nbs/cli/main.ipynb #c08-0cb619
+def _failed(message: str) -> int:
+    "Say what went wrong, if there is anywhere to say it."
+    try:
+        click.echo(f"ppe: error: {one_line(message)}", err=True)
+    except OSError:
+        _forget(sys.stderr)
+    return 2
+
+
+def _forget(stream: TextIO) -> None:
+    "What could not be written is not tried again when the process ends, which would be a second message."
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):  # no file behind it
+        pass
+
+
 def main(
     arguments: Sequence[str] | None = None,  # command-line words; those of the process if not given
 ) -> int:  # exit code
     "Entry point of the `ppe` command."
+    if arguments is None and sys.argv[1:2] and sys.argv[1] in _COMPUTE and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
+        if sys.stdout is None:
+            raise PpeError("standard output is closed: results have nowhere to go; send them to a file, or to /dev/null")
         code = app.main(args=arguments, prog_name="ppe", standalone_mode=False)
+        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help())
         return 0
     except click.ClickException as error:
-        click.echo("ppe: error: " + " ".join(error.format_message().split()), err=True)
-        return 2
+        return _failed(error.format_message())
     except PpeError as error:
-        click.echo(f"ppe: error: {error}", err=True)
-        return 2
+        return _failed(str(error))
     except (click.Abort, KeyboardInterrupt):
         click.echo("ppe: interrupted", err=True)
         return 130
+    except MemoryError as error:
+        return _failed(f"not enough memory: {error}; fewer rows or models are needed, or a larger machine")
+    except UnicodeEncodeError as error:
+        return _failed(f"the output is {error.encoding}, which lacks {error.object[error.start]!a}: set PYTHONIOENCODING=utf-8")
+    except OSError as error:
+        _forget(sys.stdout)
+        return _failed(f"{error.strerror or error}: {error.filename or 'writing to standard output'}")

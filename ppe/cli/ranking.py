@@ -18,6 +18,7 @@ import pandas as pd
 
 from .show import FORMATS, as_text, emit, emit_csv, emit_json, emit_rows, note
 from ..errors import InputError, first_five
+from ..files import plain_number, read_content
 from ..inference.intervals import INTERVAL_KINDS
 from ..inference.leaderboard import SEED, Leaderboard, leaderboard
 from ..inference.methods import Method
@@ -45,6 +46,8 @@ def _verdict_options(command: Callable) -> Callable:
 
 
 def _read(file: str, judge: str | None, category: str | None) -> pd.DataFrame:
+    if file == "-" and sys.stdin is None:
+        raise InputError("standard input is closed: name a file, or send one to standard input")
     source = sys.stdin.buffer if file == "-" else file
     return select_verdicts(read_verdicts(source), judge=judge, category=category)
 
@@ -70,14 +73,20 @@ def read_reference(
 ) -> dict[str, str]:  # rating by model, as written
     "Ratings of a reference leaderboard; a higher rating is better."
     try:
-        rows = list(csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8-sig"))))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+        reader = csv.DictReader(io.StringIO(read_content(Path(path))[0].decode()))
+        rows, header = list(reader), list(reader.fieldnames or [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot parse {path}: {error}; expected UTF-8 CSV with the columns model,rating") from None
     if not rows or not {"model", "rating"} <= set(rows[0]):
         found = ", ".join(map(str, rows[0])) if rows else "no rows"
         raise InputError(f"{path}: a reference has the columns model,rating and at least one row; found {found}")
+    if again := [name for name in ("model", "rating") if header.count(name) > 1]:
+        raise InputError(f"{path}: column {first_five(again)} more than once: nobody can say which counts; remove one")
+    for row in rows:
+        try:
+            plain_number(str(row["rating"]))
+        except ValueError:
+            raise InputError(f"{path}: rating {row['rating']!r:.60} of model {row['model']!r:.60} is no number; correct it") from None
     names = [row["model"] for row in rows]
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:

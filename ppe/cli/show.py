@@ -9,10 +9,13 @@ __all__ = ['FORMATS', 'emit', 'emit_json', 'note', 'as_text', 'emit_csv', 'emit_
 import csv
 import io
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
+
+from ..errors import InputError, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,19 +24,31 @@ if TYPE_CHECKING:
 FORMATS = click.Choice(["table", "json", "csv"])
 
 
+def _for_terminal(text: str) -> str:
+    return "\n".join("\t".join(one_line(cell) if not cell.isprintable() else cell for cell in line.split("\t")) for line in text.split("\n"))
+
+
 def emit(text: str) -> None:
-    "Print a result, ended by one line break."
-    click.echo(text if text.endswith("\n") else text + "\n", nl=False)
+    "Print a result, ended by one line break. Raises InputError if standard output lacks a character of it."
+    text = text if text.endswith("\n") else text + "\n"
+    try:
+        click.echo(_for_terminal(text) if sys.stdout.isatty() else text, nl=False)
+    except UnicodeEncodeError as error:
+        lacking = error.object[error.start]
+        raise InputError(
+            f"standard output is {sys.stdout.encoding}, which lacks {lacking!a}: set PYTHONIOENCODING=utf-8, or ask for --format json"
+        ) from None
 
 
 def emit_json(value: object) -> None:
     "Print as JSON; NaN and infinity are not JSON, and an error."
-    emit(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    utf8 = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+    emit(json.dumps(value, indent=2, ensure_ascii=not utf8, allow_nan=False))
 
 
 def note(line: str) -> None:
     "Say something about a result beside it."
-    click.echo(f"ppe: note: {line}", err=True)
+    click.echo(f"ppe: note: {one_line(line)}", err=True)
 
 # %% ../../nbs/cli/show.ipynb #c06-05a847
 def as_text(table: "pd.DataFrame") -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import first_five
+from ..files import plain_number
 from .layouts import Layout, Options, Rows
 from .records import Records, category_column, name_column
 
@@ -20,7 +21,7 @@ from .records import Records, category_column, name_column
 def _number(value: object) -> float:
     "A preference as a number, NaN for none, -1 for what is no number."
     try:
-        return float("nan" if value is None else str(value))
+        return plain_number("nan" if value is None else str(value))
     except ValueError:
         return -1.0
 

@@ -25,6 +25,17 @@ def _first_there(records: Records, *fields: str) -> str | None:
     return next((f for f in fields if any(value is not None for value in records.fields[f])), None)
 
 
+_ANONYMOUS = {"true": True, "1": True, "1.0": True, "yes": True, "false": False, "0": False, "0.0": False, "no": False}
+
+
+def _named(records: Records) -> np.ndarray:
+    "Whether the voter could see the names; in CSV yes and no are text, and what is not said counts as anonymous."
+    said = ["true" if value is None else str(value).strip().lower() for value in records.fields["anony"]]
+    if bad := [i for i, word in enumerate(said) if word not in _ANONYMOUS]:
+        raise records.refuse_value(bad, "anony", ": true, false, 1, 0, yes, no or nothing is needed; correct it")
+    return ~np.array([_ANONYMOUS[word] for word in said], dtype=bool)
+
+
 def _convert(records: Records, options: Options) -> Rows:
     judge, question = _first_there(records, "judge", "judge_hash"), _first_there(records, "question_id", "id")
     columns = {"judge": name_column(records, judge) if judge else "arena"}
@@ -37,7 +48,7 @@ def _convert(records: Records, options: Options) -> Rows:
         "model_b": name_column(records, "model_b"),
         "verdict": verdict_column(records, "winner", _WINNERS),
     }
-    named = np.array([str(value).lower() == "false" for value in records.fields["anony"]])  # in CSV it is text
+    named = _named(records)
     left_out = np.where(named & bool(options.anonymous_only), "not anonymous", "").astype(object)
     said = Counter(records.fields["winner"])
     remarks = {_BOTH_BAD: said["tie (bothbad)"] + said["both_bad"], _NAMED: int((named & (left_out == "")).sum())}

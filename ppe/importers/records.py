@@ -9,6 +9,7 @@ __all__ = ['Records', 'RecordFile', 'open_records', 'name_column', 'category_col
 import csv
 import io
 import json
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ..errors import InputError, first_five
-from ..files import errors_at, json_object, needed_fields, read_content
+from ..files import errors_at, is_name, json_object, needed_fields, read_content
 from ..verdicts import verdicts_from_words
 
 # %% ../../nbs/importers/records.ipynb #123152a3
@@ -31,8 +32,8 @@ class Records:
     "Some fields of one file."
 
     name: str  # of the file
-    unit: str  # line or row
-    places: Sequence[int]  # number of each record's line or row
+    unit: str  # line, row or sample
+    places: Sequence[object]  # number of each record's line or row, or the name of the sample
     fields: Mapping[str, Sequence[object]]  # a value for each record, None where it has none
 
     def __len__(self) -> int:
@@ -157,6 +158,8 @@ def _table_records(name: str, data: bytes, needed: Sequence[str], optional: Sequ
     with errors_at(name):
         needed_fields(dict.fromkeys(there), *needed)
     columns = [field for field in (*needed, *optional) if field in there]
+    if again := [field for field in columns if there.count(field) > 1]:
+        raise InputError(f"{name} has the column {first_five(again)} more than once: nobody can say which counts; remove one")
     is_parquet = data[:4] == b"PAR1"
     table = pa.parquet.read_table(pa.BufferReader(data), columns=columns) if is_parquet else _csv_table(data, columns)
     blank = {field: [None] * len(table) for field in optional}
@@ -185,13 +188,36 @@ class RecordFile:
     def is_json(self) -> bool:
         return self.data.lstrip()[:1] in (b"{", b"[")
 
+    def archive(self) -> zipfile.ZipFile | None:
+        "The file as a zip archive, if it is one. Raises InputError for a damaged one."
+        if self.data[:4] != b"PK\x03\x04":
+            return None
+        try:
+            return zipfile.ZipFile(io.BytesIO(self.data))
+        except (zipfile.BadZipFile, ValueError, EOFError):
+            raise InputError(f"{self.name} is a damaged zip file; copy or download it again") from None
+
+    def one_object(self) -> dict[str, object] | None:
+        "The JSON object that the whole file is, on however many lines."
+        try:
+            return json_object(self.data) if self.is_json() else None
+        except InputError:
+            return None
+
     def first_fields(self) -> list[str]:
-        "Fields of the first record. Raises InputError if there is none, or it cannot be read."
+        "Fields of the first record, or of an archive. Raises InputError if there is none, or it cannot be read."
+        if archive := self.archive():
+            return sorted({name.partition("/")[0] for name in archive.namelist()})
         with _parser_errors(self.name):
             if not self.is_json():
                 return _table_fields(self.data)
-            for _, entry in _entries(self.data, self.name):
-                return list(entry)
+            try:
+                for _, entry in _entries(self.data, self.name):
+                    return list(entry)
+            except InputError:
+                if whole := self.one_object():
+                    return list(whole)
+                raise
         raise InputError(f"{self.name} holds no record: at least one is needed")
 
     def records(
@@ -220,8 +246,9 @@ def open_records(path: str | PathLike) -> RecordFile:
 def name_column(records: Records, field: str) -> pd.Categorical:
     "A field of names: text that is not blank. Raises InputError."
     values = records.fields[field]
-    if bad := [i for i, value in enumerate(values) if not (isinstance(value, str) and value.strip())]:
-        raise records.refuse_value(bad, field, " is no name: text that is not empty is needed; correct it")
+    if bad := [i for i, value in enumerate(values) if not is_name(value)]:
+        rule = " is no name: printable text on one line is needed, not empty and without spaces around it; correct it"
+        raise records.refuse_value(bad, field, rule)
     return pd.Categorical(values)
 
 
@@ -239,9 +266,10 @@ def identifier_column(records: Records, field: str) -> np.ndarray | list[str]:
     if len(numbers) == len(values) and max(map(abs, numbers)) < 2**63:
         return np.array(numbers, dtype=np.int64)
     if bad := [
-        i for i, value in enumerate(values) if not (type(value) is int or isinstance(value, str) and value.strip())
+        i for i, value in enumerate(values) if not (type(value) is int or is_name(value))
     ]:
-        raise records.refuse_value(bad, field, " is no identifier: a whole number or text is needed; correct it")
+        rule = " is no identifier: a whole number or printable text on one line is needed, without spaces around it; correct it"
+        raise records.refuse_value(bad, field, rule)
     return list(map(str, values))
 
 # %% ../../nbs/importers/records.ipynb #a48609e0

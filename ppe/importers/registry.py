@@ -20,14 +20,16 @@ from ..errors import InputError, first_five
 from .alpaca_eval import ALPACA_EVAL
 from .arena import CHATBOT_ARENA
 from .arena_hard import ARENA_HARD
+from .columns import ANY_COLUMNS
 from .fastchat import MT_BENCH
-from .layouts import Layout, Options
+from .inspect_log import INSPECT
+from .layouts import ColumnNames, Layout, Options
 from .records import RecordFile, identifier_column, name_column, open_records
-from ..verdicts import COLUMNS, ID_COLUMNS, Verdict, graph_codes, model_codes, validate_verdicts
+from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, Verdict, graph_codes, model_codes, validate_verdicts
 
 # %% ../../nbs/importers/registry.ipynb #4ab29ffd
 LAYOUTS: dict[str, Layout] = {
-    layout.name: layout for layout in (MT_BENCH, ARENA_HARD, ALPACA_EVAL, CHATBOT_ARENA)
+    layout.name: layout for layout in (MT_BENCH, ARENA_HARD, ALPACA_EVAL, CHATBOT_ARENA, INSPECT, ANY_COLUMNS)
 }
 
 
@@ -38,10 +40,11 @@ def _detected(file: RecordFile) -> Layout:
             return layout
     if set(COLUMNS) <= set(fields):
         raise InputError(f"{file.name} is a verdict table already; use it as it is, as in `ppe rank {file.name}`")
-    known = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items())
+    known = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
     raise InputError(
         f"{file.name} is in no known layout: its first record has "
-        f"{first_five(map(repr, fields)) or 'no field'}; known are {known}; rename fields, or write a verdict table"
+        f"{first_five(map(repr, fields)) or 'no field'}; known are {known}; "
+        "say which columns it has with --columns model_a=…,model_b=…,winner=…"
     )
 
 
@@ -50,7 +53,9 @@ def detect_layout(path: str | PathLike) -> str:  # key of LAYOUTS
     return _detected(open_records(path)).name
 
 # %% ../../nbs/importers/registry.ipynb #b795313c
-def _chosen_layout(files: Sequence[RecordFile], name: str | None) -> Layout:
+def _chosen_layout(files: Sequence[RecordFile], name: str | None, *, columned: bool = False) -> Layout:
+    if columned and name in (None, ANY_COLUMNS.name):
+        return ANY_COLUMNS
     if name is not None:
         if name not in LAYOUTS:
             raise InputError(f"unknown layout {name!r}: known are {', '.join(LAYOUTS)}")
@@ -73,15 +78,31 @@ def _require_meaning(options: Options, chosen: Layout) -> None:
 _TEXT_COLUMNS = [column for column in COLUMNS if column not in ID_COLUMNS]
 
 
-def _joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    "The rows of all files in one frame."
+_VARIANTS = "verdicts on a pair that had one from the same judge on the same question, now further variants: {n}"
+
+
+def _with_variants(rows: pd.DataFrame) -> pd.DataFrame:
+    "The rows with the verdicts of a judge on one question and pair numbered from 1."
+    a, b, models = model_codes(rows)
+    question, _ = graph_codes(rows, GRAPH_COLUMNS[:2])
+    pair = pd.Series((question * len(models) + np.minimum(a, b)) * len(models) + np.maximum(a, b))
+    return rows.assign(variant=pair.groupby(pair).cumcount().to_numpy() + 1)
+
+
+def _joined(frames: Iterable[pd.DataFrame], remarks: Counter[str]) -> pd.DataFrame:
+    "The rows of all files in one frame; adds to the remarks what had to be numbered."
     numbered, n = [], 0
     for frame in frames:
         if "question_id" not in frame:
             frame = frame.assign(question_id=np.arange(n + 1, n + 1 + len(frame)))
             n += len(frame)
         numbered.append(frame)
+    if 0 < sum("variant" in frame for frame in numbered) < len(numbered):
+        raise InputError("some files name a variant and others none: name it in all, or import them apart")
     rows = pd.concat(numbered, ignore_index=True).astype(dict.fromkeys(_TEXT_COLUMNS, "category"))
+    if "variant" not in rows:
+        rows = _with_variants(rows)
+        remarks[_VARIANTS] += int((rows["variant"] > 1).sum())
     mixed = [column for column in ID_COLUMNS if rows[column].dtype == object]
     return rows.astype(dict.fromkeys(mixed, str))
 
@@ -91,8 +112,11 @@ def _with_categories(rows: pd.DataFrame, path: str | PathLike) -> pd.DataFrame:
     file = open_records(path)
     key = "question_id" if "question_id" in file.first_fields() else "uid"
     records = file.records((key, "category"))
-    names = map(str, identifier_column(records, key))
-    categories = dict(zip(names, name_column(records, "category"), strict=True))
+    names, said = list(map(str, identifier_column(records, key))), name_column(records, "category")
+    categories: dict[str, str] = {}
+    if two := [i for i, (name, category) in enumerate(zip(names, said, strict=True)) if categories.setdefault(name, category) != category]:
+        first, second = categories[names[two[0]]], said[two[0]]
+        raise records.refuse(two, f"question {names[two[0]]!r:.60} is in {first!r:.60} and in {second!r:.60}; one category each; correct it")
     codes, questions = pd.factorize(rows["question_id"])
     if unknown := [question for question in questions if str(question) not in categories]:
         raise InputError(f"{file.name} has no question {first_five(unknown)}: each question needs its category; add it")
@@ -166,6 +190,14 @@ def _incomplete(n_graphs: int, n_complete: int, n_models: int, n_never: int, hub
     )
 
 
+_STAR = (
+    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): a model is placed by how often it wins against "
+    "that one alone, and one that hardly ever or nearly always wins is hardly told from others like it; pairs of other models, or a hub of middle "
+    "strength, rank better"
+)
+_JUDGES = "{n} judges ({names}), ranked together unless one is named: `ppe rank FILE --judge NAME`"
+
+
 def _report(
     table: pd.DataFrame,  # validated
     remarks: Counter[str],  # sentences with {n}, and the n
@@ -181,6 +213,11 @@ def _report(
     hub = models[int(opponents.argmax())] if n > 2 and len(met) == opponents.max() == n - 1 else None
     n_never = n_pairs - len(met)
     warnings = [remark.format(n=count) for remark, count in remarks.items() if count]
+    if len(judges := table["judge"].unique()) > 1:
+        warnings.insert(0, _JUDGES.format(n=len(judges), names=first_five(judges)))
+    if hub is not None:
+        won = (np.where(a == models.index(hub), "a", "b") == table["verdict"]) + (table["verdict"] == "tie") / 2
+        warnings.insert(0, _STAR.format(hub=hub, share=won[valid].mean()))
     if n_complete < len(first):
         warnings.insert(0, _incomplete(len(first), n_complete, n, n_never, hub))
     counts = table["verdict"].value_counts()
@@ -211,23 +248,25 @@ def import_verdicts(
     anonymous_only: bool | None = None,  # Chatbot Arena: leave out battles whose voter could see the names
     judge: str | None = None,  # name of the judge in the table; the files' if not given
     questions: str | PathLike | None = None,  # JSON lines with question_id and category
+    columns: str | None = None,  # files in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN,a=WORD,b=WORD,…
 ) -> tuple[pd.DataFrame, ImportReport]:  # validated verdict table, and what came of the records
-    """Make a verdict table from files in a published layout.
+    """Make a verdict table from files in a published layout, or from tables whose columns are named.
 
     Raises: InputError naming file and line for a malformed record, a missing field or an unknown label; for
     an unknown layout or one that cannot be told; for an option that has no meaning in the layout.
     """
-    files = _opened(paths)
-    chosen, options = _chosen_layout(files, layout), Options(games, baseline, tie_width, anonymous_only)
+    named = None if columns is None else ColumnNames.of(columns)
+    options, files = Options(games, baseline, tie_width, anonymous_only, named), _opened(paths)
+    chosen = _chosen_layout(files, layout, columned=columns is not None)
     _require_meaning(options, chosen)
     frames, n_records, remarks = [], 0, Counter[str]()
     for file in files:
-        records = chosen.records(file)
+        records = chosen.records(file, options)
         frame, found = chosen.convert(records, options)
         frames.append(frame)
         n_records += len(records)
         remarks.update(found)
-    rows = _joined(frames)
+    rows = _joined(frames, remarks)
     if judge is not None:
         rows["judge"] = pd.Categorical([judge] * len(rows))
     if questions is not None:
