@@ -1,13 +1,16 @@
 """`ppe theory`: answers against rational arithmetic, and grids that give the same rows wherever they run."""
 
+import errno
 import json
 import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from fractions import Fraction
 from itertools import permutations
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -117,65 +120,181 @@ def test_bad_input_is_one_line(ppe_main, words):
     assert done.err.startswith("ppe: error: ") and done.err.count("\n") == 1
 
 
-def test_a_grid_is_the_same_for_any_number_of_workers_and_goes_on(ppe, tmp_path):
-    words = (
-        "theory",
-        "grid",
-        "--law",
-        "plain",
-        "--law",
-        "truncated",
-        "--n",
-        6,
-        "--p",
-        0.25,
-        "--c",
-        1,
-        "--c",
-        3,
-    )
-    words = (*words, "--trials", 50, "--seed", 3)
-    assert ppe(*words, "--out", "one.csv", "--workers", 1).code == 0
-    assert ppe(*words, "--out", "two.csv", "--workers", 2).code == 0
+GRID = ("theory", "grid", "--n", 6, "--p", 0.25, "--trials", 50, "--seed", 3)
+
+
+def test_a_grid_is_the_same_for_any_number_of_workers_and_goes_on(ppe_main, tmp_path):
+    # A third of the scale has more digits than the file holds.
+    words = (*GRID, "--law", "plain", "--law", "truncated", "--c", 1 / 3, "--c", 3)
+    assert ppe_main(*words, "--out", "one.csv", "--workers", 1).code == 0
+    assert ppe_main(*words, "--out", "two.csv", "--workers", 2).code == 0
     one = (tmp_path / "one.csv").read_bytes()
     assert one == (tmp_path / "two.csv").read_bytes()
     # A run that was stopped after two of four cells.
     part = b"\n".join(one.split(b"\n")[:3]) + b"\n"
     (tmp_path / "part.csv").write_bytes(part)
-    assert ppe(*words, "--out", "part.csv").code == 0
+    assert ppe_main(*words, "--out", "part.csv").code == 0
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "part.csv"), pd.read_csv(tmp_path / "one.csv"))
-    other = ppe(*words[:-1], 4, "--out", "one.csv")
-    assert other.code == 2 and (tmp_path / "one.csv").read_bytes() == one
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [("--seed", 4), ("--trials", 60), ("--n", 7), ("--p", 0.3), ("--law", "truncated")],
+    ids=lambda words: f"another {words[0][2:]}",
+)
+def test_a_file_of_another_grid_is_refused_and_left(ppe_main, tmp_path, changed):
+    done = ppe_main(*GRID, "--c", 1, "--out", "grid.csv")
+    assert done.code == 0
+    finished = (tmp_path / "grid.csv").read_bytes()
+    words = [*GRID, "--c", 1, "--out", "grid.csv"]
+    if changed[0] in words:
+        words[words.index(changed[0]) + 1] = changed[1]
+    else:
+        words += changed
+    refused = ppe_main(*words)
+    assert (refused.code, refused.out, refused.new_files) == (2, "", ())
+    assert refused.err.startswith("ppe: error: grid.csv holds ") and refused.err.count("\n") == 1
+    assert "name another file" in refused.err
+    assert (tmp_path / "grid.csv").read_bytes() == finished
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"law,n,p\n",
+        b"judge,question_id,verdict\nj,1,a\n",
+        b"law,n,p,t,c,n_trials,seed\nplain,six,0.25,5,1,50,3\n",
+        b"law,n,p,t,c,n_trials,seed\nplain,6,0.25,5,1,50,3\n",
+        b"law,n,p\nplain,6\n1,2,3,4,5\n",
+        b"\xff\x00\x1f\x8b",
+        b"# my notes\n",
+    ],
+    ids=["empty", "header", "verdicts", "words for numbers", "no results", "ragged", "bytes", "notes"],
+)
+def test_a_file_that_is_no_grid_is_refused_and_left(ppe_main, tmp_path, content):
+    (tmp_path / "mine.csv").write_bytes(content)
+    done = ppe_main(*GRID, "--c", 1, "--out", "mine.csv")
+    assert (done.code, done.out, done.new_files) == (2, "", ())
+    assert done.err.startswith("ppe: error: mine.csv ") and done.err.count("\n") == 1
+    assert (tmp_path / "mine.csv").read_bytes() == content
+
+
+def test_a_grid_is_not_written_through_a_link_or_onto_a_device(ppe_main, tmp_path, monkeypatch):
+    monkeypatch.setattr("ppe.theory.recovery.run_cell", lambda *_, **__: pytest.fail("computed first"))
+    (tmp_path / "finished.csv").write_text("precious\n")
+    (tmp_path / "link.csv").symlink_to("finished.csv")
+    (tmp_path / "dangling.csv").symlink_to("nowhere.csv")
+    os.mkfifo(tmp_path / "fifo.csv")
+    for name in ("link.csv", "dangling.csv", "fifo.csv"):
+        done = ppe_main(*GRID, "--workers", 1, "--out", name)
+        assert (done.code, done.out, done.new_files) == (2, "", ())
+        assert done.err.startswith(f"ppe: error: cannot write {name}") and done.err.count("\n") == 1
+    assert (tmp_path / "link.csv").is_symlink() and (tmp_path / "finished.csv").read_text() == "precious\n"
+    assert (tmp_path / "dangling.csv").is_symlink() and not (tmp_path / "nowhere.csv").exists()
+
+
+def test_a_grid_that_cannot_be_written_is_not_computed(ppe_main, tmp_path, monkeypatch):
+    monkeypatch.setattr("ppe.theory.recovery.run_cell", lambda *_, **__: pytest.fail("computed first"))
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    # As root every folder can be written to, so the attempt itself is made to fail.
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    done = ppe_main(*GRID, "--workers", 1, "--out", "grid.csv")
+    assert (done.code, done.out, done.new_files) == (2, "", ())
+    assert done.err == (
+        "ppe: error: cannot write grid.csv: Permission denied; make its folder writable or name another\n"
+    )
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except FileNotFoundError:
+        return []
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def within(seconds: float, condition) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the workers in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_workers_end_with_the_command(tmp_path, number):
+    words = "theory grid --n 3000 --p 0.1 --trials 100000 --workers 2 --out grid.csv"
+    process = subprocess.Popen(
+        [Path(sys.executable).parent / "ppe", *words.split()],
+        cwd=tmp_path,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+    )
+    workers = []
+    try:
+        assert within(60, lambda: len(children(process.pid)) == 2)
+        workers = children(process.pid)
+        time.sleep(0.5)  # into their cells, each of which takes minutes
+        assert all(map(running, workers))
+        os.kill(process.pid, number)  # the command alone, not its group
+        assert within(3, lambda: process.poll() is not None)
+        assert within(3, lambda: not any(map(running, workers)))
+        if number == signal.SIGINT:
+            assert (process.returncode, process.stderr.read().strip()) == (130, b"ppe: interrupted")
+    finally:
+        for pid in filter(running, [process.pid, *workers]):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same_rows(tmp_path):
     pytest.importorskip("distributed")
+    import dask
     from distributed import Client, LocalCluster
+    from distributed.utils import get_mp_context
 
     laws = ["plain", "truncated"]
-    cells = recovery_cells(laws=laws, sizes=[8, 60], levels=[0.1, 0.25], constants=[1, 2, 4])
-    local = run_grid(cells, n_trials=150, seed=5)
+    cells = recovery_cells(laws=laws, sizes=[8, 20], levels=[0.1, 0.25], constants=[1, 2, 4])
+    local = run_grid(cells, n_trials=60, seed=5)
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with LocalCluster(**options, host="127.0.0.1", local_directory=str(tmp_path)) as cluster:
-        with Client(cluster) as client:
-            client.wait_for_workers(2, timeout=60)
-            pids = list(client.run(os.getpid).values())
-        lost = []
+    # Workers forked from a server that has imported all: a process of its own each, without a start-up each.
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "ppe.theory.recovery"])
+        with LocalCluster(**options, host="127.0.0.1", local_directory=str(tmp_path)) as cluster:
+            with Client(cluster) as client:
+                client.wait_for_workers(2, timeout=60)
+                pids = list(client.run(os.getpid).values())
+            lost = []
 
-        def rows(found):
-            for number, row in enumerate(found):
-                if number == 2:
-                    os.kill(pids[0], signal.SIGKILL)
-                    lost.append(pids[0])
-                yield row
+            def rows(found):
+                for number, row in enumerate(found):
+                    if number == 2:
+                        os.kill(pids[0], signal.SIGKILL)
+                        lost.append(pids[0])
+                    yield row
 
-        remote = run_grid(cells, n_trials=150, seed=5, scheduler=cluster.scheduler_address, progress=rows)
+            address = cluster.scheduler_address
+            remote = run_grid(cells, n_trials=60, seed=5, scheduler=address, progress=rows)
     assert lost
     pd.testing.assert_frame_equal(remote, local, check_exact=True)
 
 
-def test_no_scheduler_is_one_line(ppe_main):
+def test_no_scheduler_is_one_line(ppe_main, monkeypatch):
     pytest.importorskip("distributed")
+    monkeypatch.setattr("ppe.theory.recovery.SCHEDULER_SECONDS", 0.5)
     words = ("theory", "grid", "--n", 5, "--p", 0.1, "--out", "grid.csv", "--scheduler", "tcp://127.0.0.1:9")
     done = ppe_main(*words)
     assert (done.code, done.new_files) == (2, ())

@@ -12,7 +12,7 @@ __all__ = ['LARGEST_ENUMERATED', 'pairs', 'most_triangles', 'enumerate_tournamen
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -64,9 +64,10 @@ def _count_codes(n, first, second):
     return triangles, reversals
 
 
+@cache
 def enumerate_tournaments(
     n: int,  # models, at most 7
-) -> tuple[np.ndarray, np.ndarray]:  # (2^C(n,2),) uint8 each: directed triangles, reversed edges
+) -> tuple[np.ndarray, np.ndarray]:  # (2^C(n,2),) uint8 each, read-only: directed triangles, reversed edges
     """Triangles and reversed edges of every tournament, by code.
 
     Raises: InputError for n outside 1 … 7. Cost: O(n² 2^C(n,2)).
@@ -75,7 +76,10 @@ def enumerate_tournaments(
         raise InputError(
             f"n = {n}: all tournaments are enumerated for n from 1 to {LARGEST_ENUMERATED}; use chain_levels above"
         )
-    return _count_codes(n, *pairs(n))
+    found = _count_codes(n, *pairs(n))
+    for array in found:
+        array.flags.writeable = False  # every caller has the same two
+    return found
 
 # %% ../../nbs/theory/soft_truncation.ipynb #cell-08
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +106,7 @@ class TriangleTable:
         return (0.5 + p) ** reversed_[::-1] * (0.5 - p) ** reversed_
 
 
+@cache
 def triangle_table(
     n: int,  # models, at most 7
 ) -> TriangleTable:
@@ -113,7 +118,9 @@ def triangle_table(
     counts, codes = np.bincount(cell, minlength=shape[0] * shape[1]), np.arange(len(cell))
     wrong = [np.bincount(cell[codes >> k & 1 == 1], minlength=len(counts)) for k in range(n_pairs)]
     right = counts - np.array(wrong, dtype=np.int64).reshape(n_pairs, len(counts))
-    return TriangleTable(n, counts.reshape(shape), right.reshape(n_pairs, *shape))
+    table = TriangleTable(n, counts.reshape(shape), right.reshape(n_pairs, *shape))
+    table.counts.flags.writeable = table.right.flags.writeable = False  # every caller has the same table
+    return table
 
 # %% ../../nbs/theory/soft_truncation.ipynb #cell-14
 def log_acceptance_few(

@@ -7,7 +7,7 @@ __all__ = ['MAX_GRAPHS', 'MAX_TOURNAMENT', 'plain', 'check_whole', 'check_one', 
            'log_exact_recovery', 'exact_recovery', 'expected_triangles', 'log_triangle_free', 'triangle_free',
            'error_exponent', 'threshold', 'graphs_needed', 'exact_recovery_inhomogeneous',
            'expected_triangles_inhomogeneous', 'recovery_sum', 'triangle_sum', 'triangle_bounds', 'out_degrees',
-           'count_triangles', 'is_transitive']
+           'count_triangles', 'is_transitive', 'exact_recovery_latent']
 
 # %% ../../nbs/theory/tournaments.ipynb #cell-03
 import math
@@ -101,13 +101,13 @@ def _error_exponent(p):
 
 
 @vectorize(cache=True)
-def _log_edge_error(t, p):
-    "log P(Bin(t, 1/2 + p) <= t/2), the sum from its largest term downwards."
+def _log_edge_error(t, p, half_is_right):
+    "log P(Bin(t, 1/2 + p) <= t/2), or < t/2, the sum from its largest term downwards."
     f = 0.5 - p
     if f <= 0.0:
         return -math.inf
     m, ratio = t // 2, f / (0.5 + p)
-    term, total = 1.0, 1.0
+    term, total = 1.0, 0.0 if half_is_right and t % 2 == 0 else 1.0
     for k in range(m, 0, -1):
         term *= ratio * k / (t - k + 1)
         total += term
@@ -122,6 +122,8 @@ def _log_edge_error(t, p):
 def log_edge_error(
     t: int | np.ndarray,  # number of graphs, at least 1
     p: float | np.ndarray,  # margin of the judge, in (0, 1/2]
+    *,
+    half_is_right: bool = False,  # an even split gives the edge that is right; eq. def-of-tiG: if it goes from higher to lower index
 ) -> float | np.ndarray:  # broadcast; -inf at p = 1/2
     """Log of the probability that the majority of t graphs gets an edge wrong.
 
@@ -129,15 +131,17 @@ def log_edge_error(
     Source: paper, eq. (def-of-tiG) and proof of Theorem 1.
     Cost: O(min(√t, 1/p)) each. Up to t = 10^6 the log is right to 1e-14 of itself, p̃ to 1e-12.
     """
-    return plain(_log_edge_error(_check_graphs(t), check_margin(p)))
+    return plain(_log_edge_error(_check_graphs(t), check_margin(p), half_is_right))
 
 
 def edge_error(
     t: int | np.ndarray,  # number of graphs, at least 1
     p: float | np.ndarray,  # margin of the judge, in (0, 1/2]
+    *,
+    half_is_right: bool = False,  # as `log_edge_error`
 ) -> float | np.ndarray:  # broadcast
     "Probability p̃ that the majority of t graphs gets an edge wrong. Raises and cost as `log_edge_error`."
-    return plain(np.exp(log_edge_error(t, p)))
+    return plain(np.exp(log_edge_error(t, p, half_is_right=half_is_right)))
 
 # %% ../../nbs/theory/tournaments.ipynb #cell-16
 @njit(cache=True)
@@ -423,3 +427,22 @@ def is_transitive(
     "Whether the tournament is a total order (out-degrees 0, ..., n-1). Raises as `out_degrees`. Cost: O(n²)."
     degrees = np.sort(out_degrees(tournament), axis=-1)
     return plain((degrees == np.arange(degrees.shape[-1])).all(axis=-1))
+
+# %% ../../nbs/theory/tournaments.ipynb #cell-62b
+def exact_recovery_latent(
+    latent: np.ndarray,  # (n, n) bool, [i, j] = i beats j in the latent graph; one edge per pair
+    t: int,  # number of graphs, at least 1
+    p: float,  # margin of the judge, in (0, 1/2]
+) -> float:
+    """Probability that the majority graph is the latent graph, which need not be an order.
+
+    Raises: InputError outside the domain, or unless each pair has exactly one edge.
+    Source: paper, section 5.2, after Theorem 1, with the ties of eq. (def-of-tiG).
+    """
+    latent, t = _check_tournament(latent), _one_count(t)
+    if latent.ndim != 2:
+        raise InputError(f"latent graph of shape {latent.shape}: this takes one graph, (n, n), at a time")
+    onward = np.count_nonzero(np.triu(latent))
+    back = np.count_nonzero(latent) - onward
+    wrong = [np.log1p(-np.asarray(edge_error(t, p, half_is_right=half))) for half in (False, True)]
+    return float(np.exp(onward * wrong[0] + back * wrong[1]))
