@@ -54,7 +54,7 @@ def summary(
 
 
 def macro_average(
-    distances: Sequence[np.ndarray],  # one array (R,) per category; R = 1 where a rule draws once
+    distances: Sequence[np.ndarray],  # one array (R,) per category; R = 1 where a method draws once
 ) -> np.ndarray:  # (R,)
     "Mean over categories, resample by resample."
     return np.mean(np.broadcast_arrays(*distances), axis=0)
@@ -190,8 +190,8 @@ def sweep(
     ranker: str = "bradley-terry",
     workers: int = 1,
     progress: Progress = no_progress,
-) -> pd.DataFrame:  # one row per judge, rule and metric: macro-average with its interval
-    "Macro-average distance of each rule under all four distances."
+) -> pd.DataFrame:  # one row per judge, method and metric: macro-average with its interval
+    "Macro-average distance of each method under all four distances."
     run = partial(_sweep_cell, methods=methods, study=study, n_resamples=n_resamples, seed=seed, ranker=ranker)
     results = parallel_map(run, cells, workers=workers, progress=progress)
     rows = []
@@ -200,7 +200,7 @@ def sweep(
         for method in methods:
             for metric in DISTANCES:
                 averages = macro_average([result[method.name][metric] for result in own])
-                rows.append({"judge": judge, "rule": method.name, "metric": metric} | summary(averages))
+                rows.append({"judge": judge, "method": method.name, "metric": metric} | summary(averages))
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-23
@@ -216,7 +216,7 @@ def keep_k(
     "Macro-average distance against the number of graphs kept (Figures keepk_budget, metric_robustness, perturb_vs_sampling)."
     methods = [replace(METHODS["Trunc25→20"], name=str(k), keep=k, source=source) for k in budgets]
     frame = sweep(cells, methods, study=f"keep-k {source}", n_resamples=n_resamples, seed=seed, **options)
-    return frame.assign(k=frame["rule"].astype(int), source=source).drop(columns="rule")
+    return frame.assign(k=frame["method"].astype(int), source=source).drop(columns="method")
 
 
 def mu_sweep(
@@ -234,7 +234,7 @@ def mu_sweep(
         # The same stream for every mu: curves differ by the selection, not by the draw.
         method = replace(METHODS["Trunc25→20"], name="truncated", keep=keep, mu=mu)
         frames.append(sweep(cells, [method], study="mu", n_resamples=n_resamples, seed=seed, **options).assign(mu=mu))
-    return pd.concat(frames, ignore_index=True).drop(columns="rule")
+    return pd.concat(frames, ignore_index=True).drop(columns="method")
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-26
 COST_METHODS = (
@@ -252,7 +252,7 @@ def cost_curve(
     n_resamples: int,
     seed: int,
     **options,
-) -> pd.DataFrame:  # judge, rule, metric, budget (graphs per category), calls (per category), distance, low, high
+) -> pd.DataFrame:  # judge, method, metric, budget (graphs per category), calls (per category), distance, low, high
     "Macro-average distance against the number of judge calls, for equal budgets (Figure cost-curve)."
     frames = []
     for wordings in range(1, int(cells[0].pool.index["variant"].max()) + 1):
@@ -273,7 +273,7 @@ def ranker_table(
     n_resamples: int,
     seed: int,
     **options,
-) -> pd.DataFrame:  # judge, rule, ranker, metric, distance, low, high
+) -> pd.DataFrame:  # judge, method, ranker, metric, distance, low, high
     "Macro-average of every ranker on identical lists of graphs, at all four distances."
     frames = [
         sweep(cells, methods, study="rankers", n_resamples=n_resamples, seed=seed, ranker=name, **options).assign(ranker=name)
