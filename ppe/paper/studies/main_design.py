@@ -295,14 +295,16 @@ def benchmark_cells(
     *,
     seed: int,
 ) -> dict[str, list[Referenced]]:  # task-prompt, judge-prompt → one cell per benchmark
-    "Simulated pools of the shapes of appendix C.2."
-    parameters, categories = load_parameters(), list(BENCHMARKS.values())
+    "Simulated pools like those of appendix C.2; judge prompts are accepted rewrites only (appendix A.4)."
+    parameters = load_parameters()
     root = int(stream(seed, "benchmarks").integers(2**31))  # other pools than those of the main table
+    simulated = partial(simulated_pools, seed=root, categories=list(BENCHMARKS.values()), replicated=False)
+    tasks = simulated(judges=["simulated-strong"], parameters=replace(parameters, n_questions=20))
+    with_original = replace(parameters, wording_points=0.0, n_variants=1 + parameters.n_variants)
+    instructions = simulated(judges=["simulated-open"], parameters=with_original)
     return {
-        "task-prompt": simulated_pools(seed=root, judges=["simulated-strong"], categories=categories,
-                                       parameters=replace(parameters, n_questions=20)),
-        "judge-prompt": simulated_pools(seed=root, judges=["simulated-open"], categories=categories,
-                                        parameters=replace(parameters, wording_points=0.0)),
+        "task-prompt": tasks,
+        "judge-prompt": [replace(cell, pool=cell.pool.subset((cell.pool.index["variant"] > 1).to_numpy())) for cell in instructions],
     }
 
 
