@@ -47,7 +47,7 @@ def summary(
     *,
     level: float = 0.95,
 ) -> dict[str, float]:  # distance, low, high, n_resamples
-    "Mean of resamples and its normal interval, as in the paper's main table."
+    "Mean of resamples and its normal interval; the paper's main table gives intervals and no formula, this one is ours."
     mean, count = float(np.mean(distances)), len(distances)
     half = 0.0 if count < 2 else float(norm.ppf((1 + level) / 2) * np.std(distances, ddof=1) / np.sqrt(count))
     return {"distance": mean, "low": mean - half, "high": mean + half, "n_resamples": count}
@@ -66,7 +66,7 @@ def best_single_keep(
     ranker: str = "bradley-terry",
     seed: int,
 ) -> int:  # graphs to keep of the originals
-    "The number of original graphs whose ranking has the lowest macro-average distance (paper, appendix A.3)."
+    "The number of original graphs whose ranking has the lowest macro-average distance; appendix A.3 names no criterion."
     available = min(len(cell.sources["original"]) for cell in cells)
     methods = [Method(f"keep {k}", keep=k, source="original") for k in range(1, available + 1)]
     distances = np.array([
