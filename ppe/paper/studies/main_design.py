@@ -204,19 +204,25 @@ def sweep(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-23
+_READINGS = (TRUNCATED, METHODS["Trunc25→20"])  # each kept graph once; 80 % of them drawn
+
+
 def keep_k(
     cells: Sequence[Referenced],
     *,
     budgets: Sequence[int],  # K
-    n_resamples: int,
+    n_resamples: int,  # of the draw; the kept graphs are ranked once
     seed: int,
     source: Literal["pool", "replicated"] = "pool",  # replicated: the sampling-only control
     **options,
-) -> pd.DataFrame:  # judge, k, metric, distance, low, high
+) -> pd.DataFrame:  # judge, k, draw (once or subsample), metric, distance, low, high, n_resamples, source
     "Macro-average distance against the number of graphs kept (Figures keepk_budget, metric_robustness, perturb_vs_sampling)."
-    methods = [replace(METHODS["Trunc25→20"], name=str(k), keep=k, source=source) for k in budgets]
-    frame = sweep(cells, methods, study=f"keep-k {source}", n_resamples=n_resamples, seed=seed, **options)
-    return frame.assign(k=frame["method"].astype(int), source=source).drop(columns="method")
+    frames = []
+    for method in _READINGS:
+        methods = [replace(method, name=str(k), keep=k, source=source) for k in budgets]
+        frame = sweep(cells, methods, study=f"keep-k {source}", n_resamples=n_resamples, seed=seed, **options)
+        frames.append(frame.assign(k=frame["method"].astype(int), draw=method.draw, source=source))
+    return pd.concat(frames, ignore_index=True).drop(columns="method")
 
 
 def mu_sweep(
@@ -227,13 +233,15 @@ def mu_sweep(
     seed: int,
     categories: Sequence[str] | None = None,
     **options,
-) -> pd.DataFrame:  # judge, mu, metric, distance, low, high
+) -> pd.DataFrame:  # judge, mu, draw (once or subsample), metric, distance, low, high, n_resamples
     "Macro-average distance against the weight of bad 4-cycles at fixed K (Figure mu_sensitivity)."
     cells, frames = simulated_pools(seed=seed, categories=categories, replicated=False), []
-    for mu in mus:
-        # The same stream for every mu: curves differ by the selection, not by the draw.
-        method = replace(METHODS["Trunc25→20"], name="truncated", keep=keep, mu=mu)
-        frames.append(sweep(cells, [method], study="mu", n_resamples=n_resamples, seed=seed, **options).assign(mu=mu))
+    for reading in _READINGS:
+        for mu in mus:
+            # The same stream for every mu: curves differ by the selection, not by the draw.
+            method = replace(reading, name="truncated", keep=keep, mu=mu)
+            frame = sweep(cells, [method], study="mu", n_resamples=n_resamples, seed=seed, **options)
+            frames.append(frame.assign(mu=mu, draw=reading.draw))
     return pd.concat(frames, ignore_index=True).drop(columns="method")
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-26
