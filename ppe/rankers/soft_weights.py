@@ -118,8 +118,8 @@ def _best_scale(half, theta, ridge=0.0):
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-16
 @njit(cache=True)
 def _held_out_losses(halves, copies, scores, order, fold_of_graph, n_folds, grid):
-    "Mean loss of a verdict held out, for every steepness; infinite where a fit did not converge."
-    losses, verdicts = np.zeros(len(grid)), 0.0
+    "Loss of the verdicts of every fold held out, for every steepness, infinite where a fit did not converge; their number."
+    losses, verdicts = np.empty((n_folds, len(grid))), 0.0
     batch = np.empty((len(grid), halves.shape[1], halves.shape[1]))
     for fold in range(n_folds):
         held = np.where(fold_of_graph == fold, copies, 0.0)
@@ -131,9 +131,9 @@ def _held_out_losses(halves, copies, scores, order, fold_of_graph, n_folds, grid
         theta, iterations, _ = newton_batch(batch, RIDGE)
         for k in range(len(grid)):
             fitted = iterations[k] > 0
-            losses[k] += _loss(unseen, theta[k], _best_scale(everything, theta[k], ridge))[0] if fitted else np.inf
+            losses[fold, k] = _loss(unseen, theta[k], _best_scale(everything, theta[k], ridge))[0] if fitted else np.inf
         verdicts += unseen.sum()
-    return losses / verdicts
+    return losses, verdicts
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-18
 @njit(cache=True)
@@ -154,20 +154,35 @@ def _folds(copies, blocks):
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-20
 @njit(cache=True)
+def _within_one_error(losses, best):
+    "Which mean losses are at most one standard error of the difference above that of the best."
+    n_folds, within = len(losses), np.zeros(losses.shape[1], np.bool_)
+    for k in range(losses.shape[1]):
+        difference = losses[:, k] - losses[:, best]
+        total = difference.sum()
+        error = np.sqrt(n_folds / (n_folds - 1.0) * ((difference - total / n_folds) ** 2).sum())
+        within[k] = total <= error + EQUAL_LOSS
+    return within
+
+
+@njit(cache=True)
 def _fit_one(halves, copies, scores, order, blocks, grid):
-    "Losses (NaN if there is one question only), place of the best steepness, weighted counts."
+    "Mean losses (NaN if there is one question only), place of the steepness chosen, weighted counts."
     fold, n_folds = _folds(copies, blocks)
     everything = _counts(halves, copies)
     if n_folds < 2:
         return np.full(len(grid), np.nan), 0, everything
-    losses = _held_out_losses(halves, copies, scores, order, fold, n_folds, grid)
-    exists, bound, best, chosen = strongly_connected(everything), np.inf, 0, everything
+    losses, verdicts = _held_out_losses(halves, copies, scores, order, fold, n_folds, grid)
+    means, exists, best = losses.sum(axis=0) / verdicts, strongly_connected(everything), 0
+    counts, candidate = np.empty((len(grid), *everything.shape)), np.ones(len(grid), np.bool_)
     for k in range(len(grid)):
-        counts = _counts(halves, _weights(copies, scores, order, grid[k]))
+        counts[k] = _counts(halves, _weights(copies, scores, order, grid[k]))
         # A steepness that leaves too few graphs for a maximum is no candidate if others have one.
-        if losses[k] < bound - EQUAL_LOSS and (not exists or strongly_connected(counts)):
-            bound, best, chosen = losses[k], k, counts
-    return losses, best, chosen
+        candidate[k] = not exists or strongly_connected(counts[k])
+        if candidate[k] and means[k] < means[best] - EQUAL_LOSS:
+            best = k
+    chosen = np.flatnonzero(candidate & _within_one_error(losses / verdicts, best))[0]
+    return means, chosen, counts[chosen]
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-22
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,7 +190,7 @@ class SoftWeightsFit:
     "Strengths from weighted graphs, and the steepness that cross-validation chose."
 
     theta: np.ndarray  # (n,) log strengths, mean 0
-    beta: float  # β
+    beta: float  # β, the smallest within one standard error of the best
     weights: np.ndarray  # (G,)
     losses: np.ndarray  # (len(STEEPNESS),) mean held-out loss of a verdict, in nats; NaN if there is one question only
     log_likelihood: float  # weighted
