@@ -194,7 +194,7 @@ def replication_cells(
     pool_sizes: Sequence[int],  # questions
     n_pools: int,
     n_halves: int,  # random halves of the questions; 0: no uncertainty over questions
-    n_half_pools: int = 3,  # pools of each half, at least 2
+    n_half_pools: int,  # pools of each half, at least 2
     n_resamples: int,  # draws per pool, for methods that draw
     seed: int,
     methods: Sequence[Method] = tuple(COMPARED.values()),
@@ -239,16 +239,33 @@ class Contrast:
         return float(self.pools.std(ddof=1) / np.sqrt(len(self.pools)))
 
     @property
+    def _questions(self) -> tuple[float, float]:  # variance over questions; the same by its degrees of freedom (Satterthwaite 1946)
+        n_halves, n_pools = self.halves.shape
+        whole = float(self.halves.mean(axis=1).var(ddof=1))
+        noise = float(self.halves.var(axis=1, ddof=1).mean() / n_pools)
+        if noise >= whole:  # nothing is left of it: the larger side
+            return whole, whole**2 / (n_halves - 1)
+        return whole - noise, whole**2 / (n_halves - 1) + noise**2 / (n_halves * (n_pools - 1))
+
+    @property
     def se_questions(self) -> float:
         "Standard error over questions (Shao & Wu 1989); NaN without halves."
-        return np.nan if self.halves is None else float(np.sqrt(_between(self.halves, self.halves)))
+        return np.nan if self.halves is None else float(np.sqrt(self._questions[0]))
+
+    @property
+    def degrees(self) -> float:
+        "Degrees of freedom of both errors together: at most one less than there are questions, few where pools drown the questions."
+        if self.halves is None:
+            return np.nan
+        total = self.se_questions**2 + self.se_pools**2
+        return float(min(self.n_questions - 1, total**2 / self._questions[1])) if self._questions[1] > 0 else float(self.n_questions - 1)
 
     def summary(self) -> dict[str, float]:
         "Mean, both standard errors, 95 % limits over questions, two-sided p-value (1 for no difference anywhere)."
-        se, degrees = float(np.hypot(self.se_questions, self.se_pools)), self.n_questions - 1
-        width = student.isf(0.025, degrees) * se
-        p = 1.0 if se == 0 else 2 * student.sf(abs(self.mean) / se, degrees)
-        return {"se_pools": self.se_pools, "se_questions": self.se_questions, "question_low": self.mean - width,
+        se = float(np.hypot(self.se_questions, self.se_pools))
+        width = student.isf(0.025, self.degrees) * se
+        p = 1.0 if se == 0 else 2 * student.sf(abs(self.mean) / se, self.degrees)
+        return {"se_pools": self.se_pools, "se_questions": self.se_questions, "degrees": self.degrees, "question_low": self.mean - width,
                 "question_high": self.mean + width, "p": float(p)}
 
     def decision(self) -> str:  # out of DECISIONS
@@ -257,13 +274,6 @@ class Contrast:
         if self.same or not self.pools.any():
             return "same graphs" if self.same else "no difference"
         return "closer" if found["question_high"] < 0 else "farther" if found["question_low"] > 0 else "open"
-
-
-def _between(first: np.ndarray, second: np.ndarray) -> float:
-    "Covariance of two (H, K) arrays over halves; the variance if both are one, without the noise of pools where that leaves any."
-    found = float(np.cov(first.mean(axis=1), second.mean(axis=1))[0, 1])
-    noise = first.var(axis=1, ddof=1).mean() / first.shape[1] if first is second else 0.0
-    return found if first is second and noise >= found else found - float(noise)
 
 
 def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is
@@ -288,7 +298,7 @@ def replication_table(
     """Mean distance of every method, and its paired difference from all graphs, with 95 % intervals over pools and over questions.
 
     Columns: set, label, n_questions, reference, method, distance, low, high, difference, difference_low, difference_high (these
-    over pools: Monte Carlo alone), se_pools, se_questions, question_low, question_high, p, decision, p_holm (over all sets,
+    over pools: Monte Carlo alone), se_pools, se_questions, degrees, question_low, question_high, p, decision, p_holm (over all sets,
     sizes and methods of a reference, the people's or the own), ridge_share, n_pools.
     """
     rows = []
@@ -380,20 +390,22 @@ def together_table(
             found = []
             for group in groups.values():
                 own = [cell.difference(method, BASELINE, cell.judged.reference_label) for cell in group]
-                variance = sum(_between(a.halves, b.halves) for a in own for b in own) + sum(one.se_pools**2 for one in own)
-                found.append((np.mean([one.mean for one in own]), np.sqrt(max(0.0, variance)) / len(own)))
-            # A set where the method takes the same graphs, or never differs, has nothing to say about it.
-            values, errors = np.array([pair for pair in found if pair[1] > 0]).reshape(-1, 2).T
+                # Halves are shared within a set, so the mean of its pools carries their covariance.
+                one = Contrast(np.mean([c.pools for c in own], axis=0), np.mean([c.halves for c in own], axis=0), own[0].n_questions)
+                found.append((one.mean, np.hypot(one.se_questions, one.se_pools), one.degrees))
             if method == BASELINE:
                 continue
+            # A set where the method takes the same graphs, or never differs, has nothing to say about it.
+            values, errors, degrees = np.array([own for own in found if own[1] > 0]).reshape(-1, 3).T
             row = {"n_questions": size, "method": method, "sets": len(values), "decision": ""}
             if len(values) < 2:
                 parts.append(row | dict.fromkeys(("mean", "low", "high", "p", "random", "random_low", "random_high", "tau"), np.nan))
                 continue
-            mean, se, degrees = values.mean(), np.sqrt((errors**2).sum()) / len(values), sum(c[0].judged.pool.n_questions - 1 for c in groups.values())
-            width = student.isf(0.025, degrees) * se
+            mean, se = values.mean(), np.sqrt((errors**2).sum()) / len(values)
+            nu = (errors**2).sum() ** 2 / (errors**4 / degrees).sum()
+            width = student.isf(0.025, nu) * se
             random, low, high, tau = random_effects(values, errors)
-            parts.append(row | {"mean": mean, "low": mean - width, "high": mean + width, "p": 2 * student.sf(abs(mean) / se, degrees),
+            parts.append(row | {"mean": mean, "low": mean - width, "high": mean + width, "p": 2 * student.sf(abs(mean) / se, nu),
                                 "random": random, "random_low": low, "random_high": high, "tau": tau})
         rows.append(_adjusted(pd.DataFrame(parts)))
     return pd.concat(rows, ignore_index=True).drop(columns="decision")
