@@ -177,12 +177,16 @@ def _study_cell(
     seed: int, distance: str,
 ) -> StudyCell:
     judged, n_questions = cell
-    pool, options = judged.pool, {"n_resamples": n_resamples, "seed": seed, "distance": distance}
+    pool = judged.pool
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     references = {judged.reference_label: np.broadcast_to(judged.reference, (n_pools, pool.n_models)),
                   LEFT_OUT: _rank_rest(pool, rows, [np.arange(len(pool))] * n_pools)}
-    distances, separated = _measured(judged, rows, references, methods, names=(judged.name, n_questions), **options)
-    halves = _half_distances(judged, n_questions, methods, n_halves=n_halves, n_half_pools=n_half_pools, **options) if n_halves else {}
+    distances, separated = _measured(judged, rows, references, methods, n_resamples=n_resamples, seed=seed,
+                                     distance=distance, names=(judged.name, n_questions))
+    halves: Differences = {}
+    if n_halves:
+        halves = _half_distances(judged, n_questions, methods, n_halves=n_halves, n_half_pools=n_half_pools, n_resamples=n_resamples,
+                                 seed=seed, distance=distance)
     same = frozenset(method.name for method in methods if method.draw == "once" and method.ranker is None and method.source == "pool"
                      and all(len(source_rows(method, pool.scores(method.mu)[own], pool.blocks[own])) == len(own) for own in rows))
     return StudyCell(judged, n_questions, distances, halves, separated, same)
@@ -240,6 +244,7 @@ class Contrast:
 
     @property
     def _questions(self) -> tuple[float, float]:  # variance over questions; the same by its degrees of freedom (Satterthwaite 1946)
+        assert self.halves is not None
         n_halves, n_pools = self.halves.shape
         whole = float(self.halves.mean(axis=1).var(ddof=1))
         noise = float(self.halves.var(axis=1, ddof=1).mean() / n_pools)
@@ -391,7 +396,8 @@ def together_table(
             for group in groups.values():
                 own = [cell.difference(method, BASELINE, cell.judged.reference_label) for cell in group]
                 # Halves are shared within a set, so the mean of its pools carries their covariance.
-                one = Contrast(np.mean([c.pools for c in own], axis=0), np.mean([c.halves for c in own], axis=0), own[0].n_questions)
+                halves = [c.halves for c in own if c.halves is not None]
+                one = Contrast(np.mean([c.pools for c in own], axis=0), np.mean(halves, axis=0), own[0].n_questions)
                 found.append((one.mean, np.hypot(one.se_questions, one.se_pools), one.degrees))
             if method == BASELINE:
                 continue
