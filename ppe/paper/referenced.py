@@ -31,6 +31,7 @@ class Referenced:
     category: str  # of the questions; the name of the set where all of them are together
     reference_label: str
     reference_set: str = ""  # the public verdicts behind the reference
+    reference_graphs: Pool | None = None  # these verdicts, models in the same order; their sum gives the reference
     simulated: bool = False
     replicated: Pool | None = None  # repeated answers to the original wordings; simulated pools only
 
@@ -64,12 +65,13 @@ def real_pools(
     for name in names:
         title, judge, reference_label, label, judged, other = _REAL[name]
         if name == "votes":  # the same models in the same order as the graphs that give the reference
-            gpt4 = comparison_graphs(datasets.load(other))
-            pool, reference = comparison_graphs(datasets.load(judged), models=gpt4.models), rank(gpt4).ranks
+            known = comparison_graphs(datasets.load(other))
+            pool, reference = comparison_graphs(datasets.load(judged), models=known.models), rank(known).ranks
         else:
             pool = comparison_graphs(datasets.load(judged))
+            known = comparison_graphs(datasets.load(other), models=pool.models, incomplete="keep")
             reference = reference_ranks(datasets.human_reference(other), pool.models)
-        found.append(Referenced(pool, reference, name, f"{title}: {label}", judge, title, reference_label, other))
+        found.append(Referenced(pool, reference, name, f"{title}: {label}", judge, title, reference_label, other, known))
     return found
 
 # %% ../../nbs/paper/referenced.ipynb #m020
