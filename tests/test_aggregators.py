@@ -14,7 +14,7 @@ from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_we
 from ppe.inference.methods import ALL_GRAPHS, TRUNCATED, source_rows
 from ppe.paper import datasets
 from ppe.pool import Pool, comparison_graphs
-from ppe.rankers.discrimination import fit_discrimination, fit_discrimination_batch
+from ppe.rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
 from ppe.streams import stream
 from ppe.verdicts import COLUMNS, validate_verdicts
@@ -129,6 +129,28 @@ def test_the_estimated_spread_of_real_verdicts_is_a_peak_and_its_fit_scipys(mtbe
     for factor in (0.7, 1.4):
         near = fit_discrimination(pool, ties=ties, spread=factor * fit.spread, block_share=fit.block_share)
         assert near.log_marginal < fit.log_marginal
+
+
+LOW_AND_OBLIQUE = [(34, 24, 2, 8, 0.2), (36, 10, 5, 20, 0.0), (50, 10, 5, 20, 0.0), (34, 10, 5, 20, 0.6)]
+
+
+@pytest.mark.parametrize(("seed", "questions", "wordings", "n", "spread"), LOW_AND_OBLIQUE)
+def test_the_search_for_the_spread_reaches_the_top_of_a_dense_grid(seed, questions, wordings, n, spread):
+    "Low peaks at small spreads, and an oblique ridge: coarse searches stop beside both."
+    rng, blocks = np.random.default_rng(seed), np.repeat(np.arange(questions), wordings)
+    question, wording = rng.normal(size=questions)[blocks], rng.normal(size=len(blocks))
+    log_a = spread * (np.sqrt(0.8) * question + np.sqrt(0.2) * wording)
+    graphs = draw_graphs(np.exp(log_a)[:, None] * np.linspace(1, -1, n), 0.5, rng=rng)
+    pool = Pool.of(graphs, blocks, scores=np.zeros(len(blocks)))
+
+    def log_marginal(**given):
+        return fit_discrimination(pool, ties=True, **given).log_marginal
+
+    highest = log_marginal()
+    for s in np.geomspace(0.02, 3.0, 16):
+        along = max(log_marginal(spread=s, block_share=share) for share in (0, 0.3, 0.6, 0.8, 0.95))
+        assert highest > along - 0.005
+        assert log_marginal(spread=s) > along - 0.005  # the share alone
 
 
 @VARIANT

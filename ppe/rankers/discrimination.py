@@ -568,7 +568,9 @@ def _fit(verdicts, half, weights, blocks, z, ridge, ties, cycles, spread, share)
         cycles = bool(deviation > 1e-12)
         if cycles:
             covariate /= deviation
-    problem = Problem(*verdicts, entries, starts, copies, covariate, float(ridge), bool(ties), cycles)
+    problem = Problem(
+        verdicts.codes, verdicts.kinds, verdicts.kind, entries, starts, copies, covariate, float(ridge), bool(ties), cycles
+    )
     state = _empty_state(problem, len(half))
     _start(problem, half, state)
     none = np.nan
