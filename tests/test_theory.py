@@ -250,8 +250,9 @@ def test_workers_end_with_the_command(tmp_path, number):
         time.sleep(0.5)  # into their cells, each of which takes minutes
         assert all(map(running, workers))
         os.kill(process.pid, number)  # the command alone, not its group
-        assert within(3, lambda: process.poll() is not None)
-        assert within(3, lambda: not any(map(running, workers)))
+        # At once on a quiet machine; without an end to them the workers stay until their cells are done.
+        assert within(10, lambda: process.poll() is not None)
+        assert within(10, lambda: not any(map(running, workers)))
         if number == signal.SIGINT:
             assert (process.returncode, process.stderr.read().strip()) == (130, b"ppe: interrupted")
     finally:
