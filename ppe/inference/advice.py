@@ -43,7 +43,7 @@ class SpreadProfile:
     spread: float  # its maximum
     low: float  # 95 % interval
     high: float  # infinite if the interval reaches beyond 10
-    block_share: float  # ρ, the same at every spread
+    block_share: float  # ρ at the maximum
     likelihood_ratio: float  # 2 log m(s) / m(0) at the maximum
 
     @property
@@ -77,11 +77,9 @@ def spread_profile(
     if compared_pairs(pool).sum(axis=(1, 2)).max() < 4:
         raise InputError("no graph compares two pairs: how graphs differ cannot be told from single verdicts")
     fit = fit_discrimination(pool, ties=True, on_separation="ridge")
-    several = len(np.unique(pool.blocks)) < len(pool)
-    share = fit.block_share if fit.spread > 0 else 0.5 * several
 
-    def log_marginal(s: float) -> float:
-        return fit_discrimination(pool, spread=float(s), block_share=share, ties=True, on_separation="ridge").log_marginal
+    def log_marginal(s: float) -> float:  # at the best ρ for this spread: held at one value, it makes the interval too short
+        return fit_discrimination(pool, spread=float(s), ties=True, on_separation="ridge").log_marginal
 
     grid = np.unique(np.concatenate(([0.0, fit.spread], spreads)))
     values = np.array([log_marginal(s) for s in grid])
@@ -91,7 +89,7 @@ def spread_profile(
         return log_marginal(s) - top + DROP / 2
 
     low = float(brentq(above, 0.0, best, xtol=1e-4)) if values[0] < top - DROP / 2 else 0.0
-    return SpreadProfile(grid, values, best, low, _upper_end(above, best), float(share), float(2 * (top - values[0])))
+    return SpreadProfile(grid, values, best, low, _upper_end(above, best), fit.block_share, float(2 * (top - values[0])))
 
 # %% ../../nbs/inference/advice.ipynb #cell-20
 def draw_pool_like(

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
-from numba import njit
+from ..compiled import njit
 
 from ..errors import InputError, first_five
 from ..streams import stream

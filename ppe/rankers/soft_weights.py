@@ -199,10 +199,10 @@ class SoftWeightsFit:
 
 
 def _prepared(pool: Pool, mu: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    "Half-tie wins of every graph, scores, their order, blocks from 0."
+    "Half-tie wins of every graph, scores, their order, questions from 0."
     ties = pool.adjacency & np.swapaxes(pool.adjacency, 1, 2)
     scores = check_scores(pool.scores(mu))
-    blocks = np.unique(pool.blocks, return_inverse=True)[1].astype(np.int64)
+    blocks = np.unique(pool.questions, return_inverse=True)[1].astype(np.int64)
     return pool.adjacency - 0.5 * ties, scores, np.argsort(scores, kind="stable"), blocks
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-23

@@ -10,7 +10,7 @@ __all__ = ['mallows_q', 'log_normaliser', 'log_acceptance', 'alpha', 'reversal',
 import math
 
 import numpy as np
-from numba import njit
+from ..compiled import njit
 from scipy.special import gammaln
 
 from ..errors import InputError, first_five

@@ -8,7 +8,7 @@ __all__ = ['HIGHEST_QUALITY', 'RULES', 'beta_shape', 'draw_quality', 'share_belo
 # %% ../../nbs/theory/regime.ipynb #cell-05
 import numpy as np
 import pandas as pd
-from numba import njit
+from ..compiled import njit
 from scipy.stats import beta, norm
 
 from ..cycles import cycle_counts

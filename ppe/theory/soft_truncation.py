@@ -16,7 +16,7 @@ from functools import cache, partial
 
 import numpy as np
 import pandas as pd
-from numba import njit
+from ..compiled import njit
 from scipy.optimize import isotonic_regression
 from scipy.stats import binom
 

@@ -15,7 +15,7 @@ from numbers import Real
 from typing import Literal
 
 import numpy as np
-from numba import njit, vectorize
+from ..compiled import njit, vectorize
 
 from ..errors import InputError, first_five
 
