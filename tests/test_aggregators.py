@@ -150,7 +150,8 @@ def test_the_search_for_the_spread_reaches_the_top_of_a_dense_grid(seed, questio
     for s in np.geomspace(0.02, 3.0, 16):
         along = max(log_marginal(spread=s, block_share=share) for share in (0, 0.3, 0.6, 0.8, 0.95))
         assert highest > along - 0.005
-        assert log_marginal(spread=s) > along - 0.005  # the share alone
+        # The share alone: far from the peak its last parabola is coarse, but not beside 1.92.
+        assert log_marginal(spread=s) > along - 0.03
 
 
 @VARIANT
