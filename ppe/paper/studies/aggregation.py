@@ -260,11 +260,11 @@ class Contrast:
 
     @property
     def degrees(self) -> float:
-        "Degrees of freedom of both errors together: at most one less than there are questions, few where pools drown the questions."
+        "Degrees of freedom of both errors together: 1, where pools drown the questions, to one less than there are questions."
         if self.halves is None:
             return np.nan
         total = self.se_questions**2 + self.se_pools**2
-        return float(min(self.n_questions - 1, total**2 / self._questions[1])) if self._questions[1] > 0 else float(self.n_questions - 1)
+        return float(np.clip(total**2 / self._questions[1], 1, self.n_questions - 1)) if self._questions[1] > 0 else float(self.n_questions - 1)
 
     def summary(self) -> dict[str, float]:
         "Mean, both standard errors, 95 % limits over questions, two-sided p-value (1 for no difference anywhere)."
