@@ -113,10 +113,11 @@ class StudyCell:
 
     def difference(self, first: str, second: str, reference: str) -> "Contrast":
         "One method less another on the same pools and halves."
-        own = self.distances[first, reference] - self.distances[second, reference]
+        # Rounded, so that equal distances differ by nothing.
+        own = (self.distances[first, reference] - self.distances[second, reference]).round(12)
         halves = self.halves.get((first, reference))
         return Contrast(
-            own, None if halves is None else halves - self.halves[second, reference], self.judged.pool.n_questions,
+            own, None if halves is None else (halves - self.halves[second, reference]).round(12), self.judged.pool.n_questions,
             same=first != second and {first, second} <= self.same_graphs,
         )
 
@@ -259,11 +260,11 @@ class Contrast:
 
     @property
     def degrees(self) -> float:
-        "Degrees of freedom of both errors together: at most one less than there are questions, few where pools drown the questions."
+        "Degrees of freedom of both errors together: 1, where pools drown the questions, to one less than there are questions."
         if self.halves is None:
             return np.nan
         total = self.se_questions**2 + self.se_pools**2
-        return float(min(self.n_questions - 1, total**2 / self._questions[1])) if self._questions[1] > 0 else float(self.n_questions - 1)
+        return float(np.clip(total**2 / self._questions[1], 1, self.n_questions - 1)) if self._questions[1] > 0 else float(self.n_questions - 1)
 
     def summary(self) -> dict[str, float]:
         "Mean, both standard errors, 95 % limits over questions, two-sided p-value (1 for no difference anywhere)."
@@ -402,7 +403,7 @@ def together_table(
             if method == BASELINE:
                 continue
             # A set where the method takes the same graphs, or never differs, has nothing to say about it.
-            values, errors, degrees = np.array([own for own in found if own[1] > 0]).reshape(-1, 3).T
+            values, errors, degrees = np.array([own for own in found if own[1] > 1e-9]).reshape(-1, 3).T
             row = {"n_questions": size, "method": method, "sets": len(values), "decision": ""}
             if len(values) < 2:
                 parts.append(row | dict.fromkeys(("mean", "low", "high", "p", "random", "random_low", "random_high", "tau"), np.nan))
