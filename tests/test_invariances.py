@@ -20,7 +20,7 @@ from ppe.rankers.davidson import davidson, davidson_batch
 from ppe.rankers.hodgerank import hodgerank, hodgerank_batch
 from ppe.rankers.kemeny import kemeny_batch, kemeny_ranking
 from ppe.rankers.rank_centrality import rank_centrality, rank_centrality_batch
-from ppe.rankers.rankings import DISTANCES, ordinal_ranks
+from ppe.rankers.rankings import DISTANCES, mid_ranks
 from ppe.truncation import block_top_k, global_top_k
 from ppe.verdicts import read_verdicts, select_verdicts, validate_verdicts, write_verdicts
 
@@ -112,8 +112,7 @@ def test_relabelling_permutes_the_ranking(method, pair, data):
     first = fit(wins, ties)
     again = fit(wins[np.ix_(order, order)], ties[np.ix_(order, order)])
     same_scores(again.scores, first.scores[order])
-    if np.diff(np.sort(first.scores)).min() > 1e-5:  # equal scores are ordered by place, which moves
-        assert (again.ranks == first.ranks[order]).all()
+    assert (again.ranks == first.ranks[order]).all(), "the order of the models does not matter, ties included"
 
 
 @ANY_METHOD
@@ -147,6 +146,7 @@ def test_kemenys_order_has_the_fewest_disagreements_and_follows_its_models(pair,
     found = kemeny_ranking(wins, ties)
     assert found.fit.estimates["disagreements"] == found.fit.estimates["lower_bound"] == costs[best[0]]
     assert tuple(np.argsort(found.ranks)) in best
+    assert tuple(np.lexsort((-np.arange(len(wins)), found.ranks))) in best
     assert found.fit.estimates["certified"] == "yes"
     assert (found.fit.estimates["only_order"] == "yes") == (len(best) == 1)
     labels = np.array(data.draw(st.permutations(range(len(wins)))))
@@ -201,7 +201,7 @@ def test_a_fit_is_finite_or_an_error_that_names_the_separated_models(pair):
         assert found.fit.ridge > 0
         assert bradley_terry_batch(wins[None], ties[None]).ridge.all()
     assert np.isfinite(found.scores).all() and abs(found.scores.sum()) < 1e-6
-    assert sorted(found.ranks) == list(range(1, len(names) + 1))
+    assert found.ranks.sum() == len(names) * (len(names) + 1) / 2
 
 
 @examples(60)
@@ -218,9 +218,24 @@ def test_distances_are_symmetric_zero_on_equal_and_one_on_reversed_ranks(n, data
 
 @examples(60)
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=8))
-def test_ordinal_ranks_order_by_score_then_place(scores):
-    expected = sorted(range(len(scores)), key=lambda k: (-scores[k], k))
-    assert list(np.argsort(ordinal_ranks(np.array(scores, dtype=float)))) == expected
+def test_tied_scores_share_the_mean_of_their_places(scores):
+    above = [sum(other > score for other in scores) for score in scores]
+    expected = [first + (1 + scores.count(score)) / 2 for first, score in zip(above, scores, strict=True)]
+    assert list(mid_ranks(np.array(scores, dtype=float))) == expected
+
+
+@examples(40)
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=5), st.data())
+def test_a_distance_with_ties_is_the_mean_over_all_orders_of_the_tied(scores, data):
+    ranks = mid_ranks(np.array(scores, dtype=float))
+    reference = np.array(data.draw(st.permutations(range(1, len(scores) + 1))))
+    all_orders = [np.array(order) for order in permutations(range(1, len(scores) + 1))]
+    above = ranks[:, None] < ranks
+    consistent = [order for order in all_orders if (above <= (order[:, None] < order)).all()]
+    for name, distance in DISTANCES.items():
+        mean = np.mean([distance(order, reference) for order in consistent])
+        assert distance(ranks, reference) == pytest.approx(mean, abs=1e-12), name
+        assert distance(reference, ranks) == pytest.approx(mean, abs=1e-12), name
 
 
 # ---- tables, graphs and cycles

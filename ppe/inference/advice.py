@@ -26,7 +26,7 @@ from .intervals import rank_intervals
 from ..pool import Pool, compared_pairs, comparison_graphs, is_complete, too_large
 from ..streams import replicate_streams, stream
 from ..rankers.registry import rank_batch
-from ..rankers.rankings import DISTANCES, ordinal_ranks
+from ..rankers.rankings import DISTANCES, mid_ranks
 from .methods import TRUNCATED, source_rows
 
 # %% ../../nbs/inference/advice.ipynb #cell-09
@@ -266,7 +266,7 @@ def expected_gain(
     "Spearman distance of every way to the true order of pools drawn from the fitted model. Cost: a fit of each way per pool."
     _check_simulations(n_simulations)
     fit = fit_discrimination(pool, ties=True, on_separation="ridge")
-    truth, rows = ordinal_ranks(fit.theta), []
+    truth, rows = mid_ranks(fit.theta), []
     for one in watch(replicate_streams(int(rng.integers(2**63)), "pools", n=n_simulations)):
         ranks = ranks_by_way(draw_pool_like(pool, fit, rng=one), np.ones((1, len(pool)), dtype=np.int64), mu=mu)
         rows.append({way: DISTANCES["spearman"](found[0], truth) for way, found in ranks.items()})

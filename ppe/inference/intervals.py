@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..pool import Pool
 from ..streams import stream
 from ..rankers.registry import rank_batch
-from ..rankers.rankings import DISTANCES, TIE_TOLERANCE
+from ..rankers.rankings import DISTANCES, TIE_TOLERANCE, shown_ranks
 from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, require_sources
 
 # %% ../../nbs/inference/intervals.ipynb #cell-05
@@ -226,9 +226,9 @@ class RankIntervals:
         rank_low, rank_high = _rank_limits(self, kind)
         table = pd.DataFrame({
             "model": list(self.models), "score": self.scores, "score_low": score_low, "score_high": score_high,
-            "rank": self.ranks, "rank_low": rank_low, "rank_high": rank_high,
+            "rank": shown_ranks(self.ranks), "rank_low": rank_low, "rank_high": rank_high,
         })
-        return table.sort_values("rank", ignore_index=True)
+        return table.sort_values("rank", kind="stable", ignore_index=True)
 
     def notes(self) -> list[str]:
         "What to know before the limits are believed, one sentence each."
@@ -278,7 +278,9 @@ def _score_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarr
 def _rank_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
     if kind == "percentile":
         tail = (1 - found.level) / 2
-        return _lower_rank(found.resampled_ranks, tail), -_lower_rank(-found.resampled_ranks, tail)
+        # A shared rank of 2.5 stands for the places 2 and 3.
+        low, high = _lower_rank(found.resampled_ranks, tail), -_lower_rank(-found.resampled_ranks, tail)
+        return np.floor(low).astype(np.int64), np.ceil(high).astype(np.int64)
     limits = difference_limits(
         found.scores, found.resampled_scores, level=found.level, simultaneous=kind == "simultaneous"
     )
@@ -287,7 +289,7 @@ def _rank_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _lower_rank(
-    ranks: np.ndarray,  # (R, n) whole numbers
+    ranks: np.ndarray,  # (R, n)
     tail: float,  # share of resamples, in (0, 1/2)
 ) -> np.ndarray:  # (n,) the largest value with at most that share of the resamples below it
     # The small slack keeps tail · R whole where it should be: 0.025 · 1000 is 25, rounding errors or not.

@@ -20,7 +20,7 @@ from ...inference.methods import ALL_GRAPHS, Method
 from ...parallel import Progress, no_progress, parallel_map
 from ...pool import Pool
 from ...rankers.discrimination import draw_graphs
-from ...rankers.rankings import ordinal_ranks
+from ...rankers.rankings import mid_ranks
 from ...rankers.registry import find_ranker
 from ...streams import stream
 

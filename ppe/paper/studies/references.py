@@ -21,7 +21,7 @@ from ...inference.methods import METHODS, Method, resample
 from .. import datasets
 from ..referenced import Referenced
 from ...pool import comparison_graphs
-from ...rankers.rankings import DISTANCES, ordinal_ranks
+from ...rankers.rankings import DISTANCES, mid_ranks
 from ...rankers.registry import rank_batch
 from ...streams import stream
 
@@ -115,7 +115,7 @@ def rating_reference_draws(
         raise InputError(f"scale = {scale}: the limits are multiplied by a finite number of at least 0")
     z = rng.standard_normal((n_draws, len(models)))
     drawn = rating + z * scale / _Z * np.where(z > 0, high - rating, rating - low)
-    return ReferenceDraws(models, ordinal_ranks(rating), ordinal_ranks(drawn), np.zeros(n_draws, dtype=bool))
+    return ReferenceDraws(models, mid_ranks(rating), mid_ranks(drawn), np.zeros(n_draws, dtype=bool))
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-16
 def arena_reference_draws(
@@ -159,14 +159,16 @@ def spearman_parts(
     n = drawn.shape[-1]
     c = 3.0 / (n * (n * n - 1))
     missed = c * ((ranks - drawn.mean(axis=0)) ** 2).sum(axis=-1)
-    return missed, float(c * drawn.var(axis=0).sum())
+    # Tied models stand in a random order: half a tied ranking's distance from itself is what its ties add.
+    own, others = (DISTANCES["spearman"](given, given) / 2 for given in (ranks, drawn))
+    return missed + own, float(c * drawn.var(axis=0).sum() + others.mean())
 
 
 def nearest_ranking(
     drawn: np.ndarray,  # (R, n) ranks of the drawn references
 ) -> np.ndarray:  # (n,)
     "The ranking with the smallest expected Spearman distance: models sorted by mean rank."
-    return ordinal_ranks(-np.asarray(drawn).mean(axis=0))
+    return mid_ranks(-np.asarray(drawn).mean(axis=0))
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-31
 MEASURED = tuple(METHODS[name] for name in ("AllGraphs", "TruncFixed", "NoTrunc boot"))
@@ -216,7 +218,7 @@ def _distances_to_draws(
     ranks: np.ndarray,  # (S, n) draws of a method
     drawn: np.ndarray,  # (R, n) drawn references
 ) -> np.ndarray:  # (R,) Spearman distance, mean over the draws of the method
-    # All rankings have the same sum of squares, so the mean over S needs their mean ranks only.
+    # All rankings have the same sum of squares, in the mean over the orders of tied models: their mean ranks are enough.
     n = drawn.shape[1]
     return 6.0 * (n * (n + 1) * (2 * n + 1) / 6 - drawn @ ranks.mean(axis=0)) / (n * (n * n - 1))
 
