@@ -14,7 +14,15 @@ from numba import njit
 from ..errors import ConvergenceError, InputError
 from ..pool import half_tie_wins
 from .separation import raise_separated, separation
-from .kernels import RIDGE, SMALL, fit_newton, newton_batch, strongly_connected
+from ppe.rankers.kernels import (
+    LARGEST_RATIO,
+    RIDGE,
+    SMALL,
+    fit_newton,
+    newton_batch,
+    refuse_range,
+    strongly_connected,
+)
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_models, check_on_separation
 from .solvers import BRADLEY_TERRY_SOLVERS, best_solution, named_solvers
 
@@ -38,7 +46,8 @@ def bradley_terry(
     """Rank by the half-tie Bradley–Terry maximum likelihood estimate.
 
     Raises `NoMaximumError` naming the separating set if the half-tie win graph is not strongly connected,
-    `ConvergenceError` if the chosen method stops short of the maximum, `InputError` for bad counts or names.
+    `ConvergenceError` if the chosen method stops short of the maximum, `InputError` for bad counts or names and for counts
+    too far apart (`refuse_range`).
 
     Source: Bradley & Terry 1952; paper, section 3.2 and appendix A.2. Cost: O(n³) per Newton step.
     """
@@ -50,6 +59,7 @@ def bradley_terry(
     found = separation(half > 0)
     if found is not None and on_separation == "error":
         raise_separated(found, models)
+    refuse_range(half, penalised=found is not None)
     ridge, solver, iterations = (RIDGE if found is not None else 0.0), method, 0
     if ridge or method == "newton":
         # The other solvers have no penalty: one penalised answer is enough.
@@ -60,7 +70,7 @@ def bradley_terry(
     if not iterations:
         raise ConvergenceError(
             f"Bradley–Terry by {solver} did not converge on {len(half)} models: a maximum exists, but the counts are "
-            "too unbalanced for this solver; try method='newton'"
+            + ("too unbalanced for double precision" if solver == "newton" else "too unbalanced for this solver; try method='newton'")
         )
     fit = Fit(True, iterations, bradley_terry_log_likelihood(theta, half), ridge=ridge, solver=solver)
     return Ranking.from_scores("bradley-terry", models, theta, fit)
@@ -72,7 +82,7 @@ def _half_tie_batch(wins, ties):
     n_fits, n = wins.shape[0], wins.shape[1]
     half = np.empty((n_fits, n, n))
     for k in range(n_fits):
-        most = 0.0
+        most, least = 0.0, np.inf
         for i in range(n):
             for j in range(n):
                 value = wins[k, i, j] + 0.5 * ties[k, i, j]
@@ -80,10 +90,11 @@ def _half_tie_batch(wins, ties):
                 if not (wins[k, i, j] >= 0.0 and ties[k, i, j] == ties[k, j, i] and 0.0 <= ties[k, i, j] <= value * 2.0):
                     return half, False
                 half[k, i, j] = value
-                most = max(most, value)
+                if value > 0.0:
+                    most, least = max(most, value), min(least, value)
             if half[k, i, i] != 0.0:
                 return half, False
-        if not 0.0 < most < np.inf:
+        if not (0.0 < most <= least * LARGEST_RATIO and least >= 1e-100 and most <= 1e100):
             return half, False
     return half, True
 
@@ -94,7 +105,7 @@ def bradley_terry_batch(
 ) -> BatchScores:  # scores (B, n), and which of them needed the ridge
     """Fit every count matrix of a batch; where no maximum exists, the ridge estimate is given and flagged.
 
-    Raises `InputError` for bad counts, `ConvergenceError` if a fit does not converge. Cost: O(B n³).
+    Raises `InputError` for bad counts and for counts too far apart (`refuse_range`), `ConvergenceError` if a fit does not converge. Cost: O(B n³).
     """
     wins, ties = np.asarray(wins), np.asarray(ties)
     half, proper = np.empty((0, 0, 0)), False
@@ -102,12 +113,15 @@ def bradley_terry_batch(
         half, proper = _half_tie_batch(*(np.ascontiguousarray(counts, dtype=np.float64) for counts in (wins, ties)))
     if not proper:
         half = half_tie_wins(*check_counts(wins, ties, batch=True))
+        refuse_range(half)
     if half.shape[1] <= SMALL:
         theta, iterations, penalised = newton_batch(half, RIDGE)
     else:
         penalised = np.array([not strongly_connected(matrix) for matrix in half])
         fits = [fit_newton(matrix, RIDGE * flag) for matrix, flag in zip(half, penalised, strict=True)]
         theta, iterations = np.stack([fit[0] for fit in fits]), np.array([fit[1] for fit in fits])
+    if penalised.any():
+        refuse_range(half[penalised], penalised=True)
     if not iterations.all():
         raise ConvergenceError(
             f"{(iterations == 0).sum()} of {len(half)} Bradley–Terry fits did not converge, the first is number "
@@ -141,6 +155,7 @@ def bootstrap_refits(
 ) -> BatchScores:  # scores (n_replicates, n)
     "Bradley–Terry scores of multinomial resamples of all verdicts, penalised and flagged where separated."
     wins, ties = check_counts(wins, ties)
+    refuse_range(half_tie_wins(wins, ties))
     i, j = np.nonzero(wins)
     k, m = np.nonzero(np.triu(ties))
     counts = np.concatenate([wins[i, j], ties[k, m]])

@@ -25,6 +25,7 @@ from ppe.rankers.kernels import (
     davidson_newton,
     davidson_start,
     davidson_steps,
+    refuse_range,
     remaining_step,
     strongly_connected,
 )
@@ -144,13 +145,14 @@ def davidson(
     `fit.log_likelihood` leaves out penalty and constant. Where no maximum exists, `on_separation="ridge"`
     maximises with a penalty, which `fit.ridge` states.
 
-    Raises: InputError for counts that break a rule; NoMaximumError where no unique maximum exists;
+    Raises: InputError for counts that break a rule or lie too far apart (`refuse_range`); NoMaximumError where no unique maximum exists;
     ConvergenceError if the solver stops short of it.
     Source: Davidson (1970); paper, sections 2.2 and 3.2, appendix A.2.
     """
     W, T = check_counts(wins, ties)
     names, solvers = check_models(models, len(W)), named_solvers(method, DAVIDSON_SOLVERS)
     ridge = _penalty(W, T, names, on_separation)
+    refuse_range(W, T, penalised=ridge > 0)
     if ridge or method == "newton":
         theta, nu, iterations = davidson_newton(W, T, ridge=ridge, max_iterations=max_iterations)
         solved = ("newton", theta, nu, iterations) if remaining_step(theta, nu, W, T, ridge) <= TOLERANCE else None
@@ -204,10 +206,12 @@ def davidson_batch_fit(
 ) -> DavidsonBatch:
     """Fit every count matrix of a batch, penalised and flagged where no maximum exists.
 
-    Raises: InputError for counts that break a rule; ConvergenceError naming the fits that stopped short.
+    Raises: InputError for counts that break a rule or lie too far apart (`refuse_range`); ConvergenceError naming the fits that stopped short.
     Cost: O(B n³) per Newton step, on one core.
     """
-    fits = DavidsonBatch(*_newton_batch(*check_counts(wins, ties, batch=True), RIDGE, max_iterations))
+    wins, ties = check_counts(wins, ties, batch=True)
+    fits = DavidsonBatch(*_newton_batch(wins, ties, RIDGE, max_iterations))
+    refuse_range(wins, ties, penalised=fits.ridge)
     if not fits.converged.all():
         short = np.flatnonzero(~fits.converged)
         raise ConvergenceError(

@@ -51,7 +51,7 @@ def _quasi_newton(
     options, bounds = {"maxiter": max_iterations, "gtol": 1e-8}, None
     if algorithm == "L-BFGS-B":
         options |= {"ftol": 0.0, "maxcor": 30}
-        bounds = [(-np.inf, np.inf)] * (n - 1) + [(log(1e-12), np.inf)] * with_ties
+        bounds = [(-np.inf, np.inf)] * (n - 1) + [(log(1e-12), 700.0)] * with_ties  # above, exp overflows
     found = minimize(loss, start, jac=True, method=algorithm, bounds=bounds, options=options)
     return *unpack(found.x), int(found.nit)
 
