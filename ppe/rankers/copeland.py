@@ -19,6 +19,7 @@ from ppe.rankers.rankings import (
     check_models,
     check_on_separation,
 )
+from .separation import COMPONENT_PENALTY, raise_disconnected, same_component
 
 # %% ../../nbs/rankers/copeland.ipynb #cell-06
 def majority_graph(
@@ -33,14 +34,15 @@ def majority_graph(
 def copeland_batch(
     wins: np.ndarray,  # (B, n, n) W
     ties: np.ndarray,  # (B, n, n) T
-) -> BatchScores:  # scores are whole numbers; no fallback exists or is needed
-    """Copeland scores of many count matrices.
+) -> BatchScores:  # whole numbers, flagged where the comparison graph is not connected
+    """Copeland scores of many count matrices, with mean zero in each group of models that met.
 
     Cost: O(n²) per matrix.
     """
-    edges = majority_graph(*check_counts(wins, ties, batch=True))
+    wins, ties = check_counts(wins, ties, batch=True)
+    edges = majority_graph(wins, ties)
     scores = edges.sum(axis=-1, dtype=np.float64) - edges.sum(axis=-2, dtype=np.float64)
-    return BatchScores(scores, np.zeros(len(scores), dtype=bool))
+    return BatchScores(scores, same_component(wins + np.swapaxes(wins, -1, -2) + ties)[1] > 1)
 
 # %% ../../nbs/rankers/copeland.ipynb #cell-11
 def copeland(
@@ -48,15 +50,19 @@ def copeland(
     ties: np.ndarray,  # (n, n) T, symmetric
     *,
     models: Sequence[str] | None = None,  # names in the order of the counts
-    on_separation: OnSeparation = "error",  # without effect: the score always exists
+    on_separation: OnSeparation = "error",  # ridge: mean zero in each group that never met the others
 ) -> Ranking:
     """Rank by majorities won minus majorities lost.
 
-    Raises: InputError for counts that break a rule of `check_counts`.
+    Raises: InputError for counts that break a rule of `check_counts`; NoMaximumError naming groups of models that never met,
+    unless the fallback was asked for.
     Source: Copeland (1951); Coleman (1966); paper, appendix on baselines.
     """
     check_on_separation(on_separation)
     wins, ties = check_counts(wins, ties)
     names = check_models(models, len(wins))
-    scores = copeland_batch(wins[None], ties[None]).scores[0]
-    return Ranking.from_scores("copeland", names, scores, Fit(converged=True, iterations=0, solver="count"))
+    batch = copeland_batch(wins[None], ties[None])
+    if batch.ridge[0] and on_separation == "error":
+        raise_disconnected(same_component((wins + wins.T + ties)[None])[0][0], names, estimate="Copeland score")
+    fit = Fit(converged=True, iterations=0, ridge=COMPONENT_PENALTY if batch.ridge[0] else 0.0, solver="count")
+    return Ranking.from_scores("copeland", names, batch.scores[0], fit)

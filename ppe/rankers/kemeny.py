@@ -20,7 +20,7 @@ from numba import njit
 
 from ..errors import ConvergenceError, InputError, first_five
 from ..pool import half_tie_wins
-from .separation import strongly_connected_components
+from .separation import COMPONENT_PENALTY, raise_disconnected, same_component, strongly_connected_components
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_models, check_on_separation
 
 if TYPE_CHECKING:
@@ -553,9 +553,22 @@ def _assemble(
     return KemenyResult(names, order, ranks, cost, bound, cost == bound, unique, tied_order, solver, sizes)
 
 # %% ../../nbs/rankers/kemeny.ipynb #new-rank
-def _below_minus_above(found: KemenyResult) -> np.ndarray:
-    "Copeland score of every model (n,) if the order were the majority."
-    return len(found.ranks) + 1.0 - 2.0 * found.ranks
+def _below_minus_above(
+    found: KemenyResult,
+    half: np.ndarray,  # (n, n) half-tie wins
+    same: np.ndarray,  # (n, n) bool: joined by a path of comparisons
+) -> np.ndarray:  # (n,)
+    "Copeland score of every model if the order were the majority; neighbours that are all level with each other share one."
+    scores = np.empty(len(half))
+    for lead in np.unique(np.argmax(same, axis=1)):  # one group that met at a time
+        order = found.order[same[lead, found.order]]
+        first, n = 0, len(order)
+        for place in range(1, n + 1):
+            block = order[first:place]
+            if place == n or (half[block, order[place]] != half[order[place], block]).any():
+                scores[block] = n - first - place
+                first = place
+    return scores
 
 
 def kemeny_ranking(
@@ -563,40 +576,48 @@ def kemeny_ranking(
     ties: np.ndarray,  # (n, n) T, symmetric
     *,
     models: Sequence[str] | None = None,  # names in the order of the counts
-    on_separation: OnSeparation = "error",  # without effect: the order always exists
+    on_separation: OnSeparation = "error",  # ridge: mean zero in each group that never met the others
 ) -> Ranking:
     """Rank by the order with the fewest disagreements.
 
     `fit.estimates`: disagreements, lower_bound, certified (yes, no), only_order (yes, no, not decided).
 
-    Raises: InputError for bad counts, also where twice a count is no whole number.
+    Raises: InputError for bad counts, also where twice a count is no whole number; NoMaximumError naming groups of models that
+    never met, unless the fallback was asked for.
     Source: Kemeny (1959), Young (1988). Cost: as `kemeny`, which stops integer programming after a minute.
     """
     check_on_separation(on_separation)
-    found = kemeny(half_tie_wins(*check_counts(wins, ties)), models=models)
+    half = half_tie_wins(*check_counts(wins, ties))
+    names, (same, n_components) = check_models(models, len(half)), same_component((half + half.T)[None])
+    if n_components[0] > 1 and on_separation == "error":
+        raise_disconnected(same[0], names, estimate="Kemeny order")
+    found = kemeny(half, models=names)
     certificate: dict[str, float | str] = {
         "disagreements": found.cost,
         "lower_bound": found.lower_bound,
         "certified": "yes" if found.optimal else "no",
         "only_order": {True: "yes", False: "no", None: "not decided"}[found.unique],
     }
-    fit = Fit(found.optimal, 0, solver=found.solver, estimates=certificate)
-    return Ranking.from_scores("kemeny", found.models, _below_minus_above(found), fit)
+    ridge = COMPONENT_PENALTY if n_components[0] > 1 else 0.0
+    fit = Fit(found.optimal, 0, ridge=ridge, solver=found.solver, estimates=certificate)
+    return Ranking.from_scores("kemeny", found.models, _below_minus_above(found, half, same[0]), fit)
 
 
 def kemeny_batch(
     wins: np.ndarray,  # (B, n, n) W
     ties: np.ndarray,  # (B, n, n) T
-) -> BatchScores:  # whole numbers; no fallback exists or is needed
+) -> BatchScores:  # whole numbers, flagged where the comparison graph is not connected
     """Kemeny orders of many count matrices, one after the other.
 
     Raises: InputError as `kemeny_ranking`; ConvergenceError naming the matrices whose order was not certified.
     """
-    found = [kemeny(counts) for counts in half_tie_wins(*check_counts(wins, ties, batch=True))]
+    half = half_tie_wins(*check_counts(wins, ties, batch=True))
+    found = [kemeny(counts) for counts in half]
     if open_ := [number for number, result in enumerate(found) if not result.optimal]:
         raise ConvergenceError(
             f"{len(open_)} of {len(found)} Kemeny orders were not certified in time, numbers {first_five(open_)}: they may "
             "not have the fewest disagreements; rank them alone with kemeny(..., time_limit=...), or take copeland"
         )
-    return BatchScores(np.array([_below_minus_above(result) for result in found]), np.zeros(len(found), dtype=bool))
-
+    same, n_components = same_component(half + np.swapaxes(half, -1, -2))
+    scores = [_below_minus_above(*fit) for fit in zip(found, half, same, strict=True)]
+    return BatchScores(np.array(scores), n_components > 1)
