@@ -113,7 +113,7 @@ def raise_disconnected(
 ) -> None:
     "Raise `NoMaximumError` naming the groups that never met, the rule and the way out."
     first = np.argmax(same, axis=1)
-    groups = [[models[i] for i in np.flatnonzero(first == lead)] for lead in np.unique(first)]
+    groups = [[models[i] for i in np.flatnonzero(first == lead).tolist()] for lead in np.unique(first)]
     listed = " | ".join(first_five(group) for group in groups[:5]) + (" | …" if len(groups) > 5 else "")
     raise NoMaximumError(
         f"no unique {estimate}: {len(groups)} groups of models were never compared with each "
