@@ -15,7 +15,7 @@ def _find_room_for_compiled_code() -> None:
     among the temporary files. A folder that somebody else could have made is not used: what lies in it is run.
     """
     home = os.path.expanduser("~")
-    user = os.environ.get("XDG_CACHE_HOME") or (home if os.path.isabs(home) else os.devnull)
+    user = os.environ.get("XDG_CACHE_HOME") or (home if os.path.isabs(home) else "")  # no home: nowhere
     if os.environ.get("NUMBA_CACHE_DIR") or any(os.access(at, os.W_OK) for at in (os.path.dirname(__file__), user)):
         return
     import tempfile
