@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import ppe
@@ -22,9 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 # %% ../nbs/compiled.ipynb #cp11
 def find_room() -> None:
     "Name a folder for what numba compiles where it would find none, before numba is imported."
-    home = Path.home() if os.environ.get("HOME") else Path(os.path.expanduser("~"))
-    user = os.environ.get("XDG_CACHE_HOME") or (home if home.is_absolute() else os.devnull)
-    places = (Path(ppe.__file__).parent, user)
+    home = os.path.expanduser("~")
+    user = os.environ.get("XDG_CACHE_HOME") or (home if os.path.isabs(home) else "")  # no home: nowhere
+    places = (os.path.dirname(ppe.__file__), user)
     if os.environ.get("NUMBA_CACHE_DIR") or any(os.access(place, os.W_OK) for place in places):
         return
     try:
