@@ -14,8 +14,6 @@ from math import ceil
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
-from scipy.stats import t as student
 
 from ..errors import InputError
 from ..pool import Pool
@@ -144,6 +142,9 @@ def _critical(
     if not 0 < level < 1 or place > len(largest):
         raise InputError(f"{len(largest)} resamples for level {level:g}: at least {_fewest(1 - level)}, and a level between 0 and 1")
     normal = np.minimum(np.sort(largest, axis=0)[place - 1], 37.0)  # beyond it the normal tail is no number above 0
+    from scipy.stats import norm  # here: scipy.stats takes a second to import, and a ranking alone does without
+    from scipy.stats import t as student
+
     return student.isf(norm.sf(normal), n_questions - 1) * np.sqrt(n_questions / (n_questions - 1))
 
 

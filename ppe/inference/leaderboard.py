@@ -98,9 +98,9 @@ def _keeps_all(method: Method) -> bool:
 
 
 def _chosen_rows(method: Method, pool: Pool) -> np.ndarray:
-    scores = pool.scores(method.mu)  # refuses a weight that makes none
     if _keeps_all(method):
         return np.arange(len(pool))
+    scores = pool.scores(method.mu)
     if isinstance(method.keep, float):
         return source_rows(method, scores, pool.blocks)
     # Straight to the rule of truncation, whose refusal names the range that there is.
