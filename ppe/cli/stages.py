@@ -29,7 +29,7 @@ from ..stages.judging import judge, plan_judging, run_details, verdict_table
 from ..stages.ledger import Ledger, exchange, reopen_batch, reopen_invalid, run_progress
 from ..stages.perturbation import CHECKING, GENERATION, perturb, plan_perturbation
 from ..stages.prompts import PromptSet, load_prompts
-from ..files import write_csv, write_json
+from ..files import refuse_other_than_file, write_csv, write_json
 from ..stages.responses import Answer, plan_responses, read_answers, respond, write_answers
 from ..verdicts import write_verdicts
 
@@ -202,8 +202,7 @@ def check_outputs(
         path = Path(name)
         if what := taken.get(_identity(path)):
             raise InputError(f"{option} {path} is {what}: it would be overwritten; name another file")
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise InputError(f"{option} {path} is {'a link' if path.is_symlink() else 'not a file'}: name a file of its own")
+        refuse_other_than_file(path, f"{option} ")
         try:
             with tempfile.TemporaryFile(dir=next(folder for folder in path.absolute().parents if folder.exists())):
                 pass

@@ -22,7 +22,7 @@ from scipy.stats import binom, norm
 from ..errors import InputError, first_five
 from ..rankers.kemeny import kemeny
 from .mallows import alpha, log_acceptance, majority_recovers, majority_tournament, mallows_q, sample_orders
-from ..files import format_number, write_csv
+from ..files import format_number, refuse_other_than_file, write_csv
 from ..parallel import worker_processes
 from ..streams import stream
 from ppe.theory.tournaments import (
@@ -283,8 +283,7 @@ def _check_output(path: Path) -> None:
     "Raises InputError unless a file can be put there."
     if not path.absolute().parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}; make it or name another")
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise InputError(f"cannot write {path}: it is a link, a folder or a device, not a file; name another")
+    refuse_other_than_file(path)
     try:
         with tempfile.TemporaryFile(dir=path.absolute().parent):
             pass
