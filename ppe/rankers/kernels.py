@@ -16,6 +16,7 @@ from ..compiled import njit
 
 from ..errors import InputError
 
+from ..errors import InputError
 
 RIDGE = 1e-4  # weight of the penalty RIDGE/2 · Σθ², used only where no maximum exists and the caller allows it
 TOLERANCE = 1e-6  # range of the last Newton step, in log odds

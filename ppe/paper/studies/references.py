@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MEASURED', 'ReferenceDraws', 'vote_reference_draws', 'human_reference_draws', 'rating_reference_draws',
-           'arena_reference_draws', 'expected_distance', 'spearman_parts', 'nearest_ranking', 'pool_reference',
-           'Measured', 'measure_pool', 'reference_noise']
+           'arena_reference_draws', 'arena_floor', 'expected_distance', 'spearman_parts', 'nearest_ranking',
+           'pool_reference', 'Measured', 'measure_pool', 'reference_noise']
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-03
 from collections.abc import Sequence
@@ -132,6 +132,21 @@ def arena_reference_draws(
     """
     ratings = datasets.arena_reference(category)
     return rating_reference_draws(ratings, models=models, n_draws=n_draws, rng=rng, scale=scale)
+
+# %% ../../../nbs/paper/studies/references.ipynb #arena-floor-2
+def arena_floor(
+    categories: Sequence[str],  # as in `arena_reference`
+    *,
+    n_draws: int,  # orders drawn within the limits of the ratings
+    seed: int,
+) -> pd.DataFrame:  # category, floor (mean distance of the true order), floor_high (its 95 % quantile)
+    "Normalised Spearman distance from the Arena reference at which a judge with the true order would be seen."
+    rows = []
+    for category in categories:
+        drawn = arena_reference_draws(category, n_draws=n_draws, rng=stream(seed, "reference-noise", "limits", category))
+        perfect = DISTANCES["spearman"](drawn.point, drawn.ranks)
+        rows.append((category, float(perfect.mean()), float(np.quantile(perfect, 0.95))))
+    return pd.DataFrame(rows, columns=["category", "floor", "floor_high"])
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-20
 def expected_distance(
