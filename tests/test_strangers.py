@@ -624,7 +624,7 @@ def test_a_folder_that_cannot_be_written(read_only):
 def test_compiled_code_of_another_user_is_not_run(read_only):
     "A folder under our name that we did not make is passed over."
     code = """
-import importlib, os, sys, tempfile
+import collections.abc, functools, importlib, os, stat, sys, tempfile, typing
 if os.getuid() == 0:
     os.setuid(54321)
 os.environ.update(TMPDIR=sys.argv[1], HOME="/nowhere")

@@ -13,9 +13,6 @@ from math import exp, log, log1p
 
 import numpy as np
 from ..compiled import njit
-
-from ..errors import InputError
-
 from ..errors import InputError
 
 RIDGE = 1e-4  # weight of the penalty RIDGE/2 · Σθ², used only where no maximum exists and the caller allows it
