@@ -69,6 +69,10 @@ class Server:
 
     def close(self) -> None:
         self.over.set()
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)  # a thread that waits in accept keeps a closed socket alive
+        except OSError:
+            pass
         self.listener.close()
 
 
