@@ -39,7 +39,7 @@ demo: .venv/llm.stamp ## the LLM stages from questions to a ranking, with a tiny
 	@$(BIN)/ppe data fetch mt-bench-questions
 	@OMP_NUM_THREADS=2 $(BIN)/python demo/run.py
 
-test: .venv/dev.stamp ## tests/ and every stage notebook, restarted and run; SLOW=1 runs the few slow tests too
+test: .venv/dev.stamp ## tests/ and the stage notebooks, restarted and run; SLOW=1 runs the slow ones too
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(if $(filter 1,$(SLOW)),,-m "not slow")
 
 lint: .venv/dev.stamp ## ruff and mypy

@@ -10,8 +10,25 @@ import pytest
 import stage_notebooks
 from forked_kernels import ForkedKernelManager
 
+# They fit hundreds of models or start kernels of their own: half a minute each.
+SLOW = {
+    "inference/advice",
+    "paper/runner",
+    "paper/studies/aggregation",
+    "paper/studies/coverage",
+    "rankers/discrimination",
+}
+NOTEBOOKS = [
+    pytest.param(path, id=name, marks=pytest.mark.slow if name in SLOW else ())
+    for path, name in ((path, stage_notebooks.title(path)) for path in stage_notebooks.stage_notebooks())
+]
 
-@pytest.mark.parametrize("path", stage_notebooks.stage_notebooks(), ids=stage_notebooks.title)
+
+def test_the_slow_notebooks_exist():
+    assert SLOW <= {notebook.id for notebook in NOTEBOOKS}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS)
 def test_notebook_runs_and_prints_what_is_committed(path: Path):
     try:
         fresh = stage_notebooks.executed(path, kernels=ForkedKernelManager)

@@ -261,6 +261,7 @@ def test_an_edit_in_a_nested_package_runs_the_notebooks_that_reach_it(tmp_path: 
     assert loaded == found - {"nbs/figures/fig_first.ipynb"}
 
 
+@pytest.mark.slow
 def test_a_stale_figure_is_never_reported_as_up_to_date(tmp_path: Path):
     root = make_project(tmp_path)
     for name, text in NESTED.items():
@@ -287,6 +288,7 @@ def test_a_stale_figure_is_never_reported_as_up_to_date(tmp_path: Path):
         state()
 
 
+@pytest.mark.slow
 def test_every_module_that_this_repository_loads_is_one_that_its_notebook_depends_on():
     root = Path(__file__).resolve().parents[1]
     read = reader(root)
@@ -301,6 +303,7 @@ def test_every_module_that_this_repository_loads_is_one_that_its_notebook_depend
 # ---- outputs
 
 
+@pytest.mark.slow
 def test_two_projects_give_the_same_bytes(finished: Path, project: Path):
     for folder in ("figures", "build"):
         shutil.rmtree(project / folder)
@@ -465,6 +468,7 @@ def test_two_notebooks_run_at_a_time(project: Path):
     assert run_in(project, workers=2).ran == ("fig_first", "fig_second")
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
     root = make_project(tmp_path / "project")
     waiting = notebook(MEET.replace("ME", "here").replace("OTHER", "go"), draw("fig_second"))
