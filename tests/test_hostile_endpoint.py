@@ -70,7 +70,8 @@ class Server:
     def close(self) -> None:
         self.over.set()
         try:
-            self.listener.shutdown(socket.SHUT_RDWR)  # a thread that waits in accept keeps a closed socket alive
+            # A thread that waits in accept keeps a closed socket alive.
+            self.listener.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
         self.listener.close()
