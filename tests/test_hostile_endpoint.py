@@ -665,6 +665,9 @@ def test_a_broken_ledger_is_refused_in_one_line(tmp_path, serve, name, command, 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not write")
 def test_a_read_only_folder_is_named_before_anything_is_sent(tmp_path, serve):
+    above = (Path(sys.base_prefix) / "lib").parents
+    if os.getuid() == 0 and not all(place.stat().st_mode & 0o001 for place in above):
+        pytest.skip("the user that root becomes here may not read the interpreter's files")
     server, folder = serve(), tmp_path / "mine"
     folder.mkdir()
     answers(folder)
@@ -693,8 +696,9 @@ def test_a_read_only_folder_is_named_before_anything_is_sent(tmp_path, serve):
         if not (child := os.fork()):
             code = 70
             try:
-                os.setgid(65534)
-                os.setuid(65534)
+                if os.getuid() == 0:
+                    os.setgid(65534)
+                    os.setuid(65534)
                 with said.open("w") as file:
                     os.dup2(file.fileno(), 2)
                     sys.stderr = file
