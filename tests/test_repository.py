@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import pandas as pd
 import pytest
 from stage_notebooks import ROOT, stage_notebooks, title
 
+from ppe.files import file_sha256
 from ppe.paper.runner import statement_table
 
 BIN = Path(sys.executable).parent
@@ -434,3 +436,17 @@ def test_what_the_readme_says_was_found():
     association = pd.read_csv(ROOT / "figures" / "fig_beyond.csv").query("panel == 'a'")
     assert len(association) == 3 and (association["correlation"] > 0).all()
     assert (association["low"] < 0).all() and (association["high"] > 0).all()
+
+
+def test_the_manifest_is_of_the_committed_figures():
+    "Parameters are those of the full profile, and every output is the file that lies there."
+    manifest = json.loads((ROOT / "figures" / "manifest.json").read_text(encoding="utf-8"))["notebooks"]
+    profiles = tomllib.loads((ROOT / "nbs" / "profiles.toml").read_text(encoding="utf-8"))
+    assert sorted(manifest) == sorted(set(profiles) - {"defaults"})
+    for name, entry in manifest.items():
+        wanted = profiles["defaults"] | profiles[name]["full"]
+        assert {key: entry["parameters"][key] for key in wanted} == wanted, name
+        for file, digest in entry["outputs"].items():
+            assert file_sha256(ROOT / "figures" / file) == digest, file
+    made = {file for entry in manifest.values() for file in entry["outputs"]}
+    assert made == {path.name for path in (ROOT / "figures").iterdir()} - {"manifest.json"}
