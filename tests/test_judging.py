@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ppe.errors import InputError
 from ppe.pool import comparison_graphs
-from ppe.stages import dispatch
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Prices, Session, estimate
 from ppe.stages.judging import (
@@ -27,6 +26,8 @@ from ppe.stages.judging import (
 from ppe.stages.ledger import Ledger, run_progress
 from ppe.stages.responses import Answer
 from ppe.verdicts import read_verdicts, write_verdicts
+
+pytestmark = pytest.mark.usefixtures("hasty")
 
 
 def fenced(text: str) -> dict[str, str]:
@@ -94,14 +95,6 @@ def pool(n_questions=3, n_models=5, seed=0, n_variants=1):
         for v in range(n_variants)
         for m in range(n_models)
     ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def hasty():
-    "Replies are written down at once: a stand-in has none that could share a transaction with the first."
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "GROUP_SECONDS", 0.0)
-        yield
 
 
 @pytest.fixture

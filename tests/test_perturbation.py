@@ -13,7 +13,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages import dispatch
 from ppe.stages.benchmarks import Question, read_prompts, write_prompts
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Prices, Session, estimate, read_batch, write_batch
@@ -28,6 +27,8 @@ from ppe.stages.perturbation import (
     read_candidates,
 )
 from ppe.stages.prompts import load_prompts
+
+pytestmark = pytest.mark.usefixtures("hasty")
 
 MARKS = " \n\t\"'`“”«».!?…。？"
 WORDS = st.text(alphabet="aAbé ß" + MARKS, max_size=8)
@@ -68,14 +69,6 @@ def all_yes(number: int, n: int) -> list[str]:
 
 def wordings(number: int, n: int = 8) -> list[str]:
     return [f"Wording {k} of <{number}>" for k in range(n)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def hasty():
-    "Replies are written down at once: a stand-in has none that could share a transaction with the first."
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "GROUP_SECONDS", 0.0)
-        yield
 
 
 @pytest.fixture

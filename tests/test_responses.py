@@ -12,7 +12,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages import dispatch
 from ppe.stages.benchmarks import Prompt
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Session
@@ -26,6 +25,8 @@ from ppe.stages.responses import (
     respond,
     write_answers,
 )
+
+pytestmark = pytest.mark.usefixtures("hasty")
 
 PROMPTS = tuple(
     Prompt(number, "made", variant, f"Task {number}.{variant}") for number in range(6) for variant in range(3)
@@ -56,14 +57,6 @@ class Echo:
 
 def echo(request) -> str:
     return f"{request.messages[-1].text} / {request.repeat}"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def hasty():
-    "Replies are written down at once: a stand-in has none that could share a transaction with the first."
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "GROUP_SECONDS", 0.0)
-        yield
 
 
 @pytest.fixture
