@@ -23,6 +23,7 @@ _HOME = {
     "rank_intervals": "ppe.inference.intervals",
     "Leaderboard": "ppe.inference.leaderboard",
     "leaderboard": "ppe.inference.leaderboard",
+    "first_place_rates": "ppe.inference.first_place",
     "diagnose": "ppe.inference.advice",
     "import_verdicts": "ppe.importers.registry",
     "simulate_pool": "ppe.paper.simulated",
