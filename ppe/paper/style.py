@@ -130,6 +130,7 @@ AGGREGATORS = _family(
     ("discrimination-cycles", "Discrimination, cycles", "orange", "P", _LONG),
     ("discrimination-davidson", "Discrimination, ties", "vermillion", "X", _DASHDOT),
     ("soft-weights", "Soft weights", "bluish green", "p", _SHORT),
+    ("question-effects", "Question effects", "blue", "d", _LONGDOT),
 )
 METHOD_STYLES: dict[str, MethodStyle] = MAIN_TABLE_METHODS | RANKERS | AGGREGATORS
 JUDGE_STYLES = _family(
