@@ -467,7 +467,7 @@ def _problem(
     wins: np.ndarray, ties: np.ndarray, questions: np.ndarray, weights: np.ndarray, ridge: float, corrected: bool = True
 ) -> Questions:
     entries, starts, copies = block_units(weights, questions)
-    return Questions(*_pairs(wins, ties, entries, starts), copies, ridge, bool(ties[entries].any()), corrected)
+    return Questions._make((*_pairs(wins, ties, entries, starts), copies, ridge, bool(ties[entries].any()), corrected))
 
 
 def _says_something(problem: Questions) -> bool:
