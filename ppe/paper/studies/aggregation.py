@@ -20,7 +20,7 @@ from scipy.stats import t as student
 from ...errors import InputError
 from ...inference.advice import central, cycle_slope, question_effects
 from ...inference.intervals import mean_interval
-from ...inference.methods import METHODS, Method, draw_weights, shortage, source_rows
+from ...inference.methods import METHODS, Method, draw_weights, source_rows
 from ..referenced import LEFT_OUT, Referenced, reference_distance
 from ...parallel import parallel_map
 from ...pool import Pool
@@ -171,13 +171,19 @@ def _half_distances(
     return {key: values.reshape(n_halves, n_half_pools) for key, values in found.items()}
 
 
+def _serves(pool: Pool, method: Method) -> bool:
+    "Most questions have as many graphs as the method keeps of each."
+    per_question = np.unique(pool.blocks, return_counts=True)[1]
+    return method.by == "pool" or not isinstance(method.keep, int) or float(np.median(per_question)) >= method.keep
+
+
 def _study_cell(
     cell: tuple[Referenced, int], *, methods: Sequence[Method], n_pools: int, n_halves: int, n_half_pools: int, n_resamples: int,
     seed: int, distance: str,
 ) -> StudyCell:
     judged, n_questions = cell
     pool = judged.pool
-    methods = [method for method in methods if shortage(method, pool.blocks) is None]
+    methods = [method for method in methods if _serves(pool, method)]
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     references = {judged.reference_label: np.broadcast_to(judged.reference, (n_pools, pool.n_models)),
                   LEFT_OUT: _rank_rest(pool, rows, [np.arange(len(pool))] * n_pools)}
@@ -207,7 +213,7 @@ def replication_cells(
 ) -> list[StudyCell]:  # one per set and size
     """Measure every method on random pools of every set, and again on random halves of its questions.
 
-    The same for any number of workers; a method that a set cannot serve, as two graphs of a question where there is one, is left out of it. Raises: InputError for methods without all graphs once, too large a pool, or a single half or pool of a half.
+    The same for any number of workers; a method that keeps more graphs of a question than most questions of a set have is left out of it. Raises: InputError for methods without all graphs once, too large a pool, or a single half or pool of a half.
     """
     if BASELINE not in {method.name for method in methods}:
         raise InputError(f"the methods lack {BASELINE}, which all are compared with; add it")
