@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from math import erfc, exp, log, log1p, sqrt
 
 import numpy as np
-from scipy.optimize import brentq
 
 from ..compiled import njit
 from ..errors import ConvergenceError, InputError, NoMaximumError
@@ -369,7 +368,8 @@ def _climb(problem, phi, eta, free_sigma, low, high, tilt):
             if damping > 1e6:
                 return value, 0
         largest = np.abs(step).max()
-        if largest < STEP_TOLERANCE:
+        # The second: nothing is left to climb, though rounding errors in the modes keep the step from shrinking.
+        if largest < STEP_TOLERANCE or (damping == 0.0 and 0.0 <= gradient @ step < 1e-12 * (1.0 + abs(value))):
             return value - tilt * phi[n], iteration
         length = min(1.0, 3.0 / largest, 1.0 / max(abs(step[n]), 1e-300))
         start, gain, risen = phi.copy(), gradient @ step, False
@@ -518,24 +518,31 @@ def _sigma_limits(problem: Questions, phi: np.ndarray, eta: np.ndarray, top: flo
             raise ConvergenceError(f"the profile of question effects did not converge at sigma = {exp(log_sigma):.3g}")
         return _restricted(problem, held, own, value) - top + DROP / 2
 
-    (floor, ceiling), best = LOG_SIGMAS, phi[n]
-    low = 0.0
-    if at_zero < top - DROP / 2:
-        low = exp(brentq(above, floor, best, xtol=1e-3)) if above(floor) < 0 else SIGMAS[0]
-    inside, outside = best, best + 0.5
-    while outside < ceiling and above(outside) > 0:
-        inside, outside = outside, outside + 0.5
-    outside = min(outside, ceiling)
-    if inside >= ceiling or above(outside) > 0:
-        return low, np.inf
-    return low, exp(brentq(above, inside, outside, xtol=1e-3))
+    def end(limit: float) -> float | None:
+        "Log σ where the curve crosses on the way from the maximum to the limit; None if it does not."
+        inside = outside = float(phi[n])
+        held[:], own[:] = phi, eta
+        while outside != limit:
+            inside, outside = outside, max(outside - 0.5, limit) if limit < outside else min(outside + 0.5, limit)
+            if above(outside) <= 0:
+                break
+        else:
+            return None
+        while abs(outside - inside) > 1e-3:
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if above(middle) > 0 else (inside, middle)
+        return inside
+
+    low = None if at_zero >= top - DROP / 2 else end(LOG_SIGMAS[0])
+    high = end(LOG_SIGMAS[1])
+    return 0.0 if low is None else exp(low), np.inf if high is None else exp(high)
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-24
 def _fit_with_fallback(problem: Questions, theta: np.ndarray, nu: float, penalised: bool) -> tuple:
-    "Problem and what `_maximise` gives; where σ reaches its limit, penalised if that is allowed."
+    "Problem and what `_maximise` gives; where σ reaches its limit, penalised and by Laplace's method alone if that is allowed."
     found = _maximise(problem, theta, nu)
     if penalised and not problem.ridge and found[0][-2] >= LOG_SIGMAS[1]:
-        problem = problem._replace(ridge=RIDGE)
+        problem = problem._replace(ridge=RIDGE, corrected=False)
         found = _maximise(problem, theta, nu)
     return problem, *found
 
@@ -545,7 +552,7 @@ def fit_question_effects(
     weights: np.ndarray | None = None,  # (G,) whole numbers: how often each graph is taken; once if not given
     *,
     ties: bool = True,  # Davidson's model of ties; False: each tie is half a win for either side
-    on_separation: OnSeparation = "error",  # ridge: penalise θ (and log ν) where no maximum exists
+    on_separation: OnSeparation = "error",  # ridge: take the fallback where no maximum exists
 ) -> QuestionEffectsFit:
     """Strengths by marginal maximum likelihood, the size of question effects by the restricted one.
 
@@ -578,15 +585,15 @@ def fit_question_effects(
             "questions contradicts itself; some must hold a cycle of verdicts; add questions or wordings, rank with bradley-terry, or "
             "stop the search there: on_separation='ridge' (--on-separation ridge)"
         )
-    at_zero = (plain.fit.log_likelihood or 0.0) - 0.5 * problem.ridge * (
+    plain_value = (plain.fit.log_likelihood or 0.0) - 0.5 * problem.ridge * (
         float((plain.scores**2).sum()) + (log(nu) ** 2 if problem.ties else 0.0)
     )
     start = np.concatenate([plain.scores, [LOG_SIGMAS[0], log(nu) if problem.ties else 0.0]])
-    at_zero = _restricted(problem, start, start[problem.members], at_zero)  # the information at a very small σ is that at none
+    at_zero = _restricted(problem, start, start[problem.members], plain_value)  # the information at a very small σ is that at none
     top = _restricted(problem, phi, eta, value)
     none = phi[-2] <= LOG_SIGMAS[0] or top <= at_zero
     if none:
-        phi, eta, top = start, start[problem.members], at_zero
+        phi, eta, value, top = start, start[problem.members], plain_value, at_zero
     low, high = _sigma_limits(problem, phi, eta, top, at_zero)
     ratio = 2 * (top - at_zero)
     return QuestionEffectsFit(
@@ -616,7 +623,7 @@ def rank_question_effects_batch(
     pool: Pool,
     weights: np.ndarray,  # (B, G) whole numbers: how often each graph is taken
 ) -> BatchScores:
-    """Strengths θ for each row of weights, σ estimated anew; rows without a maximum are penalised, or σ stopped at its limit, and flagged.
+    """Strengths θ for each row of weights, σ estimated anew; rows without a maximum take the fallback and are flagged.
 
     Raises as `fit_question_effects`. Cost: B fits of about 15 evaluations.
     """
