@@ -132,7 +132,7 @@ def rows_text(
 
 def _rows(mask: np.ndarray) -> str:
     "The data rows (from 1) where `mask` is true."
-    rows = np.flatnonzero(mask) + 1
+    rows = (np.flatnonzero(mask) + 1).tolist()
     return rows_text(rows, len(rows))
 
 # %% ../nbs/verdicts.ipynb #cell-12
