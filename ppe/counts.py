@@ -6,9 +6,11 @@
 __all__ = ['BOTH_BAD', 'PairCounts', 'add_counts', 'is_counts', 'read_counts', 'write_counts']
 
 # %% ../nbs/counts.ipynb #count-03
+import codecs
 import gzip
 import io
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +58,7 @@ def add_counts(
 
 # %% ../nbs/counts.ipynb #count-10
 BOTH_BAD = "both_bad"  # a column that is added to the ties
+_LINE = 2**20  # bytes of a line that are looked at
 
 
 def _header(data: bytes) -> bytes:
@@ -66,16 +69,23 @@ def _header(data: bytes) -> bytes:
 
 
 def is_counts(
-    data: bytes,  # of a file, or its beginning with the whole header; unpacked
+    source: str | os.PathLike | bytes,  # a file, or its bytes
 ) -> bool:
-    "Whether a CSV or Parquet file holds counts of pairs, by its columns."
-    if data[:4] == b"PAR1":
-        try:
-            columns = pa.parquet.read_schema(pa.BufferReader(data)).names
-        except (pa.ArrowException, OSError):  # whoever reads the file says what is wrong with it
-            return False
-    else:
-        columns = [name.strip('"\r') for name in _header(data.removeprefix(b"\xef\xbb\xbf")).split(b"\n", 1)[0].decode(errors="replace").split(",")]
+    "Whether a CSV, gzipped CSV or Parquet file holds counts of pairs, by its columns alone."
+    try:
+        with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as file:
+            start = file.read(4)
+            file.seek(0)
+            if start == b"PAR1":
+                columns = pa.parquet.read_schema(file).names
+            else:
+                lines = gzip.GzipFile(fileobj=file) if start[:2] == b"\x1f\x8b" else file
+                line = lines.readline(_LINE).removeprefix(codecs.BOM_UTF8)
+                while line.startswith(b"#"):
+                    line = lines.readline(_LINE)
+                columns = [name.strip('"') for name in line.decode(errors="replace").strip().split(",")]
+    except (OSError, EOFError, zlib.error, pa.ArrowException):  # whoever reads the file says what is wrong with it
+        return False
     return set(COUNT_COLUMNS) <= set(columns) and "verdict" not in columns
 
 
@@ -159,14 +169,16 @@ def _sums(table: pa.Table) -> PairCounts:
 
 def read_counts(
     source: str | os.PathLike | BinaryIO | bytes,  # a file, an open binary buffer, or its bytes
+    *,
+    name: str | None = None,  # of the file in messages; its path if not given
 ) -> PairCounts:
     "Read and check counts of pairs from CSV, gzipped CSV or Parquet. Raises `InputError` naming the file."
-    name = str(source) if isinstance(source, (str, os.PathLike)) else "input"
+    name = name or (str(source) if isinstance(source, (str, os.PathLike)) else "input")
     with reading(name):
         data = unpacked(source if isinstance(source, bytes) else read_whole(source), name)
         if data[:4] == b"PAR1":
             return _sums(pa.parquet.read_table(pa.BufferReader(data)))
-        data = _header(data.removeprefix(b"\xef\xbb\xbf"))
+        data = _header(data.removeprefix(codecs.BOM_UTF8))
         if not data.strip():
             raise InputError(f"{name} is empty: a file of counts has a header and at least one row")
         header = pa.csv.read_csv(pa.BufferReader(data[: data.find(b"\n") + 1] or data)).column_names

@@ -367,9 +367,11 @@ def reading(
 
 def read_verdicts(
     source: str | os.PathLike | BinaryIO | bytes,  # a file, an open binary buffer, or its bytes
+    *,
+    name: str | None = None,  # of the file in messages; its path if not given
 ) -> pd.DataFrame:  # validated verdict table
     "Read and check a verdict table from CSV, gzipped CSV or Parquet. Raises `InputError` naming the file."
-    name = str(source) if isinstance(source, (str, os.PathLike)) else "input"
+    name = name or (str(source) if isinstance(source, (str, os.PathLike)) else "input")
     with reading(name):
         data = source if isinstance(source, bytes) else read_whole(source)
         return validate_verdicts(_parse(data, name))
