@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from glob import glob
 from pathlib import Path
 
 import click
@@ -30,9 +29,17 @@ from ..verdicts import read_verdicts, reading, select_verdicts, validate_verdict
 STDIN = "-"
 
 
+def _matching(word: str) -> list[str]:
+    if os.path.exists(word) or not set(word) & set("*?["):
+        return [word]
+    pattern = Path(word)
+    found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+    return sorted(map(str, found)) or [word]  # none: whoever opens it says so
+
+
 def _files(words: Sequence[str]) -> list[str]:
     "The files that words name, each once."
-    files = [name for word in words for name in ([word] if os.path.exists(word) or not set(word) & set("*?[") else sorted(glob(word)) or [word])]
+    files = [name for word in words for name in _matching(word)]
     if STDIN in files and len(files) > 1:
         raise InputError(f"{STDIN} is standard input and stands alone: put it into a file to add others")
     places = [os.path.realpath(name) for name in files]
