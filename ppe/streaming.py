@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -27,8 +28,10 @@ from .compiled import njit
 from .counts import PairCounts
 from .errors import InputError, PpeError, first_five
 from .files import is_name
-from .parallel import Progress, no_progress
 from .verdicts import COLUMNS, FAULTS, GRAPH_COLUMNS, ID_COLUMNS, Verdict, reading, require_columns, require_distinct_names, rows_text
+
+if TYPE_CHECKING:
+    from ppe.parallel import Progress
 
 # %% ../nbs/streaming.ipynb #stream-06
 @njit(cache=True)
@@ -493,7 +496,7 @@ def stream_counts(
     *,
     judge: str | None = None,  # keep this judge only
     category: str | None = None,  # keep this category only
-    progress: Progress = no_progress,  # wraps the pieces of each reading
+    progress: "Progress | None" = None,  # wraps the pieces of each reading
 ) -> Streamed:
     """Count the valid verdicts of files of any size, in bounded memory. Cost: O(rows log rows) time, 8 bytes a row of temporary disk.
 
@@ -504,7 +507,7 @@ def stream_counts(
     n_pieces = _estimated_pieces(files)
 
     def watched(pieces: Iterator[_Piece]) -> Iterator[_Piece]:
-        return iter(progress(pieces, total=n_pieces))
+        return iter(progress(pieces, total=n_pieces)) if progress else pieces
 
     tally = _Tally(files, wanted)
     with reading(str(files[0])) if len(files) == 1 else nullcontext():  # several: each row is named with its file
