@@ -27,6 +27,7 @@ _HOME = {
     "Leaderboard": "ppe.inference.leaderboard",
     "leaderboard": "ppe.inference.leaderboard",
     "counts_leaderboard": "ppe.inference.leaderboard",
+    "first_place_rates": "ppe.inference.first_place",
     "diagnose": "ppe.inference.advice",
     "import_verdicts": "ppe.importers.registry",
     "simulate_pool": "ppe.paper.simulated",

@@ -198,6 +198,7 @@ def test_counts_come_from_a_pipe_and_from_standard_input(tmp_path):
         (("--ranker", "discrimination"), "choose one of bradley-terry"),
         (("--ranker", "soft-weights"), "choose one of bradley-terry"),
         (("--incomplete", "drop"), "--incomplete drop"),
+        (("--order-effect",), "--order-effect"),
     ],
 )
 def test_what_counts_do_not_hold_is_refused_with_the_way_out(tmp_path, ppe_main, words, said):

@@ -83,7 +83,7 @@ def _added(sources: Sequence[tuple[str, str | bytes]], needs: Sequence[str]) -> 
     if needs:
         way_out = f"choose one of {', '.join(COUNT_RANKERS)}" if needs[0].startswith("--ranker") else f"leave {needs[0].split()[0]} out"
         raise InputError(
-            f"{needs[0]}: counts of pairs hold no graphs, questions, judges or categories; give the verdict table, or {way_out}"
+            f"{needs[0]}: counts of pairs hold no graphs, questions, judges, categories or orders of answers; give the verdict table, or {way_out}"
         )
     if verdicts := [name for name, source in sources if not is_counts(source)]:
         raise InputError(
