@@ -140,7 +140,7 @@ def test_selection_intervals_and_formats(ppe_main, tmp_path, ranker, words):
 
 
 def test_limits_are_those_of_refits_to_resampled_questions():
-    "The same resamples as those of the ranker without the effect: every refit is done anew, from the table written out."
+    "Every refit is done anew here, from the table written out."
     rows = pd.DataFrame(table(6, n_questions=10), columns=COLUMNS)
     board = leaderboard(validate_verdicts(rows), order_effect=True).with_intervals(
         n_resamples=20, level=0.9, seed=3

@@ -20,7 +20,7 @@ from scipy.stats import t as student
 from ...errors import InputError
 from ...inference.advice import central, cycle_slope, question_effects
 from ...inference.intervals import mean_interval
-from ...inference.methods import METHODS, Method, draw_weights, source_rows
+from ...inference.methods import METHODS, Method, draw_weights, shortage, source_rows
 from ..referenced import LEFT_OUT, Referenced, reference_distance
 from ...parallel import parallel_map
 from ...pool import Pool
@@ -177,6 +177,7 @@ def _study_cell(
 ) -> StudyCell:
     judged, n_questions = cell
     pool = judged.pool
+    methods = [method for method in methods if shortage(method, pool.blocks) is None]
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     references = {judged.reference_label: np.broadcast_to(judged.reference, (n_pools, pool.n_models)),
                   LEFT_OUT: _rank_rest(pool, rows, [np.arange(len(pool))] * n_pools)}
@@ -206,7 +207,7 @@ def replication_cells(
 ) -> list[StudyCell]:  # one per set and size
     """Measure every method on random pools of every set, and again on random halves of its questions.
 
-    The same for any number of workers. Raises: InputError for methods without all graphs once, too large a pool, or a single half or pool of a half.
+    The same for any number of workers; a method that a set cannot serve, as two graphs of a question where there is one, is left out of it. Raises: InputError for methods without all graphs once, too large a pool, or a single half or pool of a half.
     """
     if BASELINE not in {method.name for method in methods}:
         raise InputError(f"the methods lack {BASELINE}, which all are compared with; add it")
@@ -392,7 +393,10 @@ def together_table(
         for method in dict.fromkeys(name for cell in cells for name, _ in cell.distances):
             found = []
             for group in groups.values():
-                own = [cell.difference(method, BASELINE, cell.judged.reference_label) for cell in group]
+                own = [cell.difference(method, BASELINE, cell.judged.reference_label) for cell in group
+                       if (method, cell.judged.reference_label) in cell.distances]
+                if not own:
+                    continue
                 # Halves are shared within a set, so the mean of its pools carries their covariance.
                 halves = [c.halves for c in own if c.halves is not None]
                 one = Contrast(np.mean([c.pools for c in own], axis=0), np.mean(halves, axis=0), own[0].n_questions)
