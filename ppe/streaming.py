@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,9 +29,6 @@ from .counts import PairCounts
 from .errors import InputError, PpeError, first_five
 from .files import is_name
 from .verdicts import COLUMNS, FAULTS, GRAPH_COLUMNS, ID_COLUMNS, Verdict, reading, require_columns, require_distinct_names, rows_text
-
-if TYPE_CHECKING:
-    from ppe.parallel import Progress
 
 # %% ../nbs/streaming.ipynb #stream-06
 @njit(cache=True)
@@ -496,7 +493,7 @@ def stream_counts(
     *,
     judge: str | None = None,  # keep this judge only
     category: str | None = None,  # keep this category only
-    progress: "Progress | None" = None,  # wraps the pieces of each reading
+    progress: Callable[..., Any] | None = None,  # as tqdm: called with total= for each reading, then told of rows by update
 ) -> Streamed:
     """Count the valid verdicts of files of any size, in bounded memory. Cost: O(rows log rows) time, 8 bytes a row of temporary disk.
 
@@ -504,10 +501,14 @@ def stream_counts(
     """
     files = [Path(path) for path in paths]
     wanted = {column: name for column, name in (("judge", judge), ("category", category)) if name is not None}
-    n_pieces = _estimated_pieces(files)
+    n_rows = sum(map(estimated_rows, files)) if progress else 0
 
     def watched(pieces: Iterator[_Piece]) -> Iterator[_Piece]:
-        return iter(progress(pieces, total=n_pieces)) if progress else pieces
+        with progress(total=n_rows) if progress else nullcontext() as bar:
+            for piece in pieces:
+                yield piece
+                if bar is not None:
+                    bar.update(len(piece))
 
     tally = _Tally(files, wanted)
     with reading(str(files[0])) if len(files) == 1 else nullcontext():  # several: each row is named with its file
@@ -558,7 +559,3 @@ def estimated_rows(
         if beginning[:4] == b"PAR1":
             return pa.parquet.read_metadata(path).num_rows
         return path.stat().st_size // (10 if packed else 50)
-
-
-def _estimated_pieces(files: Sequence[Path]) -> int:
-    return sum(-(-estimated_rows(path) // ROWS) for path in files)

@@ -398,20 +398,27 @@ def test_a_disk_that_takes_a_part_at_a_time(monkeypatch):
     assert np.array_equal(np.concatenate(parts), np.sort(keys)) and len(parts) == 64
 
 
-def test_progress_counts_the_pieces(tmp_path, monkeypatch):
+def test_progress_is_told_of_every_row_in_each_reading(tmp_path, monkeypatch):
     monkeypatch.setattr(streaming, "ROWS", 50)
     rows = random_pool()
-    pd.DataFrame(rows, columns=COLUMNS).to_parquet(path := tmp_path / "v.parquet")
+    pd.DataFrame(rows, columns=COLUMNS).to_parquet(path := tmp_path / "v.parquet", row_group_size=70)
     seen = []
 
-    def progress(pieces, *, total):
-        found = list(pieces)
-        seen.append((len(found), total))
-        return found
+    class Bar:
+        def __init__(self, *, total):
+            self.total, self.rows = total, 0
 
-    stream_counts([path], progress=progress)
-    n_pieces = -(-len(rows) // 50)
-    assert seen == [(n_pieces, n_pieces)] * 2, "one reading for the rows, one for the two categories"
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            seen.append((self.rows, self.total))
+
+        def update(self, rows):
+            self.rows += rows
+
+    stream_counts([path], progress=Bar)
+    assert seen == [(len(rows), len(rows))] * 2, "one reading for the rows, one for the two categories"
     assert estimated_rows(path) == len(rows)
 
 
