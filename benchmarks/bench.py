@@ -7,6 +7,7 @@ code on disk, so only the first session pays for it). Exits with 1 if a bound is
 
 import argparse
 import io
+import json
 import os
 import platform
 import shutil
@@ -23,7 +24,6 @@ from statistics import median
 import evalica
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 from scipy.optimize import minimize, minimize_scalar
@@ -36,6 +36,7 @@ from ppe.rankers.discrimination import draw_graphs, fit_discrimination, fit_disc
 from ppe.rankers.kemeny import kemeny
 from ppe.rankers.soft_weights import STEEPNESS, fit_soft_weights, soft_weights_batch
 from ppe.theory.mallows import majority_recovers, mallows_q, sample_orders
+from ppe.verdicts import COLUMNS as VERDICT_COLUMNS
 from ppe.verdicts import read_verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -202,29 +203,34 @@ def cycle_lines(quick: bool) -> list[Line]:
     ]  # fmt: skip
 
 
-def battles(rng: np.random.Generator, n_models: int, n_rows: int) -> dict[str, bytes]:
-    "A file of battles in memory, as Parquet and as CSV; each battle is a question of its own."
-    strengths = rng.normal(0, 1, n_models)
+def battle_rows(rng: np.random.Generator, strengths: np.ndarray, first: int, n_rows: int) -> pa.Table:
+    "Battles from question number `first` on; each is a question of its own, in one of five categories."
+    n_models, question = len(strengths), np.arange(first, first + n_rows)
     a = rng.integers(0, n_models, n_rows)
     b = (a + rng.integers(1, n_models, n_rows)) % n_models
     draw, margin = rng.random(n_rows), (strengths[a] - strengths[b]) / 2
     scale = np.exp(margin) + np.exp(-margin) + 0.6
     outcome = (draw >= np.exp(margin) / scale).astype(int) + (draw >= (np.exp(margin) + 0.6) / scale)
-    names = np.array([f"model-{k:03d}" for k in range(n_models)])
-    frame = pd.DataFrame(
-        {
-            "judge": "crowd",
-            "question_id": np.arange(n_rows),
-            "category": "battles",
-            "variant": 0,
-            "model_a": names[a],
-            "model_b": names[b],
-            "verdict": np.array(["a", "tie", "b"])[outcome],
-        }
-    )
+    words = {
+        "judge": (np.zeros(n_rows), ["crowd"]),
+        "category": (question % 5, [f"category {k}" for k in range(5)]),
+        "model_a": (a, [f"model-{k:03d}" for k in range(n_models)]),
+        "model_b": (b, [f"model-{k:03d}" for k in range(n_models)]),
+        "verdict": (outcome, ["a", "tie", "b"]),
+    }
+    columns = {"question_id": question, "variant": np.zeros(n_rows, np.int64)} | {
+        name: pa.DictionaryArray.from_arrays(codes.astype(np.int32), texts).cast(pa.string())
+        for name, (codes, texts) in words.items()
+    }
+    return pa.table({name: columns[name] for name in VERDICT_COLUMNS})
+
+
+def battles(rng: np.random.Generator, n_models: int, n_rows: int) -> dict[str, bytes]:
+    "A file of battles in memory, as Parquet and as CSV."
+    table = battle_rows(rng, rng.normal(0, 1, n_models), 0, n_rows)
     parquet = io.BytesIO()
-    pa.parquet.write_table(pa.Table.from_pandas(frame, preserve_index=False), parquet)
-    return {"Parquet": parquet.getvalue(), "CSV": frame.to_csv(index=False).encode()}
+    pa.parquet.write_table(table, parquet)
+    return {"Parquet": parquet.getvalue(), "CSV": table.to_pandas().to_csv(index=False).encode()}
 
 
 def read_aggregate_fit(data: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -251,6 +257,77 @@ def table_lines(quick: bool) -> list[Line]:
     )
     lines.append(Line("100 multinomial bootstrap refits of these battles", show(took), "≤ 2 s", took <= 2))
     return lines
+
+
+# Each in a process of its own: seconds after the imports, and peak memory. On Linux getrusage begins with the
+# peak of the parent, so the system is asked for that of the process itself.
+READERS = {
+    "table": "from ppe.pool import win_tie_counts_from_table as count\n"
+    "from ppe.verdicts import read_verdicts\nwork = lambda: count(read_verdicts(sys.argv[1]))",
+    "pieces": "from ppe.streaming import stream_counts\n"
+    "def work():\n    c = stream_counts(sys.argv[1:]).counts\n    return c.wins, c.ties, c.models",
+}
+MEASURE = """
+import json, resource, sys, time, zlib
+from pathlib import Path
+from ppe.rankers.bradley_terry import bradley_terry
+{reader}
+start = time.perf_counter()
+wins, ties, models = work()
+bradley_terry(wins, ties, models=models)
+took = time.perf_counter() - start
+peak, status = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, Path("/proc/self/status")
+if status.exists():
+    peak = int(status.read_text().split("VmHWM:")[1].split()[0])
+print(json.dumps([took, peak / 2**20, zlib.crc32(wins.tobytes() + ties.tobytes())]))
+"""
+
+
+def measured(reader: str, path: Path) -> tuple[float, float, int]:  # seconds, GiB, checksum of the counts
+    "Read, check, count and fit a file in a new process."
+    program = MEASURE.format(reader=READERS[reader])
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return tuple(json.loads(done.stdout))
+
+
+def large_lines(n_rows: int, *, seconds_bound: float, memory_bound: float, table: bool) -> list[Line]:
+    "A file that should not be in memory, read in pieces; against the reader of tables where it may be."
+    rng, part, n_models = np.random.default_rng(SEED), 1_000_000, 300
+    strengths, peers = rng.normal(0, 1, n_models), [("", ""), ("", "")]
+    with tempfile.TemporaryDirectory() as folder:
+        small, path = Path(folder) / "small.parquet", Path(folder) / "large.parquet"
+        pa.parquet.write_table(battle_rows(rng, strengths, 0, 20 * n_models), small)
+        with pa.parquet.ParquetWriter(path, pa.parquet.read_schema(small)) as writer:
+            for first in range(0, n_rows, part):
+                writer.write_table(battle_rows(rng, strengths, first, min(part, n_rows - first)))
+        measured("pieces", small)  # compiles
+        took, peak, counts = measured("pieces", path)
+        what = f"Parquet in pieces, {n_models} models, {n_rows:,} battles: check, count, fit"
+        if table:
+            whole, whole_peak, whole_counts = measured("table", path)
+            peers = [
+                (show(whole), f"{whole / took:.1f} ×"),
+                (f"{whole_peak:.2f} GiB", f"{whole_peak / peak:.1f} ×"),
+            ]
+        lines = [
+            Line(what, show(took), f"≤ {seconds_bound:g} s", took <= seconds_bound, *peers[0]),
+            Line(
+                "… peak memory of the process", f"{peak:.2f} GiB", f"≤ {memory_bound:g} GiB",
+                peak <= memory_bound, *peers[1],
+            ),
+        ]  # fmt: skip
+        if table:
+            equal = counts == whole_counts
+            said = "equal" if equal else "differ"
+            lines.append(Line("… counts, against those of the table", said, "equal", equal))
+    return lines
+
+
+def streaming_lines(quick: bool) -> list[Line]:
+    "A tenth of the full size, with the reader of tables beside it."
+    return large_lines(200_000 if quick else 10_000_000, seconds_bound=10, memory_bound=1, table=True)
 
 
 def theory_lines(quick: bool) -> list[Line]:
@@ -460,6 +537,9 @@ def main() -> int:
     parser.add_argument(
         "--paper", action="store_true", help="time `make paper` instead, in a copy of the checkout"
     )
+    parser.add_argument(
+        "--large", action="store_true", help="time a file of 100 million verdicts instead (some minutes)"
+    )
     options = parser.parse_args()
     packages = ", ".join(
         f"{name} {version(name)}" for name in ("ppe", "numpy", "numba", "evalica", "networkx")
@@ -469,8 +549,12 @@ def main() -> int:
     )
     if options.paper:
         lines = paper_lines()
+    elif options.large:
+        lines = large_lines(100_000_000, seconds_bound=60, memory_bound=1.5, table=False)
     else:
-        parts = (bradley_terry_lines, cycle_lines, table_lines, theory_lines, aggregator_lines)
+        parts = (
+            bradley_terry_lines, cycle_lines, table_lines, streaming_lines, theory_lines, aggregator_lines
+        )  # fmt: skip
         lines = [line for part in parts for line in part(options.quick)]
     print_table(lines)
     return 0 if all(line.passed for line in lines) else 1

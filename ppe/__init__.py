@@ -8,6 +8,9 @@ __version__ = "0.1.0"
 _HOME = {
     "read_verdicts": "ppe.verdicts",
     "write_verdicts": "ppe.verdicts",
+    "read_counts": "ppe.counts",
+    "write_counts": "ppe.counts",
+    "stream_counts": "ppe.streaming",
     "Pool": "ppe.pool",
     "comparison_graphs": "ppe.pool",
     "graph_table": "ppe.pool",
@@ -23,6 +26,7 @@ _HOME = {
     "rank_intervals": "ppe.inference.intervals",
     "Leaderboard": "ppe.inference.leaderboard",
     "leaderboard": "ppe.inference.leaderboard",
+    "counts_leaderboard": "ppe.inference.leaderboard",
     "first_place_rates": "ppe.inference.first_place",
     "diagnose": "ppe.inference.advice",
     "import_verdicts": "ppe.importers.registry",

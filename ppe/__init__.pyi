@@ -1,5 +1,7 @@
 """The names of the front door, for type checkers and editors."""
 
+from .counts import read_counts as read_counts
+from .counts import write_counts as write_counts
 from .cycles import cycle_counts as cycle_counts
 from .errors import PpeError as PpeError
 from .importers.registry import import_verdicts as import_verdicts
@@ -7,6 +9,7 @@ from .inference.advice import diagnose as diagnose
 from .inference.first_place import first_place_rates as first_place_rates
 from .inference.intervals import rank_intervals as rank_intervals
 from .inference.leaderboard import Leaderboard as Leaderboard
+from .inference.leaderboard import counts_leaderboard as counts_leaderboard
 from .inference.leaderboard import leaderboard as leaderboard
 from .inference.methods import METHODS as METHODS
 from .inference.methods import Method as Method
@@ -18,6 +21,7 @@ from .rankers.rankings import Ranking as Ranking
 from .rankers.registry import RANKERS as RANKERS
 from .rankers.registry import rank as rank
 from .rankers.registry import rank_counts as rank_counts
+from .streaming import stream_counts as stream_counts
 from .truncation import block_top_k as block_top_k
 from .truncation import global_top_k as global_top_k
 from .verdicts import read_verdicts as read_verdicts

@@ -21,12 +21,13 @@ from ..errors import PpeError, one_line
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
 _COMPUTE = ("cycles", "diagnose", "rank")  # and write nothing
 COMMANDS = {  # name → module, object in it, first sentence of its help; in the order of `ppe --help`
+    "counts": ("counting", "counts_command", "Add up wins and ties of every pair of models in FILES."),
     "cycles": ("ranking", "cycles_command", "Count the 3- and 4-cycles of every graph in FILE."),
     "data": ("paper", "data_group", "The public verdict sets: where they come from, and fetching them."),
     "diagnose": ("ranking", "diagnose_command", "Say what the graphs in FILE show about how to use them, and advise."),
     "import": ("importing", "import_command", "Make a verdict table from the verdict files of another project: JSON lines, JSON, CSV or Parquet."),
     "paper": ("paper", "paper_group", "The figures and tables of the paper."),
-    "rank": ("ranking", "rank_command", "Rank the models in FILE."),
+    "rank": ("ranking", "rank_command", "Rank the models in FILES."),
     "theory": ("theory", "theory_group", "What the theory says at finite n: exact probabilities, graphs needed, simulation."),
     "perturb": ("stages", "perturb_command", "Paraphrase the questions of SOURCE and keep what means the same (section 3.1 of the paper)."),
     "respond": ("stages", "respond_command", "Answer every prompt of PROMPTS with one target model (section 4.1, appendix A.2)."),
@@ -64,7 +65,8 @@ def app() -> None:
     """Rank language models from pairwise verdicts, collect verdicts from a judge, and reproduce the paper's figures.
 
     FILE is a verdict table (CSV, gzipped CSV or Parquet; - for standard input) with the columns judge, question_id,
-    category, variant, model_a, model_b, verdict; a verdict is a, b, tie or invalid.
+    category, variant, model_a, model_b, verdict; a verdict is a, b, tie or invalid. FILES are one or several of them, or counts of
+    pairs with the columns model_a, model_b, wins_a, wins_b, ties.
     """
 
 # %% ../../nbs/cli/main.ipynb #c08-0cb619

@@ -10,28 +10,30 @@ import csv
 import io
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 import pandas as pd
 
+from .counting import Counted, read_input
 from .show import FORMATS, as_text, emit, emit_csv, emit_json, emit_rows, note
 from ..errors import InputError, first_five
 from ..files import plain_number, read_content
 from ..inference.intervals import INTERVAL_KINDS
-from ..inference.leaderboard import SEED, Leaderboard, leaderboard
+from ..inference.leaderboard import SEED, Leaderboard, counts_leaderboard, leaderboard
 from ..inference.methods import Method
 from ..pool import comparison_graphs, graph_table
 from ..rankers.rankings import OnSeparation
-from ..rankers.registry import RANKERS
+from ..rankers.registry import RANKERS, find_ranker
 from ..verdicts import read_verdicts, select_verdicts
 
 # %% ../../nbs/cli/ranking.ipynb #c05-cd23a7
 Incomplete = Literal["drop", "keep"]
 
 
-def _verdict_options(command: Callable) -> Callable:
+def _verdict_options(command: Callable, *, files: Callable | None = None) -> Callable:
     for option in (
         click.option("--format", "form", type=FORMATS, default="table", show_default=True, help="Output format."),
         click.option("--mu", type=float, default=1.0, show_default=True, help="Weight of bad 4-cycles in the score."),
@@ -39,7 +41,7 @@ def _verdict_options(command: Callable) -> Callable:
                      help="Graphs that lack a pair or have an invalid verdict."),
         click.option("--category", help="Only this category."),
         click.option("--judge", help="Only this judge."),
-        click.argument("file"),
+        files or click.argument("file"),
     ):
         command = option(command)
     return command
@@ -147,7 +149,8 @@ def _board_text(board: Leaderboard) -> str:
     fit, limits = board.ranking.fit, board.intervals
     shown = ["rank", "model", "score"] + (["rank_low", "rank_high", "score_low", "score_high"] if limits else [])
     lines = [as_text(board.table()[shown]), ""]
-    lines.append(f"{board.ranking.ranker}, {board.n_used} of {board.n_graphs} graphs, {board.n_dropped} incomplete dropped")
+    used = f"{board.n_used} of {board.n_graphs} graphs, {board.n_dropped} incomplete dropped"
+    lines.append(f"{board.ranking.ranker}, " + (f"counts of {board.n_verdicts} verdicts" if board.n_graphs is None else used))
     if fit.log_likelihood is not None:
         nu = board.estimates().get("nu")
         lines.append(f"log likelihood {fit.log_likelihood:.4f}" + ("" if nu is None else f", nu {nu:.4f}"))
@@ -165,6 +168,18 @@ def _board_text(board: Leaderboard) -> str:
 _seed = click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Of every random draw.")
 
 
+def _needs(**asked: object) -> list[str]:
+    "What was asked for that needs graphs or questions, as the user wrote it."
+    dropping = click.get_current_context().get_parameter_source("incomplete") == click.core.ParameterSource.COMMANDLINE
+    return [text for text, needed in (
+        (f"--select {asked['select']}", asked["select"] != "none"), (f"--keep {asked['keep']}", asked["keep"] is not None),
+        (f"--intervals {asked['intervals']}", asked["intervals"]),
+        (f"--ranker {asked['ranker']}", find_ranker(str(asked["ranker"])).takes != "counts"),
+        ("--order-effect", asked["order_effect"]),
+        ("--incomplete drop", dropping and asked["incomplete"] == "drop"),
+    ) if needed]  # fmt: skip
+
+
 @click.command("rank")
 @_seed
 @click.option("--interval-kind", type=click.Choice(list(INTERVAL_KINDS)), default="differences", show_default=True,
@@ -180,17 +195,27 @@ _seed = click.option("--seed", type=click.IntRange(min=0), default=SEED, show_de
               help="Keep the graphs with the fewest bad cycles, over the pool or within each question.")
 @click.option("--order-effect", is_flag=True, help="Estimate, and take out, how much each judge favours the answer shown first (model_a).")
 @click.option("--ranker", type=click.Choice(list(RANKERS)), default="bradley-terry", show_default=True)
-@_verdict_options
+@partial(_verdict_options, files=click.argument("files", nargs=-1, required=True, metavar="FILES..."))
 def rank_command(
-    file: str, judge: str | None, category: str | None, incomplete: Incomplete, mu: float, form: str,
+    files: tuple[str, ...], judge: str | None, category: str | None, incomplete: Incomplete, mu: float, form: str,
     ranker: str, select: str, keep: int | None, reference: str | None, on_separation: OnSeparation,
     n_resamples: int, level: float, interval_kind: str, seed: int, order_effect: bool,
 ) -> None:
-    "Rank the models in FILE."
-    board = leaderboard(
-        _read(file, judge, category), method=_method(select, keep, mu), ranker=ranker, incomplete=incomplete,
-        on_separation=on_separation, reference=None if reference is None else read_reference(reference), order_effect=order_effect,
-    )
+    """Rank the models in FILES.
+
+    FILES are verdict tables, which together are one table, or counts of pairs with the columns model_a, model_b, wins_a, wins_b, ties,
+    which are added up. Of more than five million verdicts counts are ranked, unless an option needs graphs or questions.
+    """
+    needs = _needs(select=select, keep=keep, intervals=n_resamples, ranker=ranker, incomplete=incomplete, order_effect=order_effect)
+    found = read_input(files, judge=judge, category=category, needs=needs)
+    ratings = None if reference is None else read_reference(reference)
+    if isinstance(found, Counted):
+        board = counts_leaderboard(found.counts, ranker=ranker, on_separation=on_separation, reference=ratings)
+    else:
+        board = leaderboard(
+            found, method=_method(select, keep, mu), ranker=ranker, incomplete=incomplete, on_separation=on_separation, reference=ratings,
+            order_effect=order_effect,
+        )
     if n_resamples:
         board = board.with_intervals(n_resamples=n_resamples, level=level, kind=interval_kind, seed=seed)
     if form == "json":
@@ -199,7 +224,7 @@ def rank_command(
         emit_csv(board.table())
     else:
         emit(_board_text(board))
-    for line in board.notes():
+    for line in (*(found.notes if isinstance(found, Counted) else ()), *board.notes()):
         note(line)
 
 # %% ../../nbs/cli/ranking.ipynb #c23-53f78a

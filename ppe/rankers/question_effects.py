@@ -369,7 +369,7 @@ def _climb(problem, phi, eta, free_sigma, low, high, tilt):
                 return value, 0
         largest = np.abs(step).max()
         # The second: nothing is left to climb, though rounding errors in the modes keep the step from shrinking.
-        if largest < STEP_TOLERANCE or (damping == 0.0 and 0.0 <= gradient @ step < 1e-12 * (1.0 + abs(value))):
+        if largest < STEP_TOLERANCE or (iteration > 2 * CHEAP_STEPS and damping == 0.0 and 0.0 <= gradient @ step < 1e-10 * (1.0 + abs(value))):
             return value - tilt * phi[n], iteration
         length = min(1.0, 3.0 / largest, 1.0 / max(abs(step[n]), 1e-300))
         start, gain, risen = phi.copy(), gradient @ step, False

@@ -1,0 +1,315 @@
+"""Counts of pairs: files made by others, sums of parts, and rankings against an independent fit."""
+
+import csv
+import gzip
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import COLUMNS, random_pool, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from test_cli import refused
+
+from ppe.counts import PairCounts, add_counts, is_counts, read_counts, write_counts
+from ppe.errors import InputError
+from ppe.files import data_file
+
+HEAD = ["model_a", "model_b", "wins_a", "wins_b", "ties"]
+PAIRS = [("x", "y", 3, 1, 2), ("y", "z", 2, 2, 0), ("z", "x", 1, 4, 1)]
+
+
+def counts_file(path: Path, rows=PAIRS, head=HEAD) -> Path:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wt", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([head, *rows])
+    return path
+
+
+# ---- the Arena's votes
+
+
+@pytest.fixture(scope="module")
+def arena() -> tuple[Path, list[str], np.ndarray, np.ndarray]:
+    "The file, and by Python's csv: names, W and T."
+    path = data_file("arena_votes_2024-08-14.csv")
+    if not path.is_file():
+        pytest.skip(f"no {path.name}")
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    models = sorted({row[side] for row in rows for side in ("model_a", "model_b")})
+    at, (wins, ties) = {name: k for k, name in enumerate(models)}, np.zeros((2, len(models), len(models)))
+    for row in rows:
+        a, b = at[row["model_a"]], at[row["model_b"]]
+        wins[a, b] += int(row["wins_a"])
+        wins[b, a] += int(row["wins_b"])
+        for i, j in ((a, b), (b, a)):
+            ties[i, j] += int(row["ties"]) + int(row["both_bad"])
+    return path, models, wins, ties
+
+
+def test_the_arenas_votes_are_all_read(arena):
+    path, models, wins, ties = arena
+    found = read_counts(path)
+    assert found.models == tuple(models) and found.n_verdicts == 1_670_250
+    assert np.array_equal(found.wins, wins) and np.array_equal(found.ties, ties)
+
+
+@pytest.mark.parametrize("ranker", ["bradley-terry", "davidson"])
+def test_129_models_are_ranked_as_by_scipy(arena, ppe_main, ranker):
+    "The log likelihood as it is written in a book, maximised by L-BFGS-B."
+    path, models, wins, ties = arena
+    report = ppe_main("rank", path, "--ranker", ranker, "--format", "json").json()
+    n, (i, j) = len(models), np.triu_indices(len(models), 1)
+
+    def bradley_terry(x):
+        gap, points = x[i] - x[j], (wins + ties / 2)
+        value = -(points[i, j] @ np.logaddexp(0, -gap) + points[j, i] @ np.logaddexp(0, gap))
+        pull = points[i, j] / (1 + np.exp(gap)) - points[j, i] / (1 + np.exp(-gap))
+        return -value, -(np.bincount(i, pull, n) - np.bincount(j, pull, n))
+
+    def davidson(x):
+        half, nu = (x[:n][i] - x[:n][j]) / 2, np.exp(x[n])
+        total = np.exp(half) + np.exp(-half) + nu
+        met = wins[i, j] + wins[j, i] + ties[i, j]
+        value = (wins[i, j] - wins[j, i]) @ half + ties[i, j].sum() * x[n] - met @ np.log(total)
+        pull = (wins[i, j] - wins[j, i] - met * (np.exp(half) - np.exp(-half)) / total) / 2
+        by_nu = ties[i, j].sum() - met @ (nu / total)
+        return -value, -np.append(np.bincount(i, pull, n) - np.bincount(j, pull, n), by_nu)
+
+    work, size = (bradley_terry, n) if ranker == "bradley-terry" else (davidson, n + 1)
+    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-3, "maxcor": 40}
+    done = minimize(work, np.zeros(size), jac=True, method="L-BFGS-B", options=options)
+    theirs = done.x[:n] - done.x[:n].mean()
+    mine = {row["model"]: row["score"] for row in report["models"]}
+    assert np.abs(theirs - [mine[name] for name in models]).max() < 1e-4
+    assert report["fit"]["log_likelihood"] == pytest.approx(-done.fun, rel=1e-9)
+    order = [models[k] for k in np.argsort(-theirs)]
+    far = np.diff(-np.sort(-theirs)) < -1e-3  # models that are clearly apart stand in this order
+    place = {row["model"]: k for k, row in enumerate(report["models"])}
+    assert all(place[a] < place[b] for a, b, apart in zip(order, order[1:], far, strict=False) if apart)
+    assert (len(mine), report["n_verdicts"]) == (129, 1_670_250)
+    assert report["n_graphs"] is report["n_graphs_dropped"] is report["kept"] is None
+    if ranker == "davidson":
+        assert report["fit"]["nu"] == pytest.approx(np.exp(done.x[n]), rel=1e-4)
+
+
+def test_counts_without_a_maximum_are_no_ranking_unless_a_penalty_is_asked_for(tmp_path, ppe_main):
+    path = counts_file(tmp_path / "counts.csv", [("x", "y", 3, 0, 0), ("y", "z", 2, 1, 0)])
+    done = ppe_main("rank", path)
+    refused(done)
+    assert "x" in done.err and "ridge" in done.err
+    report = ppe_main("rank", path, "--on-separation", "ridge", "--format", "json").json()
+    assert report["fit"]["ridge"] > 0 and report["models"][0]["model"] == "x"
+
+
+# ---- sums
+
+sizes = st.integers(0, 40)
+part = st.dictionaries(
+    st.tuples(st.sampled_from("uvwxyz"), st.sampled_from("uvwxyz")).filter(lambda pair: pair[0] != pair[1]),
+    st.tuples(sizes, sizes, sizes), min_size=1, max_size=12,
+).filter(lambda cells: any(map(sum, cells.values())))  # fmt: skip
+
+
+@given(st.lists(part, min_size=1, max_size=4))
+@settings(deadline=None, max_examples=100)
+def test_counts_of_parts_add_up(parts):
+    "Rows in both orders, several files: against dictionaries of Python."
+    expected, files = {}, []
+    for cells in parts:
+        rows = [",".join(map(str, (*pair, *sizes))) for pair, sizes in cells.items()]
+        files.append("\n".join([",".join(HEAD), *rows]).encode())
+        for (a, b), (w, v, t) in cells.items():
+            for i, j, won in ((a, b, w), (b, a, v)):
+                old = expected.get((i, j), (0, 0))
+                expected[i, j] = (old[0] + won, old[1] + t)
+    found = add_counts([read_counts(file) for file in files])
+    assert found.models == tuple(sorted({name for pair in expected for name in pair}))
+    at = {name: k for k, name in enumerate(found.models)}
+    for (i, j), (won, tied) in expected.items():
+        assert (found.wins[at[i], at[j]], found.ties[at[i], at[j]]) == (won, tied)
+    assert found.wins.sum() == sum(won for won, _ in expected.values())
+    assert found.n_verdicts == sum(w + v + t for cells in parts for w, v, t in cells.values())
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_ppe_counts_and_rank_are_the_ranking_of_the_verdicts(tmp_path, ppe_main, ending):
+    rows = [row for k, row in enumerate(random_pool(judges=["j", "k"])) if k % 7]
+    whole = write(tmp_path / "whole.csv", rows)
+    first, second = (
+        write(tmp_path / f"part-{k}.csv", part) for k, part in enumerate((rows[:40], rows[40:]))
+    )
+    expected = ppe_main("rank", whole, "--incomplete", "keep", "--format", "json").json()
+    for number, files in enumerate(([whole], [first, second], ["part-*.csv"])):
+        out = tmp_path / f"counts-{number}.{ending}"
+        done = ppe_main("counts", *files, "--out", out)
+        assert done.code == 0 and "2 judges are added up" in done.err, done
+        found = ppe_main("rank", out, "--format", "json").json()
+        assert [row["model"] for row in found["models"]] == [row["model"] for row in expected["models"]]
+        scores = ([row["score"] for row in report["models"]] for report in (found, expected))
+        assert next(scores) == pytest.approx(next(scores), abs=1e-9)
+        assert f"{found['n_verdicts']} verdicts" in done.out
+    assert ppe_main("counts", whole, "--judge", "j", "--out", tmp_path / "j.csv").err == ""
+    again = ppe_main("counts", "counts-0." + ending, "counts-1." + ending, "--out", tmp_path / "twice.csv")
+    assert f"{2 * found['n_verdicts']} verdicts" in again.out
+
+
+def test_a_model_without_a_verdict_is_not_forgotten(tmp_path, ppe_main):
+    verdicts = (("x", "y", "a"), ("x", "y", "b"), ("x", "z", "invalid"))
+    rows = [("j", question, "c", 0, *verdict) for question, verdict in enumerate(verdicts)]
+    path, out = write(tmp_path / "v.csv", rows), tmp_path / "counts.csv"
+    assert ppe_main("counts", path, "--out", out).code == 0
+    assert read_counts(out).models == ("x", "y", "z")
+    verdicts, counts = ppe_main("rank", path, "--incomplete", "keep"), ppe_main("rank", out)
+    refused(verdicts)
+    assert (counts.code, counts.err) == (verdicts.code, verdicts.err)
+
+
+def test_counts_come_from_a_pipe_and_from_standard_input(tmp_path):
+    path = counts_file(tmp_path / "counts.csv.gz")
+    program = f"{sys.executable} -c 'import sys; from ppe.cli.main import main; sys.exit(main())' rank"
+    found = [
+        subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=dict(os.environ))
+        for line in (f"{program} {path}", f"{program} - < {path}", f"{program} <(zcat {path})")
+    ]
+    assert all(done.returncode == 0 for done in found), found
+    assert len({done.stdout for done in found}) == 1 and "counts of 16 verdicts" in found[0].stdout
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--select", "global", "--keep", 1), "--select global"),
+        (("--intervals", 100), "--intervals 100"),
+        (("--judge", "me"), "--judge me"),
+        (("--category", "law"), "--category law"),
+        (("--ranker", "discrimination"), "choose one of bradley-terry"),
+        (("--ranker", "soft-weights"), "choose one of bradley-terry"),
+        (("--incomplete", "drop"), "--incomplete drop"),
+        (("--order-effect",), "--order-effect"),
+    ],
+)
+def test_what_counts_do_not_hold_is_refused_with_the_way_out(tmp_path, ppe_main, words, said):
+    done = ppe_main("rank", counts_file(tmp_path / "counts.csv"), *words)
+    refused(done)
+    assert said in done.err and "give the verdict table" in done.err
+
+
+def test_every_count_ranker_takes_counts_and_a_reference(tmp_path, ppe_main):
+    path, reference = counts_file(tmp_path / "counts.csv"), tmp_path / "reference.csv"
+    reference.write_text("model,rating\nx,3\ny,2\nz,1\n")
+    for ranker in ("bradley-terry", "davidson", "copeland", "rank-centrality", "hodgerank", "kemeny"):
+        words = ("--ranker", ranker, "--reference", reference, "--format", "json")
+        report = ppe_main("rank", path, *words).json()
+        assert report["models"][0]["model"] == "x" and set(report["distances"]) >= {"spearman", "kendall"}
+    for command in ("cycles", "diagnose"):
+        done = ppe_main(command, path)
+        refused(done)
+        assert "counts of pairs" in done.err and "ppe rank" in done.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("x", "y", 1, -1, 0)], "wins_b '-1' in row 1"),
+        ([("x", "y", 1, 1, 0), ("x", "z", 0.5, 1, 0)], "wins_a '0.5' in row 2"),
+        ([("x", "y", 1, 1, "nan")], "ties 'nan' in row 1"),
+        ([("x", "y", 1, 1, "inf")], "ties 'inf' in row 1"),
+        ([("x", "y", "1e300", 1, 1)], "wins_a '1e300'"),
+        ([("x", "y", "one", 1, 1)], "wins_a 'one'"),
+        ([("x", "y", "", 1, 1)], "empty wins_a in row 1"),
+        ([("x", "x", 1, 1, 1)], "against itself in row 1 (x)"),
+        ([("x", "y", 1, 1, 1), ("y", "x", 1, 1, 1), ("x", "y", 1, 1, 1), ("y", "x", 1, 1, 1)], "rows 3, 4"),
+        ([("x ", "y", 1, 1, 1)], "model_a 'x ' in row 1"),
+        ([("x", "", 1, 1, 1)], "empty model_b in row 1"),
+        ([("é", "y", 1, 1, 1), ("e\u0301", "y", 1, 1, 1)], "look the same"),
+        ([("x", "y", 0, 0, 0)], "all counts are 0"),
+        ([], "no rows"),
+    ],
+)
+def test_bad_counts_are_refused_in_one_line_that_names_the_row(tmp_path, ppe_main, rows, said):
+    path = counts_file(tmp_path / "counts.csv", rows)
+    done = ppe_main("rank", path)
+    refused(done)
+    assert said in done.err and "counts.csv" in done.err
+    if rows and "" not in rows[0]:
+        frame = pd.DataFrame(rows, columns=HEAD).astype(str)
+        frame.to_parquet(buffer := io.BytesIO(), index=False)
+        with pytest.raises(InputError) as caught:
+            read_counts(buffer.getvalue())
+        assert str(caught.value).replace("input", str(path), 1) in done.err.replace("ppe: error: ", "")
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ([*HEAD, "both_bda"], "'both_bda'"),
+        ([*HEAD, "judge"], "'judge'"),
+        ([*HEAD, "ties"], "ties more than once"),
+        ([*HEAD, ""], "''"),
+    ],
+)
+def test_a_column_that_nobody_knows_is_not_passed_over(tmp_path, ppe_main, head, said):
+    done = ppe_main("rank", counts_file(tmp_path / "counts.csv", [("x", "y", 1, 1, 1, 5)], head))
+    refused(done)
+    assert said in done.err
+
+
+def test_names_alike_across_files_and_a_file_given_twice(tmp_path, ppe_main):
+    one = counts_file(tmp_path / "one.csv", [("é", "y", 1, 1, 1)])
+    two = counts_file(tmp_path / "two.csv", [("e\u0301", "y", 1, 1, 1)])
+    for words, said in (
+        ((one, two), "look the same"), ((one, one), "given twice"), ((one, "./one.csv"), "given twice"),
+    ):  # fmt: skip
+        done = ppe_main("rank", *words)
+        refused(done)
+        assert said in done.err
+
+
+def test_what_sql_and_others_write_as_a_sum_is_a_count():
+    frame = pd.DataFrame(PAIRS, columns=HEAD)
+    for kind in ("int8", "uint64", "float32", "float64", "Int32", "object"):
+        frame.astype(dict.fromkeys(HEAD[2:], kind)).to_parquet(buffer := io.BytesIO(), index=False)
+        found = read_counts(buffer.getvalue())
+        assert found.wins.tolist() == [[0, 3, 4], [1, 0, 2], [1, 2, 0]] and found.n_verdicts == 16
+        assert is_counts(buffer.getvalue())
+    for data in (b"", b"#\n", b"PAR1", b"\x1f\x8b", b"\x1f\x8b\x08\x00", ",".join(COLUMNS).encode()):
+        assert not is_counts(data)
+
+
+def test_nothing_is_written_under_another_ending(tmp_path):
+    with pytest.raises(InputError, match="ends in .csv"):
+        write_counts(PairCounts(np.ones((2, 2)), np.zeros((2, 2)), ("x", "y")), tmp_path / "counts.txt")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- the page on other engines
+
+
+def test_duckdb_runs_the_query_of_the_page(tmp_path):
+    if importlib.util.find_spec("duckdb") is None:
+        pytest.skip("duckdb is not installed")
+    import duckdb
+
+    notebook = nbformat.read(Path(__file__).resolve().parents[1] / "nbs" / "counts.ipynb", as_version=4)
+    cells = [cell.source for cell in notebook.cells if cell.source.startswith("import sqlite3")]
+    query = cells[0].partition('"""')[2].partition('"""')[0]
+    rows = random_pool(judges=["j"])
+    for number, half in enumerate((rows[:50], rows[50:])):
+        pd.DataFrame(half, columns=COLUMNS).to_parquet(tmp_path / f"part-{number}.parquet")
+    query = query.replace("FROM verdicts", f"FROM '{tmp_path}/part-*.parquet'")
+    duckdb.execute(f"COPY ({query}) TO '{tmp_path}/counts.csv' (HEADER)")
+    found = read_counts(tmp_path / "counts.csv")
+    assert found.n_verdicts == sum(row[-1] != "invalid" for row in rows)

@@ -1,0 +1,475 @@
+"""Files that are read piece by piece: the counts and the refusals of the table, in little memory."""
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from conftest import COLUMNS, random_pool, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_cli import refused
+
+from ppe import streaming
+from ppe.errors import InputError, PpeError
+from ppe.pool import win_tie_counts_from_table
+from ppe.streaming import KeyFile, estimated_rows, stream_counts
+from ppe.verdicts import read_verdicts, select_verdicts
+
+HEAD = (",".join(COLUMNS) + "\n").encode()
+ROW = b"me,1,math,0,x,y,a\n"
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    "Pieces of three rows of Parquet, or a few lines of CSV."
+    monkeypatch.setattr(streaming, "ROWS", 3)
+    monkeypatch.setattr(streaming, "BYTES", 200)
+
+
+def answer(call, *args, **options):
+    "What a reader says: its value, or the message of its InputError."
+    try:
+        return call(*args, **options)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+        return str(error)
+
+
+def same(path: Path) -> bool:
+    "Both readers refuse a file with the same words, or take it with the same counts; whether it was taken."
+    table, found = answer(read_verdicts, path), answer(stream_counts, [path])
+    if isinstance(table, str) or isinstance(found, str):
+        # Reading in order, Arrow also knows the line.
+        found = found.replace("Row #2: ", "") if isinstance(found, str) else found
+        if isinstance(found, str) and "no valid verdict" in found:
+            assert set(table["verdict"]) == {"invalid"}
+            return False
+        assert found == table
+        return False
+    wins, ties, models = win_tie_counts_from_table(table)
+    assert found.counts.models == models and found.n_rows == len(table)
+    assert np.array_equal(found.counts.wins, wins) and np.array_equal(found.counts.ties, ties)
+    assert found.judges == tuple(sorted(set(table["judge"])))
+    return True
+
+
+# ---- the same refusals
+
+BAD_BYTES = {
+    "nothing": b"",
+    "a header alone": HEAD,
+    "half a header": HEAD[:20],
+    "a missing column": HEAD.replace(b",variant", b"") + b"me,1,math,x,y,a\n",
+    "a column twice": HEAD.replace(b"verdict", b"verdict,judge") + b"me,1,math,0,x,y,a,you\n",
+    "counts": b"model_a,model_b,wins_a,wins_b,ties\nx,y,1,2,3\n",
+    "latin-1": HEAD + "me,1,math,0,café,y,a\n".encode("latin-1"),
+    "latin-1 in a question": HEAD + "me,é,math,0,x,y,a\n".encode("latin-1"),
+    "too many cells": HEAD + b"me,1,math,0,x,y,a,extra\n",
+    "too few cells": HEAD + b"me,1\n",
+    "no Parquet": b"PAR1 but nothing else",
+    "a short gzip": gzip.compress(HEAD + ROW)[:-9],
+    "a shorter gzip": gzip.compress(HEAD * 1000 + os.urandom(5000))[:4000],
+    "a gzip with another sum": gzip.compress(HEAD + ROW)[:-8] + b"12345678",
+    "an empty question": HEAD + b"me,,math,0,x,y,a\n",
+    "an empty variant": HEAD + b"me,1,math,,x,y,a\n",
+    "only commas": HEAD + b",,,,,,\n",
+    "a line break in a name": HEAD + b'"m\ne",1,math,0,x,y,a\n',
+    "a tab in a question": HEAD + b"me,1\t2,math,0,x,y,a\n",
+    "only invalid ones": HEAD + b"me,1,math,0,x,y,invalid\n",
+}
+GOOD_BYTES = {
+    "a byte order mark": b"\xef\xbb\xbf" + HEAD + ROW,
+    "carriage returns": (HEAD + ROW).replace(b"\n", b"\r\n"),
+    "quotes": HEAD + b'"m,e",1,"ma""th",0,x,y,a\n',
+    "NA and null": HEAD + b"me,1,math,0,NA,null,a\n",
+    "gzip": gzip.compress(HEAD + ROW),
+    "another column": HEAD.replace(b"verdict", b"verdict,more") + ROW.replace(b",a\n", b',a,"x\ny"\n') * 1,
+}
+
+
+@pytest.mark.parametrize("what", BAD_BYTES)
+def test_bytes_that_the_table_refuses(tmp_path, what):
+    (path := tmp_path / "file").write_bytes(BAD_BYTES[what])
+    assert not same(path)
+
+
+@pytest.mark.parametrize("what", GOOD_BYTES)
+def test_bytes_that_the_table_takes(tmp_path, what):
+    (path := tmp_path / "file").write_bytes(GOOD_BYTES[what])
+    assert same(path)
+
+
+def test_a_damaged_byte_anywhere_in_a_compressed_file(tmp_path):
+    whole = gzip.compress(HEAD + b"".join(b"me,%d,math,0,x,y,a\n" % k for k in range(200)), mtime=0)
+    for position in range(10, len(whole), 23):
+        damaged = bytearray(whole)
+        damaged[position] ^= 255
+        (path := tmp_path / "v.csv.gz").write_bytes(bytes(damaged))
+        assert not same(path)
+
+
+def columns(**changes) -> pa.Table:
+    good = {
+        "judge": ["me", "me"], "question_id": [1, 2], "category": ["m", "m"], "variant": [0, 0],
+        "model_a": ["x", "y"], "model_b": ["y", "z"], "verdict": ["a", "b"],
+    }  # fmt: skip
+    return pa.table(good | changes)
+
+
+PARQUET = {
+    "as it is": (columns(), True),
+    "a missing number": (columns(question_id=[1, None]), False),
+    "numbers with a point": (columns(question_id=[1.0, 2.5]), True),
+    "no number": (columns(question_id=[1.0, float("nan")]), False),
+    "judges that are numbers": (columns(judge=[1, 2]), True),
+    "a judge that is no number": (columns(judge=[1.5, float("nan")]), False),
+    "no judge": (columns(judge=["me", None]), False),
+    "no judge at all": (columns(judge=pa.nulls(2)), False),
+    "lists": (columns(model_a=[["x"], ["y"]]), False),
+    "bytes": (columns(model_a=[b"\x80", b"y"]), False),
+    "bytes in a question": (columns(question_id=[b"\x80", b"y"]), False),
+    "truth values": (columns(verdict=[True, False]), False),
+    "dictionaries": (columns(judge=pa.array(["a", "b"]).dictionary_encode(),
+                             question_id=pa.array(["q", "r"]).dictionary_encode()), True),
+    "large numbers": (columns(question_id=pa.array([2**64 - 1, 1], pa.uint64())), False),
+    "small numbers": (columns(question_id=pa.array([1, 2], pa.int8())), True),
+    "large texts": (columns(question_id=pa.array(["é", "q"], pa.large_string()),
+                            model_a=pa.array(["x", "y"], pa.large_string())), True),
+    "times": (columns(question_id=pa.array([1, 2]).cast(pa.timestamp("s"))), True),
+    "no rows": (columns().slice(0, 0), False),
+    "007 and 7": (columns(question_id=["007", "7"]), True),
+    "a pair turned round": (columns(question_id=["7", "7"], model_b=["y", "x"]), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PARQUET)
+def test_types_of_parquet(tmp_path, what):
+    table, taken = PARQUET[what]
+    pa.parquet.write_table(table, path := tmp_path / "v.parquet")
+    assert same(path) == taken
+
+
+def test_what_cannot_be_opened(tmp_path):
+    for path in (tmp_path / "none.parquet", tmp_path):
+        assert answer(stream_counts, [path]) == answer(read_verdicts, path)
+
+
+# Cells that are nearly right, each with the others: whichever check is broken first is the one that is named.
+cells = st.fixed_dictionaries(
+    {
+        "judge": st.sampled_from(["me", "me", "you", "", "me "]),
+        "question_id": st.sampled_from(["1", "2", "3", "03", "x", "-0", "", " 1", "é"]),
+        "category": st.sampled_from(["law", "law", "law", "math"]),
+        "variant": st.sampled_from(["0", "1", "0", "1", "a"]),
+        "model_a": st.sampled_from(["x", "y", "z", "é", "e\u0301", ""]),
+        "model_b": st.sampled_from(["x", "y", "z", "w"]),
+        "verdict": st.sampled_from(["a", "b", "tie", "invalid", "a", "b", "A", ""]),
+    }
+)
+likely = st.fixed_dictionaries(
+    {
+        "judge": st.sampled_from(["me", "you"]), "question_id": st.integers(1, 40).map(str),
+        "category": st.just("law"), "variant": st.sampled_from("01"), "model_a": st.sampled_from("xy"),
+        "model_b": st.sampled_from("zw"), "verdict": st.sampled_from(["a", "b", "tie", "invalid"]),
+    }
+)  # fmt: skip
+PATIENT = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+@given(
+    st.lists(likely, max_size=25), st.lists(cells, max_size=3), st.sampled_from(["csv", "parquet"]), st.data()
+)  # fmt: skip
+@settings(PATIENT, max_examples=80)
+def test_any_table_is_taken_or_refused_as_by_the_reader_of_tables(small_pieces, good, odd, ending, data):
+    rows = data.draw(st.permutations(good + odd)) if odd else good
+    if not rows:
+        return
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"v.{ending}"
+        frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
+        same(path)
+
+
+@given(st.lists(likely, min_size=3, max_size=25), st.lists(cells, max_size=2), st.data())
+@settings(PATIENT, max_examples=50)
+def test_rows_of_several_files_are_those_of_the_whole(small_pieces, good, odd, data):
+    "The message on parts is that on the whole, with each row named in its file."
+    rows = data.draw(st.permutations(good + odd))
+    cut = data.draw(st.integers(1, len(rows) - 1))
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    with tempfile.TemporaryDirectory() as folder:
+        whole, first, second = (Path(folder) / name for name in ("whole.csv", "first.csv", "second.csv"))
+        for part, path in ((frame, whole), (frame[:cut], first), (frame[cut:], second)):
+            part.to_csv(path, index=False)
+        table, found = answer(read_verdicts, whole), answer(stream_counts, [first, second])
+        if isinstance(table, str):
+            parts = re.fullmatch(r"(.*? in rows? )(\d+(?:, \d+)*)(.*)", table.removeprefix(f"{whole}: "))
+            if parts:
+                named = [
+                    f"{number} of {first}" if int(number) <= cut else f"{int(number) - cut} of {second}"
+                    for number in parts[2].split(", ")
+                ]
+                assert found == parts[1] + ", ".join(named) + parts[3]
+            else:
+                assert found == table.removeprefix(f"{whole}: ")
+        elif not isinstance(found, str):
+            wins, ties, models = win_tie_counts_from_table(table)
+            assert np.array_equal(found.counts.wins, wins) and np.array_equal(found.counts.ties, ties)
+            assert found.counts.models == models
+        else:
+            assert "no valid verdict" in found and set(table["verdict"]) == {"invalid"}
+
+
+def test_a_selection_is_that_of_the_table(tmp_path, small_pieces):
+    rows = [*random_pool(), ("third", 30, "law", 0, "alpaca", "mistral", "a")]
+    path = write(tmp_path / "v.csv", rows)
+    table = read_verdicts(path)
+    for judge in (None, "zeta", "third", "nobody"):
+        for category in (None, "math", "law", "none"):
+            chosen = answer(select_verdicts, table, judge=judge, category=category)
+            found = answer(stream_counts, [path], judge=judge, category=category)
+            if isinstance(chosen, str):
+                assert found == chosen
+            else:
+                wins, ties, models = win_tie_counts_from_table(chosen)
+                assert np.array_equal(found.counts.wins, wins) and np.array_equal(found.counts.ties, ties)
+                assert found.counts.models == models and found.n_rows == len(chosen)
+
+
+def test_too_many_models_are_refused_before_memory_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming, "MAX_COUNT_BYTES", 4 * 8 * 3**2)
+    rows = [("j", k, "c", 0, a, b, "a") for k, (a, b) in enumerate(("xy", "yz", "zw"))]
+    assert stream_counts([write(tmp_path / "three.csv", rows[:2])]).n_rows == 2
+    assert "4 models" in answer(stream_counts, [write(tmp_path / "four.csv", rows)])
+
+
+# ---- suspects
+
+
+@pytest.mark.parametrize("bits", [2, 8])
+def test_equal_keys_are_no_proof(tmp_path, monkeypatch, bits):
+    "With keys of a few bits innocent rows are suspected; none is accused, and each guilty one is found."
+    for name in ("_row_keys", "_mixed"):
+        real = getattr(streaming, name)
+        few = np.uint64((2**bits - 1) << (64 - bits))
+        monkeypatch.setattr(streaming, name, lambda *args, real=real, few=few: real(*args) & few)
+    monkeypatch.setattr(streaming, "ROWS", 50)
+    rows = random_pool()
+    for some in (rows, [*rows, rows[3]], [*rows, (*rows[5][:2], "another", 99, *rows[5][4:])]):
+        pd.DataFrame(some, columns=COLUMNS).to_parquet(path := tmp_path / "v.parquet")
+        assert same(path) == (some is rows)
+
+
+def test_more_suspects_than_are_looked_for(tmp_path, monkeypatch):
+    rows = [("j", k, "c", 0, "x", "y", "a") for k in range(50)]
+    path = write(tmp_path / "v.csv", [*rows, *rows])
+    assert "(50 in all)" in answer(stream_counts, [path])
+    monkeypatch.setattr(streaming, "MAX_SUSPECTS", 10)
+    said = answer(stream_counts, [path])
+    assert "same pair twice" in said and "(10 or more)" in said
+    named = said.partition("rows ")[2].partition(", …")[0].split(", ")
+    assert len(named) == 5 and all(50 < int(number) <= 100 for number in named)
+
+
+# ---- memory, disk, interruption
+
+
+def battles(path: Path, n_rows: int) -> Path:
+    rng, n = np.random.default_rng(4), 100
+    with pa.parquet.ParquetWriter(path, pa.schema([(name, pa.string()) for name in COLUMNS])) as writer:
+        for first in range(0, n_rows, 250_000):
+            count = min(250_000, n_rows - first)
+            a = rng.integers(0, n, count)
+            codes = {
+                "model_a": (a, [f"m{k}" for k in range(n)]),
+                "model_b": ((a + rng.integers(1, n, count)) % n, [f"m{k}" for k in range(n)]),
+                "verdict": (rng.integers(0, 3, count), ["a", "b", "tie"]),
+            } | {name: (np.zeros(count, int), ["0"]) for name in ("judge", "category", "variant")}
+            found = {"question_id": pa.array(np.arange(first, first + count)).cast(pa.string())} | {
+                name: pa.DictionaryArray.from_arrays(where, words).cast(pa.string())
+                for name, (where, words) in codes.items()
+            }
+            writer.write_table(pa.table({name: found[name] for name in COLUMNS}))
+    return path
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from ppe.streaming import stream_counts
+found = stream_counts(sys.argv[1:])
+print(found.n_rows, Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell the peak")
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    "A table would need 250 MB more for a million more rows, and their keys 8 MB."
+    peaks = {}
+    for n_rows in (1_200_000, 2_400_000):
+        path = battles(tmp_path / f"{n_rows}.parquet", n_rows)
+        done = subprocess.run([sys.executable, "-c", PEAK, path], capture_output=True, text=True, check=True)
+        seen, peak = map(int, done.stdout.split())
+        assert seen == n_rows
+        peaks[n_rows] = peak / 1024
+    assert peaks[2_400_000] - peaks[1_200_000] < 100 and peaks[2_400_000] < 1000, peaks
+
+
+WAITING = """
+import sys, time
+from ppe import streaming
+add = streaming.KeyFile.add
+def add_and_wait(self, keys):
+    add(self, keys)
+    print("written", flush=True)
+    time.sleep(60)
+streaming.KeyFile.add = add_and_wait
+streaming.stream_counts(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGKILL"])
+def test_nothing_is_left_of_the_temporary_file(tmp_path, name):
+    path, folder = write(tmp_path / "v.csv", random_pool()), tmp_path / "scratch"
+    folder.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": str(folder)},
+    ) as child:  # fmt: skip
+        assert child.stdout.readline() == b"written\n"
+        open_files = [os.readlink(link) for link in Path(f"/proc/{child.pid}/fd").glob("*")]
+        child.send_signal(getattr(signal, name))
+        start = time.monotonic()
+        while child.poll() is None and time.monotonic() - start < 30:
+            time.sleep(0.01)
+        assert child.returncode
+    assert any(link.startswith(str(folder)) for link in open_files), "it was there"
+    assert not list(folder.iterdir())
+
+
+def test_a_full_disk_is_one_line_with_the_way_out(tmp_path, monkeypatch):
+    class Full:
+        def write(self, data):
+            raise OSError(28, "No space left on device")
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(streaming.tempfile, "TemporaryFile", lambda **_: Full())
+    with pytest.raises(PpeError, match="No space left on device; name a folder with room in TMPDIR"):
+        stream_counts([write(tmp_path / "v.csv", random_pool())])
+
+
+def test_a_disk_that_takes_a_part_at_a_time(monkeypatch):
+    real = tempfile.TemporaryFile
+
+    class Slow:
+        def __init__(self, **options):
+            self.file = real(**options)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+        def write(self, data):
+            return self.file.write(data[:1000])
+
+    monkeypatch.setattr(streaming.tempfile, "TemporaryFile", Slow)
+    rng = np.random.default_rng(2)
+    keys = rng.integers(0, 2**64, 5000, dtype=np.uint64)
+    with KeyFile() as file:
+        file.add(keys[:3000])
+        file.add(keys[3000:])
+        parts = list(file.parts())
+    assert np.array_equal(np.concatenate(parts), np.sort(keys)) and len(parts) == 64
+
+
+def test_progress_is_told_of_every_row_in_each_reading(tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming, "ROWS", 50)
+    rows = random_pool()
+    pd.DataFrame(rows, columns=COLUMNS).to_parquet(path := tmp_path / "v.parquet", row_group_size=70)
+    seen = []
+
+    class Bar:
+        def __init__(self, *, total):
+            self.total, self.rows = total, 0
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            seen.append((self.rows, self.total))
+
+        def update(self, rows):
+            self.rows += rows
+
+    stream_counts([path], progress=Bar)
+    assert seen == [(len(rows), len(rows))] * 2, "one reading for the rows, one for the two categories"
+    assert estimated_rows(path) == len(rows)
+
+
+# ---- the command
+
+
+@pytest.fixture
+def all_large(monkeypatch):
+    monkeypatch.setattr("ppe.cli.counting.LARGE", 0)
+
+
+def test_a_large_file_is_ranked_by_its_counts_and_says_so(tmp_path, ppe_main, all_large):
+    rows = random_pool(judges=["j"])[:-5]
+    path = write(tmp_path / "v.csv", rows)
+    expected = ppe_main("rank", path, "--incomplete", "keep", "--intervals", 0, "--format", "json")
+    done = ppe_main("rank", path, "--format", "json")
+    report = done.json()
+    assert "too many for a table" in done.err and "incomplete" in done.err
+    assert report["n_verdicts"] == len(rows) and report["n_graphs"] is None
+    assert report["models"] == expected.json()["models"]
+    two = write(tmp_path / "w.csv", [("k", *row[1:]) for row in rows])
+    done = ppe_main("rank", path, two, "--format", "json")
+    assert done.json()["n_verdicts"] == 2 * len(rows) and "2 judges are added up (j, k)" in done.err
+    done = ppe_main("rank", path, two, "--judge", "k", "--format", "json")
+    assert done.json()["models"] == report["models"]
+
+
+def test_what_needs_graphs_gets_them_from_a_large_file(tmp_path, ppe_main, all_large, monkeypatch):
+    path = write(tmp_path / "v.csv", random_pool())
+    for words in (
+        ("--select", "block", "--keep", 1), ("--ranker", "discrimination"), ("--incomplete", "drop"),
+        ("--intervals", 50),
+    ):  # fmt: skip
+        assert ppe_main("rank", path, *words, "--format", "json").json()["n_graphs"] == 24
+        monkeypatch.setattr("ppe.cli.counting.ROW_BYTES", 2**60)
+        done = ppe_main("rank", path, *words)
+        refused(done)
+        assert " ".join(map(str, words[:1])) in done.err and "GiB" in done.err
+        monkeypatch.setattr("ppe.cli.counting.ROW_BYTES", 300)
+
+
+def test_small_files_together_are_one_table(tmp_path, ppe_main):
+    rows = random_pool()
+    whole = write(tmp_path / "whole.csv", rows)
+    parts = [write(tmp_path / "part-1.csv", rows[:77]), write(tmp_path / "part-2.csv.gz", rows[77:200])]
+    pd.DataFrame(rows[200:], columns=COLUMNS).to_parquet(tmp_path / "part-3.parquet")
+    for words in ((), ("--select", "block", "--keep", 1, "--intervals", 40), ("--judge", "zeta")):
+        expected = ppe_main("rank", whole, *words, "--format", "json")
+        found = ppe_main("rank", *parts, "part-?.parquet", *words, "--format", "json")
+        assert json.loads(found.out) == json.loads(expected.out) and found.err == expected.err
+    again = write(tmp_path / "again.csv", [rows[100]])
+    done = ppe_main("rank", "part-*", again)
+    refused(done)
+    assert f"in row 1 of {again}" in done.err and "same pair twice" in done.err
