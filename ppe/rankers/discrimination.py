@@ -482,6 +482,7 @@ def _integrated(problem, tau2, omega2, state):
 
 def _marginal(problem, spread, share, state, tolerance=SEARCH_TOLERANCE):
     "Log marginal likelihood of a spread, with the state left at the joint maximum; minus infinity if there is none."
+    share = share if share > 1e-6 else 0.0  # steps down to 0 may end a rounding error above it, and the grid would have no end
     tau2, omega2 = spread * spread * (1.0 - share), spread * spread * share
     value, steps = _maximise(problem, tau2, omega2, state, tolerance)
     if not steps:
@@ -493,7 +494,7 @@ SPREADS = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2])  # s at which the searc
 SHARES = np.array([0.0, 0.5, 0.9])  # ρ at which it begins
 LIMITS = ((log(0.01), log(10.0)), (0.0, 0.98))  # of log s and ρ; a few wordings cannot tell 0.98 from 1
 FIRST_STEPS, LAST_STEPS, MOVED = (0.35, 0.2), (0.05, 0.05), 1e-3
-NEAR_STEPS, NEAR_MOVED, NEAR_LEAST = (0.15, 0.15), 0.05, 0.05  # from a point nearby: one size of step, and no spread below the least
+NEAR_STEPS, NEAR_MOVED, NEAR_LEAST = (0.15, 0.15), 0.16, 0.05  # from a point nearby: one size of step, and no spread below the least
 
 
 def _uphill(curve, x, value, step, low, high):
@@ -559,9 +560,9 @@ def _estimate_spread(problem, state, spread, share, near):
     else:
         start = (spread if spread > 0.0 else max(near[0], NEAR_LEAST), share if share >= 0.0 else near[1] if several else 0.0)
         at, free = np.array([log(start[0]), start[1]]), [c for c, sought in enumerate((spread < 0.0, several and share < 0.0)) if sought]
-        at, best = _climb(
-            problem, state, at, _marginal(problem, *start, state), free, NEAR_STEPS, NEAR_STEPS, NEAR_MOVED, log(NEAR_LEAST)
-        )
+        # At a given spread the share is found as precisely as ever: a profile is read where it falls steeply.
+        steps, moved = (NEAR_STEPS, NEAR_MOVED) if spread < 0.0 else (LAST_STEPS, MOVED)
+        at, best = _climb(problem, state, at, _marginal(problem, *start, state), free, steps, steps, moved, log(NEAR_LEAST))
     if spread < 0.0 and not best > none + 1e-6:
         return 0.0, 0.0, none
     return exp(at[0]), at[1], none
@@ -637,7 +638,10 @@ def _prepared(pool: Pool, mu: float) -> tuple[Verdicts, np.ndarray, np.ndarray]:
     "Verdicts, blocks from 0, and the covariate of the graphs, not yet standardised."
     blocks = np.unique(pool.blocks, return_inverse=True)[1].astype(np.int64)
     codes = _verdict_codes(np.ascontiguousarray(pool.adjacency))
-    kinds, kind = np.unique(codes != 2, axis=0, return_inverse=True)
+    there = codes != 2
+    if there.all():  # the usual case, without a sort of the rows
+        return Verdicts(codes, there[:1], np.zeros(len(pool), np.int64)), blocks, np.log1p(pool.scores(mu).astype(np.float64))
+    kinds, kind = np.unique(there, axis=0, return_inverse=True)
     return Verdicts(codes, kinds, kind.astype(np.int64)), blocks, np.log1p(pool.scores(mu).astype(np.float64))
 
 
@@ -725,17 +729,17 @@ def _quadratic(v: np.ndarray, problem: Problem, spread: float, share: float) -> 
     return float((v**2).sum() - (omega2 / (tau2 + sizes * omega2) * totals**2).sum()) / tau2
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-32
-def _fit_batch(verdicts, half, weights, blocks, z, ridge, ties, cycles, near):
-    "Every row of weights, its spread estimated inside: strengths (B, n), spread, share, slope (B, 3), steps (B,)."
+def _fit_batch(verdicts, half, weights, blocks, z, ridge, ties, cycles, spread, share, near):
+    "Every row of weights: strengths (B, n), spread, share, slope (B, 3), steps (B,)."
     n_fits, n = half.shape[0], half.shape[1]
     theta, shape, steps = np.zeros((n_fits, n)), np.zeros((n_fits, 3)), np.zeros(n_fits, np.int64)
     for k in range(n_fits):
-        problem, state, spread, share, _, steps[k], _ = _fit(
-            verdicts, half[k], weights[k], blocks, z, ridge[k], ties[k], cycles, -1.0, -1.0, near
+        problem, state, *found, _, steps[k], _ = _fit(
+            verdicts, half[k], weights[k], blocks, z, ridge[k], ties[k], cycles, spread, share, near
         )
         theta[k] = state.phi[:-2] * exp(_log_a(problem, state)[1])
         theta[k] -= theta[k].mean()
-        shape[k] = spread, share, state.phi[-1]
+        shape[k] = *found, state.phi[-1]
     return theta, shape, steps
 
 
@@ -761,9 +765,11 @@ def fit_discrimination_batch(
     cycles: bool = False,
     mu: float = 1.0,
     ties: bool = False,
+    spread: float | None = None,  # s; estimated in each row if not given
+    block_share: float | None = None,  # ρ; the same
     near: tuple[float, float] | None = None,  # s and ρ to begin each search at
 ) -> tuple[BatchScores, np.ndarray]:  # scores (B, n); spread, share of the question and cycle slope of each fit (B, 3)
-    "Fit every row of weights, its spread estimated anew; separated rows take the ridge and are flagged. Cost: B single fits."
+    "Fit every row of weights, its spread estimated anew if not given; separated rows take the ridge and are flagged. Cost: B single fits."
     weights = check_weights(weights, len(pool))
     wins, tied = check_counts(*pool.counts(weights), batch=True)
     half = np.ascontiguousarray(half_tie_wins(wins, tied))
@@ -772,7 +778,9 @@ def fit_discrimination_batch(
     has_ties = np.full(len(half), ties) & tied.any(axis=(1, 2))
     if ties:
         separated |= np.array([t.any() and not maximum_exists(w, t) for w, t in zip(wins, tied, strict=True)])
-    theta, shape, steps = _fit_batch(verdicts, half, weights, blocks, z, np.where(separated, RIDGE, 0.0), has_ties, cycles, near)
+    given = [-1.0 if number is None else float(number) for number in (spread, block_share)]
+    ridge = np.where(separated, RIDGE, 0.0)
+    theta, shape, steps = _fit_batch(verdicts, half, weights, blocks, z, ridge, has_ties, cycles, given[0], given[1], near)
     if not steps.all():
         raise ConvergenceError(
             f"{(steps == 0).sum()} of {len(steps)} discrimination fits did not converge, the first is number "
