@@ -28,6 +28,8 @@ from ..errors import ConvergenceError, InputError, first_five
 from .intervals import rank_intervals
 from ..parallel import parallel_map
 from ..pool import Pool, compared_pairs, comparison_graphs, too_large
+from .first_place import first_place_rates
+from ..rankers.question_effects import QuestionEffectsFit, fit_question_effects
 from ..streams import replicate_streams, stream
 from ..rankers.registry import rank_batch
 from ..rankers.rankings import DISTANCES, mid_ranks
@@ -423,6 +425,7 @@ class Advice:
     spread: SpreadProfile | None
     cycles: CycleSlope | None
     effects: QuestionEffects | None
+    sizes: QuestionEffectsFit | None  # question effects as a part of the model
     expected: pd.DataFrame | None  # if the model held
     halves: pd.DataFrame | None  # halves of this pool
     diagnosis: Diagnosis | None
@@ -443,7 +446,7 @@ class Advice:
         tables = [table for table in (self.expected, self.halves) if table is not None]
         scored = any("truncated-once" in set(table["way"]) for table in tables)
         every = {
-            "spread": self.spread, "question effects": self.effects, "expected gain": tables or None,
+            "spread": self.spread, "question effects": self.effects, "question effect sizes": self.sizes, "expected gain": tables or None,
             "misspecification": self.diagnosis, "ranks": self.ranks,
         }
         whole = {"cycles": self.cycles, "truncation and soft weights": scored or None}
@@ -585,6 +588,7 @@ def _plans(
     plans["effects"] = _alone(partial(question_effects, pool, n_simulations=n, rng=stream(seed, "effects"), fit=fit))
     own = fit if whole is pool else None
     plans["cycles"] = begun(partial(_cycle_plan, pool if whole is None else whole, n, stream(seed, "cycles"), mu, own))
+    plans["sizes"] = _alone(partial(fit_question_effects, pool, on_separation="ridge"))
     near = begun(partial(_half_tie_start, pool))
     if not isinstance(near, tuple):
         return plans | {"expected": near, "halves": near}
@@ -608,7 +612,7 @@ def diagnose(
     """
     _check_simulations(n_simulations)
     n, whole = enough_simulations(n_simulations, len(pool)), complete_graphs(pool)
-    steps, at = 5 + 2 + 4 * n, 0  # as many as there are if every part can be had
+    steps, at = 5 + 3 + 4 * n, 0  # as many as there are if every part can be had
 
     def step() -> None:
         nonlocal at
@@ -636,7 +640,7 @@ def diagnose(
     spread, cycles, effects, expected, halves = (parts.get(name) for name in names)
     way = recommend(spread, cycles, effects, expected, halves)
     return Advice(
-        len(pool), pool.n_questions, pool.n_models, int(whole.sum()), n, spread, cycles, effects, expected, halves,
+        len(pool), pool.n_questions, pool.n_models, int(whole.sum()), n, spread, cycles, effects, parts.get("sizes"), expected, halves,
         parts["diagnosis"], parts["ranks"], missing, _cautions(pool), way,
         advice_sentence(way, spread, effects, expected, halves, n_simulations=n),
     )
@@ -681,10 +685,22 @@ def _cycle_lines(advice: Advice) -> list[str]:
     ]
 
 
+def _size_line(advice: Advice) -> str:
+    s = advice.sizes
+    if s is None:
+        return f"size of the effects: not available: {advice.missing.get('sizes', 'needs the spread')}"
+    high = _number(s.sigma_high) if np.isfinite(s.sigma_high) else "no end"
+    chance = "p < 0.001" if s.p_value < 0.001 else f"p = {_number(s.p_value)}"
+    return (
+        f"the strength of a model moves with the question by sigma = {_number(s.sigma)} logits, 95 % {_number(s.sigma_low)} to {high}; "
+        f"against none: likelihood ratio {_number(s.likelihood_ratio, 1)}, {chance}"
+    )
+
+
 def _effect_lines(advice: Advice) -> list[str]:
     e = advice.effects
     if e is None:
-        return [f"not available: {advice.missing.get('effects', 'needs the spread')}"]
+        return [f"not available: {advice.missing.get('effects', 'needs the spread')}", _size_line(advice)]
     low, high = (_number(limit / float(e.model.mean()) if e.model.any() else 1.0, 2) for limit in central(e.model))
     return [
         _rests_on(advice, "question effects"),
@@ -692,6 +708,7 @@ def _effect_lines(advice: Advice) -> list[str]:
         f"(there {low} to {high}, 95 %)",
         "questions favour different models: a spread and expected gains come from that too, and say little by themselves"
         if e.beyond else "no more than the model allows",
+        _size_line(advice),
     ]
 
 # %% ../../nbs/inference/advice.ipynb #cell-66
@@ -783,6 +800,9 @@ def _estimates(advice: Advice) -> Iterable[tuple]:
     if (e := advice.effects) is not None:
         yield "question effects", "variance", e.variance, None, None
         yield "question effects", "variance in the model", float(e.model.mean()), *central(e.model)
+    if (z := advice.sizes) is not None:
+        yield "question effects", "sigma", z.sigma, z.sigma_low, z.sigma_high if np.isfinite(z.sigma_high) else None
+        yield "question effects", "p of no effects", z.p_value, None, None
     for part in ("expected", "halves"):
         if (table := getattr(advice, part)) is not None:
             for row in table.itertuples():
@@ -816,6 +836,7 @@ class TableAdvice:
     seed: int
     flips: Mapping[str, float]  # counts and rates of `order_flips`; empty if they cannot be had
     no_flips: str  # why they cannot be had
+    first_place: pd.DataFrame  # as `first_place_rates`
     notes: tuple[str, ...]  # what to know besides
 
     def report(self) -> dict[str, Any]:
@@ -826,13 +847,15 @@ class TableAdvice:
         "The advice for reading."
         sections = advice_sections(self.advice)
         last = sections.pop("advice")
-        return {"pool": _pool_lines(self), **sections, "order flips": _flip_lines(self), "advice": last}
+        return {"pool": _pool_lines(self), **sections, "order flips": _flip_lines(self), "first place": _place_lines(self), "advice": last}
 
     def table(self) -> pd.DataFrame:  # part, name, value, low, high
         "Every number, one row each."
-        rows = advice_table(self.advice)
-        more = pd.DataFrame({"part": "order flips", "name": list(self.flips), "value": list(self.flips.values())})
-        return pd.concat([rows, more]) if self.flips else rows
+        parts, places = [advice_table(self.advice)], self.first_place[["judge", "rate", "low", "high"]].astype(object)
+        if self.flips:
+            parts.append(pd.DataFrame({"part": "order flips", "name": list(self.flips), "value": list(self.flips.values())}))
+        places = places.where(places.notna(), None).rename(columns={"judge": "name", "rate": "value"})
+        return pd.concat([*parts, places.assign(part="first place")[["part", "name", "value", "low", "high"]]], ignore_index=True)
 
 # %% ../../nbs/inference/advice.ipynb #x2a844de2
 def _pool_of(verdicts: pd.DataFrame, incomplete: Literal["drop", "keep"]) -> tuple[Pool, tuple[str, ...]]:
@@ -871,7 +894,7 @@ def diagnose_verdicts(
     pool, notes = _pool_of(verdicts, incomplete)
     pool.scores(mu)  # refuses a weight that makes none, before anything is simulated
     advice = diagnose(pool, n_simulations=n_simulations, rng=stream(seed, "diagnose"), mu=mu, workers=workers, tick=tick)
-    return TableAdvice(advice, pool.n_dropped, mu, seed, *_flips(verdicts), notes)
+    return TableAdvice(advice, pool.n_dropped, mu, seed, *_flips(verdicts), first_place_rates(verdicts), notes)
 
 # %% ../../nbs/inference/advice.ipynb #x1674891f
 def _pool_lines(found: TableAdvice) -> list[str]:
@@ -891,6 +914,20 @@ def _flip_lines(found: TableAdvice) -> list[str]:
         f"{100 * flips['reversed_rate']:.1f} % are reversed"
     ]
 
+
+def _place_lines(found: TableAdvice) -> list[str]:
+    lines = []
+    for row in found.first_place.itertuples():
+        if not np.isfinite(row.rate):
+            lines.append(f"{row.judge}: not available: {row.reason}")
+            continue
+        limits = f" (95 % {100 * row.low:.1f} to {100 * row.high:.1f})" if np.isfinite(row.low) else ""
+        basis = "pairs judged in both orders" if row.basis == "both orders" else "random order"
+        lines.append(
+            f"{row.judge}: the answer shown first wins {100 * row.rate:.1f} % of the {row.first + row.second} decided verdicts{limits}; from {basis}"
+        )
+    return lines
+
 # %% ../../nbs/inference/advice.ipynb #x4afa02cd
 def _finite(value: object) -> object:
     "Plain Python values; an interval without an upper end has None there."
@@ -907,7 +944,7 @@ def _rows(table: pd.DataFrame | None) -> list[dict[str, object]] | None:
 
 def _report(found: TableAdvice) -> dict[str, Any]:
     advice = found.advice
-    p, c, e, d = advice.spread, advice.cycles, advice.effects, advice.diagnosis
+    p, c, e, z, d = advice.spread, advice.cycles, advice.effects, advice.sizes, advice.diagnosis
     names = ("spread", "low", "high", "block_share", "likelihood_ratio", "excludes_zero")
     fields = ("label", "warnings", "deviance_per_df", "max_residual", "hodge_ratio", "held_out_gap", "bootstrap_p", "null_labels")
     return {
@@ -924,12 +961,15 @@ def _report(found: TableAdvice) -> dict[str, Any]:
         "question_effects": e and {
             "variance": e.variance, "ratio": e.ratio, "model": central(e.model), "beyond": bool(e.beyond)
         },
+        "question_effect_size": z and {
+            "sigma": z.sigma, "low": z.sigma_low, "high": _finite(z.sigma_high), "likelihood_ratio": z.likelihood_ratio, "p_value": z.p_value,
+        },
         "expected": _rows(advice.expected), "halves": _rows(advice.halves),
         "misspecification": d and {
             name: dict(value) if isinstance(value, Mapping) else value for name in fields for value in [getattr(d, name)]
         },
         "ranks": _rows(advice.ranks),
-        "order_flips": dict(found.flips) or None,
+        "order_flips": dict(found.flips) or None, "first_place": _rows(found.first_place),
         "missing": dict(advice.missing) | ({} if found.flips else {"order_flips": found.no_flips}),
         "cautions": list(advice.cautions), "use": advice.way, "advice": advice.sentence,
         "n_simulations": advice.n_simulations, "seed": found.seed,
