@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['DROP', 'FULL', 'GRID', 'LACKING', 'Result', 'WAYS', 'FEWEST_TO_SPLIT', 'RANK_RESAMPLES', 'SMALL_POOL', 'HEADS',
-           'Part', 'Tick', 'FEWEST', 'NOTE', 'SEED', 'complete_graphs', 'SpreadProfile', 'spread_profile',
+           'Part', 'Tick', 'FEWEST', 'Failure', 'NOTE', 'SEED', 'complete_graphs', 'SpreadProfile', 'spread_profile',
            'draw_pool_like', 'CycleSlope', 'central', 'Plan', 'cycle_slope', 'QuestionEffects', 'across_variance',
            'question_effects', 'paired_differences', 'ranks_by_way', 'expected_gain', 'split_gain', 'recommend',
            'open_ranks', 'Advice', 'advice_sentence', 'enough_simulations', 'diagnose', 'advice_sections',
@@ -24,7 +24,7 @@ from scipy.stats import t as student
 
 from .diagnostics import N_FOLDS, Diagnosis, diagnose_fit, order_flips, question_folds
 from ..rankers.discrimination import DiscriminationFit, draw_graphs, fit_discrimination, fit_discrimination_batch
-from ..errors import ConvergenceError, InputError, first_five
+from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .intervals import rank_intervals
 from ..parallel import parallel_map
 from ..pool import Pool, compared_pairs, comparison_graphs, too_large
@@ -550,16 +550,19 @@ def enough_simulations(
     return asked if n_graphs <= FULL else max(min(asked, FEWEST), ceil(asked * FULL / n_graphs))
 
 
-def _attempt(task: Callable[[], Part]) -> Part | InputError | ConvergenceError:
+Failure = InputError | ConvergenceError | NoMaximumError
+
+
+def _attempt(task: Callable[[], Part]) -> Part | Failure:
     "What a task makes, or the error that says why it cannot."
     try:
         return task()
-    except (InputError, ConvergenceError) as error:
+    except (InputError, ConvergenceError, NoMaximumError) as error:
         return error
 
 
-def _put_together(plan: Plan[Part], values: list) -> Part | InputError | ConvergenceError:
-    failed = [value for value in values if isinstance(value, InputError | ConvergenceError)]
+def _put_together(plan: Plan[Part], values: list) -> Part | Failure:
+    failed = [value for value in values if isinstance(value, Failure)]
     return failed[0] if failed else plan.together(values)
 
 
@@ -572,7 +575,7 @@ def _plans(
 ) -> dict[str, Any]:
     "Every part as a plan, or why it cannot be had, or at once if it is cheap; a step after each of the fits that they begin with."
 
-    def begun(task: Callable[[], Part]) -> Part | InputError | ConvergenceError:
+    def begun(task: Callable[[], Part]) -> Part | Failure:
         found = _attempt(task)
         step()
         return found
@@ -634,7 +637,7 @@ def diagnose(
     values = iter(parallel_map(_attempt, tasks, workers=workers, progress=counted))
     found = {name: _put_together(plan, [next(values) for _ in plan.tasks]) for name, plan in ready.items()}
     found |= {name: reason for name, reason in plans.items() if not isinstance(reason, Plan)}
-    missing = {name: str(part) for name, part in found.items() if isinstance(part, InputError | ConvergenceError)}
+    missing = {name: str(part) for name, part in found.items() if isinstance(part, Failure)}
     parts: dict[str, Any] = {name: None if name in missing else part for name, part in found.items()}
     names = ("spread", "cycles", "effects", "expected", "halves")
     spread, cycles, effects, expected, halves = (parts.get(name) for name in names)

@@ -17,8 +17,10 @@ from scipy.stats import t as student
 from ..errors import InputError
 from .diagnostics import fit_tied_null, simulate_counts
 from .intervals import question_times
-from ..pool import Pool
+from ..pool import Pool, compared_pairs, win_tie_counts
 from ..rankers.bradley_terry import bradley_terry_batch
+from ..rankers.discrimination import draw_graphs
+from ..rankers.question_effects import QuestionEffectsFit
 
 # %% ../../nbs/inference/real_cycles.ipynb #real-05
 def majority_cycles(
@@ -140,10 +142,23 @@ def real_cycles(
 def cycles_by_chance(
     pool: Pool,
     *,
+    effects: QuestionEffectsFit | None = None,  # of this pool: draw from it; from Bradley–Terry if not given
     n_pools: int = 1000,
     rng: np.random.Generator,
 ) -> np.ndarray:  # (n_pools,) majority cycles of each
-    "Majority cycles of counts drawn from the fitted Bradley–Terry model with ties, which has none in the long run; separated pools take the ridge."
+    """Majority cycles of pools drawn from a fitted model that has none in the long run, with ties and the same pairs compared.
+
+    Bradley–Terry with independent verdicts (separated pools take the ridge), or strengths that move with the question.
+    """
+    if effects is not None:
+        questions, place = np.unique(pool.questions, return_inverse=True)
+        compared, found = compared_pairs(pool), np.empty(n_pools, dtype=np.int64)
+        for k in range(n_pools):
+            moved = effects.sigma * rng.standard_normal((len(questions), pool.n_models))
+            utility = np.clip(effects.theta + moved[place], -300.0, 300.0)  # as in `draw_pool_like`
+            wins = win_tie_counts(draw_graphs(utility, effects.nu or 0.0, rng=rng) & compared)[0]
+            found[k] = count_majority_cycles((wins - wins.T)[None])[0]
+        return found
     wins, ties = pool.counts()
     null = fit_tied_null(wins, ties, bradley_terry_batch(wins[None], ties[None]).scores[0])
     drawn = simulate_counts(null, (wins + wins.T + ties)[None], n_replicates=n_pools, rng=rng)[0].sum(axis=1)
