@@ -937,8 +937,9 @@ def test_intervals_hold_the_rank_and_the_kinds_are_nested(ppe_main, tmp_path, po
 # ---- ppe diagnose
 
 DIAGNOSE_KEYS = {
-    "pool", "graphs", "spread", "cycles", "question_effects", "question_effect_size", "expected", "halves",
-    "misspecification", "ranks", "order_flips", "first_place", "missing", "cautions", "use", "advice", "n_simulations", "seed",
+    "pool", "graphs", "spread", "cycles", "question_effects", "question_effect_size", "expected",
+    "halves", "misspecification", "ranks", "order_flips", "first_place", "missing", "cautions",
+    "use", "advice", "n_simulations", "seed",
 }  # fmt: skip
 WAYS = ["all-graphs", "truncated-once", "soft-weights", "discrimination"]
 FEW = ["--simulations", 12]
@@ -1064,7 +1065,9 @@ def test_a_table_without_complete_graphs_is_diagnosed_as_far_as_it_goes(ppe_main
     assert all(reason in text for reason in found["missing"].values())
 
 
-SECTIONS = {"spread", "question_effects", "question_effect_sizes", "expected_gain", "misspecification", "ranks"}
+SECTIONS = {
+    "spread", "question_effects", "question_effect_sizes", "expected_gain", "misspecification", "ranks"
+}  # fmt: skip
 SCORED = {"cycles", "truncation_and_soft_weights"}  # sections that need cycle scores
 
 
@@ -1098,24 +1101,20 @@ def test_incomplete_graphs_serve_where_no_cycle_score_is_needed(ppe_main, tmp_pa
     assert [row["model"] for row in found["ranks"]] == [row["model"] for row in ranks["models"]]
     dropped = ppe_main("diagnose", path, "--incomplete", "drop", *FEW, "--format", "json").json()
     assert dropped["cycles"]["slope"] == pytest.approx(found["cycles"]["slope"])
-    assert dropped["pool"]["n_graphs"] == n_complete and dropped["pool"]["n_graphs_dropped"] == 40 - n_complete
+    assert dropped["pool"]["n_graphs"] == n_complete
+    assert dropped["pool"]["n_graphs_dropped"] == 40 - n_complete
     assert set(dropped["graphs"].values()) == {n_complete} and dropped["spread"] != found["spread"]
-    alone = write(tmp_path / "whole.csv", [row for row in lacking_pool()[0] if row[:4] not in spoilt_graphs(lacking_pool()[0])])
+    verdicts = lacking_pool()[0]
+    spoilt = {row[:4] for row in verdicts if row[6] == "invalid"}
+    alone = write(tmp_path / "whole.csv", [row for row in verdicts if row[:4] not in spoilt])
     whole = ppe_main("diagnose", alone, *FEW, "--format", "json").json()
     assert {key: dropped[key] for key in ("spread", "cycles", "expected", "halves", "ranks")} == {
         key: whole[key] for key in ("spread", "cycles", "expected", "halves", "ranks")
     }
 
 
-def spoilt_graphs(rows):
-    return {row[:4] for row in rows if row[6] == "invalid"}
-
-
 def test_question_effects_and_the_first_place_are_reported(ppe_main, tmp_path):
-    """Strengths that move with the question are found; a judge who prefers the first answer is told from one who does not.
-
-    The rate is counted by hand here: wins of `model_a` among the decided verdicts.
-    """
+    "Strengths that move with the question are found; who prefers the first answer is told from who does not."
     rng, rows = np.random.default_rng(8), []
     for judge, lean in (("fair", 0.0), ("first", 1.5)):
         for question in range(30):
@@ -1123,11 +1122,14 @@ def test_question_effects_and_the_first_place_are_reported(ppe_main, tmp_path):
             verdicts = {}
             for i, j in combinations(range(5), 2):
                 a, b = (i, j) if rng.random() < 0.5 else (j, i)
-                verdicts["vwxyz"[a], "vwxyz"[b]] = "a" if rng.random() < special.expit(moved[a] - moved[b] + lean) else "b"
+                chance = special.expit(moved[a] - moved[b] + lean)
+                verdicts["vwxyz"[a], "vwxyz"[b]] = "a" if rng.random() < chance else "b"
             rows += graph_rows(judge, question, "c", 0, verdicts)
     path = write(tmp_path / "two.csv", rows)
     found = ppe_main("diagnose", path, *FEW, "--format", "json").json()
-    shares = {judge: np.mean([row[6] == "a" for row in rows if row[0] == judge]) for judge in ("fair", "first")}
+    shares = {
+        judge: np.mean([row[6] == "a" for row in rows if row[0] == judge]) for judge in ("fair", "first")
+    }
     places = {row["judge"]: row for row in found["first_place"]}
     for judge, share in shares.items():
         assert places[judge]["rate"] == pytest.approx(share) and places[judge]["basis"] == "random order"
@@ -1136,7 +1138,8 @@ def test_question_effects_and_the_first_place_are_reported(ppe_main, tmp_path):
     size = found["question_effect_size"]
     assert 0 < size["low"] < size["sigma"] < size["high"] and size["p_value"] < 0.001
     text = ppe_main("diagnose", path, *FEW).out
-    assert f"sigma = {size['sigma']:.3f}" in text and f"first: the answer shown first wins {100 * shares['first']:.1f} %" in text
+    assert f"sigma = {size['sigma']:.3f}" in text
+    assert f"first: the answer shown first wins {100 * shares['first']:.1f} %" in text
     rows = list(csv.DictReader(io.StringIO(ppe_main("diagnose", path, *FEW, "--format", "csv").out)))
     values = {(row["part"], row["name"]): row for row in rows}
     assert float(values["first place", "first"]["value"]) == pytest.approx(shares["first"])

@@ -97,7 +97,8 @@ def test_limits_are_those_of_the_bootstrap_written_out():
     assert np.allclose(found.high[pairs], found.margins[pairs] + half)
     a, b, c = found.cycles.T
     low = found.low
-    assert found.confident.tolist() == [min(low[i, j], low[j, k], low[k, i]) > 0 for i, j, k in zip(a, b, c, strict=True)]
+    smallest = [min(low[i, j], low[j, k], low[k, i]) for i, j, k in zip(a, b, c, strict=True)]
+    assert found.confident.tolist() == [limit > 0 for limit in smallest]
 
 
 def circle(n_questions, share):
@@ -109,7 +110,9 @@ def circle(n_questions, share):
     return Pool.of(graphs, models=["rock", "scissors", "paper"])
 
 
-@pytest.mark.parametrize(("n_questions", "share", "confident"), [(60, 0.8, True), (60, 0.55, False), (4, 1.0, False)])
+@pytest.mark.parametrize(
+    ("n_questions", "share", "confident"), [(60, 0.8, True), (60, 0.55, False), (4, 1.0, False)]
+)
 def test_a_planted_circle_is_found_where_it_is_certain(n_questions, share, confident):
     "A unanimous circle of four questions is not certain: one question more could have turned each pair."
     found = real_cycles(circle(n_questions, share), n_resamples=399, rng=stream(SEED))
@@ -133,8 +136,8 @@ def test_chance_gives_the_cycles_of_coin_tosses():
     for i, j in combinations(range(n), 2):
         graphs[0, i, j] = rng.random() < 0.5
         graphs[0, j, i] = not graphs[0, i, j]
-    both = np.concatenate([graphs, np.swapaxes(graphs, 1, 2)])  # every pair one win each: the fit is level, ν = 0
-    drawn = cycles_by_chance(Pool.of(np.concatenate([both, both[:1], np.swapaxes(both[:1], 1, 2)])), n_pools=2000, rng=rng)
+    both = np.concatenate([graphs, np.swapaxes(graphs, 1, 2)])  # every pair one win each: the fit is level
+    drawn = cycles_by_chance(Pool.of(np.concatenate([both, both])), n_pools=2000, rng=rng)
     # Four verdicts a pair: strict with probability 5/8, so a cycle with (5/8)³ / 4.
     expected = 20 * (5 / 8) ** 3 / 4
     assert abs(drawn.mean() - expected) < 4 * drawn.std() / np.sqrt(2000)
