@@ -940,8 +940,9 @@ def test_intervals_hold_the_rank_and_the_kinds_are_nested(ppe_main, tmp_path, po
 # ---- ppe diagnose
 
 DIAGNOSE_KEYS = {
-    "pool", "spread", "cycles", "question_effects", "expected", "halves", "misspecification", "ranks",
-    "order_flips", "missing", "cautions", "use", "advice", "n_simulations", "seed",
+    "pool", "graphs", "spread", "cycles", "question_effects", "question_effect_size", "expected",
+    "halves", "misspecification", "ranks", "order_flips", "first_place", "missing", "cautions",
+    "use", "advice", "n_simulations", "seed",
 }  # fmt: skip
 WAYS = ["all-graphs", "truncated-once", "soft-weights", "discrimination"]
 FEW = ["--simulations", 12]
@@ -953,8 +954,10 @@ def test_a_diagnosis_has_every_part(ppe_main, tmp_path):
     found = done.json()
     assert set(found) == DIAGNOSE_KEYS and done.new_files == ()
     assert found["pool"] == {
-        "n_graphs": 24, "n_questions": 12, "n_models": 6, "complete": True, "n_graphs_dropped": 0, "mu": 1.0
+        "n_graphs": 24, "n_questions": 12, "n_models": 6, "complete": True, "n_graphs_complete": 24,
+        "n_graphs_dropped": 0, "mu": 1.0,
     }  # fmt: skip
+    assert set(found["graphs"].values()) == {24}
     spread = found["spread"]
     assert 0 < spread["low"] < spread["spread"] < spread["high"] and spread["excludes_zero"] is True
     for part in ("expected", "halves"):
@@ -996,7 +999,7 @@ def test_diagnose_text_and_csv_show_what_json_shows(ppe_main, tmp_path):
     heads = [line for line in text.splitlines() if line and not line.startswith(" ")]
     assert heads == [
         "pool", "spread", "cycles", "question effects", "expected gain",
-        "misspecification", "ranks", "order flips", "advice",
+        "misspecification", "ranks", "order flips", "first place", "advice",
     ]  # fmt: skip
     assert found["advice"] in text and f"{found['spread']['spread']:.3f}" in text
     rows = list(csv.DictReader(io.StringIO(ppe_main("diagnose", path, *FEW, "--format", "csv").out)))
@@ -1047,7 +1050,10 @@ def battle_rows():
 
 @pytest.mark.parametrize(
     ("rows", "lacks"),
-    [(baseline_rows, {"cycles", "diagnosis", "order_flips"}), (battle_rows, {"spread", "order_flips"})],
+    [
+        (baseline_rows, {"cycles", "diagnosis", "order_flips"}),
+        (battle_rows, {"spread", "order_flips"}),
+    ],
 )
 def test_a_table_without_complete_graphs_is_diagnosed_as_far_as_it_goes(ppe_main, tmp_path, rows, lacks):
     path = write(tmp_path / "table.csv", rows())
@@ -1062,14 +1068,85 @@ def test_a_table_without_complete_graphs_is_diagnosed_as_far_as_it_goes(ppe_main
     assert all(reason in text for reason in found["missing"].values())
 
 
-def test_incomplete_graphs_are_left_out_of_a_diagnosis_or_kept_on_request(ppe_main, tmp_path):
-    rows, *_ = incomplete_pool()
+SECTIONS = {
+    "spread", "question_effects", "question_effect_sizes", "expected_gain", "misspecification", "ranks"
+}  # fmt: skip
+SCORED = {"cycles", "truncation_and_soft_weights"}  # sections that need cycle scores
+
+
+def lacking_pool(rate=0.037, n_questions=20):
+    "An unlike pool in which verdicts are missing at random; how many of its graphs are complete."
+    rng = np.random.default_rng(6)
+    rows = [(*row[:6], "invalid") if rng.random() < rate else row for row in unlike_pool(n_questions)]
+    spoilt = {row[:4] for row in rows if row[6] == "invalid"}
+    assert 0 < len(spoilt) < 2 * n_questions
+    return rows, 2 * n_questions - len(spoilt)
+
+
+def test_incomplete_graphs_serve_where_no_cycle_score_is_needed(ppe_main, tmp_path):
+    rows, n_complete = lacking_pool()
     path = write(tmp_path / "pool.csv", rows)
-    dropped = ppe_main("diagnose", path, *FEW, "--format", "json").json()
-    assert (dropped["pool"]["n_graphs"], dropped["pool"]["n_graphs_dropped"]) == (10, 2)
-    kept = ppe_main("diagnose", path, "--incomplete", "keep", *FEW, "--format", "json").json()
-    assert kept["pool"]["n_graphs"] == 12 and "truncation is not available" in kept["missing"]["cycles"]
-    assert kept["question_effects"] is None and "different pairs" in kept["missing"]["effects"]
+    found = ppe_main("diagnose", path, *FEW, "--format", "json").json()
+    assert found["pool"] | {"mu": 1.0} == {
+        "n_graphs": 40, "n_questions": 20, "n_models": 6, "complete": False, "n_graphs_complete": n_complete,
+        "n_graphs_dropped": 0, "mu": 1.0,
+    }  # fmt: skip
+    assert found["graphs"] == dict.fromkeys(SECTIONS, 40) | dict.fromkeys(SCORED, n_complete)
+    assert [row["way"] for row in found["expected"]] == [row["way"] for row in found["halves"]] == WAYS
+    text = ppe_main("diagnose", path, *FEW).out
+    assert text.count(f"from {n_complete} complete graphs") == 1 and text.count("from 40 graphs") == 5
+    assert text.count(f"choose among the {n_complete} complete graphs") == 2
+    rows = list(csv.DictReader(io.StringIO(ppe_main("diagnose", path, *FEW, "--format", "csv").out)))
+    sizes = {row["part"].replace(" ", "_"): int(row["value"]) for row in rows if row["name"] == "graphs"}
+    assert sizes == found["graphs"]
+    # What needs no cycle score is that of all verdicts; the slope is that of the complete graphs alone.
+    ranks = ppe_main("rank", path, "--incomplete", "keep", "--format", "json").json()
+    assert [row["model"] for row in found["ranks"]] == [row["model"] for row in ranks["models"]]
+    dropped = ppe_main("diagnose", path, "--incomplete", "drop", *FEW, "--format", "json").json()
+    assert dropped["cycles"]["slope"] == pytest.approx(found["cycles"]["slope"])
+    assert dropped["pool"]["n_graphs"] == n_complete
+    assert dropped["pool"]["n_graphs_dropped"] == 40 - n_complete
+    assert set(dropped["graphs"].values()) == {n_complete} and dropped["spread"] != found["spread"]
+    verdicts = lacking_pool()[0]
+    spoilt = {row[:4] for row in verdicts if row[6] == "invalid"}
+    alone = write(tmp_path / "whole.csv", [row for row in verdicts if row[:4] not in spoilt])
+    whole = ppe_main("diagnose", alone, *FEW, "--format", "json").json()
+    assert {key: dropped[key] for key in ("spread", "cycles", "expected", "halves", "ranks")} == {
+        key: whole[key] for key in ("spread", "cycles", "expected", "halves", "ranks")
+    }
+
+
+def test_question_effects_and_the_first_place_are_reported(ppe_main, tmp_path):
+    "Strengths that move with the question are found; who prefers the first answer is told from who does not."
+    rng, rows = np.random.default_rng(8), []
+    for judge, lean in (("fair", 0.0), ("first", 1.5)):
+        for question in range(30):
+            moved = 2.0 * rng.standard_normal(5)
+            verdicts = {}
+            for i, j in combinations(range(5), 2):
+                a, b = (i, j) if rng.random() < 0.5 else (j, i)
+                chance = special.expit(moved[a] - moved[b] + lean)
+                verdicts["vwxyz"[a], "vwxyz"[b]] = "a" if rng.random() < chance else "b"
+            rows += graph_rows(judge, question, "c", 0, verdicts)
+    path = write(tmp_path / "two.csv", rows)
+    found = ppe_main("diagnose", path, *FEW, "--format", "json").json()
+    shares = {
+        judge: np.mean([row[6] == "a" for row in rows if row[0] == judge]) for judge in ("fair", "first")
+    }
+    places = {row["judge"]: row for row in found["first_place"]}
+    for judge, share in shares.items():
+        assert places[judge]["rate"] == pytest.approx(share) and places[judge]["basis"] == "random order"
+        assert places[judge]["low"] < share < places[judge]["high"]
+    assert places["fair"]["low"] < 0.5 < places["first"]["low"]
+    size = found["question_effect_size"]
+    assert 0 < size["low"] < size["sigma"] < size["high"] and size["p_value"] < 0.001
+    text = ppe_main("diagnose", path, *FEW).out
+    assert f"sigma = {size['sigma']:.3f}" in text
+    assert f"first: the answer shown first wins {100 * shares['first']:.1f} %" in text
+    rows = list(csv.DictReader(io.StringIO(ppe_main("diagnose", path, *FEW, "--format", "csv").out)))
+    values = {(row["part"], row["name"]): row for row in rows}
+    assert float(values["first place", "first"]["value"]) == pytest.approx(shares["first"])
+    assert float(values["question effects", "sigma"]["low"]) == pytest.approx(size["low"])
 
 
 @pytest.mark.parametrize("n_questions", [1, 2, 3])

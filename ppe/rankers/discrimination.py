@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['Verdicts', 'Problem', 'State', 'MAX_STEPS', 'STEP_TOLERANCE', 'SEARCH_TOLERANCE', 'REACH', 'SPREADS', 'SHARES',
-           'LIMITS', 'FIRST_STEPS', 'LAST_STEPS', 'MOVED', 'draw_graphs', 'block_units', 'DiscriminationFit',
-           'fit_discrimination', 'check_weights', 'fit_discrimination_batch', 'discrimination', 'discrimination_batch']
+           'LIMITS', 'FIRST_STEPS', 'LAST_STEPS', 'MOVED', 'NEAR_STEPS', 'NEAR_MOVED', 'NEAR_LEAST', 'draw_graphs',
+           'block_units', 'DiscriminationFit', 'fit_discrimination', 'check_weights', 'fit_discrimination_batch',
+           'discrimination', 'discrimination_batch']
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-03
 from collections import namedtuple
@@ -353,23 +354,27 @@ REACH = 6.5  # standard deviations of a normal that its integral covers
 @njit(cache=True, error_model="numpy")
 def _normalisers(problem, phi, first, size, step):
     "Sum of log(1 + u² + νu) over the pairs of every kind of graph, at a = exp((first + g) step); (kinds, size)."
-    n = len(phi) - 2
+    n, (n_kinds, n_pairs) = len(phi) - 2, problem.kinds.shape
     nu = exp(phi[n]) if problem.ties else 0.0
-    table = np.zeros((len(problem.kinds), size))
-    for g in range(size):
-        a = exp((first + g) * step)
-        for kind in range(len(problem.kinds)):
-            p, product = 0, 1.0
-            for i in range(n):
-                for j in range(i + 1, n):
-                    if problem.kinds[kind, p]:
-                        u = exp(-0.5 * a * abs(phi[i] - phi[j]))
-                        product *= 1.0 + u * (u + nu)
-                        if product > 1e100:
-                            table[kind, g] += log(product)
-                            product = 1.0
-                    p += 1
-            table[kind, g] += log(product)
+    own, table = np.empty((n_pairs, size)), np.zeros((n_kinds, size))
+    a, p = np.exp((first + np.arange(size)) * step), 0
+    for i in range(n):
+        for j in range(i + 1, n):
+            for g in range(size):
+                u = exp(-0.5 * a[g] * abs(phi[i] - phi[j]))
+                own[p, g] = log(1.0 + u * (u + nu))
+            p += 1
+    # Where few pairs are missing, what they would add is taken from the sum of all.
+    everything = own.sum(axis=0)
+    for kind in range(n_kinds):
+        mostly = 2 * problem.kinds[kind].sum() > n_pairs
+        if mostly:
+            table[kind] = everything
+        for p in range(n_pairs):
+            if mostly and not problem.kinds[kind, p]:
+                table[kind] -= own[p]
+            if not mostly and problem.kinds[kind, p]:
+                table[kind] += own[p]
     return table
 
 
@@ -477,6 +482,7 @@ def _integrated(problem, tau2, omega2, state):
 
 def _marginal(problem, spread, share, state, tolerance=SEARCH_TOLERANCE):
     "Log marginal likelihood of a spread, with the state left at the joint maximum; minus infinity if there is none."
+    share = share if share > 1e-6 else 0.0  # steps down to 0 may end a rounding error above it, and the grid would have no end
     tau2, omega2 = spread * spread * (1.0 - share), spread * spread * share
     value, steps = _maximise(problem, tau2, omega2, state, tolerance)
     if not steps:
@@ -488,6 +494,7 @@ SPREADS = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2])  # s at which the searc
 SHARES = np.array([0.0, 0.5, 0.9])  # ρ at which it begins
 LIMITS = ((log(0.01), log(10.0)), (0.0, 0.98))  # of log s and ρ; a few wordings cannot tell 0.98 from 1
 FIRST_STEPS, LAST_STEPS, MOVED = (0.35, 0.2), (0.05, 0.05), 1e-3
+NEAR_STEPS, NEAR_MOVED, NEAR_LEAST = (0.15, 0.15), 0.16, 0.05  # from a point nearby: one size of step, and no spread below the least
 
 
 def _uphill(curve, x, value, step, low, high):
@@ -511,6 +518,24 @@ def _uphill(curve, x, value, step, low, high):
     return xs[best], values[best]
 
 
+def _climb(problem, state, at, value, free, first_steps, last_steps, moved, least=LIMITS[0][0]):
+    "Maximise the log marginal likelihood from a point, log spread and share, along the free coordinates in turn."
+    limits = ((least, LIMITS[0][1]), LIMITS[1])
+    for shrinking in range(20):
+        before = at.copy()
+        steps = tuple(max(first * 0.4**shrinking, last) for first, last in zip(first_steps, last_steps, strict=True))
+        for c in free:
+
+            def curve(x, c=c):
+                spread, share = (exp(x), at[1]) if c == 0 else (exp(at[0]), x)
+                return _marginal(problem, spread, share, state)
+
+            at[c], value = _uphill(curve, at[c], value, steps[c], *limits[c])
+        if np.abs(at - before).max() < moved and steps == last_steps:
+            break
+    return at, value
+
+
 def _search(problem, state, log_spreads, shares):
     "Maximise the log marginal likelihood over the coordinates with several values. Log spread and share, value."
     start, top = (state.phi.copy(), state.v.copy()), (-np.inf, np.array([log_spreads[0], shares[0]]), state.phi, state.v)
@@ -522,27 +547,22 @@ def _search(problem, state, log_spreads, shares):
                 top = (value, np.array([log_spread, share]), state.phi.copy(), state.v.copy())
     value, at, state.phi[:], state.v[:] = top
     free = [c for c, values in enumerate((log_spreads, shares)) if len(values) > 1]
-    for shrinking in range(20):
-        before = at.copy()
-        steps = [max(first * 0.4**shrinking, last) for first, last in zip(FIRST_STEPS, LAST_STEPS, strict=True)]
-        for c in free:
-
-            def curve(x, c=c):
-                spread, share = (exp(x), at[1]) if c == 0 else (exp(at[0]), x)
-                return _marginal(problem, spread, share, state)
-
-            at[c], value = _uphill(curve, at[c], value, steps[c], *LIMITS[c])
-        if np.abs(at - before).max() < MOVED and tuple(steps) == LAST_STEPS:
-            break
-    return at, value
+    return _climb(problem, state, at, value, free, FIRST_STEPS, LAST_STEPS, MOVED)
 
 
-def _estimate_spread(problem, state, spread, share):
+def _estimate_spread(problem, state, spread, share, near):
     "Spread and share of the question; what is negative maximises the marginal likelihood. Also its value at no spread."
     none = _marginal(problem, 0.0, 0.0, state)
     several = bool((np.diff(problem.starts) > 1).any())
-    shares = np.array([share]) if share >= 0.0 else SHARES if several else np.zeros(1)
-    at, best = _search(problem, state, np.log(SPREADS if spread < 0.0 else [spread]), shares)
+    if near is None:
+        shares = np.array([share]) if share >= 0.0 else SHARES if several else np.zeros(1)
+        at, best = _search(problem, state, np.log(SPREADS if spread < 0.0 else [spread]), shares)
+    else:
+        start = (spread if spread > 0.0 else max(near[0], NEAR_LEAST), share if share >= 0.0 else near[1] if several else 0.0)
+        at, free = np.array([log(start[0]), start[1]]), [c for c, sought in enumerate((spread < 0.0, several and share < 0.0)) if sought]
+        # At a given spread the share is found as precisely as ever: a profile is read where it falls steeply.
+        steps, moved = (NEAR_STEPS, NEAR_MOVED) if spread < 0.0 else (LAST_STEPS, MOVED)
+        at, best = _climb(problem, state, at, _marginal(problem, *start, state), free, steps, steps, moved, log(NEAR_LEAST))
     if spread < 0.0 and not best > none + 1e-6:
         return 0.0, 0.0, none
     return exp(at[0]), at[1], none
@@ -557,7 +577,7 @@ def _start(problem, half, state):
         state.phi[-2] = log(2 * tied / (met - tied))
 
 
-def _fit(verdicts, half, weights, blocks, z, ridge, ties, cycles, spread, share):
+def _fit(verdicts, half, weights, blocks, z, ridge, ties, cycles, spread, share, near):
     "Fit one vector of weights; a negative spread or share is estimated. Problem, state, spread, share, J, steps, marginal at 0."
     entries, starts, copies = block_units(weights, blocks)
     covariate = z[entries]
@@ -577,7 +597,7 @@ def _fit(verdicts, half, weights, blocks, z, ridge, ties, cycles, spread, share)
     if spread == 0.0:
         share = 0.0
     if spread < 0.0 or share < 0.0:
-        spread, share, none = _estimate_spread(problem, state, spread, share)
+        spread, share, none = _estimate_spread(problem, state, spread, share, near)
     tau2, omega2 = spread * spread * (1.0 - share), spread * spread * share
     value, steps = _maximise(problem, tau2, omega2, state, STEP_TOLERANCE)
     if steps == 0:
@@ -618,7 +638,10 @@ def _prepared(pool: Pool, mu: float) -> tuple[Verdicts, np.ndarray, np.ndarray]:
     "Verdicts, blocks from 0, and the covariate of the graphs, not yet standardised."
     blocks = np.unique(pool.blocks, return_inverse=True)[1].astype(np.int64)
     codes = _verdict_codes(np.ascontiguousarray(pool.adjacency))
-    kinds, kind = np.unique(codes != 2, axis=0, return_inverse=True)
+    there = codes != 2
+    if there.all():  # the usual case, without a sort of the rows
+        return Verdicts(codes, there[:1], np.zeros(len(pool), np.int64)), blocks, np.log1p(pool.scores(mu).astype(np.float64))
+    kinds, kind = np.unique(there, axis=0, return_inverse=True)
     return Verdicts(codes, kinds, kind.astype(np.int64)), blocks, np.log1p(pool.scores(mu).astype(np.float64))
 
 
@@ -655,6 +678,7 @@ def fit_discrimination(
     ties: bool = False,  # Davidson's model of ties in place of half-ties
     spread: float | None = None,  # s; estimated if not given
     block_share: float | None = None,  # ρ; estimated if not given
+    near: tuple[float, float] | None = None,  # s and ρ: search from here, and not over the whole range
     penalty: float = 0.0,  # r, weight of the penalty on θ (and log ν) even where a maximum exists
 ) -> DiscriminationFit:
     """Joint maximum of the model of this notebook; spread and share by marginal likelihood where they are not given.
@@ -673,7 +697,8 @@ def fit_discrimination(
     has_ties, ridge = ties and bool((verdicts.codes == 0).any()), penalty if exists else max(penalty, RIDGE)
     ones = np.ones(len(pool), dtype=np.int64)
     given = [-1.0 if number is None else float(number) for number in (spread, block_share)]
-    problem, state, spread, share, value, steps, none = _fit(verdicts, half, ones, blocks, z, ridge, has_ties, cycles, *given)
+    fitted = _fit(verdicts, half, ones, blocks, z, ridge, has_ties, cycles, given[0], given[1], near)
+    problem, state, spread, share, value, steps, none = fitted
     if not steps:
         raise ConvergenceError(
             f"the discrimination model found no maximum on {len(pool)} graphs of {pool.n_models} models at spread {spread:.3g}: "
@@ -704,17 +729,17 @@ def _quadratic(v: np.ndarray, problem: Problem, spread: float, share: float) -> 
     return float((v**2).sum() - (omega2 / (tau2 + sizes * omega2) * totals**2).sum()) / tau2
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-32
-def _fit_batch(verdicts, half, weights, blocks, z, ridge, ties, cycles):
-    "Every row of weights, its spread estimated inside: strengths (B, n), spread, share, slope (B, 3), steps (B,)."
+def _fit_batch(verdicts, half, weights, blocks, z, ridge, ties, cycles, spread, share, near):
+    "Every row of weights: strengths (B, n), spread, share, slope (B, 3), steps (B,)."
     n_fits, n = half.shape[0], half.shape[1]
     theta, shape, steps = np.zeros((n_fits, n)), np.zeros((n_fits, 3)), np.zeros(n_fits, np.int64)
     for k in range(n_fits):
-        problem, state, spread, share, _, steps[k], _ = _fit(
-            verdicts, half[k], weights[k], blocks, z, ridge[k], ties[k], cycles, -1.0, -1.0
+        problem, state, *found, _, steps[k], _ = _fit(
+            verdicts, half[k], weights[k], blocks, z, ridge[k], ties[k], cycles, spread, share, near
         )
         theta[k] = state.phi[:-2] * exp(_log_a(problem, state)[1])
         theta[k] -= theta[k].mean()
-        shape[k] = spread, share, state.phi[-1]
+        shape[k] = *found, state.phi[-1]
     return theta, shape, steps
 
 
@@ -740,8 +765,11 @@ def fit_discrimination_batch(
     cycles: bool = False,
     mu: float = 1.0,
     ties: bool = False,
+    spread: float | None = None,  # s; estimated in each row if not given
+    block_share: float | None = None,  # ρ; the same
+    near: tuple[float, float] | None = None,  # s and ρ to begin each search at
 ) -> tuple[BatchScores, np.ndarray]:  # scores (B, n); spread, share of the question and cycle slope of each fit (B, 3)
-    "Fit every row of weights, its spread estimated anew; separated rows take the ridge and are flagged. Cost: B single fits."
+    "Fit every row of weights, its spread estimated anew if not given; separated rows take the ridge and are flagged. Cost: B single fits."
     weights = check_weights(weights, len(pool))
     wins, tied = check_counts(*pool.counts(weights), batch=True)
     half = np.ascontiguousarray(half_tie_wins(wins, tied))
@@ -750,7 +778,9 @@ def fit_discrimination_batch(
     has_ties = np.full(len(half), ties) & tied.any(axis=(1, 2))
     if ties:
         separated |= np.array([t.any() and not maximum_exists(w, t) for w, t in zip(wins, tied, strict=True)])
-    theta, shape, steps = _fit_batch(verdicts, half, weights, blocks, z, np.where(separated, RIDGE, 0.0), has_ties, cycles)
+    given = [-1.0 if number is None else float(number) for number in (spread, block_share)]
+    ridge = np.where(separated, RIDGE, 0.0)
+    theta, shape, steps = _fit_batch(verdicts, half, weights, blocks, z, ridge, has_ties, cycles, given[0], given[1], near)
     if not steps.all():
         raise ConvergenceError(
             f"{(steps == 0).sum()} of {len(steps)} discrimination fits did not converge, the first is number "

@@ -1,0 +1,157 @@
+"""Cycles of majorities against enumeration and networkx, limits by hand, and what the truth has planted."""
+
+from itertools import combinations, permutations
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from ppe.errors import InputError
+from ppe.inference.real_cycles import (
+    count_majority_cycles,
+    cycles_by_chance,
+    majority_cycles,
+    real_cycles,
+)
+from ppe.pool import Pool
+from ppe.streams import stream
+
+SEED = 20260324
+
+
+def random_graphs(n_graphs, n_models, *, tie_rate=0.2, missing=0.1, lean=0.5, name="graphs"):
+    "Verdicts at random: ties, missing pairs, and a lean towards the model of the smaller number."
+    rng = stream(SEED, name, n_graphs, n_models)
+    graphs = np.zeros((n_graphs, n_models, n_models), dtype=bool)
+    for graph in graphs:
+        for i, j in combinations(range(n_models), 2):
+            u = rng.random()
+            if u < missing:
+                continue
+            tied, first = rng.random() < tie_rate, rng.random() < lean
+            graph[i, j], graph[j, i] = tied or first, tied or not first
+    return graphs
+
+
+def margins_by_hand(graphs):
+    "Share of wins less share of losses, verdict by verdict."
+    n = graphs.shape[1]
+    margins = np.zeros((n, n))
+    for i, j in permutations(range(n), 2):
+        won = sum(g[i, j] and not g[j, i] for g in graphs)
+        lost = sum(g[j, i] and not g[i, j] for g in graphs)
+        met = sum(g[i, j] or g[j, i] for g in graphs)
+        margins[i, j] = (won - lost) / met if met else 0.0
+    return margins
+
+
+def cycles_by_hand(margins):
+    "Directed triangles by networkx."
+    graph = nx.DiGraph([(i, j) for i, j in np.argwhere(margins > 0).tolist()])
+    found = [cycle for cycle in nx.simple_cycles(graph, length_bound=3) if len(cycle) == 3]
+    return sorted(tuple(np.roll(cycle, -int(np.argmin(cycle))).tolist()) for cycle in found)
+
+
+@pytest.mark.parametrize("n_models", [3, 4, 6, 9])
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_majority_cycles_are_those_of_enumeration(n_models, missing):
+    graphs = random_graphs(7, n_models, missing=missing)
+    found = real_cycles(Pool.of(graphs), n_resamples=19, rng=stream(SEED))
+    margins = margins_by_hand(graphs)
+    assert np.allclose(found.margins, margins)
+    assert sorted(map(tuple, found.cycles.tolist())) == cycles_by_hand(margins)
+    assert count_majority_cycles(np.stack([margins, -margins])).tolist() == [len(found.cycles)] * 2
+    strict = nx.Graph([tuple(pair) for pair in np.argwhere(margins != 0).tolist()])
+    assert found.n_triples == sum(nx.triangles(strict).values()) // 3
+    inside = {name: 0 for name in found.models}
+    for cycle in found.cycles.tolist():
+        for at in cycle:
+            inside[found.models[at]] += 1
+    assert found.by_model().set_index("model")["cycles"].to_dict() == inside
+
+
+def test_no_cycle_where_a_majority_is_level():
+    "Two of three majorities, and a tie of the third: no cycle, in either direction."
+    margins = np.array([[0, 1.0, 0], [-1, 0, 1], [0, -1, 0]])
+    assert len(majority_cycles(margins)) == 0 and count_majority_cycles(margins[None]).tolist() == [0]
+
+
+def test_limits_are_those_of_the_bootstrap_written_out():
+    "Every resample stacked graph by graph, its margins counted anew; the standard errors by the definition."
+    graphs = random_graphs(24, 4, missing=0.0, lean=0.6)
+    blocks = np.repeat(np.arange(12), 2)
+    found = real_cycles(Pool.of(graphs, blocks), n_resamples=39, level=0.9, rng=stream(SEED, "limits"))
+    times = stream(SEED, "limits").multinomial(12, np.full(12, 1 / 12), size=39)
+    own = np.array([margins_by_hand(graphs[blocks == q]) for q in range(12)])
+    pairs = np.triu_indices(4, 1)
+
+    def error(values):
+        return np.maximum(values.std(axis=0, ddof=1) / np.sqrt(12), 2 / 13)
+
+    largest = []
+    for row in times:
+        drawn = np.repeat(own, row, axis=0)[(slice(None), *pairs)]
+        largest.append((np.abs(drawn.mean(axis=0) - found.margins[pairs]) / error(drawn)).max())
+    half = np.sort(largest)[int(np.ceil(40 * 0.9)) - 1] * error(own[(slice(None), *pairs)])
+    assert np.allclose(found.low[pairs], found.margins[pairs] - half)
+    assert np.allclose(found.high[pairs], found.margins[pairs] + half)
+    a, b, c = found.cycles.T
+    low = found.low
+    smallest = [min(low[i, j], low[j, k], low[k, i]) for i, j, k in zip(a, b, c, strict=True)]
+    assert found.confident.tolist() == [limit > 0 for limit in smallest]
+
+
+def circle(n_questions, share):
+    "Rock, paper, scissors: each beats the next on this share of the questions."
+    graphs, rng = np.zeros((n_questions, 3, 3), dtype=bool), stream(SEED, "circle")
+    for i, j in ((0, 1), (1, 2), (2, 0)):
+        won = rng.permutation(n_questions) < share * n_questions
+        graphs[won, i, j], graphs[~won, j, i] = True, True
+    return Pool.of(graphs, models=["rock", "scissors", "paper"])
+
+
+@pytest.mark.parametrize(
+    ("n_questions", "share", "confident"), [(60, 0.8, True), (60, 0.55, False), (4, 1.0, False)]
+)
+def test_a_planted_circle_is_found_where_it_is_certain(n_questions, share, confident):
+    "A unanimous circle of four questions is not certain: one question more could have turned each pair."
+    found = real_cycles(circle(n_questions, share), n_resamples=399, rng=stream(SEED))
+    assert found.cycles.tolist() == [[0, 1, 2]] and found.confident.tolist() == [confident]
+    assert found.table().iloc[0][["first", "second", "third"]].tolist() == ["rock", "scissors", "paper"]
+    assert found.by_model()["confident"].tolist() == [int(confident)] * 3
+
+
+def test_copies_of_a_question_are_not_more_questions():
+    "Ten wordings of the same six verdict sheets say no more than one of each."
+    once = circle(6, 0.9)
+    often = Pool.of(np.repeat(once.adjacency, 10, axis=0), np.repeat(np.arange(6), 10), models=once.models)
+    one, ten = (real_cycles(pool, n_resamples=199, rng=stream(SEED)) for pool in (once, often))
+    assert ten.n_questions == 6 and np.allclose(one.low, ten.low, equal_nan=True)
+
+
+def test_chance_gives_the_cycles_of_coin_tosses():
+    "Level models, one verdict a pair: a triple is a cycle with probability 1/4."
+    rng, n = stream(SEED, "coins"), 6
+    graphs = np.zeros((1, n, n), dtype=bool)
+    for i, j in combinations(range(n), 2):
+        graphs[0, i, j] = rng.random() < 0.5
+        graphs[0, j, i] = not graphs[0, i, j]
+    both = np.concatenate([graphs, np.swapaxes(graphs, 1, 2)])  # every pair one win each: the fit is level
+    drawn = cycles_by_chance(Pool.of(np.concatenate([both, both])), n_pools=2000, rng=rng)
+    # Four verdicts a pair: strict with probability 5/8, so a cycle with (5/8)³ / 4.
+    expected = 20 * (5 / 8) ** 3 / 4
+    assert abs(drawn.mean() - expected) < 4 * drawn.std() / np.sqrt(2000)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"n_resamples": 10}, "10 resamples"), ({"level": 1.0}, "level 1"), ({"level": 0.0}, "level 0")],
+)
+def test_bad_settings_are_refused(options, word):
+    with pytest.raises(InputError, match=word):
+        real_cycles(circle(10, 0.8), **({"n_resamples": 99} | options), rng=stream(SEED))
+
+
+def test_one_question_is_refused():
+    with pytest.raises(InputError, match="one question"):
+        real_cycles(Pool.of(circle(2, 1.0).adjacency, np.zeros(2, dtype=int)), rng=stream(SEED))
