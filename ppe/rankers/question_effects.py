@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NODES', 'LARGEST', 'DENSITY', 'Questions', 'DAMPING', 'SIGMAS', 'LOG_SIGMAS', 'CHEAP_STEPS', 'MAX_STEPS',
-           'STEP_TOLERANCE', 'ROUNDS', 'DROP', 'attenuated_probability', 'QuestionEffectsFit', 'fit_question_effects',
-           'rank_question_effects', 'rank_question_effects_batch']
+           'STEP_TOLERANCE', 'FLAT', 'ROUNDS', 'DROP', 'attenuated_probability', 'QuestionEffectsFit',
+           'fit_question_effects', 'rank_question_effects', 'rank_question_effects_batch']
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-03
 from collections import namedtuple
@@ -247,6 +247,7 @@ LOG_SIGMAS = (log(SIGMAS[0]), log(SIGMAS[1]))
 CHEAP_STEPS = 15  # then with the exact information
 MAX_STEPS = 100
 STEP_TOLERANCE = 1e-6  # of the last step, in logits and logs
+FLAT = 1e-9  # a gain in log likelihood, relative, that is none
 
 
 @njit(cache=True, error_model="numpy")
@@ -367,12 +368,14 @@ def _climb(problem, phi, eta, free_sigma, low, high, tilt):
             damping = max(4.0 * damping, 0.05)
             if damping > 1e6:
                 return value, 0
-        largest = np.abs(step).max()
-        # The second: nothing is left to climb, though rounding errors in the modes keep the step from shrinking.
-        if largest < STEP_TOLERANCE or (iteration > 2 * CHEAP_STEPS and damping == 0.0 and 0.0 <= gradient @ step < 1e-10 * (1.0 + abs(value))):
+        largest, gain = np.abs(step).max(), gradient @ step
+        others = max(np.abs(step[:n]).max(), abs(step[n + 1]))
+        # A σ near 0 may wander without any effect, and rounding errors in the modes can keep a step from shrinking.
+        flat = FLAT if others < STEP_TOLERANCE else FLAT / 10 if iteration > 2 * CHEAP_STEPS and damping == 0.0 else 0.0
+        if largest < STEP_TOLERANCE or 0.0 <= gain < flat * (1.0 + abs(value)):
             return value - tilt * phi[n], iteration
         length = min(1.0, 3.0 / largest, 1.0 / max(abs(step[n]), 1e-300))
-        start, gain, risen = phi.copy(), gradient @ step, False
+        start, risen = phi.copy(), False
         for _ in range(40):
             phi[:] = start + length * step
             if free_sigma:
@@ -386,7 +389,7 @@ def _climb(problem, phi, eta, free_sigma, low, high, tilt):
         if not risen:  # as high as rounding errors let it be seen
             phi[:] = start
             _objective(problem, phi, eta, gradient, information)
-            return value - tilt * phi[n], iteration if gain < 1e-8 * (1.0 + abs(value)) else 0
+            return value - tilt * phi[n], iteration if gain < 10.0 * FLAT * (1.0 + abs(value)) else 0
         value = new
     return value, 0
 
@@ -481,7 +484,9 @@ def _maximise(problem: Questions, theta: np.ndarray, nu: float) -> tuple[np.ndar
         phi = np.concatenate([theta, [start, log(nu) if problem.ties else 0.0]])
         eta = phi[problem.members]
         value, steps = _climb(problem, phi, eta, True, *LOG_SIGMAS, 0.0)
-        for _ in range(ROUNDS if LOG_SIGMAS[0] < phi[-2] < LOG_SIGMAS[1] else 0):
+        for _ in range(ROUNDS):
+            if not LOG_SIGMAS[0] < phi[-2] < LOG_SIGMAS[1]:
+                break
             tilt = _restriction(problem, phi, eta)[1]
             value, more = _climb(problem, phi, eta, True, *LOG_SIGMAS, tilt)
             steps = steps and more and steps + more
