@@ -24,6 +24,7 @@ _HOME = {
     "Leaderboard": "ppe.inference.leaderboard",
     "leaderboard": "ppe.inference.leaderboard",
     "diagnose": "ppe.inference.advice",
+    "people_and_judges": "ppe.inference.people_and_judges",
     "import_verdicts": "ppe.importers.registry",
     "simulate_pool": "ppe.paper.simulated",
     "PpeError": "ppe.errors",

@@ -9,6 +9,7 @@ from .inference.leaderboard import Leaderboard as Leaderboard
 from .inference.leaderboard import leaderboard as leaderboard
 from .inference.methods import METHODS as METHODS
 from .inference.methods import Method as Method
+from .inference.people_and_judges import people_and_judges as people_and_judges
 from .paper.simulated import simulate_pool as simulate_pool
 from .pool import Pool as Pool
 from .pool import comparison_graphs as comparison_graphs
