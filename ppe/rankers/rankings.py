@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -351,8 +351,8 @@ class Fit:
     log_likelihood: float | None = None  # None where the method has no likelihood
     ridge: float = 0.0  # penalty or pseudo-count of the fallback, 0 when it was not used
     solver: str = ""  # name of the algorithm
-    # What the method estimated besides the scores, by name; printed and written to JSON as it is, never changed.
-    estimates: Mapping[str, float | str | None] = field(default_factory=dict, hash=False)
+    # What the method estimated besides the scores, by name: a number, a word, None, or these by judge; as JSON takes it, never changed.
+    estimates: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimates", MappingProxyType(dict(self.estimates)))
