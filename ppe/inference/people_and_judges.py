@@ -302,7 +302,7 @@ def fit_people_and_judges(
         theta, wins = _solved(terms, current, n_people, battles.models)
     moved = np.tensordot(np.append(1.0, current), _sandwich(battles, theta, wins), 1)
     named = dict(zip(battles.judges, current.tolist(), strict=True))
-    fit = Fit(True, rounds, solver="newton", estimates={f"weight {judge}": weight for judge, weight in named.items()})
+    fit = Fit(True, rounds, solver="newton", estimates={"weight": named})
     return PeopleAndJudges(
         Ranking.from_scores("people-and-judges", battles.models, theta, fit), moved.T @ moved, named, n_people, len(battles.first),
         len(np.unique(battles.question[battles.sample])), battles.n_left_out, _sampling_p(battles, theta, current),
