@@ -8,7 +8,7 @@ __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'question_times', 'question_copies
            'RankIntervals', 'rank_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..pool import Pool
 from ..streams import stream
 from ..rankers.registry import rank_batch
-from ..rankers.rankings import DISTANCES, TIE_TOLERANCE, shown_ranks
+from ..rankers.rankings import DISTANCES, TIE_TOLERANCE, BatchScores, shown_ranks
 from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, require_sources
 
 # %% ../../nbs/inference/intervals.ipynb #cell-05
@@ -312,6 +312,7 @@ def rank_intervals(
     n_resamples: int,
     rng: np.random.Generator,
     level: float = 0.95,
+    fit_batch: Callable[[np.ndarray], BatchScores] | None = None,  # ranks weights (B, G) of the graphs, in place of `rank_batch`
 ) -> RankIntervals:
     """Rank the graphs that a method keeps, and again in every resample of the questions.
 
@@ -329,7 +330,7 @@ def rank_intervals(
         draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=1, rng=rng),
         question_weights(method, pool, n_resamples=n_resamples, rng=rng),
     ])
-    fits = rank_batch(pool, weights, ranker=ranker, mu=method.mu)
+    fits = rank_batch(pool, weights, ranker=ranker, mu=method.mu) if fit_batch is None else fit_batch(weights)
     return RankIntervals(
         ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0]),
         fits.scores[1:], fits.ranks[1:], fits.ridge[1:], level, pool.n_questions,

@@ -104,6 +104,8 @@ METHODS = _by_name((
     Method("discrimination-cycles", ranker="discrimination-cycles"),
     Method("discrimination-davidson", ranker="discrimination-davidson"),
     Method("soft-weights", ranker="soft-weights"),
+    Method("kemeny", ranker="kemeny"),
+    Method("denoise", ranker="denoise"),
 ))
 ALL_GRAPHS, TRUNCATED = METHODS["AllGraphs"], METHODS["TruncFixed"]  # each graph once
 

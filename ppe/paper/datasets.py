@@ -6,7 +6,7 @@
 __all__ = ['Label', 'MTBENCH_CATEGORIES', 'MTBENCH_LABELS', 'VICUNA_SCORES', 'QLORA_MODELS', 'H2O_MODELS', 'ARENA_JUDGES',
            'H2O_ON_ARENA', 'OA_ON_ARENA', 'SETS', 'arena_mapping', 'target_models', 'arena_reference', 'mtbench_gpt4',
            'mtbench_human', 'vicuna80_gpt4', 'vicuna80_human', 'oa_gpt4', 'h2o_gpt4', 'ppr_arena', 'arena_votes',
-           'arena_ratings', 'VerdictSet', 'load', 'import_report', 'human_reference']
+           'arena_counts', 'arena_ratings', 'VerdictSet', 'load', 'import_report', 'human_reference']
 
 # %% ../../nbs/paper/datasets.ipynb #cell-03
 import gzip
@@ -307,8 +307,8 @@ def arena_votes() -> pd.DataFrame:  # model_a, model_b, wins_a, wins_b, ties, bo
     return pd.read_csv(data_file("arena_votes_2024-08-14.csv"), comment="#")
 
 
-def arena_ratings() -> pd.Series:  # model → rating, higher is better, mean zero
-    "Half-tie Bradley–Terry ratings of the 129 models by all votes."
+def arena_counts() -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # wins and ties (129, 129), names
+    "The same votes as counts."
     votes = arena_votes()
     models = tuple(sorted(set(votes["model_a"]) | set(votes["model_b"])))
     a, b = (pd.Categorical(votes[column], categories=models).codes for column in ("model_a", "model_b"))
@@ -316,8 +316,13 @@ def arena_ratings() -> pd.Series:  # model → rating, higher is better, mean ze
     np.add.at(wins, (a, b), votes["wins_a"])
     np.add.at(wins, (b, a), votes["wins_b"])
     np.add.at(ties, (a, b), votes["ties"] + votes["both_bad"])
-    scores = bradley_terry(wins, ties + ties.T, models=models).scores
-    return pd.Series(scores, index=pd.Index(models, name="model"), name="rating")
+    return wins, ties + ties.T, models
+
+
+def arena_ratings() -> pd.Series:  # model → rating, higher is better, mean zero
+    "Half-tie Bradley–Terry ratings of the 129 models by all votes."
+    wins, ties, models = arena_counts()
+    return pd.Series(bradley_terry(wins, ties, models=models).scores, index=pd.Index(models, name="model"), name="rating")
 
 
 H2O_ON_ARENA = {"claude-2": "claude-2.0"} | {  # model: its name on the Arena

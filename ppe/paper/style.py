@@ -130,6 +130,8 @@ AGGREGATORS = _family(
     ("discrimination-cycles", "Discrimination, cycles", "orange", "P", _LONG),
     ("discrimination-davidson", "Discrimination, ties", "vermillion", "X", _DASHDOT),
     ("soft-weights", "Soft weights", "bluish green", "p", _SHORT),
+    ("denoise", "Denoise", "black", "<", _DOT),
+    ("question-effects", "Question effects", "sky blue", ">", _LONGDOT),
 )
 METHOD_STYLES: dict[str, MethodStyle] = MAIN_TABLE_METHODS | RANKERS | AGGREGATORS
 JUDGE_STYLES = _family(

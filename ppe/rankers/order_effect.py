@@ -8,7 +8,7 @@ __all__ = ['Outcomes', 'ORDER_FORMS', 'MAX_CELLS', 'place_probabilities', 'place
            'order_effect_batch', 'question_errors']
 
 # %% ../../nbs/rankers/order_effect.ipynb #order-03
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
@@ -160,11 +160,21 @@ def place_separation(
 ) -> PlaceSeparation | None:  # None: exactly one maximum exists
     """The direction that prevents a unique maximum with one effect of the first place for each judge, if there is one.
 
+    A judge without outcomes is left out.
+
     Source: Albert & Anderson (1984) for the condition; Bellman (1958) for shortest paths; this notebook.
     Cost: O(J n²) for nearly all tables, O(n³) for one judge, a linear program for several.
     """
     first, second = _half_ties(counts)
-    n = len(counts.models)
+    present, n = (first + second).any(axis=(1, 2)), len(counts.models)
+    if not present.all():
+        names = tuple(judge for judge, there in zip(counts.judges, present, strict=True) if there)
+        part = PlaceCounts(counts.first[present], counts.second[present], counts.ties[present], names, counts.models)
+        found = place_separation(part, tie_parameter=tie_parameter)
+        effects = np.zeros(len(present))
+        if found is not None:
+            effects[present] = found.first_place
+        return found and replace(found, first_place=effects)
     won = first.sum(axis=0) + second.sum(axis=0).T
     if not strongly_connected(won):
         apart = separation(won > 0)
@@ -224,7 +234,7 @@ class _Solution:
     "Newton's way to the maximum of a batch of outcomes by place."
 
     theta: np.ndarray  # (B, n) mean 0
-    first_place: np.ndarray  # (B, J)
+    first_place: np.ndarray  # (B, J) NaN of a judge without outcomes
     nu: np.ndarray  # (B,) 0 without a tie parameter
     inverse: np.ndarray  # (B, n + J + ties, n + J + ties) of the information at the last step; strengths are centred in it
     iterations: np.ndarray  # (B,) 0: not converged
@@ -271,6 +281,7 @@ def _newton(outcomes: Outcomes, ridge: np.ndarray, with_ties: bool) -> _Solution
     if not with_ties:
         first, second, ties = first + ties / 2, second + ties / 2, np.zeros_like(ties)
     point = np.zeros((n_fits, n + n_judges + with_ties))
+    judges, absent = np.arange(n, n + n_judges), ~np.asarray((first + second + ties).any(axis=(2, 3)))
     inverse = np.zeros((n_fits, point.shape[1], point.shape[1]))
     iterations, open_rows = np.zeros(n_fits, dtype=np.int64), np.arange(n_fits)
     for iteration in range(1, MAX_NEWTON_STEPS + 1):
@@ -280,6 +291,7 @@ def _newton(outcomes: Outcomes, ridge: np.ndarray, with_ties: bool) -> _Solution
         )
         score -= ridge[open_rows, None] * at
         information += ridge[open_rows, None, None] * np.eye(point.shape[1])
+        information[:, judges, judges] += absent[open_rows]
         # A common constant of the strengths changes nothing: a weight on their mean makes the system regular.
         information[:, :n, :n] += np.einsum("bii->b", information[:, :n, :n])[:, None, None] / n**2
         try:
@@ -297,8 +309,8 @@ def _newton(outcomes: Outcomes, ridge: np.ndarray, with_ties: bool) -> _Solution
         open_rows = open_rows[finite & ~done]
         if not len(open_rows):
             break
-    theta = point[:, :n] - point[:, :n].mean(axis=1, keepdims=True)
-    return _Solution(theta, point[:, n : n + n_judges], np.exp(point[:, -1]) if with_ties else np.zeros(n_fits), inverse, iterations)
+    theta, delta = point[:, :n] - point[:, :n].mean(axis=1, keepdims=True), np.where(absent, np.nan, point[:, judges])
+    return _Solution(theta, delta, np.exp(point[:, -1]) if with_ties else np.zeros(n_fits), inverse, iterations)
 
 # %% ../../nbs/rankers/order_effect.ipynb #order-15
 def check_order_form(
@@ -350,6 +362,8 @@ def order_effect(
     check_order_form(ranker)
     check_on_separation(on_separation)
     outcomes = _checked(np.asarray(counts.first)[None], np.asarray(counts.second)[None], np.asarray(counts.ties)[None])
+    if idle := [judge for judge, *parts in zip(counts.judges, *(part[0] for part in outcomes), strict=True) if not np.any(parts)]:
+        raise InputError(f"outcomes by place: none of judge {first_five(idle)}; leave judges without verdicts out")
     with_ties = ranker == "davidson" and bool(counts.ties.any())
     found = place_separation(counts, tie_parameter=with_ties)
     if found is not None and on_separation == "error":
@@ -381,7 +395,7 @@ def order_effect(
 class OrderBatch(BatchScores):
     "Scores of a batch, and the effects of the first place."
 
-    first_place: np.ndarray  # (B, J)
+    first_place: np.ndarray  # (B, J) NaN of a judge without outcomes
 
 
 MAX_CELLS = 2**20  # of one step of the batch: judges × models² × fits
@@ -426,7 +440,7 @@ def order_effect_batch(
 def question_errors(
     ranking: Ranking,  # of the same verdicts by `order_effect`, without a penalty
     rows: Placed,  # the verdicts one by one
-) -> np.ndarray:  # (J,) standard errors of the effects of the first place; NaN for a single question
+) -> np.ndarray:  # (J,) standard errors of the effects of the first place; NaN where the questions do not differ
     "Standard errors that let the verdicts on one question depend on each other in any way. Source: Liang & Zeger (1986). Cost: O(rows)."
     counts, theta = rows.counts(), ranking.scores
     delta, nu = np.array(list(ranking.fit.estimates["first_place"].values())), ranking.fit.nu or 0.0
@@ -444,4 +458,5 @@ def question_errors(
         influence = influence + ((rows.outcome == 2) - (1 - decided)) * effects[:, -1:]
     by_question = np.array([np.bincount(rows.question, each, minlength=rows.n_questions) for each in influence])
     q = rows.n_questions
-    return np.sqrt((by_question**2).sum(axis=1) * q / (q - 1)) if q > 1 else np.full(len(delta), np.nan)
+    errors = np.sqrt((by_question**2).sum(axis=1) * q / max(q - 1, 1))
+    return np.where((q > 1) & (errors > 1e-9), errors, np.nan)

@@ -17,6 +17,7 @@ import numpy as np
 from .bradley_terry import bradley_terry, bradley_terry_batch
 from .copeland import copeland, copeland_batch
 from .davidson import davidson, davidson_batch
+from .denoise import denoise, denoise_batch
 from .discrimination import check_weights, discrimination, discrimination_batch
 from ..errors import InputError
 from .hodgerank import hodgerank, hodgerank_batch
@@ -48,6 +49,7 @@ RANKERS: dict[str, Ranker] = {
         Ranker("rank-centrality", "Rank Centrality", "Negahban, Oh & Shah 2017", "counts", rank_centrality, rank_centrality_batch),
         Ranker("hodgerank", "HodgeRank", "Jiang, Lim, Yao & Ye 2011", "counts", hodgerank, hodgerank_batch),
         Ranker("kemeny", "Kemeny", "Kemeny 1959", "counts", kemeny_ranking, kemeny_batch),
+        Ranker("denoise", "Denoise", "Hu et al. 2024", "counts", denoise, denoise_batch),
         Ranker("discrimination", "Discrimination", "Birnbaum 1968; Chen et al. 2013", "pool", discrimination, discrimination_batch),
         Ranker(
             "discrimination-cycles", "Discrimination, cycles", "this repository", "scores",

@@ -17,7 +17,6 @@ from ...inference.budget import ALPHAS, TAU, BudgetChoice, appendix_rule, cross_
 from ..published import STANDS_FOR, data_driven_k
 from ..referenced import Referenced
 from ...pool import Pool
-from ...rankers.rankings import spearman_distance
 from ...rankers.registry import rank_batch
 from ...streams import stream
 from ...truncation import global_top_k
@@ -47,7 +46,7 @@ def _distances(data: Referenced, budgets: Sequence[int | None], mu: float) -> li
     weights = np.zeros((len(budgets), len(data.pool)))
     for weight, k in zip(weights, budgets, strict=True):
         weight[by_score[: k or len(by_score)]] = 1.0
-    found = spearman_distance(rank_batch(data.pool, weights).ranks, data.reference)
+    found = data.distance(rank_batch(data.pool, weights).ranks)
     return [float("nan") if k is None else float(d) for k, d in zip(budgets, found, strict=True)]
 
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-10

@@ -10,6 +10,7 @@ __all__ = ['VARIANT_METHODS', 'VARIANTS', 'question_resamples', 'cycle_distance'
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-03
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from scipy.stats import rankdata
 from ...inference.intervals import mean_interval, percentile_limits, question_times, rank_intervals
 from ...inference.methods import ALL_GRAPHS, METHODS, TRUNCATED, Method, resample
 from .. import datasets
-from ..referenced import REAL_POOLS, Referenced, real_pools
+from ..referenced import ALL_KNOWN, Referenced, left_out_ranks, real_pools, reference_distance
 from ...rankers.rankings import DISTANCES
 from ...rankers.registry import PAPER_RANKERS, rank_batch
 from ...streams import stream
@@ -40,15 +41,19 @@ def cycle_distance(
     data: Referenced,
     *,
     ranker: str = "bradley-terry",
+    reference: Literal["people", "own"] = "people",  # own: the judge's ranking of all other questions
     distance: str = "spearman",
     mu: float = 1.0,
 ) -> pd.DataFrame:  # one row per graph: label, pool, question_id, category, variant, score, log_score, distance, ridge
     "Bad-cycle score and distance to the reference of every single graph."
     pool = data.pool
     fits, score = rank_batch(pool, np.eye(len(pool), dtype=np.int64), ranker=ranker, mu=mu), pool.scores(mu)
+    own = reference == "own"
+    label = f"{data.title}: against its other questions" if own else data.label
+    to = left_out_ranks(pool) if own else np.broadcast_to(data.reference, fits.ranks.shape)
     return pool.index.drop(columns="judge").assign(
-        label=data.label, pool=data.name, block=pool.blocks, score=score, log_score=np.log1p(score),
-        distance=DISTANCES[distance](fits.ranks, data.reference), ridge=fits.ridge,
+        label=label, pool=data.name, block=pool.blocks, score=score, log_score=np.log1p(score),
+        distance=[float(reference_distance(one, other, distance)) for one, other in zip(fits.ranks, to, strict=True)], ridge=fits.ridge,
     )
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-12
@@ -104,12 +109,13 @@ def association(
 def cycle_distance_frames(
     pools: Sequence[Referenced],
     *,
+    reference: Literal["people", "own"] = "people",  # as `cycle_distance`
     n_bins: int,
     n_resamples: int,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:  # points, trend, association; a column `label` in each
     "Everything that Figure cycle-distance shows, one panel per label."
-    every = pd.concat([cycle_distance(pool) for pool in pools], ignore_index=True)
+    every = pd.concat([cycle_distance(pool, reference=reference) for pool in pools], ignore_index=True)
     # Questions of different pools are different questions.
     every["block"] = every.groupby(["label", "pool", "block"], sort=False).ngroup()
     trends, rows = [], []
@@ -139,7 +145,7 @@ def variant_table(
 ) -> pd.DataFrame:  # one row per source of variants and method
     "Distance of each method on the three real pools, every question in, with 95 % intervals over resamples."
     rows = []
-    for data in real_pools(REAL_POOLS):
+    for data in real_pools(tuple(VARIANTS)):
         variants = VARIANTS[data.name]
         first = (data.pool.index["variant"] == data.pool.index["variant"].min()).to_numpy()
         sources = {"pool": data.pool, "original": data.pool.subset(first)}
