@@ -23,6 +23,7 @@ _HOME = {
     "rank_intervals": "ppe.inference.intervals",
     "Leaderboard": "ppe.inference.leaderboard",
     "leaderboard": "ppe.inference.leaderboard",
+    "first_place_rates": "ppe.inference.first_place",
     "diagnose": "ppe.inference.advice",
     "people_and_judges": "ppe.inference.people_and_judges",
     "import_verdicts": "ppe.importers.registry",

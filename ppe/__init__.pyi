@@ -4,6 +4,7 @@ from .cycles import cycle_counts as cycle_counts
 from .errors import PpeError as PpeError
 from .importers.registry import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose
+from .inference.first_place import first_place_rates as first_place_rates
 from .inference.intervals import rank_intervals as rank_intervals
 from .inference.leaderboard import Leaderboard as Leaderboard
 from .inference.leaderboard import leaderboard as leaderboard
