@@ -196,7 +196,7 @@ def weighted_judges(
     estimates = {name: dict(zip(counts.judges, values.tolist(), strict=True)) for name, values in by_judge.items()}
     likelihood = _objective(_Problem(problem.first, problem.second, order_effect, 0.0), np.inf, point)
     fit = Fit(True, steps, likelihood, problem.ridge, "newton", {"spread": spread} | estimates)
-    return Ranking.from_scores("weighted-judges", counts.models, (theta - theta.mean()) * exp(v.mean()), fit)
+    return Ranking.from_scores("bradley-terry", counts.models, (theta - theta.mean()) * exp(v.mean()), fit)
 
 
 def _say_why(counts: PlaceCounts, order_effect: bool) -> None:
@@ -210,6 +210,13 @@ def _say_why(counts: PlaceCounts, order_effect: bool) -> None:
     raise_separated(apart, counts.models)
 
 # %% ../../nbs/rankers/judges.ipynb #jud-14
+def _heard(counts: PlaceCounts) -> PlaceCounts:
+    "Without the judges who have no verdict, as a resample can leave them: nothing is known of their effects."
+    some = np.flatnonzero((counts.first + counts.second + counts.ties).any(axis=(1, 2)))
+    names = tuple(counts.judges[c] for c in some)
+    return PlaceCounts(counts.first[some], counts.second[some], counts.ties[some], names, counts.models)
+
+
 def weighted_judges_batch(
     tables: Iterable[PlaceCounts],  # the same judges and models in each
     *,
@@ -218,6 +225,7 @@ def weighted_judges_batch(
     "Scores of many tables, the spread estimated anew in each; those without a unique maximum take the penalty and are flagged."
     scores, flags = [], []
     for number, counts in enumerate(tables):
+        counts = _heard(counts)
         flags.append(_separated(counts, order_effect))
         problem = _problem(counts, order_effect, flags[-1])
         point, _, steps = _search(problem)
