@@ -203,7 +203,8 @@ def judges_study(
             f"{len(arena.battles.question)} questions"
         )
     split = partial(_split, arena=replace(arena, verdicts=arena.verdicts.iloc[:0]), sizes=tuple(sizes), level=level, seed=seed)
-    return pd.concat(parallel_map(split, range(n_splits), workers=workers), ignore_index=True)
+    found = pd.concat(parallel_map(split, range(n_splits), workers=workers), ignore_index=True)
+    return found.assign(separated=found["separated"].eq(True) if "separated" in found else False)
 
 
 def judge_profiles(
