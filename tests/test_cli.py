@@ -38,7 +38,9 @@ RANK_KEYS = {
 }
 GRAPH_KEYS = ["judge", "question_id", "category", "variant"]
 RANKERS = ["bradley-terry", "davidson", "copeland", "rank-centrality", "hodgerank"]
-POOL_RANKERS = ["discrimination", "discrimination-cycles", "discrimination-davidson", "soft-weights"]
+POOL_RANKERS = [
+    "discrimination", "discrimination-cycles", "discrimination-davidson", "soft-weights", "question-effects",
+]  # fmt: skip
 
 # ---- oracles
 
@@ -881,7 +883,8 @@ def test_rankers_of_graphs_take_every_selection(ppe_main, tmp_path, ranker):
         )
         assert scores == pytest.approx(others, abs=1e-5), "the kept graphs alone give the same"
     text = ppe_main("rank", path, "--ranker", ranker).out
-    assert ("beta" if ranker == "soft-weights" else "spread") in text
+    told = {"soft-weights": "beta", "question-effects": "sigma"}
+    assert told.get(ranker, "spread") in text
     assert ("cycle slope" in text) == (ranker == "discrimination-cycles")
 
 

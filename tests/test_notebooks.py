@@ -17,6 +17,7 @@ SLOW = {
     "paper/studies/aggregation",
     "paper/studies/coverage",
     "rankers/discrimination",
+    "rankers/question_effects",
 }
 NOTEBOOKS = [
     pytest.param(path, id=name, marks=pytest.mark.slow if name in SLOW else ())

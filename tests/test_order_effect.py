@@ -53,7 +53,11 @@ def oracle(rows):
 
     best = minimize(loss, np.zeros(len(models) + len(judges)), method="BFGS", options={"gtol": 1e-5})
     strengths = best.x[: len(models)] - best.x[: len(models)].mean()
-    return dict(zip(models, strengths, strict=True)), dict(zip(judges, best.x[len(models) :], strict=True)), -best.fun
+    return (
+        dict(zip(models, strengths, strict=True)),
+        dict(zip(judges, best.x[len(models) :], strict=True)),
+        -best.fun,
+    )
 
 
 def refused(done, *words):
@@ -99,9 +103,13 @@ def test_a_table_too_large_for_its_graphs_gives_the_same(ppe_main, tmp_path, mon
 
 
 @pytest.mark.parametrize("ranker", ORDER_FORMS)
-@pytest.mark.parametrize("words", [(), ("--select", "block", "--keep", 1), ("--select", "global", "--keep", 20)])
+@pytest.mark.parametrize(
+    "words", [(), ("--select", "block", "--keep", 1), ("--select", "global", "--keep", 20)]
+)
 def test_selection_intervals_and_formats(ppe_main, tmp_path, ranker, words):
-    rows = [(*row[:3], variant, *row[4:]) for variant in range(2) for row in table(4 + variant, n_questions=12)]
+    rows = [
+        (*row[:3], variant, *row[4:]) for variant in range(2) for row in table(4 + variant, n_questions=12)
+    ]
     path = write(tmp_path / "t.csv", rows)
     common = ["rank", path, "--ranker", ranker, "--order-effect", *words]
     found = ppe_main(*common, "--format", "json").json()
@@ -114,8 +122,13 @@ def test_selection_intervals_and_formats(ppe_main, tmp_path, ranker, words):
     widths = []
     for kind in ("percentile", "differences", "simultaneous"):
         limits = ppe_main(*common, "--intervals", 60, "--interval-kind", kind, "--format", "json").json()
-        assert [(m["model"], m["score"]) for m in limits["models"]] == [(m["model"], pytest.approx(m["score"], abs=1e-9)) for m in found["models"]]
-        assert all(m["rank_low"] <= m["rank"] <= m["rank_high"] and m["score_low"] < m["score"] < m["score_high"] for m in limits["models"])
+        assert [(m["model"], m["score"]) for m in limits["models"]] == [
+            (m["model"], pytest.approx(m["score"], abs=1e-9)) for m in found["models"]
+        ]
+        assert all(
+            m["rank_low"] <= m["rank"] <= m["rank_high"] and m["score_low"] < m["score"] < m["score_high"]
+            for m in limits["models"]
+        )
         widths.append(sum(m["score_high"] - m["score_low"] for m in limits["models"]))
     assert widths[1] < widths[2]
     lines = ppe_main(*common).out.splitlines()
@@ -127,9 +140,11 @@ def test_selection_intervals_and_formats(ppe_main, tmp_path, ranker, words):
 
 
 def test_limits_are_those_of_refits_to_resampled_questions():
-    "The same resamples as those of the ranker without the effect: every refit is done anew, from the table written out."
+    "Every refit is done anew here, from the table written out."
     rows = pd.DataFrame(table(6, n_questions=10), columns=COLUMNS)
-    board = leaderboard(validate_verdicts(rows), order_effect=True).with_intervals(n_resamples=20, level=0.9, seed=3)
+    board = leaderboard(validate_verdicts(rows), order_effect=True).with_intervals(
+        n_resamples=20, level=0.9, seed=3
+    )
     plain = leaderboard(validate_verdicts(rows)).with_intervals(n_resamples=20, level=0.9, seed=3)
     from ppe.inference.intervals import question_weights
     from ppe.streams import stream
@@ -140,9 +155,13 @@ def test_limits_are_those_of_refits_to_resampled_questions():
     for b in range(4):
         copies = []
         for g in np.flatnonzero(weights[b]):
-            mine = rows[(rows["judge"] == index["judge"][g]) & (rows["question_id"] == index["question_id"][g])]
+            mine = rows[
+                (rows["judge"] == index["judge"][g]) & (rows["question_id"] == index["question_id"][g])
+            ]
             copies += [mine.assign(variant=copy) for copy in range(weights[b][g])]
-        refit = order_effect(placed(validate_verdicts(pd.concat(copies, ignore_index=True)), models=board.pool.models).counts())
+        refit = order_effect(
+            placed(validate_verdicts(pd.concat(copies, ignore_index=True)), models=board.pool.models).counts()
+        )
         assert np.abs(refit.scores - board.intervals.resampled_scores[b]).max() < 1e-8
     assert not np.allclose(board.intervals.resampled_scores, plain.intervals.resampled_scores)
 
@@ -151,18 +170,37 @@ def test_one_order_only_is_noted_and_told_from_nothing_when_it_fits_a_line(ppe_m
     done = ppe_main("rank", write(tmp_path / "t.csv", table(7, fixed=True)), "--order-effect")
     assert done.code == 0 and "in one order only" in done.err
     # x always before y and z, y before z, and everyone wins sometimes: a line and a place explain the same.
-    rows = [("me", q, "any", 0, x, y, "ab"[(q + k) % 2]) for q in range(4) for k, (x, y) in enumerate([("x", "y"), ("y", "z")])]
+    rows = [
+        ("me", q, "any", 0, x, y, "ab"[(q + k) % 2])
+        for q in range(4)
+        for k, (x, y) in enumerate([("x", "y"), ("y", "z")])
+    ]
     path = write(tmp_path / "line.csv", rows)
-    refused(ppe_main("rank", path, "--order-effect", "--incomplete", "keep"), "cannot be told from strength", "judge me", "both orders")
-    ridge = ppe_main("rank", path, "--order-effect", "--incomplete", "keep", "--on-separation", "ridge", "--format", "json").json()
+    refused(
+        ppe_main("rank", path, "--order-effect", "--incomplete", "keep"),
+        "cannot be told from strength",
+        "judge me",
+        "both orders",
+    )
+    ridge = ppe_main(
+        "rank", path, "--order-effect", "--incomplete", "keep", "--on-separation", "ridge", "--format", "json"
+    ).json()
     assert ridge["fit"]["ridge"] > 0 and ridge["fit"]["first_place_se"] == {"me": None}
-    assert "penalty" in ppe_main("rank", path, "--order-effect", "--incomplete", "keep", "--on-separation", "ridge").out
+    assert (
+        "penalty"
+        in ppe_main("rank", path, "--order-effect", "--incomplete", "keep", "--on-separation", "ridge").out
+    )
 
 
 def test_a_judge_who_always_says_the_first_has_no_estimate(ppe_main, tmp_path):
     rows = [(*row[:6], "a") for row in table(8, judges=("one",))]
     path = write(tmp_path / "t.csv", rows)
-    refused(ppe_main("rank", path, "--order-effect"), "advantage of the first place", "judge one", "--on-separation ridge")
+    refused(
+        ppe_main("rank", path, "--order-effect"),
+        "advantage of the first place",
+        "judge one",
+        "--on-separation ridge",
+    )
     assert ppe_main("rank", path).code == 0
     mixed = write(tmp_path / "mixed.csv", rows + table(9, judges=("two",)))
     refused(ppe_main("rank", mixed, "--order-effect"), "judge one")
@@ -179,20 +217,33 @@ def test_rankers_without_such_a_form_are_refused(ppe_main, tmp_path, ranker):
 def test_orders_turned_round_change_the_sign():
     "Nothing but the order turned round: the sign of the effects changes, and the scores stay."
     rows = pd.DataFrame(table(11), columns=COLUMNS)
-    turned = rows.assign(model_a=rows["model_b"], model_b=rows["model_a"], verdict=rows["verdict"].map({"a": "b", "b": "a", "tie": "tie"}))
+    turned = rows.assign(
+        model_a=rows["model_b"],
+        model_b=rows["model_a"],
+        verdict=rows["verdict"].map({"a": "b", "b": "a", "tie": "tie"}),
+    )
     for ranker in ORDER_FORMS:
-        here, there = (leaderboard(validate_verdicts(t), order_effect=True, ranker=ranker).ranking for t in (rows, turned))
+        here, there = (
+            leaderboard(validate_verdicts(t), order_effect=True, ranker=ranker).ranking
+            for t in (rows, turned)
+        )
         assert np.abs(here.scores - there.scores).max() < 1e-8
         for judge, effect in here.fit.estimates["first_place"].items():
-            assert abs(effect + there.fit.estimates["first_place"][judge]) < 1e-8 and np.sign(effect) == np.sign(EFFECT[judge])
+            assert abs(effect + there.fit.estimates["first_place"][judge]) < 1e-8 and np.sign(
+                effect
+            ) == np.sign(EFFECT[judge])
 
 
 def test_existence_is_settled_in_tables_of_many_judges():
     "Of three judges one always says the second; of three uneven ones none is without bound."
-    rows = pd.DataFrame(table(12) + [("three", *row[1:6], "b") for row in table(13, judges=("one",))], columns=COLUMNS)
+    rows = pd.DataFrame(
+        table(12) + [("three", *row[1:6], "b") for row in table(13, judges=("one",))], columns=COLUMNS
+    )
     counts = placed(validate_verdicts(rows)).counts()
     found = place_separation(counts)
-    assert found is not None and not found.flat and counts.judges[int(np.argmin(found.first_place))] == "three"
+    assert (
+        found is not None and not found.flat and counts.judges[int(np.argmin(found.first_place))] == "three"
+    )
     assert (np.abs(found.first_place) > 1e-6).sum() == 1 and place_separation(counts.of_judge("one")) is None
     assert place_separation(placed(validate_verdicts(rows[rows["judge"] != "three"])).counts()) is None
 
@@ -202,7 +253,10 @@ def test_standard_errors_over_questions_are_those_of_left_out_questions():
     rows = pd.DataFrame(table(14, n_questions=30), columns=COLUMNS)
     for ranker in ORDER_FORMS:
         board = leaderboard(validate_verdicts(rows), order_effect=True, ranker=ranker)
-        left = [leaderboard(validate_verdicts(rows[rows["question_id"] != q]), order_effect=True, ranker=ranker) for q in range(30)]
+        left = [
+            leaderboard(validate_verdicts(rows[rows["question_id"] != q]), order_effect=True, ranker=ranker)
+            for q in range(30)
+        ]
         for judge, error in board.estimates()["first_place_se_questions"].items():
             each = np.array([part.estimates()["first_place"][judge] for part in left])
             jackknife = np.sqrt(29 / 30 * ((each - each.mean()) ** 2).sum())
@@ -227,32 +281,51 @@ def test_many_judges_are_cut_short_in_the_readable_form(ppe_main, tmp_path):
 
 
 def test_rates_are_counts_of_the_table():
-    found = first_place_rates(validate_verdicts(pd.DataFrame(table(17, n_questions=40), columns=COLUMNS))).set_index("judge")
+    found = first_place_rates(
+        validate_verdicts(pd.DataFrame(table(17, n_questions=40), columns=COLUMNS))
+    ).set_index("judge")
     frame = pd.DataFrame(table(17, n_questions=40), columns=COLUMNS)
     for judge, rows in frame.groupby("judge"):
         row, said = found.loc[judge], rows["verdict"].value_counts()
-        assert [row["first"], row["second"], row["ties"]] == [said["a"], said["b"], said["tie"]] and row["basis"] == "random order"
+        assert [row["first"], row["second"], row["ties"]] == [said["a"], said["b"], said["tie"]] and row[
+            "basis"
+        ] == "random order"
         assert row["rate"] == said["a"] / (said["a"] + said["b"]) and row["low"] < row["rate"] < row["high"]
         assert row["half_tie_rate"] == pytest.approx((said["a"] + said["tie"] / 2) / len(rows))
-        assert (row["rate"] > 0.5) == (EFFECT[judge] > 0) and abs(row["first_place"] - EFFECT[judge]) < 4 * row["first_place_se"]
+        assert (row["rate"] > 0.5) == (EFFECT[judge] > 0) and abs(
+            row["first_place"] - EFFECT[judge]
+        ) < 4 * row["first_place_se"]
 
 
 def test_a_fixed_order_and_merged_orders_give_no_rate():
     fixed = first_place_rates(validate_verdicts(pd.DataFrame(table(18, fixed=True), columns=COLUMNS)))
-    assert (fixed["basis"] == "confounded").all() and fixed[["rate", "low", "high", "half_tie_rate", "first_place", "first_place_se"]].isna().all(axis=None)
-    assert fixed["reason"].str.contains("one order only").all() and (fixed["first"] + fixed["second"] > 0).all()
+    assert (fixed["basis"] == "confounded").all() and fixed[
+        ["rate", "low", "high", "half_tie_rate", "first_place", "first_place_se"]
+    ].isna().all(axis=None)
+    assert (
+        fixed["reason"].str.contains("one order only").all() and (fixed["first"] + fixed["second"] > 0).all()
+    )
 
 
 def test_both_orders_are_told_apart_from_pairs_that_lost_one():
     "Verdicts whose other order is invalid are left out of the rate, and of nothing else."
     once = table(19, n_questions=20, judges=("one",), ties=0.0)
-    again = [(*row[:3], 1, row[5], row[4], verdict) for row, verdict in zip(once, [r[6] for r in table(20, n_questions=20, judges=("one",))], strict=True)]
+    again = [
+        (*row[:3], 1, row[5], row[4], verdict)
+        for row, verdict in zip(once, [r[6] for r in table(20, n_questions=20, judges=("one",))], strict=True)
+    ]
     again[:30] = [(*row[:6], "invalid") for row in again[:30]]
     found = first_place_rates(validate_verdicts(pd.DataFrame(once + again, columns=COLUMNS))).iloc[0]
-    assert found["basis"] == "both orders" and found["valid"] == 370 and found["first"] + found["second"] + found["ties"] == 340
+    assert (
+        found["basis"] == "both orders"
+        and found["valid"] == 370
+        and found["first"] + found["second"] + found["ties"] == 340
+    )
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 95, float("nan")])
 def test_a_level_that_is_none_is_refused(level):
     with pytest.raises(InputError, match="between 0 and 1"):
-        first_place_rates(validate_verdicts(pd.DataFrame(table(21, n_questions=2), columns=COLUMNS)), level=level)
+        first_place_rates(
+            validate_verdicts(pd.DataFrame(table(21, n_questions=2), columns=COLUMNS)), level=level
+        )

@@ -145,6 +145,9 @@ def _estimate_lines(board: Leaderboard) -> list[str]:
         return _order_lines(found)
     if "beta" in found:
         return [f"soft weights: beta {found['beta']} by cross-validation (0: all graphs alike, inf: the better half alone)"]
+    if "sigma" in found:
+        reach = "no upper end" if found["sigma_high"] is None else f"{found['sigma_high']:.4f}"
+        return [f"question effects: sigma {found['sigma']:.4f} logits (95 %: {found['sigma_low']:.4f} to {reach}); scores hold on one question"]
     if "spread" not in found:
         return []
     slope = "" if found["cycle_slope"] is None else (

@@ -106,6 +106,7 @@ METHODS = _by_name((
     Method("soft-weights", ranker="soft-weights"),
     Method("kemeny", ranker="kemeny"),
     Method("denoise", ranker="denoise"),
+    Method("question-effects", ranker="question-effects"),
 ))
 ALL_GRAPHS, TRUNCATED = METHODS["AllGraphs"], METHODS["TruncFixed"]  # each graph once
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Verdicts', 'Problem', 'State', 'MAX_STEPS', 'STEP_TOLERANCE', 'SEARCH_TOLERANCE', 'REACH', 'SPREADS', 'SHARES',
-           'LIMITS', 'FIRST_STEPS', 'LAST_STEPS', 'MOVED', 'draw_graphs', 'DiscriminationFit', 'fit_discrimination',
-           'check_weights', 'fit_discrimination_batch', 'discrimination', 'discrimination_batch']
+           'LIMITS', 'FIRST_STEPS', 'LAST_STEPS', 'MOVED', 'draw_graphs', 'block_units', 'DiscriminationFit',
+           'fit_discrimination', 'check_weights', 'fit_discrimination_batch', 'discrimination', 'discrimination_batch']
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-03
 from collections import namedtuple
@@ -57,7 +57,7 @@ def _verdict_codes(adjacency):
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-12
 @njit(cache=True)
-def _units(weights, blocks):
+def block_units(weights, blocks):
     "Graph of each entry, first entry of each unit, copies of each unit: graphs taken c times stand in c copies of their block."
     order = np.argsort(blocks, kind="mergesort")
     entries, starts = np.empty(weights.sum(), np.int64), np.zeros(weights.sum() + 1, np.int64)
@@ -559,7 +559,7 @@ def _start(problem, half, state):
 
 def _fit(verdicts, half, weights, blocks, z, ridge, ties, cycles, spread, share):
     "Fit one vector of weights; a negative spread or share is estimated. Problem, state, spread, share, J, steps, marginal at 0."
-    entries, starts, copies = _units(weights, blocks)
+    entries, starts, copies = block_units(weights, blocks)
     covariate = z[entries]
     if cycles:
         each = np.repeat(copies, np.diff(starts))

@@ -23,6 +23,7 @@ from ..errors import InputError
 from .hodgerank import hodgerank, hodgerank_batch
 from .kemeny import kemeny_batch, kemeny_ranking
 from ..pool import Pool
+from .question_effects import rank_question_effects, rank_question_effects_batch
 from .rank_centrality import rank_centrality, rank_centrality_batch
 from .rankings import BatchScores, OnSeparation, Ranking
 from .soft_weights import soft_weights, soft_weights_batch
@@ -60,6 +61,10 @@ RANKERS: dict[str, Ranker] = {
             partial(discrimination, ties=True), partial(discrimination_batch, ties=True),
         ),
         Ranker("soft-weights", "Soft weights", "this repository", "scores", soft_weights, soft_weights_batch),
+        Ranker(
+            "question-effects", "Question effects", "Breslow & Clayton 1993; this repository", "pool",
+            rank_question_effects, rank_question_effects_batch,
+        ),
     )
 }  # fmt: skip
 COUNT_RANKERS = tuple(name for name, ranker in RANKERS.items() if ranker.takes == "counts")

@@ -171,12 +171,19 @@ def _half_distances(
     return {key: values.reshape(n_halves, n_half_pools) for key, values in found.items()}
 
 
+def _serves(pool: Pool, method: Method) -> bool:
+    "Most questions have as many graphs as the method keeps of each."
+    per_question = np.unique(pool.blocks, return_counts=True)[1]
+    return method.by == "pool" or not isinstance(method.keep, int) or float(np.median(per_question)) >= method.keep
+
+
 def _study_cell(
     cell: tuple[Referenced, int], *, methods: Sequence[Method], n_pools: int, n_halves: int, n_half_pools: int, n_resamples: int,
     seed: int, distance: str,
 ) -> StudyCell:
     judged, n_questions = cell
     pool = judged.pool
+    methods = [method for method in methods if _serves(pool, method)]
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     references = {judged.reference_label: np.broadcast_to(judged.reference, (n_pools, pool.n_models)),
                   LEFT_OUT: _rank_rest(pool, rows, [np.arange(len(pool))] * n_pools)}
@@ -206,7 +213,7 @@ def replication_cells(
 ) -> list[StudyCell]:  # one per set and size
     """Measure every method on random pools of every set, and again on random halves of its questions.
 
-    The same for any number of workers. Raises: InputError for methods without all graphs once, too large a pool, or a single half or pool of a half.
+    The same for any number of workers; a method that keeps more graphs of a question than most questions of a set have is left out of it. Raises: InputError for methods without all graphs once, too large a pool, or a single half or pool of a half.
     """
     if BASELINE not in {method.name for method in methods}:
         raise InputError(f"the methods lack {BASELINE}, which all are compared with; add it")
@@ -392,7 +399,10 @@ def together_table(
         for method in dict.fromkeys(name for cell in cells for name, _ in cell.distances):
             found = []
             for group in groups.values():
-                own = [cell.difference(method, BASELINE, cell.judged.reference_label) for cell in group]
+                own = [cell.difference(method, BASELINE, cell.judged.reference_label) for cell in group
+                       if (method, cell.judged.reference_label) in cell.distances]
+                if not own:
+                    continue
                 # Halves are shared within a set, so the mean of its pools carries their covariance.
                 halves = [c.halves for c in own if c.halves is not None]
                 one = Contrast(np.mean([c.pools for c in own], axis=0), np.mean(halves, axis=0), own[0].n_questions)

@@ -17,6 +17,7 @@ import pandas as pd
 from ...errors import InputError
 from ...inference.intervals import INTERVAL_KINDS, rank_intervals, resamples_needed
 from ...inference.methods import ALL_GRAPHS, Method
+from ...inference.question_intervals import fitted_intervals
 from ...parallel import Progress, no_progress, parallel_map
 from ...pool import Pool
 from ...rankers.discrimination import draw_graphs
@@ -98,23 +99,25 @@ def pool_coverage(
     *,
     ranker: str = "bradley-terry",
     method: Method = ALL_GRAPHS,
+    fitted: bool = False,  # limits from the covariance of the fit with question effects; n_resamples draws
     n_resamples: int,
     level: float = 0.95,
     seed: int,
 ) -> list[dict[str, object]]:  # one row per kind of interval: kind, inside, all_inside, width, separated
     "Draw one pool, rank it with intervals of every kind, and compare with its truth."
     pool, truth = draw_pool(setting, rng=stream(seed, "coverage", setting.name, number))
-    found = rank_intervals(
-        pool, method=method, ranker=ranker, n_resamples=n_resamples, level=level,
-        rng=stream(seed, "coverage-resamples", setting.name, number),
-    )
+    rng = stream(seed, "coverage-resamples", setting.name, number)
+    if fitted:
+        found = fitted_intervals(pool, n_draws=n_resamples, level=level, rng=rng)
+    else:
+        found = rank_intervals(pool, method=method, ranker=ranker, n_resamples=n_resamples, level=level, rng=rng)
     rows = []
     for kind in INTERVAL_KINDS:
         # Names are in the order of the pool, as the truth is.
         table = found.table(kind).sort_values("model")
         inside, all_inside, width = covered(table["rank_low"].to_numpy(), table["rank_high"].to_numpy(), truth)
         rows.append({"kind": kind, "inside": inside, "all_inside": all_inside, "width": width,
-                     "separated": float(found.ridge.mean())})
+                     "separated": float(found.separated if fitted else found.ridge.mean())})
     return rows
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-19
@@ -146,8 +149,9 @@ def coverage_study(
     *,
     rankers: Sequence[str] = ("bradley-terry",),  # keys of RANKERS
     method: Method = ALL_GRAPHS,  # which graphs are ranked; chosen again inside each resample
+    fitted: bool = False,  # question effects with limits from their covariance in place of resamples
     n_pools: int,  # per setting and ranker
-    n_resamples: int,  # of questions, per pool
+    n_resamples: int,  # of questions, per pool; with fitted, draws from the normal distribution of the estimate
     level: float = 0.95,
     seed: int,
     workers: int = 1,
@@ -156,13 +160,15 @@ def coverage_study(
     """How often rank intervals contain the true ranks; the same for any number of workers.
 
     Columns: setting, ranker, method, kind; inside (share of models), all_inside (share of pools), width (ranks), each
-    with its Monte Carlo standard error `…_se`; separated (share of resamples); n_pools, n_resamples, level.
+    with its Monte Carlo standard error `…_se`; separated (share of resamples, with fitted of pools); n_pools, n_resamples, level.
 
     Raises: InputError for an unknown ranker, a repeated setting, fewer than two pools, or too few resamples.
     """
     _check_study(settings, rankers, n_pools, n_resamples, level, workers)
+    if fitted and (tuple(rankers) != ("question-effects",) or method != ALL_GRAPHS):
+        raise InputError(f"rankers {list(rankers)}, {method.name}: fitted limits are those of question-effects on all graphs")
     tasks = [(setting, ranker, number) for setting in settings for ranker in rankers for number in range(n_pools)]
-    how = partial(_task, method=method, n_resamples=n_resamples, level=level, seed=seed)
+    how = partial(_task, method=method, fitted=fitted, n_resamples=n_resamples, level=level, seed=seed)
     rows = [row for part in parallel_map(how, tasks, workers=workers, progress=progress) for row in part]
     parts = pd.DataFrame(rows).groupby(["setting", "ranker", "kind"], sort=False)
     return pd.DataFrame([

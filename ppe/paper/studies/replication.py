@@ -166,10 +166,11 @@ def leaderboards(
     kind: str = "percentile",  # of the limits, a key of INTERVAL_KINDS
     seed: int,
 ) -> pd.DataFrame:  # one row per pool, rule and model, best first
-    "Scores, ranks and their 95 % limits, with the reference rank of each model and how many resamples were separated."
+    "Scores, ranks and their 95 % limits, with the reference rank of each model (NaN where it knows only some) and how many resamples were separated."
     parts = []
     for data in pools:
-        reference = pd.Series(data.reference, index=list(data.pool.models))
+        # A rank among some of the models cannot stand beside ranks among all.
+        reference = pd.Series(data.reference if data.known.all() else np.nan, index=list(data.pool.models))
         for method in methods:
             rng = stream(seed, "leaderboard", data.name)
             found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng)
