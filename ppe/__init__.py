@@ -29,6 +29,8 @@ _HOME = {
     "counts_leaderboard": "ppe.inference.leaderboard",
     "first_place_rates": "ppe.inference.first_place",
     "diagnose": "ppe.inference.advice",
+    "judge_leaderboards": "ppe.inference.judge_leaderboards",
+    "people_and_judges": "ppe.inference.people_and_judges",
     "import_verdicts": "ppe.importers.registry",
     "simulate_pool": "ppe.paper.simulated",
     "PpeError": "ppe.errors",

@@ -8,11 +8,13 @@ from .importers.registry import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose
 from .inference.first_place import first_place_rates as first_place_rates
 from .inference.intervals import rank_intervals as rank_intervals
+from .inference.judge_leaderboards import judge_leaderboards as judge_leaderboards
 from .inference.leaderboard import Leaderboard as Leaderboard
 from .inference.leaderboard import counts_leaderboard as counts_leaderboard
 from .inference.leaderboard import leaderboard as leaderboard
 from .inference.methods import METHODS as METHODS
 from .inference.methods import Method as Method
+from .inference.people_and_judges import people_and_judges as people_and_judges
 from .paper.simulated import simulate_pool as simulate_pool
 from .pool import Pool as Pool
 from .pool import comparison_graphs as comparison_graphs

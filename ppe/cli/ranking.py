@@ -23,6 +23,7 @@ from .show import FORMATS, as_text, emit, emit_csv, emit_json, emit_rows, note
 from ..errors import InputError, first_five
 from ..files import plain_number, read_content
 from ..inference.intervals import INTERVAL_KINDS
+from ..inference.judge_leaderboards import JudgeLeaderboards, judge_leaderboards
 from ..inference.leaderboard import SEED, Leaderboard, counts_leaderboard, leaderboard
 from ..inference.methods import Method
 from ..pool import comparison_graphs, graph_table
@@ -129,8 +130,22 @@ def _order_lines(found: Mapping[str, Any]) -> list[str]:
     return lines + [f"and {len(effects) - SHOWN_JUDGES} more judges: --format json"] * (len(effects) > SHOWN_JUDGES)
 
 
+def _weight_lines(found: Mapping[str, Any]) -> list[str]:
+    "A line for each judge: how well it separates the models, and the effect of the first place."
+    lines, a = [f"spread of log discrimination over judges {found['spread']:.4f}"], list(found["discrimination"].items())
+    for judge, discrimination in a[:SHOWN_JUDGES]:
+        share, effect = 100 * found["equal_first_wins"][judge], found["first_place"][judge]
+        lines.append(
+            f"judge {judge}: discrimination {discrimination:.4f} (geometric mean of all judges 1), first place {effect:+.4f}: of equal models the one "
+            f"shown first wins {share:.1f} % of decided verdicts"
+        )
+    return lines + [f"and {len(a) - SHOWN_JUDGES} more judges: --format json"] * (len(a) > SHOWN_JUDGES)
+
+
 def _estimate_lines(board: Leaderboard) -> list[str]:
     found = board.estimates()
+    if board.weighted:
+        return _weight_lines(found)
     if "first_place" in found:
         return _order_lines(found)
     if "beta" in found:
@@ -148,13 +163,11 @@ def _estimate_lines(board: Leaderboard) -> list[str]:
     return [line, caution] if float(found["spread"] or 0) > 1 else [line]
 
 
-def _board_text(board: Leaderboard) -> str:
-    "The readable form of a leaderboard."
+def _board_lines(board: Leaderboard) -> list[str]:
+    "What stands below the table of a leaderboard."
     fit, limits = board.ranking.fit, board.intervals
-    shown = ["rank", "model", "score"] + (["rank_low", "rank_high", "score_low", "score_high"] if limits else [])
-    lines = [as_text(board.table()[shown]), ""]
     used = f"{board.n_used} of {board.n_graphs} graphs, {board.n_dropped} incomplete dropped"
-    lines.append(f"{board.ranking.ranker}, " + (f"counts of {board.n_verdicts} verdicts" if board.n_graphs is None else used))
+    lines = [f"{board.ranking.ranker}, " + (f"counts of {board.n_verdicts} verdicts" if board.n_graphs is None else used)]
     if fit.log_likelihood is not None:
         nu = board.estimates().get("nu")
         lines.append(f"log likelihood {fit.log_likelihood:.4f}" + ("" if nu is None else f", nu {nu:.4f}"))
@@ -166,7 +179,18 @@ def _board_text(board: Leaderboard) -> str:
         lines.append(f"{board.kind} intervals {how}: {INTERVAL_KINDS[board.kind]}")
     if board.distances:
         lines.append("distance to the reference: " + ", ".join(f"{k} {v:.4f}" for k, v in board.distances.items()))
-    return "\n".join(lines)
+    return lines
+
+
+def _board_text(board: Leaderboard | JudgeLeaderboards) -> str:
+    "The readable form of a leaderboard, or of those of several judges."
+    if isinstance(board, JudgeLeaderboards):
+        lines = [as_text(board.ranks()), "", "distances between the rankings:", as_text(board.distances())]
+        for judge, one in board.boards.items():
+            lines += ["", f"judge {judge}:", *_board_lines(one)]
+        return "\n".join(lines)
+    shown = ["rank", "model", "score"] + (["rank_low", "rank_high", "score_low", "score_high"] if board.intervals else [])
+    return "\n".join([as_text(board.table()[shown]), "", *_board_lines(board)])
 
 # %% ../../nbs/cli/ranking.ipynb #c15-3af403
 _seed = click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Of every random draw.")
@@ -179,7 +203,7 @@ def _needs(**asked: object) -> list[str]:
         (f"--select {asked['select']}", asked["select"] != "none"), (f"--keep {asked['keep']}", asked["keep"] is not None),
         (f"--intervals {asked['intervals']}", asked["intervals"]),
         (f"--ranker {asked['ranker']}", find_ranker(str(asked["ranker"])).takes != "counts"),
-        ("--order-effect", asked["order_effect"]),
+        ("--order-effect", asked["order_effect"]), (f"--judges {asked['judges']}", asked["judges"] != "pooled"),
         ("--incomplete drop", dropping and asked["incomplete"] == "drop"),
     ) if needed]  # fmt: skip
 
@@ -197,6 +221,8 @@ def _needs(**asked: object) -> list[str]:
 @click.option("--keep", type=int, help="Graphs to keep: in all (global) or of each question (block).")
 @click.option("--select", type=click.Choice(["none", "global", "block"]), default="none", show_default=True,
               help="Keep the graphs with the fewest bad cycles, over the pool or within each question.")
+@click.option("--judges", type=click.Choice(["pooled", "separate", "weighted"]), default="pooled", show_default=True,
+              help="Of a table of several: every verdict alike; a ranking by each; a discrimination and an order effect for each.")
 @click.option("--order-effect", is_flag=True, help="Estimate, and take out, how much each judge favours the answer shown first (model_a).")
 @click.option("--ranker", type=click.Choice(list(RANKERS)), default="bradley-terry", show_default=True)
 @_incomplete
@@ -205,19 +231,21 @@ def rank_command(
     files: tuple[str, ...], judge: str | None, category: str | None, incomplete: Incomplete, mu: float, form: str,
     ranker: str, select: str, keep: int | None, reference: str | None, on_separation: OnSeparation,
     n_resamples: int, level: float, interval_kind: str, seed: int, order_effect: bool,
+    judges: Literal["pooled", "separate", "weighted"],
 ) -> None:
     """Rank the models in FILES.
 
     FILES are verdict tables, which together are one table, or counts of pairs with the columns model_a, model_b, wins_a, wins_b, ties,
     which are added up. Of more than five million verdicts counts are ranked, unless an option needs graphs or questions.
     """
-    needs = _needs(select=select, keep=keep, intervals=n_resamples, ranker=ranker, incomplete=incomplete, order_effect=order_effect)
+    needs = _needs(select=select, keep=keep, intervals=n_resamples, ranker=ranker, incomplete=incomplete, order_effect=order_effect, judges=judges)
     found = read_input(files, judge=judge, category=category, needs=needs)
     ratings = None if reference is None else read_reference(reference)
     if isinstance(found, Counted):
-        board = counts_leaderboard(found.counts, ranker=ranker, on_separation=on_separation, reference=ratings)
+        board: Leaderboard | JudgeLeaderboards = counts_leaderboard(found.counts, ranker=ranker, on_separation=on_separation, reference=ratings)
     else:
-        board = leaderboard(
+        make: Callable[..., Leaderboard | JudgeLeaderboards] = judge_leaderboards if judges == "separate" else partial(leaderboard, judges=judges)
+        board = make(
             found, method=_method(select, keep, mu), ranker=ranker, incomplete=incomplete, on_separation=on_separation, reference=ratings,
             order_effect=order_effect,
         )

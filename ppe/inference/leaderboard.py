@@ -15,14 +15,15 @@ import numpy as np
 import pandas as pd
 
 from ..counts import PairCounts
-from ..errors import InputError
+from ..errors import InputError, first_five
 from .intervals import INTERVAL_KINDS, RankIntervals, rank_intervals
 from .methods import ALL_GRAPHS, Method, source_rows
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, is_complete, too_large, win_tie_counts_from_table
-from ..places import Placed, placed
-from ..rankers.order_effect import OrderBatch, check_order_form, order_effect_batch, question_errors
+from ..places import PlaceCounts, Placed, placed
+from ..rankers.judges import weighted_judges, weighted_judges_batch
+from ..rankers.order_effect import check_order_form, order_effect_batch, question_errors
 from ..rankers.order_effect import order_effect as fit_order_effect
-from ..rankers.rankings import DISTANCES, OnSeparation, Ranking, reference_ranks
+from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, reference_ranks
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
 from ..streams import stream
 from ..truncation import block_top_k, global_top_k
@@ -72,12 +73,16 @@ class PlacedGraphs:
         weights: np.ndarray,  # (B, G) how often each graph is taken
         *,
         ranker: str,  # one of ORDER_FORMS
-    ) -> OrderBatch:
-        "Scores of every row of weights, the effects of the order estimated anew in each."
+        weighted: bool = False,  # with a discrimination for each judge
+    ) -> BatchScores:
+        "Scores of every row of weights, the effects of the order, and the discriminations, estimated anew in each."
         n_judges, n = len(self.rows.judges), len(self.rows.models)
         cell = ((self.rows.outcome * n_judges + self.rows.judge) * n + self.rows.first) * n + self.rows.second
         sums = [np.bincount(cell, row[self.graph], minlength=3 * n_judges * n * n) for row in weights]
         outcomes = np.reshape(sums, (len(weights), 3, n_judges, n, n))
+        if weighted:
+            names = self.rows.judges, self.rows.models
+            return weighted_judges_batch(PlaceCounts(first, second, ties, *names) for first, second, ties in outcomes)
         return order_effect_batch(outcomes[:, 0], outcomes[:, 1], outcomes[:, 2], ranker=ranker)
 
 
@@ -97,6 +102,8 @@ class Leaderboard:
     seed: int = SEED  # of the intervals
     n_verdicts: int | None = None  # that were counted, for counts
     places: PlacedGraphs | None = None  # of the pool, where an effect of the order was asked for
+    judges: tuple[str, ...] = ()  # whose verdicts were ranked
+    weighted: bool = False  # with a discrimination for each judge
 
     @property
     def n_used(self) -> int | None:
@@ -146,7 +153,7 @@ class Leaderboard:
         found = rank_intervals(
             self.pool, method=self.method, ranker=self.ranking.ranker, n_resamples=n_resamples, level=level,
             rng=stream(seed, "intervals"),
-            fit_batch=None if self.places is None else partial(self.places.rank_batch, ranker=self.ranking.ranker),
+            fit_batch=None if self.places is None else partial(self.places.rank_batch, ranker=self.ranking.ranker, weighted=self.weighted),
         )  # fmt: skip
         return replace(self, intervals=found, kind=kind, seed=seed)
 
@@ -176,16 +183,20 @@ def _counts_alone(verdicts: pd.DataFrame, method: Method, ranker: str, incomplet
     return large is not None
 
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703
-def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation) -> Ranking:
+def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weighted: bool) -> Ranking:
     "The ranking with an order effect, beside its estimates standard errors over questions and the share of pairs in both orders."
-    counts = rows.counts()
-    ranking = fit_order_effect(counts, ranker=ranker, on_separation=on_separation)
-    errors = np.full(len(rows.judges), np.nan) if ranking.fit.ridge else question_errors(ranking, rows)
-    over_questions = {judge: float(error) if np.isfinite(error) else None for judge, error in zip(rows.judges, errors, strict=True)}
+    counts, more = rows.counts(), dict[str, Any]()
+    if weighted:
+        ranking = weighted_judges(counts, on_separation=on_separation)
+    else:
+        ranking = fit_order_effect(counts, ranker=ranker, on_separation=on_separation)
+        errors = np.full(len(rows.judges), np.nan) if ranking.fit.ridge else question_errors(ranking, rows)
+        finite = {judge: float(error) if np.isfinite(error) else None for judge, error in zip(rows.judges, errors, strict=True)}
+        more["first_place_se_questions"] = finite
     shown = (counts.first + counts.second + counts.ties).sum(axis=0)
     pairs = np.triu_indices(len(rows.models), 1)
     met, both = (shown + shown.T)[pairs] > 0, np.minimum(shown, shown.T)[pairs] > 0
-    more = {"first_place_se_questions": over_questions, "pairs_in_both_orders": float(both.sum() / met.sum())}
+    more |= {"pairs_in_both_orders": float(both.sum() / met.sum())}
     return replace(ranking, fit=replace(ranking.fit, estimates=dict(ranking.fit.estimates) | more))
 
 
@@ -202,25 +213,32 @@ def leaderboard(
     on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
     reference: Mapping[str, float | str] | None = None,  # rating by model; a higher rating is better
     order_effect: bool = False,  # with an effect of the first place for each judge, of the verdicts of the graphs that are ranked
+    judges: Literal["pooled", "weighted"] = "pooled",  # every verdict alike; or a discrimination and an order effect for each judge
 ) -> Leaderboard:
     """Select graphs, rank the models, and measure the distance to a reference.
 
     Raises: InputError for a method that draws, a selection that does not fit, a reference that lacks a model, no
-    complete graph, an order effect with a ranker that has no such form; NoMaximumError as `rank` and `order_effect`.
+    complete graph, an order effect or weighted judges with a ranker that has no such form; NoMaximumError as `rank` and `order_effect`.
     """
     if method.draw != "once":
         raise InputError(f"{method.name} draws by {method.draw}: a leaderboard ranks the graphs that a method keeps, once")
     ranker = method.ranker or ranker
+    weighted = judges == "weighted"
+    if weighted and find_ranker(ranker).name != "bradley-terry":
+        raise InputError(f"--judges weighted is a form of bradley-terry: {ranker} has no weights for judges; leave --ranker out")
     if order_effect:
         check_order_form(find_ranker(ranker).name)
+    order_effect = order_effect or weighted
     if _counts_alone(verdicts, method, ranker, incomplete):
         wins, ties, models = win_tie_counts_from_table(verdicts)
         ranks = None if reference is None else reference_ranks(reference, models)
         if order_effect:
-            ranking = _order_ranking(placed(verdicts, models=models), ranker, on_separation)
+            ranking = _order_ranking(placed(verdicts, models=models), ranker, on_separation, weighted)
         else:
             ranking = rank_counts(wins, ties, ranker=ranker, models=models, on_separation=on_separation)
-        return Leaderboard(ranking, method, None, None, len(graph_codes(verdicts)[1]), 0, _distances(ranking, ranks))
+        names = tuple(sorted(verdicts["judge"].astype(str).unique()))
+        graphs = len(graph_codes(verdicts)[1])
+        return Leaderboard(ranking, method, None, None, graphs, 0, _distances(ranking, ranks), judges=names, weighted=weighted)
     pool = comparison_graphs(verdicts, incomplete=incomplete)
     rows = _chosen_rows(method, pool)
     ranks = None if reference is None else reference_ranks(reference, pool.models)
@@ -228,8 +246,11 @@ def leaderboard(
     if places is None:
         ranking = rank(pool.subset(rows), ranker=ranker, mu=method.mu, on_separation=on_separation)
     else:
-        ranking = _order_ranking(places.taken(rows), ranker, on_separation)
-    return Leaderboard(ranking, method, pool, rows, len(pool), pool.n_dropped, _distances(ranking, ranks), places=places)
+        ranking = _order_ranking(places.taken(rows), ranker, on_separation, weighted)
+    names = tuple(sorted(pool.index["judge"].iloc[rows].astype(str).unique()))
+    return Leaderboard(
+        ranking, method, pool, rows, len(pool), pool.n_dropped, _distances(ranking, ranks), places=places, judges=names, weighted=weighted
+    )  # fmt: skip
 
 # %% ../../nbs/inference/leaderboard.ipynb #c13b
 def counts_leaderboard(
@@ -263,7 +284,7 @@ def _report(board: Leaderboard) -> dict[str, Any]:
     kept, everything = board.kept(), _keeps_all(board.method)
     return {
         "ranker": board.ranking.ranker, "n_models": len(board.ranking.models), "n_graphs": board.n_graphs,
-        "n_graphs_dropped": board.n_dropped,
+        "n_graphs_dropped": board.n_dropped, "judges": "weighted" if board.weighted else "pooled", "n_judges": len(board.judges),
         "selection": "none" if everything else "global" if board.method.by == "pool" else "block",
         "keep": None if everything else board.method.keep, "mu": board.method.mu,
         "kept": None if kept is None else kept.to_dict("records"), "models": board.table().to_dict("records"),
@@ -286,10 +307,19 @@ def _order_notes(board: Leaderboard) -> list[str]:
     return notes
 
 
+def _judge_notes(board: Leaderboard) -> list[str]:
+    if len(board.judges) > 1 and not board.weighted:
+        return [
+            f"verdicts of {len(board.judges)} judges are pooled, each counting the same ({first_five(board.judges)}): --judges separate ranks by each, "
+            "--judges weighted estimates how well each separates the models, --judge NAME takes one"
+        ]
+    return [f"one judge, {board.judges[0]}: there is nothing to weigh but the order of the answers"] if board.weighted and len(board.judges) == 1 else []
+
+
 def _notes(board: Leaderboard) -> list[str]:
     notes = [] if board.intervals is None else board.intervals.notes()
     by_cycles = not _keeps_all(board.method) or find_ranker(board.ranking.ranker).takes == "scores"
     if by_cycles and board.pool is not None and not is_complete(board.pool):
         notes.append("a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than it is")
-    notes += _order_notes(board)
+    notes += _order_notes(board) + _judge_notes(board)
     return notes
