@@ -40,9 +40,9 @@ def load(name: str) -> pd.DataFrame:
 
 def test_every_file_is_pinned_once():
     pinned = sources.read_sources()
-    assert list(pinned) == ["mtbench", "qlora-vicuna80", "prd-vicuna80", "mt-bench-questions"]
-    assert [len(source.files) for source in pinned.values()] == [4, 58, 61, 1]
-    hashes = [file.sha256 for source in pinned.values() for file in source.files]
+    assert list(pinned) == ["mtbench", "qlora-vicuna80", "prd-vicuna80", "mt-bench-questions", "h2o-eval", "qlora-oa", "ppr-arena"]
+    assert [len(source.files) for source in pinned.values()] == [4, 58, 61, 1, 1, 43, 5]
+    hashes = [file.sha256 for source in pinned.values() for file in source.files if file.path != "LICENSE"]
     assert len(set(hashes)) == len(hashes) and all(len(bytes.fromhex(text)) == 32 for text in hashes)
     for source in pinned.values():
         assert len(bytes.fromhex(source.commit)) == 20 and source.commit in source.base_url
@@ -52,7 +52,10 @@ def test_every_file_is_pinned_once():
 def test_the_registry_names_sources_and_references_that_exist():
     for name, entry in datasets.SETS.items():
         assert name == entry.name and set(entry.needs) <= set(sources.read_sources())
-        assert datasets.SETS[entry.reference].reference == entry.reference
+        if isinstance(entry.reference, str):
+            assert datasets.SETS[entry.reference].reference == entry.reference
+        else:
+            assert set(entry.reference.values()) <= set(datasets.arena_votes()[["model_a", "model_b"]].to_numpy().ravel())
 
 
 def test_missing_data_is_one_line_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -112,13 +115,20 @@ def test_sizes(name: str, n_rows: int, n_graphs: int, n_dropped: int, n_models: 
     assert set(table["question_id"]) == set(range(81, 161) if n_models == 6 else range(1, 81))
 
 
-@SETS
+@pytest.mark.parametrize("name", [name for name, entry in datasets.SETS.items() if isinstance(entry.reference, str)])
 def test_the_reference_rates_the_same_models(name: str):
     table = load(name)
     load(datasets.SETS[name].reference)
     ratings = datasets.human_reference(name)
     assert set(ratings.index) == set(table["model_a"]) | set(table["model_b"])
     assert np.isfinite(ratings).all() and ratings.sum() == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "n_known", "first"), [("h2o-gpt4", 7, "gpt-4-0314"), ("oa-gpt4", 4, "gpt4")])
+def test_the_arena_rates_some_of_the_models(name: str, n_known: int, first: str):
+    table, ratings = load(name), datasets.human_reference(name)
+    assert set(ratings.index) < set(table["model_a"]) | set(table["model_b"]) and len(ratings) == n_known
+    assert ratings.idxmax() == first and np.isfinite(ratings).all()
 
 
 def test_position_and_model_are_not_confounded():
