@@ -426,16 +426,24 @@ def test_changelog_names_the_version():
 def test_what_the_readme_says_was_found():
     "Its sentences on the public sets, against the published tables."
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    table = pd.read_csv(ROOT / "figures" / "tab_replication_forest.csv")
-    assert "No rule that truncates, samples, bootstraps or weighs graphs is shown to be closer" in text
-    assert table["set"].nunique() == 3 and not ((table["difference"] < 0) & (table["p_holm"] < 0.05)).any()
-    assert "is farther in the mean on all three, which other questions could turn round" in text
+
+    def published(name: str) -> pd.DataFrame:
+        return pd.read_csv(ROOT / "figures" / f"{name}.csv")
+
+    table = published("tab_replication_forest")
+    assert "no rule that truncates, samples, bootstraps, weighs graphs or removes cycles is shown to be closer" in text
+    assert table["set"].nunique() == 5 and not ((table["difference"] < 0) & (table["p_holm"] < 0.05)).any()
+    assert "is farther in the mean on four of the five pools with twenty questions and closer on H2O" in text
     cut = table[(table["method"] == "TruncFixed") & (table["n_questions"] == 20)]
-    assert len(cut) == 3 and (cut["difference"] > 0).all() and (cut["decision"] == "open").all()
-    assert "the estimates are positive, but every interval over questions holds zero" in text
-    association = pd.read_csv(ROOT / "figures" / "fig_beyond.csv").query("panel == 'a'")
-    assert len(association) == 3 and (association["correlation"] > 0).all()
-    assert (association["low"] < 0).all() and (association["high"] > 0).all()
+    assert cut.loc[cut["difference"] < 0, "set"].tolist() == ["h2o"] and len(cut) == 5
+    assert (cut["decision"] == "open").all()
+    assert "(OpenAssistant, rank correlation 0.24)" in text
+    assert "on the four smaller pools the estimates are positive, but every interval over questions holds zero" in text
+    association = published("fig_beyond").query("panel == 'a'").set_index("label")
+    large = association.loc["OpenAssistant, GPT-4"]
+    small = association.drop("OpenAssistant, GPT-4")
+    assert round(large["correlation"], 2) == 0.24 and large["low"] > 0 and large["n_graphs"] > 1000
+    assert len(small) == 4 and (small["correlation"] > 0).all() and (small["low"] < 0).all() and (small["high"] > 0).all()
 
 
 def test_the_manifest_is_of_the_committed_figures():
