@@ -138,7 +138,8 @@ def test_a_warning_is_printed_beside_how_often_chance_gives_it():
     found = diagnose_verdicts(level_field(), n_simulations=99)
     diagnosis = found.advice.diagnosis
     assert diagnosis.warnings == ("hodge",) and diagnosis.bootstrap_p["hodge"] > 0.05
-    warned, meaning, *_ = found.sections()["misspecification"]
+    rests_on, warned, meaning, *_ = found.sections()["misspecification"]
+    assert rests_on == "from 8 graphs"
     assert warned == (
         "possible misspecification of Bradley–Terry by the paper's thresholds; "
         f"warnings: hodge (p = {diagnosis.bootstrap_p['hodge']:.3f})"
@@ -162,7 +163,7 @@ def test_a_circle_is_beyond_chance():
     table = validate_verdicts(pd.DataFrame(verdicts, columns=names))
     found = diagnose_verdicts(table, n_simulations=99)
     assert set(found.advice.diagnosis.warnings) >= {"deviance", "residuals", "hodge"}
-    assert "below 0.05: deviance, residuals, hodge" in found.sections()["misspecification"][1]
+    assert "below 0.05: deviance, residuals, hodge" in found.sections()["misspecification"][2]
 
 
 def test_a_certain_pair_has_no_residual_that_is_no_number():
