@@ -447,6 +447,13 @@ def test_what_the_readme_says_was_found():
     assert rounded == {"OpenAssistant, GPT-4": 0.24, "Vicuna-80, people": 0.14}
     assert shown.loc["OpenAssistant, GPT-4", "n_graphs"] > 1000
     assert len(others) == 3 and (others["correlation"] > 0).all() and (others["high"] > 0).all()
+    assert "None of the cycles among the majorities of these pools is [certain]" in text
+    assert published("fig_real_cycles").query("data == 'real'")["confident"].tolist() == [0] * 5
+    assert "closer to people than 2,500 votes of people do" in text
+    judges = published("tab_judges").set_index("method")["spearman"]
+    people = published("tab_judges_people").set_index("votes")["people"]
+    pooled = [name for name in judges.index if "pooled" in name and "order" in name]
+    assert judges[pooled].item() < people[2500]
 
 
 def test_the_manifest_is_of_the_committed_figures():
