@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'GRAPH_COLUMNS', 'ID_COLUMNS', 'COUNT_COLUMNS', 'WORDS', 'MIRRORED', 'FAULTS', 'Verdict',
-           'verdicts_from_words', 'mirrored', 'rows_text', 'require_columns', 'require_distinct_names', 'model_codes',
-           'graph_codes', 'validate_verdicts', 'reading', 'read_verdicts', 'write_verdicts', 'select_verdicts']
+           'verdicts_from_words', 'mirrored', 'identifier_column', 'rows_text', 'require_columns',
+           'require_distinct_names', 'model_codes', 'graph_codes', 'validate_verdicts', 'reading', 'read_verdicts',
+           'write_verdicts', 'select_verdicts']
 
 # %% ../nbs/verdicts.ipynb #cell-03
 import codecs
@@ -84,7 +85,7 @@ def mirrored(
     return np.array([MIRRORED[verdict] for verdict in verdicts], dtype=object)
 
 # %% ../nbs/verdicts.ipynb #cell-08
-def _identifier_column(
+def identifier_column(
     values: pa.ChunkedArray,  # one column of the file, any type
 ) -> pa.ChunkedArray:
     "int64 if every value is a canonical integer, else text."
@@ -303,7 +304,7 @@ def validate_verdicts(
         values = frame[column]
         if column in ID_COLUMNS:
             if values.dtype != np.int64:
-                values = _identifier_column(pa.chunked_array([pa.array(_as_text(values))])).to_pandas()
+                values = identifier_column(pa.chunked_array([pa.array(_as_text(values))])).to_pandas()
             table[column] = values.to_numpy() if values.dtype == np.int64 else values.array
         elif isinstance(values.dtype, pd.CategoricalDtype) and pd.api.types.is_string_dtype(values.cat.categories):
             table[column] = values.array
@@ -340,7 +341,7 @@ def _parse(data: bytes, name: str) -> pd.DataFrame:
         if pa.types.is_floating(values.type):  # a missing number is a missing cell, and not the name 'nan'
             values = pc.if_else(pc.is_nan(values), None, values)
         if column in ID_COLUMNS and not values.null_count:
-            values = _identifier_column(values)
+            values = identifier_column(values)
         elif column not in ID_COLUMNS and not pa.types.is_dictionary(values.type):
             values = values.cast(pa.string()).dictionary_encode()
         columns[column] = values
