@@ -17,7 +17,7 @@ from ..compiled import njit
 from ..errors import InputError
 from ..rankers.separation import same_component
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd05-03e48f
+# %% ../../nbs/designs/pair_designs.ipynb #pd05-7f0abe
 KINDS = ("spread", "blocks", "complete")
 ORDERS = ("one", "both")
 
@@ -45,13 +45,14 @@ class PairDesign:
     @property
     def n_graphs(self) -> int:
         "Different (question, wording) that have a call."
-        return len(np.unique(self.graph))
+        return np.count_nonzero(np.bincount(self.graph))
 
     @property
     def n_answers(self) -> int:
         "Answers that must be there before a judge is asked: different (question, wording, model)."
-        graph = self.graph * self.n_models
-        return len(np.unique(np.concatenate([graph + self.first, graph + self.second])))
+        there = np.zeros((self.graph.max(initial=-1) + 1, self.n_models), dtype=bool)
+        there[self.graph, self.first] = there[self.graph, self.second] = True
+        return int(there.sum())
 
     @property
     def pair_counts(self) -> np.ndarray:  # (n, n) int64, symmetric
