@@ -29,7 +29,7 @@ from ..stages.benchmarks import BENCHMARKS, load_benchmark, originals, read_prom
 from ..streams import stream
 from ..verdicts import identifier_column, reading, require_distinct_names, rows_text
 
-# %% ../../nbs/cli/designing.ipynb #pd04-7b8b80
+# %% ../../nbs/cli/designing.ipynb #pd04-1d2dcd
 def _text_columns(path: str, data: bytes, wanted: Sequence[str]) -> pd.DataFrame:
     "Those of the wanted columns that a CSV or Parquet file has, as text."
     if data[:4] == b"PAR1":
@@ -105,7 +105,7 @@ def models_from(
     else:
         names = [name.strip() for name in source.split(",")]
     if len(names) < 2:
-        raise InputError(f"one model, {source!r:.60}: a pair needs two; give names with commas between them, or a file that is there")
+        raise InputError(f"models {source!r:.60}: a pair needs two names, with commas between them, and there is no file of that name with two")
     names = [check_name(name, "model") for name in names]
     require_distinct(names, [f"place {place + 1}" for place in range(len(names))], "name each model once")
     require_distinct_names(names)

@@ -18,7 +18,7 @@ from .precision import Orders, check_orders
 from ..errors import InputError
 from ..rankers.separation import same_component
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd05-38e409
+# %% ../../nbs/designs/pair_designs.ipynb #pd05-625058
 Kind = Literal["spread", "blocks", "complete"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -46,7 +46,7 @@ class PairDesign:
     @property
     def n_graphs(self) -> int:
         "Different (question, wording) that have a call."
-        return np.count_nonzero(np.bincount(self.graph))
+        return int(np.count_nonzero(np.bincount(self.graph)))
 
     @property
     def n_answers(self) -> int:
