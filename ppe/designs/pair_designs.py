@@ -100,7 +100,7 @@ def _stream(n_models: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     turned, at = np.divmod(rows, pairs.shape[1])
     return np.where(turned % 2, pairs[1, at], pairs[0, at]), np.where(turned % 2, pairs[0, at], pairs[1, at])
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd09-4f16ca
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-4f16ca
 _LOOK_AT = 32  # places that are looked at for one where two models have met nobody
 
 
@@ -259,7 +259,7 @@ def _wordings(order, question, first, second, n_variants, n_models, seeds):
         start = end
     return variant
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd10-59d4c2
+# %% ../../nbs/designs/pair_designs.ipynb #pd12-59d4c2
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # question, variant, first, second
 
 
@@ -287,7 +287,7 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
     variant = _wordings(np.argsort(question, kind="stable"), question, first, second, n_variants, n, seeds)
     return question, variant, first, second
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd12-2d4458
+# %% ../../nbs/designs/pair_designs.ipynb #pd14-2d4458
 def _shuffled(n_variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:  # (all wordings,) int64
     "The wordings of each question in random order, one question after the other."
     owner = np.repeat(np.arange(len(n_variants)), n_variants)
@@ -303,7 +303,7 @@ def _complete(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Genera
     graph = np.lexsort((rng.random(len(turn)), turn))[rows // (n * (n - 1) // 2)]
     return question[graph], variant[graph], *_stream(n, rows)
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd14-c3ffad
+# %% ../../nbs/designs/pair_designs.ipynb #pd16-c3ffad
 @njit(cache=True)
 def _members(n_models, size, n_blocks, state):
     """Members of each block, (n_blocks, size): those who begin in the first place stand in the first half of an even size.
@@ -430,7 +430,7 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
     first, second = members[block, left[row]], members[block, right[row]]
     return held[block], variant[block], first, second
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd16-92c59f
+# %% ../../nbs/designs/pair_designs.ipynb #pd18-92c59f
 def _require_sizes(n: int, n_variants: np.ndarray, n_calls: int, kind: str, block_size: int, orders: str) -> None:
     if n < 2:
         raise InputError(f"{n} models: a pair needs two")
@@ -489,7 +489,7 @@ def design_pairs(
         )
     return design
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd18-ab50bd
+# %% ../../nbs/designs/pair_designs.ipynb #pd24-ab50bd
 def pair_table(
     design: PairDesign,
     models: Sequence[str],  # (n) names, in the order of the design's indices
