@@ -100,7 +100,7 @@ def _stream(n_models: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     turned, at = np.divmod(rows, pairs.shape[1])
     return np.where(turned % 2, pairs[1, at], pairs[0, at]), np.where(turned % 2, pairs[0, at], pairs[1, at])
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd11-4f16ca
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-8c756c
 _LOOK_AT = 32  # places that are looked at for one where two models have met nobody
 
 
@@ -194,12 +194,12 @@ def _improve(k, row, pairs, met, seen, state):
                 break
             other = (place + 1 + (c if n_places <= _LOOK_AT else _draw(state, n_places - 1))) % n_places
             u = row[k, other]
-            if _has(seen, other, pairs[t, 2]) or _has(seen, place, pairs[u, 2]):
-                continue
             d, e = pairs[u, 0], pairs[u, 1]
             same = (a == d) + (a == e) + (b == d) + (b == e)
             before = met[place, a] + met[place, b] + met[other, d] + met[other, e] - 4
-            if met[other, a] + met[other, b] + met[place, d] + met[place, e] - 2 * same < before:
+            if met[other, a] + met[other, b] + met[place, d] + met[place, e] - 2 * same >= before:
+                continue
+            if not _has(seen, other, pairs[t, 2]) and not _has(seen, place, pairs[u, 2]):
                 _move(t, place, -1, pairs, met, seen)
                 _move(u, other, -1, pairs, met, seen)
                 _move(t, other, 1, pairs, met, seen)
