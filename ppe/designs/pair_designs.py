@@ -100,7 +100,7 @@ def _stream(n_models: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     turned, at = np.divmod(rows, pairs.shape[1])
     return np.where(turned % 2, pairs[1, at], pairs[0, at]), np.where(turned % 2, pairs[0, at], pairs[1, at])
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd11-8c756c
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d
 _LOOK_AT = 32  # places that are looked at for one where two models have met nobody
 
 
@@ -151,7 +151,7 @@ def _free_place(t, left, free, pairs, met, seen, state):
 
 @njit(cache=True)
 def _exchange(t, alpha, row, pairs, met, seen, state):
-    "Give row t a place that its pair lacks, its block has only alpha left: two places change hands along a path (König 1916)."
+    "Give row t a place that its pair lacks, its turn has only alpha left: two places change hands along a path (König 1916)."
     n_places = row.shape[1]
     k, beta, least = t // n_places, -1, 0
     start = _draw(state, n_places)
@@ -165,12 +165,12 @@ def _exchange(t, alpha, row, pairs, met, seen, state):
                 beta, least = place, calls
     x, row[k, beta] = row[k, beta], t
     _move(t, beta, 1, pairs, met, seen)
-    while x >= 0:  # row x of block k leaves beta for alpha, and whoever has its pair there, y, leaves alpha for beta
+    while x >= 0:  # row x of turn k leaves beta for alpha, and whoever has its pair there, y, leaves alpha for beta
         y = -1
         if _has(seen, alpha, pairs[x, 2]):
-            for block in range(len(row)):
-                if row[block, alpha] >= 0 and pairs[row[block, alpha], 2] == pairs[x, 2]:
-                    y = row[block, alpha]
+            for turn in range(len(row)):
+                if row[turn, alpha] >= 0 and pairs[row[turn, alpha], 2] == pairs[x, 2]:
+                    y = row[turn, alpha]
             _move(y, alpha, -1, pairs, met, seen)
         _move(x, beta, -1, pairs, met, seen)
         _move(x, alpha, 1, pairs, met, seen)
@@ -184,7 +184,7 @@ def _exchange(t, alpha, row, pairs, met, seen, state):
 
 @njit(cache=True)
 def _improve(k, row, pairs, met, seen, state):
-    "Exchange the places of two rows of a full block where fewer calls of a place then share a model."
+    "Exchange the places of two rows of a full turn where fewer calls of a place then share a model."
     n_places = row.shape[1]
     for place in range(n_places):
         for c in range(min(_LOOK_AT, n_places - 1)):
@@ -209,7 +209,7 @@ def _improve(k, row, pairs, met, seen, state):
 
 @njit(cache=True)
 def _places(first, second, n_places, met, improve, state):
-    """A place for each row: every block of n_places rows covers each place once, and no pair stands twice in a place.
+    """A place for each row: every turn of n_places rows covers each place once, and no pair stands twice in a place.
 
     met: (n_places, n) calls of each model there, carried on. Every pair may stand n_places times at most.
     """
@@ -259,7 +259,7 @@ def _wordings(order, question, first, second, n_variants, n_models, seeds):
         start = end
     return variant
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd12-59d4c2
+# %% ../../nbs/designs/pair_designs.ipynb #pd12-086fa0
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # question, variant, first, second
 
 
@@ -275,7 +275,7 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
     parts, done = [], 0
     for wording in range(n_variants.max()):
         active = np.flatnonzero(n_variants > wording)
-        here = min(n_pairs * len(active), -(-(n_rows - done) // len(active)) * len(active))  # whole blocks
+        here = min(n_pairs * len(active), -(-(n_rows - done) // len(active)) * len(active))  # whole turns, so that longer designs begin alike
         first, second = _stream(n, done + np.arange(here))
         calls = met[active]
         parts.append((active[_places(first, second, len(active), calls, True, state)], first, second))
