@@ -112,7 +112,7 @@ def models_from(
     require_distinct_names(names)
     return names
 
-# %% ../../nbs/cli/designing.ipynb #pd06-039b1e
+# %% ../../nbs/cli/designing.ipynb #pd06-642fc4
 def new_pairs(
     path: str,  # as the user wrote it
     *,
@@ -153,7 +153,7 @@ def design_facts(design: PairDesign, orders: Orders) -> dict[str, int | float]:
 @click.option("--block-size", type=int, help="Models of a block, with --kind blocks; 6 if left out.")
 @click.option("--kind", type=click.Choice(KINDS), default="spread", show_default=True,
               help="spread: few pairs on every question; blocks: all pairs of a few models on each; complete: all pairs, question by question.")
-@click.option("--calls", "n_calls", required=True, type=int, help="How many pairs are judged.")
+@click.option("--calls", "n_calls", required=True, type=int, help="How many calls of the judge; with both orders a pair takes two.")
 @click.option("--questions", "questions", required=True, metavar="FILE",
               help="Questions or prompts as the stages read them, CSV or Parquet with question_id, or a verdict table.")
 @click.option("--models", required=True, metavar="NAMES", help="With commas between them; or a file: one name a line, CSV with the column model, or a verdict table.")
@@ -163,7 +163,7 @@ def design_command(
     """Choose which pairs of models to judge on which questions, evenly, before anything is judged.
 
     Writes question_id, variant, model_a (shown first), model_b: `ppe respond --pairs` generates the answers these need, `ppe judge --pairs`
-    judges exactly these, in this order. Stop early if you like: the first rows are a design too. The report counts the
+    judges exactly these. The first rows of a design are a design too. The report counts the
     questions used, their graphs (wordings), the answers needed, and calls of a pair and of a question; `shared` is how many other calls on its
     question share a given model of a call: questions differ, so fewer is better.
     """

@@ -430,7 +430,7 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
     first, second = members[block, left[row]], members[block, right[row]]
     return held[block], variant[block], first, second
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd18-92c59f
+# %% ../../nbs/designs/pair_designs.ipynb #pd18-f84d7f
 def _require_sizes(n: int, n_variants: np.ndarray, n_calls: int, kind: str, block_size: int, orders: str) -> None:
     if n < 2:
         raise InputError(f"{n} models: a pair needs two")
@@ -468,6 +468,7 @@ def design_pairs(
 
     Raises `InputError` for numbers that no design has: fewer calls than n − 1 or more than there are, an odd number in both orders,
     a block size outside 2 … n, blocks that leave models unconnected or that fit into the questions no more.
+    Memory: n(n + 63)/16 bytes for each question. Source of the kinds: complete, paper, section 4.1; blocks, Yates (1936).
     """
     n_variants = np.asarray(n_variants, dtype=np.int64)
     _require_sizes(n_models, n_variants, n_calls, kind, block_size, orders)
