@@ -212,6 +212,15 @@ def test_the_distance_to_given_strengths_is_the_mean_over_normal_estimates():
         len(distances)
     )
     assert expected_distance(scores, np.zeros((6, 6))) == pytest.approx(0, abs=1e-12)
+    batch = expected_distance(
+        np.stack([scores, -scores, scores]), np.stack([covariance, covariance, 0.1 * covariance])
+    )
+    alone = [
+        expected_distance(scores, covariance),
+        expected_distance(-scores, covariance),
+        expected_distance(scores, 0.1 * covariance),
+    ]
+    assert batch.shape == (3,) and np.allclose(batch, alone, rtol=1e-12)
     assert np.isclose(expected_distance(np.array([1.0, 0.0]), np.array([[0.5, 0], [0, 0.5]])), norm.cdf(-1))
     tied = np.array([1.0, 0.0, 0.0])
     drawn = rng.multivariate_normal(tied, covariance[:3, :3], size=100_000)
