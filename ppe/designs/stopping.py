@@ -11,6 +11,7 @@ from math import log
 from typing import Literal
 
 import numpy as np
+from scipy.special import log_ndtr, ndtri, stdtr
 
 from ..errors import InputError
 from ..inference.intervals import FEW_QUESTIONS, rank_limits
@@ -104,10 +105,8 @@ def log_evidence(
     information: np.ndarray,  # one over the squared standard errors
 ) -> np.ndarray:
     "Log of the mixture likelihood ratio of 'greater' against 'not greater' (Robbins 1970; Howard and others 2021, half-normal)."
-    from scipy.stats import norm  # here: scipy.stats takes a second to import
-
     share = information / (information + SCALE)
-    return log(2) - 0.5 * np.log1p(information / SCALE) + 0.5 * share * z**2 + norm.logcdf(np.sqrt(share) * z)
+    return log(2) - 0.5 * np.log1p(information / SCALE) + 0.5 * share * z**2 + log_ndtr(np.sqrt(share) * z)
 
 # %% ../../nbs/designs/stopping.ipynb #st15
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,9 +146,6 @@ def is_settled(
     level: float = 0.95,  # chance that nothing wrong is ever called settled, however often one looks
 ) -> Settled:
     "Whether the goal is reached. Raises `InputError` for bad arrays, a goal that does not exist, or a level outside (0, 1)."
-    from scipy.stats import norm
-    from scipy.stats import t as student
-
     question, first, second, points = check_calls(question, first, second, points, n_models)
     goal.check(n_models)
     if not 0 < level < 1:
@@ -172,7 +168,7 @@ def is_settled(
     np.fill_diagonal(variance, np.inf)
     variance[variance <= 0] = np.inf
     gap = scores[:, None] - scores
-    z = norm.isf(student.sf(gap / np.sqrt(variance), np.maximum(fewest - 1, 1)))
+    z = -ndtri(stdtr(np.maximum(fewest - 1, 1), -gap / np.sqrt(variance)))
     evidence = np.where(fewest >= FEW_QUESTIONS, log_evidence(np.minimum(z, 37.0), 1 / variance), -np.inf)
     certain = (gap > 0) & (evidence >= log(goal.statements(n_models) / (1 - level)))
     everywhere = (gap > 0) & (evidence >= log(n_models * (n_models - 1) / (1 - level)))
