@@ -173,7 +173,7 @@ def test_complete_graphs_are_ranked_as_they_were():
 
 @pytest.mark.parametrize(("n_questions", "per_question"), [(60, 3), (60, 1), (30, 1)])
 def test_limits_hold_the_truth_also_where_resamples_fall_apart(n_questions, per_question):
-    "Scores at level 0.95 in 40 pools; with 30 calls one resample in five is separated and takes the fallback."
+    "Scores at level 0.95 in 40 pools; with 30 calls one resample in five takes the fallback."
     truth, order = marginal_scores(), np.arange(1, N + 1)
     scores, ranks, apart = [], [], []
     for seed in range(40):
