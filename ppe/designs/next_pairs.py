@@ -12,7 +12,7 @@ import numpy as np
 
 from ..compiled import njit
 from .pair_designs import PairDesign, design_pairs
-from .stopping import check_calls, judged_scores
+from .stopping import Goal, check_calls, judged_scores
 from ..errors import InputError
 
 # %% ../../nbs/designs/next_pairs.ipynb #nx06
@@ -55,7 +55,7 @@ def _information(gap, spread):
 
 
 @njit(cache=True)
-def _choose(theta, covariance, question, graph, first, second, start, n_calls, rank_pair, rank_graph, found):
+def _choose(theta, covariance, question, graph, first, second, start, n_calls, matters, rank_pair, rank_graph, found):
     "Pairs by their gain, each on the question that was used least and has seen least of the two models; in place."
     n, n_questions, n_graphs = len(theta), len(start) - 1, start[-1]
     judged, total = len(first), len(first) + n_calls
@@ -79,7 +79,7 @@ def _choose(theta, covariance, question, graph, first, second, start, n_calls, r
     for i in range(n):
         for j in range(i):
             spread = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
-            tie[i, j] = tie[j, i] = exp(-0.5 * (theta[i] - theta[j]) ** 2 / spread) / sqrt(spread)
+            tie[i, j] = tie[j, i] = matters[i, j] * exp(-0.5 * (theta[i] - theta[j]) ** 2 / spread) / sqrt(spread)
     gain, shut = np.zeros((n, n)), np.zeros((n, n), np.bool_)
     effect = _gains(theta, covariance, tie, gain)
     taken, inside = np.full(n_graphs, -1), np.zeros(n_questions, np.int64)
@@ -186,6 +186,7 @@ def next_calls(
     n_models: int,
     n_variants: np.ndarray,  # (Q,) wordings of each question
     n_calls: int,  # how many come next; fewer come if fewer are left
+    goal: Goal | None = None,  # top=K: only pairs across that line are worth a call for their scores
     rng: np.random.Generator,  # breaks ties
 ) -> PairDesign:
     """The next calls: close and little compared pairs first, on the questions used least; no pair twice on one wording.
@@ -208,9 +209,15 @@ def next_calls(
         most = int(start[-1]) * n_models * (n_models - 1) // 2
         return design_pairs(n_models, n_variants, min(n_calls, most), rng=rng)
     theta, covariance = judged_scores(first, second, points, n_models)
+    matters = np.ones((n_models, n_models))
+    if goal is not None:
+        goal.check(n_models)
+        if goal.kind == "top":
+            best = np.argsort(np.argsort(-theta, kind="stable"), kind="stable") < goal.number
+            matters = (best[:, None] != best).astype(np.float64)
     rank_pair, rank_graph = rng.permutation(n_models**2).reshape(n_models, n_models), rng.permutation(int(start[-1]))
     found = np.empty((n_calls, 4), dtype=np.int64)
-    done = _choose(theta, covariance, question, start[question] + variant, first, second, start, n_calls, rank_pair, rank_graph, found)
+    done = _choose(theta, covariance, question, start[question] + variant, first, second, start, n_calls, matters, rank_pair, rank_graph, found)
     if not done:
         raise InputError("every pair has been judged on every wording of every question: nothing is left to judge; add questions")
     return PairDesign(*np.ascontiguousarray(found[:done].T), n_models=n_models, n_questions=len(n_variants))
