@@ -100,7 +100,7 @@ def _stream(n_models: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     turned, at = np.divmod(rows, pairs.shape[1])
     return np.where(turned % 2, pairs[1, at], pairs[0, at]), np.where(turned % 2, pairs[0, at], pairs[1, at])
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd09-f46e2c
+# %% ../../nbs/designs/pair_designs.ipynb #pd09-4f16ca
 _LOOK_AT = 32  # places that are looked at for one where two models have met nobody
 
 
@@ -217,7 +217,7 @@ def _places(first, second, n_places, met, improve, state):
     pairs = np.empty((n_rows, 3), np.int64)
     for t in range(n_rows):
         i, j = min(first[t], second[t]), max(first[t], second[t])
-        pairs[t] = i, j, j * (j - 1) // 2 + i
+        pairs[t, 0], pairs[t, 1], pairs[t, 2] = i, j, j * (j - 1) // 2 + i
     row = np.full((-(-n_rows // n_places), n_places), -1, np.int64)
     seen = np.zeros((n_places, n * (n - 1) // 16 + 1), np.uint8)
     free = np.arange(n_places)
@@ -253,7 +253,9 @@ def _wordings(order, question, first, second, n_variants, n_models, seeds):
         if n_variants[q] > 1:
             rows = order[start:end]
             met = np.zeros((n_variants[q], n_models), np.int32)
-            variant[rows] = _places(first[rows], second[rows], n_variants[q], met, False, seeds[q : q + 1])
+            place = _places(first[rows], second[rows], n_variants[q], met, False, seeds[q : q + 1])
+            for at in range(len(rows)):  # faster to compile than variant[rows] = place
+                variant[rows[at]] = place[at]
         start = end
     return variant
 
@@ -301,7 +303,7 @@ def _complete(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Genera
     graph = np.lexsort((rng.random(len(turn)), turn))[rows // (n * (n - 1) // 2)]
     return question[graph], variant[graph], *_stream(n, rows)
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd14-bd945c
+# %% ../../nbs/designs/pair_designs.ipynb #pd14-c3ffad
 @njit(cache=True)
 def _members(n_models, size, n_blocks, state):
     """Members of each block, (n_blocks, size): those who begin in the first place stand in the first half of an even size.
@@ -328,15 +330,21 @@ def _members(n_models, size, n_blocks, state):
             led[lead[best]] += 1
             members[k, s] = best
             load += met[best]
-        chosen = members[k].copy()
-        for i in chosen:
+        chosen, at = members[k].copy(), 0
+        for sign in range(-1, 2):  # those who are owed a first place begin in it
+            for i in chosen:
+                if lead[i] == sign:
+                    members[k, at] = i
+                    at += 1
+        for s in range(size):
+            i = members[k, s]
             used[i] += 1
-            for j in chosen:
-                met[i, j] += i != j
-        if size % 2 == 0:
-            members[k] = chosen[np.argsort(lead[chosen], kind="mergesort")]
-            for s in range(size):
-                lead[members[k, s]] += 1 if s < size // 2 else -1
+            if size % 2 == 0:
+                lead[i] += 1 if s < size // 2 else -1
+            for other in range(s):
+                j = members[k, other]
+                met[i, j] += 1
+                met[j, i] += 1
     return members
 
 
@@ -353,12 +361,21 @@ def _fits(block, question, k, held, members, inside, n_variants):
 
 
 @njit(cache=True)
+def _place_block(block, question, k, by, members, met, held, found):
+    for i in members[block]:
+        met[question, i] += by
+    if by > 0:
+        held[k, question], found[block] = block, question
+
+
+@njit(cache=True)
 def _block_questions(members, n_variants, n_models, state):
     "Question of each block, every one once before any a second time; −1 from the first block on that fits nowhere."
     n_blocks, n_questions = len(members), len(n_variants)
     inside, met = np.zeros((n_blocks, n_models), np.bool_), np.zeros((n_questions, n_models), np.int64)
     for block in range(n_blocks):
-        inside[block, members[block]] = True
+        for i in members[block]:
+            inside[block, i] = True
     held = np.full((-(-n_blocks // n_questions), n_questions), -1, np.int64)
     free = np.arange(n_questions)
     found = np.full(n_blocks, -1, np.int64)
@@ -370,29 +387,27 @@ def _block_questions(members, n_variants, n_models, state):
                 break
             at = c + _draw(state, left - c)
             free[c], free[at] = free[at], free[c]
-            calls = met[free[c]][members[block]].sum()
+            calls = 0
+            for i in members[block]:
+                calls += met[free[c], i]
             if (best < 0 or calls < least) and (calls < 2 or _fits(block, free[c], k, held, members, inside, n_variants)):
                 best, least = c, calls
-            if best >= 0 and least == 0:
-                break
-        if best < 0:  # change places with a block of this turn
-            for place in range(n_questions):
-                other = held[k, place]
-                if other < 0 or not _fits(block, place, k, held, members, inside, n_variants):
-                    continue
-                if _fits(other, free[0], k, held, members, inside, n_variants):
-                    best = 0
-                    found[other], held[k, free[0]], held[k, place] = free[0], other, block
-                    met[place][members[other]] -= 1
-                    met[free[0]][members[other]] += 1
+                if calls == 0:
                     break
+        if best >= 0:
+            _place_block(block, free[best], k, 1, members, met, held, found)
+        else:  # change places with a block of this turn
+            for question in range(n_questions):
+                other = held[k, question]
+                if other >= 0 and _fits(block, question, k, held, members, inside, n_variants):
+                    if _fits(other, free[0], k, held, members, inside, n_variants):
+                        _place_block(other, question, k, -1, members, met, held, found)
+                        _place_block(other, free[0], k, 1, members, met, held, found)
+                        _place_block(block, question, k, 1, members, met, held, found)
+                        best = 0
+                        break
             if best < 0:
                 return found
-            found[block] = place
-        else:
-            found[block] = free[best]
-        held[k, found[block]] = block
-        met[found[block]][members[block]] += 1
         free[best], free[left - 1] = free[left - 1], free[best]
     return found
 
