@@ -7,6 +7,7 @@ __all__ = ['HOLD', 'LARGEST', 'SCALE', 'Goal', 'parse_goal', 'check_calls', 'jud
            'is_settled']
 
 # %% ../../nbs/designs/stopping.ipynb #st03
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Literal
@@ -148,12 +149,18 @@ class Settled:
     n_invalid: int
     n_questions: int
 
-    def report(self) -> dict[str, object]:
-        "As values for JSON."
+    def report(
+        self,
+        models: Sequence[str],  # (n) names
+    ) -> dict[str, object]:
+        "As values for JSON, models by name; the order is that of the scores, settled or not."
+        order = np.argsort(-self.scores, kind="stable")
         return {
-            "goal": str(self.goal), "level": self.level, "settled": self.settled, "open_pairs": self.open.tolist(),
-            "order": np.argsort(-self.scores, kind="stable").tolist(), "rank_low": self.low.tolist(), "rank_high": self.high.tolist(),
-            "calls": self.n_calls, "invalid": self.n_invalid, "questions": self.n_questions,
+            "goal": str(self.goal), "level": self.level, "settled": self.settled, "calls": self.n_calls, "invalid": self.n_invalid, "questions": self.n_questions,
+            "models": [
+                {"model": models[at], "score": float(self.scores[at]), "rank_low": int(self.low[at]), "rank_high": int(self.high[at])} for at in order
+            ],
+            "open_pairs": [[models[i], models[j]] for i, j in self.open],
         }
 
 
