@@ -30,6 +30,7 @@ _HOME = {
     "first_place_rates": "ppe.inference.first_place",
     "diagnose": "ppe.inference.advice",
     "judge_leaderboards": "ppe.inference.judge_leaderboards",
+    "judge_adaptively": "ppe.designs.adaptive",
     "people_and_judges": "ppe.inference.people_and_judges",
     "import_verdicts": "ppe.importers.registry",
     "simulate_pool": "ppe.paper.simulated",

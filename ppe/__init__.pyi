@@ -3,6 +3,7 @@
 from .counts import read_counts as read_counts
 from .counts import write_counts as write_counts
 from .cycles import cycle_counts as cycle_counts
+from .designs.adaptive import judge_adaptively as judge_adaptively
 from .errors import PpeError as PpeError
 from .importers.registry import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose

@@ -87,11 +87,11 @@ class Adaptive:
     last: Settled | None  # the last look; None if nothing was judged
 
 
-def _next_pairs(calls: JudgedCalls, models: Sequence[str], cells: pd.DataFrame, n_calls: int, seed: int) -> pd.DataFrame:
-    "The pairs of the next round: a matter of the verdicts so far and the seed alone."
+def _next_pairs(calls: JudgedCalls, models: Sequence[str], cells: pd.DataFrame, n_calls: int, goal: Goal, seed: int) -> pd.DataFrame:
+    "The pairs of the next round: a matter of the verdicts so far, the goal and the seed alone."
     n, n_variants, rng = len(models), wordings(cells), stream(seed, "adaptive", len(calls))
     if len(calls):
-        design = next_calls(*calls.arrays(), n_models=n, n_variants=n_variants, n_calls=n_calls, rng=rng)
+        design = next_calls(*calls.arrays(), n_models=n, n_variants=n_variants, n_calls=n_calls, goal=goal, rng=rng)
     else:
         design = design_pairs(n, n_variants, n_calls, rng=rng)
     return pair_table(design, models, cells)
@@ -110,7 +110,7 @@ def judge_adaptively(
     seed: int,
     tell: Tell = lambda number, look: None,
 ) -> Adaptive:
-    """Judge in rounds until the goal is settled or the calls are used up; the same verdicts and seed give the same path.
+    """Judge in rounds until the goal is settled or the calls are used up; the same verdicts, goal and seed give the same path.
 
     Raises: InputError for fewer than one call, fewer calls than connect the models, and a verdict on a pair that was not asked for.
     """
@@ -127,7 +127,7 @@ def judge_adaptively(
     ended: Ended | None = None
     while ended is None:
         wanted = round_calls if tables else max(round_calls, 2 * n) if first_calls is None else max(first_calls, n - 1)
-        pairs = _next_pairs(calls, models, cells, min(wanted, max_calls - len(calls), every - len(calls)), seed)
+        pairs = _next_pairs(calls, models, cells, min(wanted, max_calls - len(calls), every - len(calls)), goal, seed)
         found = judge(pairs)
         if found is None:
             ended = "stopped"
