@@ -27,7 +27,7 @@ MODELS = list("abcdef")
 
 
 class Memory:
-    "A judge with a memory, as a ledger is: what it has said it says again; it stops after so many new verdicts."
+    "A judge with a memory, as a ledger is; it stops after so many new verdicts."
 
     def __init__(self, said: dict, allowance: float = np.inf, gap: float = 0.8):
         self.said, self.allowance, self.gap, self.asked = said, allowance, gap, []
@@ -153,8 +153,8 @@ def adaptive(
     folder, url: str, *more: str, mode: str = "single", budget: int = 150, rounds: int = 30
 ) -> list[str]:
     return judge_arguments(
-        folder, url, "--adaptive", "--until", "order", "--max-requests", str(budget), "--round-calls", str(rounds),
-        "--mode", mode, *more,
+        folder, url, "--adaptive", "--until", "order", "--max-requests", str(budget),
+        "--round-calls", str(rounds), "--mode", mode, *more,
     )  # fmt: skip
 
 
@@ -370,3 +370,14 @@ def test_all_pairs_of_few_answers_are_used_up(tmp_path, serve, capsys):  # noqa:
     found = read_verdicts(tmp_path / "verdicts.csv")
     pairs = {frozenset(pair) for pair in zip(found["model_a"], found["model_b"], strict=True)}
     assert len(pairs) == len(list(combinations(range(4), 2)))
+
+
+def test_equal_answers_share_requests_and_the_budget_counts_requests(tmp_path, serve, capsys):  # noqa: F811
+    served = serve()
+    rows = write_answers_file(tmp_path / "answers.jsonl", 4, 40)
+    rows = [row | {"prompt": "The same?", "answer": f"Answer of {row['model']}."} for row in rows]
+    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(adaptive(tmp_path, served.url, budget=20, rounds=30)) == 0
+    said = capsys.readouterr().err
+    assert served.n_served() <= 20 and f"{served.n_served()} of 20 requests" in said
+    assert len(read_verdicts(tmp_path / "verdicts.csv")) > 20

@@ -561,7 +561,7 @@ def _judge_adaptively(
 
     models, cells, left_out = _answered_by_all(answers)
     goal.check(len(models))
-    budget = options["max_requests"]
+    budget, every = options["max_requests"], len(cells) * len(models) * (len(models) - 1) // 2  # equal answers share requests: only these are counted
     if (most := MOST_REQUESTS[settings["mode"]]) * (len(models) - 1) > budget:
         raise InputError(f"--max-requests {budget}: to compare {len(models)} models at all, {len(models) - 1} pairs of up to {most} requests are needed; allow more")
     if left_out:
@@ -573,7 +573,7 @@ def _judge_adaptively(
                 _say(f"ppe: round {number}: {look.n_calls} pairs judged, {rounds.left} requests left, {len(look.open)} pairs of models open")
 
         return judge_adaptively(
-            rounds, models=models, cells=cells, goal=goal, max_calls=budget, round_calls=round_calls, level=level, seed=settings["seed"], tell=tell
+            rounds, models=models, cells=cells, goal=goal, max_calls=every, round_calls=round_calls, level=level, seed=settings["seed"], tell=tell
         )
 
     def plan(ledger: Ledger, backend: str) -> tuple[int, str]:

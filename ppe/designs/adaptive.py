@@ -138,7 +138,7 @@ def judge_adaptively(
             raise InputError(f"verdicts on pairs that were not asked for: {first_five(' '.join(row) for row in strange)}")
         tables.append(found.astype(object))
         calls = calls.joined(judged_calls(found, models, cells))
-        if not len(calls):
+        if found.empty:
             ended = "calls used up"
             break
         look = is_settled(*calls.arrays(), n_models=n, goal=goal, level=level)
@@ -146,10 +146,10 @@ def judge_adaptively(
         tell(len(rounds), look)
         if look.settled:
             ended = "settled"
-        elif len(found) < len(pairs) or len(calls) >= max_calls:
-            ended = "calls used up"
         elif len(calls) == every:
             ended = "pairs used up"
+        elif len(found) < len(pairs) or len(calls) >= max_calls:
+            ended = "calls used up"
     together = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
     columns = ["round", "calls", "settled", "open_pairs"]
     return Adaptive(validate_verdicts(together) if len(together) else together, pd.DataFrame(rounds, columns=columns), ended, look)
