@@ -30,6 +30,7 @@ _HOME = {
     "first_place_rates": "ppe.inference.first_place",
     "diagnose": "ppe.inference.advice",
     "judge_leaderboards": "ppe.inference.judge_leaderboards",
+    "judge_adaptively": "ppe.designs.adaptive",
     "people_and_judges": "ppe.inference.people_and_judges",
     "design_pairs": "ppe.designs.pair_designs",
     "pair_table": "ppe.designs.pair_designs",

@@ -3,6 +3,7 @@
 from .counts import read_counts as read_counts
 from .counts import write_counts as write_counts
 from .cycles import cycle_counts as cycle_counts
+from .designs.adaptive import judge_adaptively as judge_adaptively
 from .designs.pair_designs import design_pairs as design_pairs
 from .designs.pair_designs import pair_table as pair_table
 from .errors import PpeError as PpeError
