@@ -28,13 +28,20 @@ def random_calls(n, questions, size, rng, theta=None, sigma=1.0):
 @pytest.mark.parametrize("seed", range(4))
 def test_standard_errors_written_out(seed):
     rng, n = np.random.default_rng(seed), 4
-    question, variant, first, second, points = random_calls(n, 25, 160, rng, np.array([0.8, 0.3, 0.0, -1.0]), 1.5)
+    question, variant, first, second, points = random_calls(
+        n, 25, 160, rng, np.array([0.8, 0.3, 0.0, -1.0]), 1.5
+    )
     points[rng.random(160) < 0.05] = np.nan
     found = is_settled(question, variant, first, second, points, n_models=n, goal=Goal("order"))
-    rows = [(q, i, j, y) for q, i, j, y in zip(question, first, second, points, strict=True) if not np.isnan(y)]
+    rows = [
+        (q, i, j, y) for q, i, j, y in zip(question, first, second, points, strict=True) if not np.isnan(y)
+    ]
 
     def loss(theta):
-        return sum(np.logaddexp(0, theta[j] - theta[i]) + (1 - y) * (theta[i] - theta[j]) for _, i, j, y in rows) + 0.05 * theta @ theta
+        return (
+            sum(np.logaddexp(0, theta[j] - theta[i]) + (1 - y) * (theta[i] - theta[j]) for _, i, j, y in rows)
+            + 0.05 * theta @ theta
+        )
 
     theta = minimize(loss, np.zeros(n), method="BFGS", options={"gtol": 1e-9}).x
     np.testing.assert_allclose(found.scores, theta, atol=1e-4)
@@ -71,7 +78,10 @@ def test_two_equal_models_looked_at_again_and_again():
     wrong = usual = 0
     for seed in range(150):
         calls = random_calls(2, 300, 400, np.random.default_rng(seed), sigma=2.0)
-        looks = [is_settled(*(column[:size] for column in calls), n_models=2, goal=Goal("order")) for size in range(25, 401, 25)]
+        looks = [
+            is_settled(*(column[:size] for column in calls), n_models=2, goal=Goal("order"))
+            for size in range(25, 401, 25)
+        ]
         wrong += any(look.settled for look in looks)
         usual += any(abs(look.z[0, 1]) > 1.96 for look in looks)
     assert wrong <= 8 and usual >= 12  # 5 % of 150 are 7.5
@@ -102,14 +112,27 @@ def test_nothing_is_certain_of_a_model_behind_which_there_are_few_questions():
     size = np.arange(4000)
     for questions, settled in ((9, False), (10, True), (40, True)):
         points = np.where(size % 47 == 0, 0.0, 1.0)
-        found = is_settled(size % questions, size // questions, 0 * size, 0 * size + 1, points, n_models=2, goal=Goal("order"))
+        found = is_settled(
+            size % questions,
+            size // questions,
+            0 * size,
+            0 * size + 1,
+            points,
+            n_models=2,
+            goal=Goal("order"),
+        )
         assert found.settled == settled and found.n_questions == questions
 
 
 def test_nothing_judged_and_a_model_that_never_was():
     empty = [np.empty(0, dtype=int)] * 4 + [np.empty(0)]
     found = is_settled(*empty, n_models=3, goal=parse_goal("top=1"))
-    assert not found.settled and found.low.tolist() == [1, 1, 1] and found.high.tolist() == [3, 3, 3] and found.n_calls == 0
+    assert (
+        not found.settled
+        and found.low.tolist() == [1, 1, 1]
+        and found.high.tolist() == [3, 3, 3]
+        and found.n_calls == 0
+    )
     calls = random_calls(3, 500, 900, np.random.default_rng(1), np.array([2.0, 0.0, -2.0]), sigma=0.0)
     assert is_settled(*calls, n_models=3, goal=Goal("order")).settled
     more = is_settled(*calls, n_models=4, goal=Goal("order"))
@@ -117,7 +140,11 @@ def test_nothing_judged_and_a_model_that_never_was():
 
 
 def test_the_names_of_goals():
-    assert str(parse_goal("top=3")) == "top=3" and str(parse_goal(" order ")) == "order" and parse_goal("width=0") == Goal("width", 0)
+    assert (
+        str(parse_goal("top=3")) == "top=3"
+        and str(parse_goal(" order ")) == "order"
+        and parse_goal("width=0") == Goal("width", 0)
+    )
     for text in ("", "top", "top=", "top=1.5", "top=-1", "order=", "Order", "width", "top=²", "top=1=2"):
         with pytest.raises(InputError, match="say top=K"):
             parse_goal(text)
@@ -130,32 +157,61 @@ def test_the_names_of_goals():
 def files(tmp_path):
     rng = np.random.default_rng(11)
     names = np.array(["a", "b", "c"])
-    question, variant, first, second, points = random_calls(3, 400, 700, rng, np.array([2.0, 0.0, 0.0]), sigma=0.0)
-    table = pd.DataFrame({
-        "judge": "j", "question_id": question, "category": "all", "variant": variant, "model_a": names[first], "model_b": names[second],
-        "verdict": np.select([points == 1, points == 0], ["a", "b"], "tie"),
-    })
-    pair = [f"{q} {''.join(sorted(p))}" for q, *p in table[["question_id", "model_a", "model_b"]].itertuples(index=False)]
+    question, variant, first, second, points = random_calls(
+        3, 400, 700, rng, np.array([2.0, 0.0, 0.0]), sigma=0.0
+    )
+    table = pd.DataFrame(
+        {
+            "judge": "j",
+            "question_id": question,
+            "category": "all",
+            "variant": variant,
+            "model_a": names[first],
+            "model_b": names[second],
+            "verdict": np.select([points == 1, points == 0], ["a", "b"], "tie"),
+        }
+    )
+    pair = [
+        f"{q} {''.join(sorted(p))}"
+        for q, *p in table[["question_id", "model_a", "model_b"]].itertuples(index=False)
+    ]
     table[~pd.Series(pair).duplicated()].to_csv(tmp_path / "verdicts.csv", index=False)
     pd.DataFrame({"question_id": range(400)}).to_csv(tmp_path / "questions.csv", index=False)
     return tmp_path
 
 
 def words(files, *more):
-    return ["next", str(files / "verdicts.csv"), "--questions", str(files / "questions.csv"), "--calls", "20", "--out", str(files / "pairs.csv"), *more]
+    return [
+        "next",
+        str(files / "verdicts.csv"),
+        "--questions",
+        str(files / "questions.csv"),
+        "--calls",
+        "20",
+        "--out",
+        str(files / "pairs.csv"),
+        *more,
+    ]
 
 
 def test_exit_codes_and_the_list_that_is_left_alone(files, capsys):
     assert main(words(files)) == 0 and capsys.readouterr().out.startswith("20 pairs on ")
-    before = (files / "pairs.csv").read_bytes()
     assert main(words(files)) == 2 and "is not overwritten" in capsys.readouterr().err
     assert main(words(files, "--force", "--until", "order", "--format", "json")) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["pairs"] == 20 and not report["settled"] and report["open_pairs"] in ([["b", "c"]], [["c", "b"]])
+    assert (
+        report["pairs"] == 20
+        and not report["settled"]
+        and report["open_pairs"] in ([["b", "c"]], [["c", "b"]])
+    )
     after = (files / "pairs.csv").read_bytes()
     assert main(words(files, "--force", "--until", "top=1")) == 3
     out = capsys.readouterr().out
-    assert out.startswith("settled at 95 % after") and out.endswith("the best: a; nothing was written\n") and out.count("\n") == 1
+    assert (
+        out.startswith("settled at 95 % after")
+        and out.endswith("the best: a; nothing was written\n")
+        and out.count("\n") == 1
+    )
     assert (files / "pairs.csv").read_bytes() == after
 
 
@@ -173,5 +229,9 @@ def test_several_judges_are_refused_and_one_is_taken(files, capsys):
     pd.concat([table, table.assign(judge="k")]).to_csv(files / "verdicts.csv", index=False)
     assert main(words(files)) == 2
     error = capsys.readouterr().err
-    assert "verdicts of 2 judges (j, k)" in error and error.count("\n") == 1 and not (files / "pairs.csv").exists()
+    assert (
+        "verdicts of 2 judges (j, k)" in error
+        and error.count("\n") == 1
+        and not (files / "pairs.csv").exists()
+    )
     assert main(words(files, "--judge", "k")) == 0

@@ -26,7 +26,7 @@ from ...streams import stream
 from ...theory.recovery import wilson
 
 # %% ../../../nbs/paper/studies/stopping.ipynb #sp06
-Calls = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # question, variant, first, second, points
+Calls = tuple[np.ndarray, ...]  # question, variant, first, second, points
 
 
 def collect(
@@ -194,7 +194,7 @@ def stopping_study(
         for rule in RULES:
             ends = [stop for run in runs[at * n_runs : (at + 1) * n_runs] if (stop := run[rule]) is not None]
             calls, wrong = np.array([end[0] for end in ends], dtype=float), sum(end[1] for end in ends)
-            shares = {}
+            shares: dict[str, float] = {}
             for name, count in (("settled", len(ends)), ("wrong", wrong)):
                 low, high = wilson(count, n_runs)
                 shares |= {name: count / n_runs, f"{name}_low": low, f"{name}_high": high}
