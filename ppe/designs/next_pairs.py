@@ -221,4 +221,5 @@ def next_calls(
     done = _choose(theta, covariance, question, start[question] + variant, first, second, start, n_calls, matters, rank_pair, rank_graph, found)
     if not done:
         raise InputError("every pair has been judged on every wording of every question: nothing is left to judge; add questions")
-    return PairDesign(*np.ascontiguousarray(found[:done].T), n_models=n_models, n_questions=len(n_variants))
+    which, wording, one, two = np.ascontiguousarray(found[:done].T)
+    return PairDesign(which, wording, one, two, n_models, len(n_variants))

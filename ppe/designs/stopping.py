@@ -202,7 +202,7 @@ def is_settled(
     evidence = np.where(fewest >= FEW_QUESTIONS, log_evidence(z, 1 / variance), -np.inf)
     certain = evidence >= log(goal.statements(n_models) / (1 - level))
     everywhere = certain & (evidence >= log(Goal("width").statements(n_models) / (1 - level)))
-    low, high = rank_limits(-everywhere.T.astype(float), everywhere.astype(float))
+    low, high = rank_limits(everywhere.astype(float), -everywhere.T.astype(float))
     settled, pairs = reached(goal, scores, certain, low, high)
     pairs = pairs[np.argsort(evidence[pairs[:, 0], pairs[:, 1]], kind="stable")]
     return Settled(goal, level, settled, scores, z, certain, low, high, pairs, len(points), int((~valid).sum()), n_units)

@@ -26,7 +26,7 @@ from ...streams import stream
 from ...theory.recovery import wilson
 
 # %% ../../../nbs/paper/studies/stopping.ipynb #sp06
-Calls = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # question, variant, first, second, points
+Calls = tuple[np.ndarray, ...]  # question, variant, first, second, points
 
 
 def collect(
@@ -77,7 +77,7 @@ def _fixed(found: Settled, statements: float) -> tuple[bool, np.ndarray, np.ndar
     from scipy.special import ndtri
 
     certain = found.z > -ndtri((1 - found.level) / statements)
-    low, high = rank_limits(-certain.T.astype(float), certain.astype(float))
+    low, high = rank_limits(certain.astype(float), -certain.T.astype(float))
     return reached(found.goal, found.scores, certain, low, high)[0], low, high
 
 
@@ -149,7 +149,7 @@ CASES = (
     StoppingCase("8 models, the best two 0.1 apart", "top=1", (*ladder(7, 1.0), 6.1)),
     StoppingCase("8 models, neighbours 1 apart", "top=1", ladder(8, 1.0)),
     StoppingCase("8 models, neighbours 1 apart", "top=3", ladder(8, 1.0)),
-    StoppingCase("8 models, neighbours 1 apart", "width=3", ladder(8, 1.0)),
+    StoppingCase("8 models, neighbours 1 apart", "width=2", ladder(8, 1.0)),
     StoppingCase("5 models, neighbours 1 apart", "order", ladder(5, 1.0)),
     StoppingCase("20 models, neighbours 0.5 apart", "top=3", ladder(20, 0.5), batch=100, most=6000),
     StoppingCase("mtbench", "top=1"),
@@ -194,7 +194,7 @@ def stopping_study(
         for rule in RULES:
             ends = [stop for run in runs[at * n_runs : (at + 1) * n_runs] if (stop := run[rule]) is not None]
             calls, wrong = np.array([end[0] for end in ends], dtype=float), sum(end[1] for end in ends)
-            shares = {}
+            shares: dict[str, float] = {}
             for name, count in (("settled", len(ends)), ("wrong", wrong)):
                 low, high = wilson(count, n_runs)
                 shares |= {name: count / n_runs, f"{name}_low": low, f"{name}_high": high}

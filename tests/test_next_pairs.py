@@ -1,0 +1,237 @@
+"The next calls: the rule written out plainly, balance, and what does not matter."
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from ppe.designs.next_pairs import next_calls
+from ppe.designs.stopping import parse_goal
+from ppe.errors import InputError
+
+
+def judged(n, wordings, size, rng, invalid=0.1):
+    "Random verdicts, no pair twice on one wording."
+    cells = [
+        (q, v, i, j)
+        for q, count in enumerate(wordings)
+        for v in range(count)
+        for i in range(n)
+        for j in range(i)
+    ]
+    rows = np.array([cells[at] for at in rng.permutation(len(cells))[:size]]).reshape(-1, 4)
+    turned = rng.random(len(rows)) < 0.5
+    first, second = np.where(turned, rows[:, 3], rows[:, 2]), np.where(turned, rows[:, 2], rows[:, 3])
+    points = rng.choice([0.0, 0.5, 1.0, np.nan], size=len(rows), p=[0.4, 0.1, 0.5 - invalid, invalid])
+    return rows[:, 0], rows[:, 1], first, second, points
+
+
+def plain_posterior(n, first, second, points):
+    "Scores and covariance from the penalised likelihood, by a general optimiser."
+    games = [(i, j, y) for i, j, y in zip(first, second, points, strict=True) if not np.isnan(y)]
+
+    def loss(theta):
+        return (
+            sum(np.logaddexp(0, theta[j] - theta[i]) + (1 - y) * (theta[i] - theta[j]) for i, j, y in games)
+            + (theta @ theta) / 2
+        )
+
+    theta = minimize(loss, np.zeros(n), method="BFGS", options={"gtol": 1e-10}).x
+    information = np.eye(n)
+    for i, j, _ in games:
+        x = np.eye(n)[i] - np.eye(n)[j]
+        p = 1 / (1 + np.exp(theta[j] - theta[i]))
+        information += p * (1 - p) * np.outer(x, x)
+    return theta, np.linalg.inv(information)
+
+
+def plain_next(question, variant, first, second, points, n, wordings, n_calls, rng, top=0):
+    "The rule of the notebook, call by call, from its definitions."
+    start = np.concatenate([[0], np.cumsum(wordings)])
+    rank_pair, rank_graph = rng.permutation(n * n).reshape(n, n), rng.permutation(start[-1])
+    theta, cov = plain_posterior(n, first, second, points)
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    unit = {(i, j): np.eye(n)[i] - np.eye(n)[j] for i, j in pairs}
+    ahead = sorted(range(n), key=lambda i: -theta[i])[:top]
+    tie = {
+        p: np.exp(-((theta[p[0]] - theta[p[1]]) ** 2) / (2 * unit[p] @ cov @ unit[p]))
+        / np.sqrt(unit[p] @ cov @ unit[p])
+        for p in pairs
+    }
+    if top:
+        tie = {p: value * ((p[0] in ahead) != (p[1] in ahead)) for p, value in tie.items()}
+    calls = [
+        (int(q), int(start[q] + v), int(i), int(j))
+        for q, v, i, j in zip(question, variant, first, second, strict=True)
+    ]
+    chosen, tried, shut = [], 0, set()
+    while len(chosen) < n_calls and len(shut) < len(pairs):
+        if tried % n == 0:
+            weight = {p: tie[p] / np.sqrt(unit[p] @ cov @ unit[p]) for p in pairs}
+        open_pairs = [p for p in pairs if p not in shut]
+        if tried % 5 == 4:
+            value = {p: -sum({i, j} == set(p) for *_, i, j in calls) for p in open_pairs}
+        else:
+            value = {}
+            for p in open_pairs:
+                v = unit[p] @ cov @ unit[p]
+                chance = 1 / (1 + np.exp(abs(theta[p[0]] - theta[p[1]]) / np.sqrt(1 + np.pi / 8 * v)))
+                w = chance * (1 - chance)
+                after = cov - w * np.outer(cov @ unit[p], cov @ unit[p]) / (1 + w * v)
+                value[p] = sum(weight[o] * (unit[o] @ (cov - after) @ unit[o]) for o in pairs)
+        best = max(value.values())
+        i, j = min((p for p in open_pairs if value[p] >= best - 1e-7 * abs(best)), key=lambda p: rank_pair[p])
+        tried += 1
+        used = {g for _, g, a, b in calls if {a, b} == {i, j}}
+        room = [q for q in range(len(wordings)) if any(g not in used for g in range(start[q], start[q + 1]))]
+        if not room:
+            shut.add((i, j))
+            continue
+        load = {q: sum(c[0] == q for c in calls) for q in room}
+        room = [q for q in room if load[q] <= min(load.values()) + 1]
+        q = min(
+            room,
+            key=lambda q: (
+                sum((c[2:].count(i) + c[2:].count(j)) for c in calls if c[0] == q),
+                load[q],
+                rank_graph[start[q]],
+            ),
+        )
+        g = min(
+            (g for g in range(start[q], start[q + 1]) if g not in used),
+            key=lambda g: (sum(c[1] == g for c in calls), rank_graph[g]),
+        )
+        lead = [sum((c[2] == m) - (c[3] == m) for c in calls) for m in (i, j)]
+        before = [sum(c[2:] == pair for c in calls) for pair in ((i, j), (j, i))]
+        if (lead[1], before[1], rank_pair[j, i]) < (lead[0], before[0], rank_pair[i, j]):
+            i, j = j, i
+        calls.append((q, int(g), i, j))
+        chosen.append((q, int(g - start[q]), i, j))
+        x = np.eye(n)[i] - np.eye(n)[j]
+        v = x @ cov @ x
+        chance = 1 / (1 + np.exp(abs(theta[i] - theta[j]) / np.sqrt(1 + np.pi / 8 * v)))
+        w = chance * (1 - chance)
+        cov = cov - w * np.outer(cov @ x, cov @ x) / (1 + w * v)
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("top", [0, 1, 2])
+def test_the_rule_written_out(seed, top):
+    rng = np.random.default_rng(seed)
+    n, wordings = 4 + seed % 2, np.array([2, 1, 3, 1, 1, 2, 1])
+    calls = judged(n, wordings, 18, rng)
+    found = next_calls(
+        *calls,
+        n_models=n,
+        n_variants=wordings,
+        n_calls=23,
+        goal=parse_goal(f"top={top}") if top else None,
+        rng=np.random.default_rng(seed),
+    )
+    wanted = plain_next(*calls, n, wordings, 23, np.random.default_rng(seed), top)
+    columns = (found.question, found.variant, found.first, found.second)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == wanted
+
+
+def test_nothing_depends_on_the_order_of_the_rows():
+    rng = np.random.default_rng(1)
+    wordings = np.full(40, 2)
+    calls = judged(6, wordings, 150, rng)
+    shuffled = rng.permutation(150)
+    one, two = (
+        next_calls(*part, n_models=6, n_variants=wordings, n_calls=60, rng=np.random.default_rng(3))
+        for part in (calls, [column[shuffled] for column in calls])
+    )
+    for name in ("question", "variant", "first", "second"):
+        assert np.array_equal(getattr(one, name), getattr(two, name))
+
+
+@pytest.mark.parametrize("batch", [1, 7, 50])
+def test_every_pair_is_judged_once_on_every_wording_and_then_there_is_none(batch):
+    rng, n, wordings = np.random.default_rng(2), 4, np.array([1, 3, 2, 1, 1])
+    calls = [column[:0] for column in judged(n, wordings, 1, rng)]
+    everything, sizes = 6 * wordings.sum(), []
+    first = True
+    while len(calls[0]) < everything:
+        new = next_calls(
+            *calls, n_models=n, n_variants=wordings, n_calls=max(batch, 3) if first else batch, rng=rng
+        )
+        first = False
+        sizes.append(new.n_calls)
+        points = rng.choice([0.0, 0.5, 1.0, np.nan], size=new.n_calls)
+        calls = [
+            np.append(*pair)
+            for pair in zip(calls, (new.question, new.variant, new.first, new.second, points), strict=True)
+        ]
+    question, variant, one, two, _ = calls
+    cells = set(
+        zip(
+            question.tolist(),
+            variant.tolist(),
+            np.minimum(one, two).tolist(),
+            np.maximum(one, two).tolist(),
+            strict=True,
+        )
+    )
+    assert len(cells) == everything == sum(sizes)
+    with pytest.raises(InputError, match="nothing is left to judge"):
+        next_calls(*calls, n_models=n, n_variants=wordings, n_calls=1, rng=rng)
+
+
+def test_balance_of_places_questions_and_pairs_and_no_model_twice_on_a_question_that_need_not_be():
+    rng, n, wordings = np.random.default_rng(4), 9, np.ones(300, dtype=int)
+    theta = np.linspace(3, -3, n)  # far apart: the scores say that most pairs are not worth a call
+    calls = [column[:0] for column in judged(n, wordings, 1, rng)]
+    for _ in range(12):
+        new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=50, rng=rng)
+        points = (rng.random(new.n_calls) < 1 / (1 + np.exp(theta[new.second] - theta[new.first]))).astype(
+            float
+        )
+        calls = [
+            np.append(*pair)
+            for pair in zip(calls, (new.question, new.variant, new.first, new.second, points), strict=True)
+        ]
+    question, _, first, second, _ = calls
+    assert np.abs(np.bincount(first, minlength=n) - np.bincount(second, minlength=n)).max() <= 2
+    load = np.bincount(question, minlength=300)
+    assert load.min() >= 1 and load.max() <= 3
+    seen = np.zeros((300, n), dtype=int)
+    np.add.at(seen, (question, first), 1)
+    np.add.at(seen, (question, second), 1)
+    assert (seen > 1).sum() == 0
+    met = np.zeros((n, n), dtype=int)
+    np.add.at(met, (first, second), 1)
+    met = (met + met.T)[np.triu_indices(n, 1)]
+    assert met.min() >= (600 - 50) // 5 // 36, (
+        "a fifth of the calls goes to the pairs that were compared least"
+    )
+    assert met.max() > 2 * met.min(), "the others go where models are close"
+
+
+def test_an_invalid_verdict_is_spent_and_says_nothing():
+    wordings, n = np.array([1, 1, 1]), 3
+    calls = (
+        np.array([0, 1, 2, 0]),
+        np.zeros(4, dtype=int),
+        np.array([0, 1, 2, 1]),
+        np.array([1, 2, 0, 2]),
+        np.array([1.0, 0.0, 0.5, np.nan]),
+    )
+    new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=9, rng=np.random.default_rng(1))
+    asked = {
+        (q, *sorted(pair))
+        for q, *pair in zip(new.question.tolist(), new.first.tolist(), new.second.tolist(), strict=True)
+    }
+    assert new.n_calls == 5 and (0, 1, 2) not in asked
+    # Which model the spent call showed first is all that it tells.
+    other = tuple(column.copy() for column in calls)
+    other[4][3] = 1.0
+    told = next_calls(*other, n_models=n, n_variants=wordings, n_calls=9, rng=np.random.default_rng(1))
+    assert told.n_calls == 5
+
+
+def test_a_model_that_nobody_has_judged_comes_first():
+    rng, wordings = np.random.default_rng(5), np.ones(200, dtype=int)
+    calls = judged(5, wordings, 300, rng, invalid=0.0)
+    new = next_calls(*calls, n_models=6, n_variants=wordings, n_calls=20, rng=rng)
+    assert ((new.first == 5) | (new.second == 5)).sum() >= 16

@@ -1,0 +1,237 @@
+"When to stop: the boundary, the standard errors, and the words."
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from ppe.cli.main import main
+from ppe.designs.stopping import Goal, is_settled, log_evidence, parse_goal, reached
+from ppe.errors import InputError
+
+
+def random_calls(n, questions, size, rng, theta=None, sigma=1.0):
+    theta = np.zeros(n) if theta is None else theta
+    effects = sigma * rng.standard_normal((questions, n))
+    question, first = rng.integers(0, questions, size), rng.integers(0, n, size)
+    second = (first + rng.integers(1, n, size)) % n
+    gap = theta[first] + effects[question, first] - theta[second] - effects[question, second]
+    points = np.where(rng.random(size) < 0.15, 0.5, (rng.random(size) < 1 / (1 + np.exp(-gap))).astype(float))
+    return question, np.zeros(size, dtype=int), first, second, points
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_standard_errors_written_out(seed):
+    rng, n = np.random.default_rng(seed), 4
+    question, variant, first, second, points = random_calls(
+        n, 25, 160, rng, np.array([0.8, 0.3, 0.0, -1.0]), 1.5
+    )
+    points[rng.random(160) < 0.05] = np.nan
+    found = is_settled(question, variant, first, second, points, n_models=n, goal=Goal("order"))
+    rows = [
+        (q, i, j, y) for q, i, j, y in zip(question, first, second, points, strict=True) if not np.isnan(y)
+    ]
+
+    def loss(theta):
+        return (
+            sum(np.logaddexp(0, theta[j] - theta[i]) + (1 - y) * (theta[i] - theta[j]) for _, i, j, y in rows)
+            + 0.05 * theta @ theta
+        )
+
+    theta = minimize(loss, np.zeros(n), method="BFGS", options={"gtol": 1e-9}).x
+    np.testing.assert_allclose(found.scores, theta, atol=1e-4)
+    information, by_question, squares, expected = 0.1 * np.eye(n), {}, 0.0, 0.0
+    for q, i, j, y in rows:
+        x = np.eye(n)[i] - np.eye(n)[j]
+        p = 1 / (1 + np.exp(theta[j] - theta[i]))
+        information += p * (1 - p) * np.outer(x, x)
+        by_question[q] = by_question.get(q, 0) + (y - p) * x
+        squares, expected = squares + (y - p) ** 2, expected + p * (1 - p)
+    bread, correction = np.linalg.inv(information), len(rows) / (len(rows) - n + 1)
+    meat = sum(np.outer(s, s) for s in by_question.values())
+    robust = bread @ meat @ bread * correction * len(by_question) / (len(by_question) - 1)
+    for i, j in itertools.combinations(range(n), 2):
+        x = np.eye(n)[i] - np.eye(n)[j]
+        variance = max(x @ robust @ x, x @ bread @ x * squares / expected * correction)
+        behind = min(len({q for q, a, b, _ in rows if m in (a, b)}) for m in (i, j))
+        z = norm.isf(student.sf((theta[i] - theta[j]) / np.sqrt(variance), behind - 1))
+        assert abs(found.z[i, j] - z) < 1e-3 and abs(found.z[j, i] + z) < 1e-3
+
+
+@pytest.mark.parametrize("drift", [0.0, -0.02])
+def test_the_boundary_is_crossed_at_any_time_no_more_often_than_stated(drift):
+    rng, alpha = np.random.default_rng(7), 0.1
+    walks = np.cumsum(rng.standard_normal((4000, 3000)) + drift, axis=1)  # the clock is the number of steps
+    clock = np.arange(1.0, 3001)
+    crossed = (log_evidence(walks / np.sqrt(clock), clock) >= np.log(1 / alpha)).any(axis=1).mean()
+    fixed = (walks / np.sqrt(clock) > norm.isf(alpha)).any(axis=1).mean()
+    assert crossed < alpha and (drift or crossed > 0.04), "valid, and not by saying nothing"
+    assert drift or fixed > 0.5
+
+
+def test_two_equal_models_looked_at_again_and_again():
+    wrong = usual = 0
+    for seed in range(150):
+        calls = random_calls(2, 300, 400, np.random.default_rng(seed), sigma=2.0)
+        looks = [
+            is_settled(*(column[:size] for column in calls), n_models=2, goal=Goal("order"))
+            for size in range(25, 401, 25)
+        ]
+        wrong += any(look.settled for look in looks)
+        usual += any(abs(look.z[0, 1]) > 1.96 for look in looks)
+    assert wrong <= 8 and usual >= 12  # 5 % of 150 are 7.5
+
+
+def test_what_certain_differences_leave_open_by_hand():
+    scores = np.array([0.0, 3.0, 2.0, 1.0])  # order: 1, 2, 3, 0
+    certain = np.zeros((4, 4), dtype=bool)
+    certain[1, [0, 2, 3]] = certain[2, 0] = True
+    low, high = np.array([3, 1, 2, 2]), np.array([4, 1, 3, 4])
+    assert reached(parse_goal("top=1"), scores, certain, low, high)[0]
+    assert reached(parse_goal("top=2"), scores, certain, low, high)[1].tolist() == [[2, 3]]
+    assert sorted(reached(parse_goal("order"), scores, certain, low, high)[1].tolist()) == [[2, 3], [3, 0]]
+    assert reached(parse_goal("width=2"), scores, certain, low, high)[0]
+    assert sorted(reached(parse_goal("width=1"), scores, certain, low, high)[1].tolist()) == [[2, 3], [3, 0]]
+
+
+def test_ranges_are_one_more_than_the_certainly_better_to_all_less_the_certainly_worse():
+    calls = random_calls(4, 3000, 3000, np.random.default_rng(3), np.array([-3.0, 3.0, 0.1, 0.0]), sigma=0.0)
+    found = is_settled(*calls, n_models=4, goal=parse_goal("width=1"))
+    assert found.low.tolist() == [4, 1, 2, 2] and found.high.tolist() == [4, 1, 3, 3] and found.settled
+    assert found.open.tolist() == []
+    tight = is_settled(*calls, n_models=4, goal=parse_goal("width=0"))
+    assert not tight.settled and {*tight.open.ravel().tolist()} >= {2, 3}
+
+
+def test_nothing_is_certain_of_a_model_behind_which_there_are_few_questions():
+    size = np.arange(4000)
+    for questions, settled in ((9, False), (10, True), (40, True)):
+        points = np.where(size % 47 == 0, 0.0, 1.0)
+        found = is_settled(
+            size % questions,
+            size // questions,
+            0 * size,
+            0 * size + 1,
+            points,
+            n_models=2,
+            goal=Goal("order"),
+        )
+        assert found.settled == settled and found.n_questions == questions
+
+
+def test_nothing_judged_and_a_model_that_never_was():
+    empty = [np.empty(0, dtype=int)] * 4 + [np.empty(0)]
+    found = is_settled(*empty, n_models=3, goal=parse_goal("top=1"))
+    assert (
+        not found.settled
+        and found.low.tolist() == [1, 1, 1]
+        and found.high.tolist() == [3, 3, 3]
+        and found.n_calls == 0
+    )
+    calls = random_calls(3, 500, 900, np.random.default_rng(1), np.array([2.0, 0.0, -2.0]), sigma=0.0)
+    assert is_settled(*calls, n_models=3, goal=Goal("order")).settled
+    more = is_settled(*calls, n_models=4, goal=Goal("order"))
+    assert not more.settled and (more.low[3], more.high[3]) == (1, 4)
+
+
+def test_the_names_of_goals():
+    assert (
+        str(parse_goal("top=3")) == "top=3"
+        and str(parse_goal(" order ")) == "order"
+        and parse_goal("width=0") == Goal("width", 0)
+    )
+    for text in ("", "top", "top=", "top=1.5", "top=-1", "order=", "Order", "width", "top=²", "top=1=2"):
+        with pytest.raises(InputError, match="say top=K"):
+            parse_goal(text)
+
+
+# ---- ppe next
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(11)
+    names = np.array(["a", "b", "c"])
+    question, variant, first, second, points = random_calls(
+        3, 400, 700, rng, np.array([2.0, 0.0, 0.0]), sigma=0.0
+    )
+    table = pd.DataFrame(
+        {
+            "judge": "j",
+            "question_id": question,
+            "category": "all",
+            "variant": variant,
+            "model_a": names[first],
+            "model_b": names[second],
+            "verdict": np.select([points == 1, points == 0], ["a", "b"], "tie"),
+        }
+    )
+    pair = [
+        f"{q} {''.join(sorted(p))}"
+        for q, *p in table[["question_id", "model_a", "model_b"]].itertuples(index=False)
+    ]
+    table[~pd.Series(pair).duplicated()].to_csv(tmp_path / "verdicts.csv", index=False)
+    pd.DataFrame({"question_id": range(400)}).to_csv(tmp_path / "questions.csv", index=False)
+    return tmp_path
+
+
+def words(files, *more):
+    return [
+        "next",
+        str(files / "verdicts.csv"),
+        "--questions",
+        str(files / "questions.csv"),
+        "--calls",
+        "20",
+        "--out",
+        str(files / "pairs.csv"),
+        *more,
+    ]
+
+
+def test_exit_codes_and_the_list_that_is_left_alone(files, capsys):
+    assert main(words(files)) == 0 and capsys.readouterr().out.startswith("20 pairs on ")
+    assert main(words(files)) == 2 and "is not overwritten" in capsys.readouterr().err
+    assert main(words(files, "--force", "--until", "order", "--format", "json")) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (
+        report["pairs"] == 20
+        and not report["settled"]
+        and report["open_pairs"] in ([["b", "c"]], [["c", "b"]])
+    )
+    after = (files / "pairs.csv").read_bytes()
+    assert main(words(files, "--force", "--until", "top=1")) == 3
+    out = capsys.readouterr().out
+    assert (
+        out.startswith("settled at 95 % after")
+        and out.endswith("the best: a; nothing was written\n")
+        and out.count("\n") == 1
+    )
+    assert (files / "pairs.csv").read_bytes() == after
+
+
+def test_the_same_seed_the_same_file_whatever_the_order_of_the_rows(files):
+    assert main(words(files)) == 0
+    before = (files / "pairs.csv").read_bytes()
+    table = pd.read_csv(files / "verdicts.csv")
+    table.sample(frac=1, random_state=1).to_csv(files / "verdicts.csv", index=False)
+    assert main(words(files, "--force")) == 0 and (files / "pairs.csv").read_bytes() == before
+    assert main(words(files, "--force", "--seed", "2")) == 0 and (files / "pairs.csv").read_bytes() != before
+
+
+def test_several_judges_are_refused_and_one_is_taken(files, capsys):
+    table = pd.read_csv(files / "verdicts.csv")
+    pd.concat([table, table.assign(judge="k")]).to_csv(files / "verdicts.csv", index=False)
+    assert main(words(files)) == 2
+    error = capsys.readouterr().err
+    assert (
+        "verdicts of 2 judges (j, k)" in error
+        and error.count("\n") == 1
+        and not (files / "pairs.csv").exists()
+    )
+    assert main(words(files, "--judge", "k")) == 0
