@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
+from scipy.optimize import brentq, root
 
 from .pair_designs import PairDesign
 from .precision import CallEffects, ScorePrecision, Sharing, block_sharing, expected_distance, score_precision, sharing, spread_sharing
@@ -114,8 +114,21 @@ def effects_on_one_question(
     def tied(log_nu: float) -> float:
         return float(_expected(fitted(exp(log_nu)) * gaps, sigma, exp(log_nu))[1].mean()) - ties
 
-    nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2, rtol=1e-2)) if ties > 1e-4 else 0.0
-    factor = fitted(nu)
+    def away(logs: np.ndarray) -> tuple[float, float]:
+        points, share = _expected(exp(min(logs[0], 30.0)) * gaps, sigma, exp(min(logs[1], 30.0)))
+        return float(gaps @ points) / wanted - 1, log(max(float(share.mean()), 1e-300) / ties)
+
+    if ties < 1e-4 or gaps[-1] < 1e-9:
+        nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2)) if ties >= 1e-4 else 0.0
+        factor = fitted(nu)
+    else:
+        with np.errstate(over="ignore"):
+            found = root(away, [log(1 + sigma), log(2 * ties * (1 + sigma))], tol=1e-4)
+        if found.success and np.abs(found.fun).max() < 1e-3:
+            factor, nu = map(exp, found.x)
+        else:  # one inside the other: slower, and always there
+            nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2))
+            factor = fitted(nu)
     return CallEffects(factor * np.asarray(scores, dtype=np.float64), sigma, nu, factor * first_place)
 
 # %% ../../nbs/designs/plans.ipynb #plan-12
@@ -302,11 +315,8 @@ class Layout:
 
     @property
     def most(self) -> int:
-        "Calls that there are; of blocks so many that those of one graph have no pair in common."
-        everything = self.n_questions * self.n_wordings * self.n_pairs * self.per_verdict
-        if self.kind == "blocks":
-            return self.n_questions * self.n_wordings * (self.n_models // self.block_size) * self.unit
-        return everything
+        "Calls that there are; at most one block on each wording, as more need not fit."
+        return self.n_questions * self.n_wordings * (self.unit if self.kind == "blocks" else self.n_pairs * self.per_verdict)
 
     def _units(self, n_calls: int) -> tuple[float, float]:
         "Units, and units a question that is used."
@@ -318,7 +328,7 @@ class Layout:
         return min(self.n_questions, ceil(self._units(n_calls)[0]))
 
     def answers(self, n_calls: int) -> float:
-        "Answers that must be there: of each model met on each wording; expected, where a design has some freedom."
+        "Answers that must be there: of each model met on each wording; to within a tenth, where a design has some freedom."
         units, cells = self._units(n_calls)[0], self.n_questions * self.n_wordings
         if self.kind in ("complete", "paraphrases"):
             return n_calls / self.per_verdict / self.n_pairs * self.n_models
@@ -327,21 +337,26 @@ class Layout:
         each = units / cells
         base = int(each)
         more = each - base
-        return cells * ((1 - more) * min(self.n_models, 2 * base) + more * min(self.n_models, 2 * base + 2))
+        even = (1 - more) * min(self.n_models, 2 * base) + more * min(self.n_models, 2 * base + 2)
+        if self.n_wordings > 1 and each > 1:  # pairs keep apart within a question, and less so within each of its wordings: half-way to chance
+            even = (even + self.n_models * (1 - (1 - 2 / self.n_models) ** each)) / 2
+        return cells * even
 
     def sharing(self, n_calls: int) -> Sharing:
         "How verdicts share questions."
         n, each = self.n_models, self._units(n_calls)[1]
         if self.kind == "paraphrases":
             return block_sharing(n, self.n_wordings)
-        if self.kind == "blocks":
-            own = block_sharing(self.block_size)
-            return Sharing(each * own.per_question, own.one + _others(each * self.block_size / n) * (self.block_size - 1), 0.0)
-        if self.kind == "spread" and each <= self.n_pairs:
+        if self.kind == "blocks":  # further blocks of a question are on other wordings, and share models less than by chance, more than need be
+            own, size, n_others = block_sharing(self.block_size), self.block_size, _others(each)
+            met = (n_others * size / n + _others(each * size / n)) / 2
+            return Sharing(each * own.per_question, own.one + met * (size - 1), 0.0)
+        if self.kind == "complete":
+            return Sharing(each * self.n_pairs, (1 + _others(each)) * (n - 2), _others(each))
+        if each <= self.n_pairs:
             return spread_sharing(n, each)
-        graphs = each / self.n_pairs if self.kind == "spread" else each
-        both = _others(graphs)
-        return Sharing(graphs * self.n_pairs, _others(graphs * (n - 1)) - both, both)
+        both = _others(each / self.n_pairs)
+        return Sharing(each, _others(2 * each / n) - both, both)
 
     def words(self, n_calls: int) -> str:
         "For a person: what is done."
@@ -426,11 +441,11 @@ class Forecast:
     def distances(self, layout: Layout, n_calls: int) -> np.ndarray:  # (D,)
         "Expected normalised Spearman distance to the ranking of all questions, for each draw."
         left = self.covariances(layout, n_calls) - self.all_questions
-        return np.array([expected_distance(target, one) for target, one in zip(self.targets, left, strict=True)])
+        return expected_distance(self.targets, left)
 
     def beyond(self) -> np.ndarray:  # (D,)
         "Expected distance between the ranking of all questions and that of endless questions like them, for each draw."
-        return np.array([expected_distance(one.scores, v) for one, v in zip(self.parts(self.reference_orders), self.all_questions, strict=True)])
+        return expected_distance(np.stack([one.scores for one in self.parts(self.reference_orders)]), self.all_questions)
 
     def _estimates(self, layout: Layout, n_calls: int) -> np.ndarray:  # (D, R, n)
         left = _root(self.covariances(layout, n_calls) - self.all_questions)
