@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, exp, log, sqrt
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq, root
 
 from .pair_designs import PairDesign
-from .precision import CallEffects, ScorePrecision, Sharing, block_sharing, expected_distance, score_precision, sharing, spread_sharing
+from .precision import CallEffects, Orders, ScorePrecision, Sharing, block_sharing, expected_distance, score_precision, sharing, spread_sharing
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ..places import placed
 from ..pool import Pool, comparison_graphs, half_tie_wins
@@ -290,7 +290,7 @@ class Layout:
     n_models: int
     n_questions: int
     n_wordings: int = 1  # of each question
-    orders: Literal["one", "both"] = "one"
+    orders: Orders = "one"
     block_size: int = 0  # of blocks
 
     @property
@@ -372,11 +372,12 @@ def layouts(
 ) -> list[Layout]:
     "The ways that a plan compares."
     found = []
-    for orders in ("one", "both"):
-        size = (n_models, n_questions, n_wordings, orders)
-        found += [Layout("spread", *size), *(Layout("blocks", *size, size_) for size_ in (4, 6, 10) if size_ < n_models), Layout("complete", *size)]
+    for orders in get_args(Orders):
+        found.append(Layout("spread", n_models, n_questions, n_wordings, orders))
+        found += [Layout("blocks", n_models, n_questions, n_wordings, orders, size) for size in (4, 6, 10) if size < n_models]
+        found.append(Layout("complete", n_models, n_questions, n_wordings, orders))
         if n_wordings > 1:
-            found.append(Layout("paraphrases", *size))
+            found.append(Layout("paraphrases", n_models, n_questions, n_wordings, orders))
     return found
 
 # %% ../../nbs/designs/plans.ipynb #plan-17
@@ -398,11 +399,11 @@ class Forecast:
     n_questions: int
     rng: np.random.Generator
     n_wordings: int = 1
-    reference_orders: Literal["one", "both"] = "both"  # in which all questions are judged
+    reference_orders: Orders = "both"  # in which all questions are judged
     tick: Callable[[], object] | None = None  # called after each draw
     _parts: dict[str, list[ScorePrecision]] = field(default_factory=dict, init=False)
 
-    def parts(self, orders: Literal["one", "both"]) -> list[ScorePrecision]:
+    def parts(self, orders: Orders) -> list[ScorePrecision]:
         "Of each draw."
         if orders not in self._parts:
             self._parts[orders] = []

@@ -9,6 +9,7 @@ __all__ = ['GRAPHS', 'FACTOR', 'public_numbers', 'Judged', 'one_pilot', 'plan_st
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -69,9 +70,8 @@ def _design(layout: Layout) -> str:
 
 def _counts(pool: Pool, layout: Layout, calls: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:  # wins and ties (n, n)
     "A design carried out on a pool of one graph a question, with its recorded verdicts."
-    design = design_pairs(
-        pool.n_models, np.ones(len(pool), np.int64), calls, kind=layout.kind, block_size=layout.block_size or 6, rng=rng
-    )
+    kind: Literal["spread", "blocks", "complete"] = "complete" if layout.kind == "paraphrases" else layout.kind
+    design = design_pairs(pool.n_models, np.ones(len(pool), np.int64), calls, kind=kind, block_size=layout.block_size or 6, rng=rng)
     first, second = pool.adjacency[design.question, design.first, design.second], pool.adjacency[design.question, design.second, design.first]
     wins, ties = np.zeros((2, pool.n_models, pool.n_models))
     np.add.at(wins, (design.first, design.second), first & ~second)
@@ -142,8 +142,8 @@ def one_pilot(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-09
-def _task(task: tuple[Judged, int, int], **how: int) -> pd.DataFrame:
-    return one_pilot(*task, **how)
+def _task(task: tuple[Judged, int, int], *, n_draws: int, n_runs: int, seed: int) -> pd.DataFrame:
+    return one_pilot(*task, n_draws=n_draws, n_runs=n_runs, seed=seed)
 
 
 def _known(data: Judged, size: int) -> list[tuple[str, int, str, int, float]]:
