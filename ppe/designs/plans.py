@@ -565,7 +565,7 @@ def _advice(table: pd.DataFrame, target: Target | None) -> str:
         beside = "" if plain is None else f"; {plain['words']}: {plain['distance']:.3f}"
         return f"{do}{best['calls']:,} calls come within an expected distance of {best['distance']:.3f} ({best['distance_low']:.3f} to {best['distance_high']:.3f}){beside}."
     beside = "" if plain is None else f"; {plain['words']} take {plain['calls']:,}"
-    return f"{do}{best['calls']:,} calls reach {target} for {best['cost']:,.10g}{beside}."
+    return f"{do}{best['calls']:,} calls reach {target} at a cost of {best['cost']:,.10g}{beside}."
 
 
 def make_plan(
