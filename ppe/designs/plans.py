@@ -618,5 +618,6 @@ def make_plan(
         raise InputError(f"target {target}: none of the designs reaches it with {n_questions} questions; {best.most} calls are all there are: ask for less, or add questions")
     table = pd.DataFrame(rows).sort_values(["distance"] if target is None else ["cost", "calls"], kind="stable", ignore_index=True)
     beyond = float(np.median(forecast.beyond()))
-    notes = (*beliefs.notes, f"even all {n_questions} questions are expected at {beyond:.3f} from the ranking that endless questions like them would give")
+    whole = f"all {n_questions} questions are" if n_questions > 1 else "the whole question is"
+    notes = (*beliefs.notes, f"even {whole} expected at {beyond:.3f} from the ranking that endless questions like {'them' if n_questions > 1 else 'it'} would give")
     return Plan(table, _advice(table, target), beliefs, top, target, beyond, notes)
