@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['Calls', 'Round', 'PEERS', 'STATIC', 'BLOCKS', 'KINDS', 'GRAPHS', 'BASELINE', 'PRICES', 'JUDGE', 'PAPER',
            'PAPER_CALLS', 'PAPER_ANSWERS', 'TRUNCATIONS', 'Recorded', 'recorded_sets', 'call_counts', 'answers_needed',
-           'arena_weights', 'arena_round', 'swiss_round', 'expected_information', 'tree_round', 'peer_calls',
-           'block_size', 'choose_calls', 'question_groups', 'halves', 'call_sizes', 'Replay', 'replay_sets',
-           'calls_needed', 'call_ratio', 'ratio_table', 'curve_table', 'PaperPool', 'paper_pool', 'judged_graphs',
-           'replay_simulated']
+           'arena_weights', 'arena_round', 'swiss_round', 'binary_entropy', 'expected_information', 'tree_round',
+           'peer_calls', 'block_size', 'choose_calls', 'question_groups', 'halves', 'call_sizes', 'Replay',
+           'replay_sets', 'calls_needed', 'call_ratio', 'ratio_table', 'curve_table', 'PaperPool', 'paper_pool',
+           'judged_graphs', 'replay_simulated']
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-04
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.special import entr
 from scipy.stats import t as student
 
 from ...compiled import njit
@@ -158,6 +158,11 @@ def swiss_round(half: np.ndarray, left: np.ndarray, rng: np.random.Generator) ->
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(30)
 
 
+def binary_entropy(p: np.ndarray) -> np.ndarray:
+    "In nats."
+    return entr(p) + entr(1 - p)
+
+
 def expected_information(
     gap: np.ndarray,  # (…) mean of the difference of two scores, logits
     variance: np.ndarray,  # (…) of it
@@ -165,12 +170,8 @@ def expected_information(
     "Mutual information of the outcome of a comparison and a normal difference of scores. Source: Lindley 1956; Li et al. 2018."
     chance = 1 / (1 + np.exp(-(gap[..., None] + np.sqrt(variance)[..., None] * _NODES)))
 
-    def entropy(p):
-        q = 1 - p
-        return -(p * np.log(np.maximum(p, 1e-300)) + q * np.log(np.maximum(q, 1e-300)))
-
     weights = _WEIGHTS / _WEIGHTS.sum()
-    return entropy(chance @ weights) - entropy(chance) @ weights
+    return binary_entropy(chance @ weights) - binary_entropy(chance) @ weights
 
 
 def tree_round(half: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -181,12 +182,17 @@ def tree_round(half: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> 
     chance = 1 / (1 + np.exp(theta[None] - theta[:, None]))
     bend = (known + known.T) * chance * (1 - chance)
     covariance = np.linalg.inv(np.diag(bend.sum(axis=1)) - bend + 1.0)  # 11ᵀ: no matter to differences
-    spread = np.diag(covariance)
-    information = expected_information(theta[:, None] - theta, np.maximum(spread[:, None] + spread - 2 * covariance, 0.0))
+    spread, (i, j) = np.diag(covariance), np.nonzero(np.triu(left, 1))
+    information = expected_information(theta[i] - theta[j], np.maximum(spread[i] + spread[j] - 2 * covariance[i, j], 0.0))
     # Equal pairs, as in the first round, in random order.
-    price = (1 + 1e-9 * rng.random((n, n))) / np.maximum(information, 1e-12)
-    tree = minimum_spanning_tree(np.triu(np.where(left, price, 0.0), 1)).tocoo()
-    return tree.row.astype(np.int64), tree.col.astype(np.int64)
+    price = (1 + 1e-9 * rng.random(len(i))) / np.maximum(information, 1e-12)
+    first, second, joined = [], [], np.arange(n)
+    for k in np.argsort(price):  # Kruskal
+        if joined[i[k]] != joined[j[k]]:
+            joined[joined == joined[i[k]]] = joined[j[k]]
+            first.append(i[k])
+            second.append(j[k])
+    return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-15
 @njit(cache=True)
@@ -245,10 +251,12 @@ def block_size(
 
 
 def _blocks(n: int, n_variants: np.ndarray, n_calls: int, rng: np.random.Generator) -> PairDesign:
-    "Drawn again where the last blocks of a draw fit on no question."
-    for _ in range(30):
+    "Drawn again where the last blocks of a draw fit on no question; with one block less after thirty draws."
+    size = block_size(n)
+    fewer = size * (size - 1) // 2
+    for attempt in range(60):
         try:
-            return design_pairs(n, n_variants, n_calls, kind="blocks", block_size=block_size(n), rng=rng)
+            return design_pairs(n, n_variants, n_calls - fewer * max(0, attempt - 29), kind="blocks", block_size=size, rng=rng)
         except InputError as error:
             last = error
     raise last
