@@ -1,0 +1,435 @@
+"""Designs of pairs: every promise after every row, counted here one by one; `ppe design` as a contract."""
+
+import gzip
+import itertools
+import json
+from collections import Counter, defaultdict
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ppe.cli.designing import cells_from, models_from
+from ppe.cli.main import main
+from ppe.designs.pair_designs import KINDS, PairDesign, design_pairs, pair_round, pair_table
+from ppe.errors import InputError
+
+# ---- oracles: plain counting
+
+
+class Groups:
+    "Models that calls have joined."
+
+    def __init__(self, n: int) -> None:
+        self.of = list(range(n))
+
+    def join(self, a: int, b: int) -> None:
+        old, new = self.of[a], self.of[b]
+        self.of = [new if group == old else group for group in self.of]
+
+    @property
+    def n(self) -> int:
+        return len(set(self.of))
+
+
+def calls(design: PairDesign) -> list[tuple[int, int, int, int]]:
+    columns = design.question, design.variant, design.first, design.second
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def spread_of(counts: list[int]) -> int:
+    return max(counts) - min(counts)
+
+
+def keep_promises(design: PairDesign, n_variants: list[int], kind: str, times: int = 1) -> None:
+    "What is promised of every kind after every call; `times`: calls that a pair takes at once."
+    n, pairs = design.n_models, list(itertools.combinations(range(design.n_models), 2))
+    lead, of_pair, of_question = [0] * n, dict.fromkeys(pairs, 0), [0] * len(n_variants)
+    of_wording, seen, groups = [[0] * n_wordings for n_wordings in n_variants], set(), Groups(n)
+    for row, (question, variant, first, second) in enumerate(calls(design), start=1):
+        key = (question, variant, *((first, second) if times == 2 else sorted((first, second))))
+        assert first != second and key not in seen
+        seen.add(key)
+        lead[first] += 1
+        lead[second] -= 1
+        assert max(map(abs, lead)) <= 1
+        groups.join(first, second)
+        of_pair[min(first, second), max(first, second)] += 1
+        of_question[question] += 1
+        of_wording[question][variant] += 1
+        if kind != "blocks":
+            assert spread_of(list(of_pair.values())) <= times
+            assert groups.n == 1 or row <= times * (n - 2) + (times - 1)
+        if kind == "spread":
+            assert spread_of(of_wording[question]) <= times
+            most = max(of_question)
+            full = [times * len(pairs) * n_wordings for n_wordings in n_variants]
+            assert all(
+                most - have <= times or have == room for have, room in zip(of_question, full, strict=True)
+            )
+    assert groups.n == 1
+
+
+def shared(question: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
+    "Other calls of the same question that hold a given model of a call: mean over calls and both models."
+    met = Counter(itertools.chain(zip(question, first, strict=True), zip(question, second, strict=True)))
+    return sum(k * (k - 1) for k in met.values()) / (2 * len(question))
+
+
+# ---- the order of pairs
+
+
+@pytest.mark.parametrize("n", range(2, 41))
+def test_rounds_of_pairs_are_even_after_every_pair(n):
+    first, second = (column.tolist() for column in pair_round(n))
+    assert sorted(tuple(sorted(pair)) for pair in zip(first, second, strict=True)) == list(
+        itertools.combinations(range(n), 2)
+    )
+    lead = [0] * n
+    for turn in range(4):
+        for a, b in zip(first, second, strict=True):
+            a, b = (b, a) if turn % 2 else (a, b)
+            lead[a] += 1
+            lead[b] -= 1
+            assert max(map(abs, lead)) <= 1
+        if n % 2:
+            assert not any(lead)
+        else:
+            assert lead == ([0] * n if turn % 2 else [1] * (n // 2) + [-1] * (n // 2))
+    groups = Groups(n)
+    for a, b in zip(first[: n - 1], second, strict=False):
+        groups.join(a, b)
+    assert groups.n == 1
+
+
+# ---- promises
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("orders", ["one", "both"])
+def test_promises_at_every_prefix(kind, orders):
+    rng, made = np.random.default_rng(5), 0
+    times = 2 if orders == "both" else 1
+    for _ in range(120):
+        n, n_questions = int(rng.integers(2, 10)), int(rng.integers(1, 9))
+        n_variants = rng.integers(1, 4, n_questions)
+        room = n * (n - 1) // 2 * int(n_variants.sum())
+        n_calls = times * int(rng.integers(n - 1, room + 1))
+        try:
+            design = design_pairs(
+                n,
+                n_variants,
+                n_calls,
+                kind=kind,
+                block_size=int(rng.integers(2, n + 1)),
+                orders=orders,
+                rng=rng,
+            )
+        except InputError as error:
+            assert kind == "blocks" and ("never meet" in str(error) or "these questions hold" in str(error))
+            continue
+        keep_promises(design, n_variants.tolist(), kind, times)
+        made += 1
+    assert made >= (40 if kind == "blocks" else 120)
+
+
+@pytest.mark.parametrize("kind", ["spread", "complete"])
+def test_promises_up_to_the_last_pair_there_is(kind):
+    "Every graph is complete in the end: where exchanges along longer paths are needed."
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        n, n_questions = int(rng.integers(2, 8)), int(rng.integers(1, 12))
+        n_variants = rng.integers(1, 5, n_questions)
+        n_pairs = n * (n - 1) // 2
+        design = design_pairs(n, n_variants, n_pairs * int(n_variants.sum()), kind=kind, rng=rng)
+        keep_promises(design, n_variants.tolist(), kind)
+        graphs = Counter((question, variant) for question, variant, _, _ in calls(design))
+        assert len(graphs) == n_variants.sum() and set(graphs.values()) == {n_pairs}
+
+
+@pytest.mark.parametrize(("n", "n_questions", "n_calls"), [(20, 100, 1000), (15, 300, 1500), (7, 40, 400)])
+def test_larger_designs_keep_the_promises(n, n_questions, n_calls):
+    for n_wordings in (1, 3):
+        n_variants = [n_wordings] * n_questions
+        for orders, times in (("one", 1), ("both", 2)):
+            design = design_pairs(
+                n, np.array(n_variants), n_calls, orders=orders, rng=np.random.default_rng(n_wordings)
+            )
+            keep_promises(design, n_variants, "spread", times)
+
+
+def test_no_more_than_a_question_for_each_call_until_all_are_used():
+    design = design_pairs(6, np.full(50, 2), 50, rng=np.random.default_rng(0))
+    assert sorted(design.question) == list(range(50))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_seed_same_rows_and_longer_designs_begin_with_shorter_ones(kind):
+    def rows(n_calls: int, seed: int) -> list:
+        rng = np.random.default_rng(seed)
+        return calls(design_pairs(12, np.arange(200) % 3 + 1, n_calls, kind=kind, block_size=4, rng=rng))
+
+    long = rows(1200, 1)
+    assert rows(1200, 1) == long != rows(1200, 2)
+    for n_calls in (60, 61, 199, 200, 201, 500, 1003, 1150):
+        assert rows(n_calls, 1) == long[:n_calls]
+
+
+# ---- sharing within questions
+
+
+@pytest.mark.parametrize(
+    ("n", "n_questions", "n_calls", "most"),
+    [
+        (20, 500, 1000, 0.01),  # 2 calls a question: models need not meet twice
+        (20, 500, 2500, 0.01),  # 5
+        (20, 100, 1000, 0.2),  # 10, which is n/2: only perfect matchings would have none
+        (8, 80, 320, 0.2),  # 4, n/2 again
+    ],
+)
+def test_calls_of_a_question_seldom_share_a_model(n, n_questions, n_calls, most):
+    rng = np.random.default_rng(7)
+    designs = [design_pairs(n, np.ones(n_questions, int), n_calls, rng=rng) for _ in range(5)]
+    found = np.mean([shared(d.question, d.first, d.second) for d in designs])
+    by_chance = np.mean([shared(rng.permutation(d.question), d.first, d.second) for d in designs])
+    assert found <= most * by_chance
+
+
+@pytest.mark.parametrize(("n", "n_questions", "n_calls"), [(8, 80, 560), (15, 80, 1050), (20, 500, 9500)])
+def test_many_calls_of_a_question_are_even_over_the_models(n, n_questions, n_calls):
+    "Within 2 % of what models that meet equally often would share."
+    design = design_pairs(n, np.ones(n_questions, int), n_calls, rng=np.random.default_rng(8))
+    low, part = divmod(2 * n_calls / n_questions / n, 1)
+    least = ((1 - part) * low * (low - 1) + part * (low + 1) * low) / (2 * n_calls / n_questions / n)
+    assert least <= shared(design.question, design.first, design.second) <= 1.02 * least
+
+
+# ---- blocks
+
+
+@pytest.mark.parametrize("n", [5, 6, 7, 9, 12, 20])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6])
+def test_blocks_are_complete_and_even(n, size):
+    if size > n:
+        return
+    per_block = size * (size - 1) // 2
+    for seed in range(5):
+        design = design_pairs(
+            n,
+            np.ones(150, int),
+            150 * per_block,
+            kind="blocks",
+            block_size=size,
+            rng=np.random.default_rng(seed),
+        )
+        of_model, of_pair = [0] * n, dict.fromkeys(itertools.combinations(range(n), 2), 0)
+        rows = calls(design)
+        for start in range(0, len(rows), per_block):
+            block = rows[start : start + per_block]
+            members = sorted({model for _, _, *pair in block for model in pair})
+            assert len({question for question, *_ in block}) == 1 and len(members) == size
+            assert sorted(tuple(sorted(pair)) for _, _, *pair in block) == list(
+                itertools.combinations(members, 2)
+            )
+            for model in members:
+                of_model[model] += 1
+            for pair in itertools.combinations(members, 2):
+                of_pair[pair] += 1
+            assert spread_of(of_model) <= 1
+            assert spread_of(list(of_pair.values())) <= size + 2
+        assert len({question for question, *_ in rows}) == 150
+
+
+def test_more_blocks_than_questions_take_other_wordings_and_then_other_pairs():
+    n_variants = [3] * 20
+    design = design_pairs(
+        12, np.array(n_variants), 100 * 6, kind="blocks", block_size=4, rng=np.random.default_rng(3)
+    )
+    keep_promises(design, n_variants, "blocks")
+    of_wording = defaultdict(Counter)
+    for question, variant, _, _ in calls(design):
+        of_wording[question][variant] += 1
+    assert all(sorted(counts.values()) == [6, 12, 12] for counts in of_wording.values())
+
+
+def test_a_block_of_all_models_is_a_complete_graph():
+    design = design_pairs(5, np.array([2, 2]), 40, kind="blocks", block_size=5, rng=np.random.default_rng(0))
+    graphs = Counter((question, variant) for question, variant, _, _ in calls(design))
+    assert set(graphs.values()) == {10} and len(graphs) == 4
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "said"),
+    [
+        ((1, [1], 1), {}, "a pair needs two"),
+        ((4, [], 3), {}, "no question"),
+        ((4, [1, 0], 3), {}, "one without a wording"),
+        ((4, [1], 2), {}, "at least 3 are needed"),
+        ((4, [1, 2], 19), {}, "6 pairs on each of 3 wordings, 18 calls"),
+        ((4, [1], 4), {"orders": "both"}, "at least 6 are needed"),
+        ((4, [1], 7), {"orders": "both"}, "the number is even"),
+        ((4, [1], 14), {"orders": "both"}, "12 calls"),
+        ((4, [1], 5), {"kind": "blocks", "block_size": 5}, "at least 2 and at most all"),
+        ((4, [1], 5), {"kind": "blocks", "block_size": 1}, "at least 2 and at most all"),
+        ((9, [1] * 9, 9), {"kind": "blocks", "block_size": 3}, "in 3 groups that never meet"),
+        ((6, [1], 15), {"kind": "blocks", "block_size": 4}, "these questions hold 6 without"),
+        ((4, [1], 5), {"kind": "random"}, "one of spread, blocks, complete"),
+        ((4, [1], 5), {"orders": "none"}, "'one' order, or in 'both'"),
+    ],
+)
+def test_numbers_that_no_design_has(sizes, options, said):
+    n, n_variants, n_calls = sizes
+    with pytest.raises(InputError, match=said):
+        design_pairs(n, np.array(n_variants, dtype=int), n_calls, rng=np.random.default_rng(0), **options)
+
+
+# ---- names
+
+
+def test_rows_of_questions_in_any_order_find_their_names():
+    cells = pd.DataFrame({"question_id": ["p", "q", "p", "r", "p"], "variant": [4, 0, 2, 7, 9]})
+    models = ["x", "y", "z"]
+    design = design_pairs(3, np.array([3, 1, 1]), 15, kind="complete", rng=np.random.default_rng(0))
+    table = pair_table(design, models, cells)
+    wordings = {"p": [4, 2, 9], "q": [0], "r": [7]}
+    for (question, variant, first, second), row in zip(
+        calls(design), table.itertuples(index=False), strict=True
+    ):
+        name = "pqr"[question]
+        assert tuple(row) == (name, wordings[name][variant], models[first], models[second])
+    with pytest.raises(InputError, match="2 models and 3 questions for a design of 3 and 3"):
+        pair_table(design, models[:2], cells)
+
+
+# ---- `ppe design`
+
+
+def ppe(capsys, *words: object) -> tuple[int, str, str]:
+    code = main([str(word) for word in words])
+    return code, *capsys.readouterr()
+
+
+PROMPTS = [
+    {"question_id": question, "category": "any", "variant": variant, "prompt": f"{question} {variant}"}
+    for question in ("a", "b", "c")
+    for variant in (0, 1)
+]
+VERDICTS = """judge,question_id,category,variant,model_a,model_b,verdict
+me,7,any,0,x,y,a
+me,7,any,0,z,y,b
+me,9,any,1,x,z,tie
+"""
+
+
+def test_questions_from_whatever_holds_them(tmp_path):
+    def cells(name: str, text: str | bytes) -> list[tuple]:
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        return list(
+            cells_from(str(tmp_path / name))[["question_id", "variant"]].itertuples(index=False, name=None)
+        )
+
+    lines = "".join(json.dumps(row) + "\n" for row in PROMPTS)
+    want = [(row["question_id"], row["variant"]) for row in PROMPTS]
+    assert cells("p.jsonl", lines) == cells("p.jsonl.gz", gzip.compress(lines.encode())) == want
+    questions = "".join(
+        json.dumps({k: v for k, v in row.items() if k != "variant"}) + "\n" for row in PROMPTS[::2]
+    )
+    assert cells("q.jsonl", questions) == [("a", 0), ("b", 0), ("c", 0)]
+    assert cells("q.csv", "question_id\n3\n1\n") == [(3, 0), (1, 0)]
+    assert cells("q.csv.gz", gzip.compress(b"question_id\n3\n1\n")) == [(3, 0), (1, 0)]
+    assert cells("v.csv", "variant,question_id,note\n0,q1,\n1,q1,x\n") == [("q1", 0), ("q1", 1)]
+    assert cells("verdicts.csv", VERDICTS) == [(7, 0), (9, 1)]
+    pd.DataFrame({"question_id": [3, 1], "variant": [0, 2]}).to_parquet(tmp_path / "q.parquet")
+    assert cells("q2.parquet", (tmp_path / "q.parquet").read_bytes()) == [(3, 0), (1, 2)]
+
+
+def test_models_from_whatever_names_them(tmp_path):
+    def models(text: str) -> list[str]:
+        (tmp_path / "m").write_text(text)
+        return models_from(str(tmp_path / "m"))
+
+    assert models_from("b, a,c 1") == ["b", "a", "c 1"]
+    assert models("b\n\n a\nc\n") == ["b", "a", "c"]
+    assert models("model,rating\nb,2\na,1\n") == ["b", "a"]
+    assert models(VERDICTS) == ["x", "z", "y"]
+
+
+@pytest.mark.parametrize(
+    ("questions", "options", "said"),
+    [
+        ("question_id\n1\n2\n", {"--calls": 1}, "at least 2 are needed"),
+        ("question_id\n1\n2\n", {"--calls": 7}, "3 pairs on each of 2 wordings, 6 calls"),
+        ("question_id\n1\n2\n", {"--calls": 5, "--orders": "both"}, "the number is even"),
+        ("question_id\n1\n2\n", {"--kind": "blocks", "--block-size": 4}, "at most all models"),
+        ("question_id\n1\n2\n", {"--kind": "blocks", "--block-size": 0}, "at most all models"),
+        ("question_id\n1\n2\n", {"--block-size": 2}, "only blocks have a size"),
+        ("question_id\n1\n2\n", {"--models": "x"}, "no file 'x', and no comma"),
+        ("question_id\n1\n2\n", {"--models": "x,y,x"}, "given twice: 'x'"),
+        ("question_id\n1\n2\n", {"--models": "x,y,"}, "model ''"),
+        ("question_id\n1\n2\n", {"--models": "\u00e9,e\u0301"}, "look the same"),
+        ("question_id\n1\n1\n", {}, "given twice"),
+        ('question_id\n1\n""\n', {}, "empty question_id in row 2"),
+        ("question_id\n", {}, "no rows"),
+        ("", {}, "is empty"),
+        ("id,prompt\n1,x\n", {}, "no column question_id"),
+        ('{"category": "any", "prompt": "x"}\n', {}, "question_id"),
+        ("question_id\n1\n2\n", {"--out": "pairs.txt"}, "ends in .csv or .csv.gz"),
+        ("question_id\n1\n2\n", {"--out": "nowhere/pairs.csv"}, "there is no folder"),
+        ("question_id\n1\n2\n", {"--questions": "nothing.csv"}, "cannot read nothing.csv"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    capsys, tmp_path, monkeypatch, questions, options, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.csv").write_text(questions)
+    words = {"--models": "x,y,z", "--questions": "q.csv", "--calls": 3, "--out": "pairs.csv"} | options
+    code, out, err = ppe(capsys, "design", *itertools.chain(*words.items()))
+    assert code == 2 and not out and err.count("\n") == 1 and said in err
+    assert [path.name for path in tmp_path.iterdir()] == ["q.csv"]
+
+
+def test_the_file_is_the_design_and_the_report_counts_it(capsys, tmp_path):
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PROMPTS))
+    words = [
+        "design",
+        "--models",
+        "x,y,z,w",
+        "--questions",
+        tmp_path / "p.jsonl",
+        "--calls",
+        18,
+        "--orders",
+        "both",
+    ]
+    code, out, err = ppe(capsys, *words, "--out", tmp_path / "one.csv", "--format", "json")
+    assert code == 0 and not err
+    rows = pd.read_csv(tmp_path / "one.csv")
+    assert list(rows.columns) == ["question_id", "variant", "model_a", "model_b"] and len(rows) == 18
+    pairs = Counter(frozenset(pair) for pair in zip(rows.model_a, rows.model_b, strict=True))
+    answers = {
+        (row.question_id, row.variant, model)
+        for row in rows.itertuples()
+        for model in (row.model_a, row.model_b)
+    }
+    report = json.loads(out)
+    graphs, of_question = set(zip(rows.question_id, rows.variant, strict=True)), Counter(rows.question_id)
+    once = rows.iloc[::2]
+    assert report.pop("shared") == pytest.approx(shared(once.question_id, once.model_a, once.model_b))
+    assert report == {
+        "n_calls": 18, "n_models": 4, "n_questions": len(of_question),
+        "n_graphs": len(graphs), "n_answers": len(answers),
+        "pair_calls_min": min(pairs.values()), "pair_calls_max": max(pairs.values()),
+        "question_calls_min": min(of_question.values()), "question_calls_max": max(of_question.values()),
+    }  # fmt: skip
+    assert (report["pair_calls_min"], report["pair_calls_max"], report["question_calls_min"]) == (2, 4, 6)
+    for name in ("two.csv", "two.csv.gz"):
+        assert ppe(capsys, *words, "--out", tmp_path / name)[0] == 0
+        assert pd.read_csv(tmp_path / name).equals(rows)
+    assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
+    assert ppe(capsys, *words, "--out", tmp_path / "one.csv", "--seed", 1)[0] == 2  # it is there
+    assert ppe(capsys, *words, "--out", tmp_path / "one.csv", "--seed", 1, "--force")[0] == 0
+    assert not pd.read_csv(tmp_path / "one.csv").equals(rows)
