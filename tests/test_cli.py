@@ -773,9 +773,12 @@ def test_a_reference_not_in_utf8_is_refused(ppe_main, tmp_path):
     refused(ppe_main("rank", path, "--reference", "reference.csv", "--format", "json"))
 
 
-def test_a_table_without_any_complete_graph_is_refused(ppe_main, tmp_path):
-    rows = [row for index, row in enumerate(GOOD) if index % 3]
-    refused(ppe_main("rank", write(tmp_path / "bad.csv", rows), "--format", "json"))
+def test_a_table_without_any_complete_graph_is_refused_where_complete_ones_are_asked_for(ppe_main, tmp_path):
+    path = write(tmp_path / "bad.csv", [row for index, row in enumerate(GOOD) if index % 3])
+    refused(ppe_main("rank", path, "--incomplete", "drop", "--format", "json"))
+    refused(ppe_main("cycles", path, "--incomplete", "drop", "--format", "json"))
+    refused(ppe_main("rank", path, "--select", "global", "--keep", "2", "--format", "json"))
+    refused(ppe_main("rank", path, "--ranker", "soft-weights", "--format", "json"))
 
 
 def test_a_command_that_is_not_there_is_refused(ppe_main):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import click
+import pandas as pd
 
 from ..stages.benchmarks import Prompt, Question, load_benchmark, read_prompts, write_prompts
 from ..stages.chat import ApiBackend, Backend, Decoding, api_name
@@ -27,10 +28,11 @@ from ..errors import InputError, first_five
 from ..stages.judging import DECODING as JUDGE_DECODING
 from ..stages.judging import judge, plan_judging, run_details, verdict_table
 from ..stages.ledger import Ledger, exchange, reopen_batch, reopen_invalid, run_progress
+from ..pairs import read_pairs
 from ..stages.perturbation import CHECKING, GENERATION, perturb, plan_perturbation
 from ..stages.prompts import PromptSet, load_prompts
 from ..files import refuse_other_than_file, write_csv, write_json
-from ..stages.responses import Answer, plan_responses, read_answers, respond, write_answers
+from ..stages.responses import Answer, answers_needed, plan_responses, read_answers, respond, write_answers
 from ..verdicts import write_verdicts
 
 # %% ../../nbs/cli/stages.ipynb #cell-05
@@ -177,6 +179,26 @@ def _chosen(rows: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...]:
     }
     return tuple(row for row in rows if row.category in wanted and row.question_id in first[row.category])
 
+
+def _pairs_option(text: str) -> Callable:
+    return click.option("--pairs", "pairs_path", type=click.Path(dir_okay=False), help=text)
+
+
+def _listed(
+    path: str | None,
+    rows: Sequence[Any],  # prompts or answers in the files
+    chosen: Sequence[Any],  # those of the chosen categories
+) -> pd.DataFrame | None:
+    "The pairs of a file, without those on questions that were not chosen; None without a file."
+    if path is None:
+        return None
+    pairs = read_pairs(path)
+    left_out = {str(row.question_id) for row in rows} - {str(row.question_id) for row in chosen}
+    kept = pairs[~pairs["question_id"].astype(str).isin(left_out)].reset_index(drop=True)
+    if kept.empty:
+        raise InputError(f"{path}: none of its {len(pairs)} pairs is on a question that was chosen; change --category or --per-category")
+    return kept
+
 # %% ../../nbs/cli/stages.ipynb #74fb4e44
 ENDINGS = {"perturb": (".jsonl",), "respond": (".jsonl",), "judge": (".csv", ".csv.gz", ".parquet")}
 
@@ -219,7 +241,7 @@ def check_stage_files(
     inputs = given.get("answer_files") or [given.get("prompts_file") or given.get("source")]
     ledger, writes = str(given["ledger_path"]), given["batch"] == "write"
     others = {
-        "an input": [path for path in (*inputs, given["prompts_path"], None if writes else given["batch_file"]) if path],
+        "an input": [path for path in (*inputs, given.get("pairs_path"), given["prompts_path"], None if writes else given["batch_file"]) if path],
         "the ledger": [ledger + ending for ending in ("", "-wal", "-shm", "-journal")],
     }
     outputs = {"--out": given["out"], "--details": given.get("details"), "--report": given["report"]}
@@ -375,6 +397,8 @@ class _Answering(TypedDict):
     system: str | None
     decoding: Decoding
     repeats: int
+    pairs: pd.DataFrame | None
+    name: str | None
 
 
 @click.command("respond")
@@ -383,22 +407,30 @@ class _Answering(TypedDict):
 @click.option("--system", help="System prompt for the target.")
 @click.option("--draws", type=click.IntRange(min=1), default=1, show_default=True,
               help="Answers drawn for each original prompt (sampling control; the paper draws 5 at temperature 1).")
+@_pairs_option("Only the answers that these pairs need of this target, by --name; with --draws the variant is the number of the draw.")
 @_stage_options
-def respond_command(prompts_file: str, name: str | None, system: str | None, draws: int, **options: Any) -> int:
+def respond_command(
+    prompts_file: str, name: str | None, system: str | None, draws: int, pairs_path: str | None, **options: Any
+) -> int:
     """Answer every prompt of PROMPTS with one target model (section 4.1, appendix A.2).
 
     Give the command once for each target. Decoding is greedy; with --draws above 1 it is temperature 1 and the draws take
-    the place of the variants.
+    the place of the variants. With --pairs (see `ppe design`) only the prompts are answered on which a pair needs this target; a
+    target that stands in no pair is an error, and nothing is sent.
     """
-    prompts = _chosen(read_prompts(prompts_file), options)
+    every = read_prompts(prompts_file)
+    prompts = _chosen(every, options)
     paper = Decoding(temperature=0.0 if draws == 1 else 1.0, max_tokens=2048)
-    settings = _Answering(model=_model(options), system=system, decoding=_decoding(options, paper), repeats=draws)
+    settings = _Answering(
+        model=_model(options), system=system, decoding=_decoding(options, paper), repeats=draws,
+        pairs=_listed(pairs_path, every, prompts), name=name,
+    )  # fmt: skip
 
     def plan(ledger: Ledger, backend: str) -> tuple[int, str]:
         return plan_responses(ledger, prompts, backend=backend, **settings), ""
 
     def work(session: Session) -> tuple[bool, dict[str, Any], Callable[[Path], Any]]:
-        result = respond(prompts, session=session, name=name, **settings)
+        result = respond(prompts, session=session, **settings)
         if result.ignored:
             _say(f"ppe: {result.ignored}")
         if result.n_cut:
@@ -424,6 +456,7 @@ class _Judging(TypedDict):
     judge_variants: tuple[int, ...] | Literal["equivalent"]
     use_rubrics: bool
     decoding: Decoding
+    pairs: pd.DataFrame | None
 
 
 def _judge_variants(text: str) -> tuple[int, ...] | Literal["equivalent"]:
@@ -447,23 +480,29 @@ def _judge_variants(text: str) -> tuple[int, ...] | Literal["equivalent"]:
 @click.option("--judge-variants", default="0", show_default=True,
               help="Wordings of the judge's task: numbers, or equivalent for the five rewrites that mean the same.")
 @click.option("--ignore-rubrics", is_flag=True, help="Judge all answers by the default rubric, also where the question has its own.")
+@_pairs_option("Judge exactly these pairs (question_id, variant, model_a, model_b; see `ppe design`), model_a shown first.")
 @click.option("--seed", type=int, default=20260324, show_default=True, help="Of the random order.")
 @click.option("--name", help="Name of the judge in the verdict table; the model's if left out.")
 @click.option("--details", type=click.Path(dir_okay=False), help="CSV with how each verdict came about.")
 @_stage_options
 def judge_command(
     answer_files: tuple[str, ...], mode: Mode, order: Order, flips: Flips, judge_variants: str, ignore_rubrics: bool, seed: int,
-    name: str | None, details: str | None, **options: Any,
+    name: str | None, details: str | None, pairs_path: str | None, **options: Any,
 ) -> int:
-    """Judge every pair of ANSWERS to the same prompt and write the verdict table for `ppe rank` (sections 4.1, C.1).
+    """Judge pairs of ANSWERS to the same prompt and write the verdict table for `ppe rank` (sections 4.1, C.1).
+
+    Every pair is judged, or with --pairs exactly those of the file: a pair that stands there both ways round is asked in both orders
+    and has one verdict, as every pair has in mode hybrid. Answers that no pair needs are left out.
 
     A reply without a verdict is asked for again, and then invalid, never a tie. The ledger keeps the exact text that was
     sent, the reply, and who was shown first.
     """
-    answers = _chosen(read_answers(answer_files), options)
+    every = read_answers(answer_files)
+    answers = _chosen(every, options)
     settings = _Judging(
         model=_model(options), mode=mode, order=order, seed=seed, prompts=load_prompts(options["prompts_path"]),
         judge_variants=_judge_variants(judge_variants), use_rubrics=not ignore_rubrics, decoding=_decoding(options, JUDGE_DECODING[mode]),
+        pairs=_listed(pairs_path, every, answers),
     )  # fmt: skip
 
     def plan(ledger: Ledger, backend: str) -> tuple[int, str]:
@@ -578,9 +617,16 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
         raise InputError(f"launch {' '.join(arguments[:1])!r}: after -- comes perturb, respond or judge with its options")
     context = commands[arguments[0]].make_context(arguments[0], list(arguments[1:]))
     check_stage_files(arguments[0], context.params)
-    given = next(context.params[name] for name in ("answer_files", "prompts_file", "source") if name in context.params)
-    files: tuple[str, ...] = given if isinstance(given, tuple) else (given,)
-    return list(dict.fromkeys(row.category for row in readers[arguments[0]](files)))
+    given: str | tuple[str, ...] = next(context.params[name] for name in ("answer_files", "prompts_file", "source") if name in context.params)
+    rows = readers[arguments[0]](given if isinstance(given, tuple) else (given,))
+    if (path := context.params.get("pairs_path")) is not None:
+        # A job without a pair to judge, or an answer to give, would have nothing to do.
+        target = (context.params["name"] or context.params["model"]) if arguments[0] == "respond" else None
+        questions = {question for question, _, model in answers_needed(read_pairs(path)) if target in (None, model)}
+        rows = [row for row in rows if str(row.question_id) in questions]
+        if not rows:
+            raise InputError(f"{path}: none of its pairs {'is ' if target is None else f'is of {target} and '}on a question of the input; give the files that belong together")
+    return list(dict.fromkeys(row.category for row in rows))
 
 
 @click.command("launch", context_settings={"ignore_unknown_options": True})

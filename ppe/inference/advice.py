@@ -868,7 +868,7 @@ def _pool_of(verdicts: pd.DataFrame, incomplete: Literal["drop", "keep"]) -> tup
     pool = comparison_graphs(verdicts, incomplete=incomplete)
     if complete_graphs(pool).any():
         return pool, ()
-    return pool, ("no graph is complete: nothing is said about cycles and truncation",)
+    return pool, ("no graph is complete: nothing is said about cycles and truncation, which need complete graphs (ppe design --kind complete)",)
 
 
 def _flips(verdicts: pd.DataFrame) -> tuple[dict[str, float], str]:

@@ -9,12 +9,12 @@ __all__ = ['JudgeLeaderboards', 'judge_leaderboards']
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .leaderboard import LIMITS, SEED, Leaderboard, leaderboard
+from .leaderboard import LIMITS, SEED, Incomplete, Leaderboard, leaderboard
 from .methods import ALL_GRAPHS, Method
 from ..rankers.rankings import DISTANCES, OnSeparation
 from ..verdicts import select_verdicts
@@ -84,7 +84,7 @@ def judge_leaderboards(
     *,
     method: Method = ALL_GRAPHS,  # which graphs of each judge are ranked
     ranker: str = "bradley-terry",  # a key of `RANKERS`, unless the method fixes one
-    incomplete: Literal["drop", "keep"] = "drop",  # graphs that lack a pair
+    incomplete: Incomplete = "auto",  # graphs that lack a pair, as in `leaderboard`
     on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
     reference: Mapping[str, float | str] | None = None,  # rating by model; a higher rating is better
     order_effect: bool = False,  # with an effect of the first place

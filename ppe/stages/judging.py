@@ -19,12 +19,13 @@ import pandas as pd
 
 from .chat import Decoding, Request
 from .dispatch import Session
-from ..errors import InputError
+from ..errors import InputError, first_five
 from ..files import entry_places
+from ..pairs import validate_pairs
 from .ledger import Ledger, Result, Use, plan_run, planned_run, results, run_progress
 from .prompts import Message, PromptSet, load_prompts
 from ..streams import stream
-from .responses import Answer, require_answer_set
+from .responses import Answer, answers_needed, require_answer_set
 from ..verdicts import COLUMNS, validate_verdicts
 
 # %% ../../nbs/stages/judging.ipynb #cell-06
@@ -116,33 +117,78 @@ class Pair:
     judge_variant: int
     first: Answer  # model_a
     second: Answer  # model_b
+    both: bool = False  # a list of pairs has it both ways round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparisons:
     "The pairs to judge, and what is not among them."
 
-    pairs: tuple[Pair, ...]  # graph by graph
+    pairs: tuple[Pair, ...]  # graph by graph, or in the order of the list
     answers: tuple[Answer, ...]  # that stand in a pair, cut to the limit
     models: tuple[str, ...]  # in order of first appearance
     n_cut: int  # answers that were longer than the limit
     missing: tuple[tuple[int | str, int, str], ...]  # (question_id, variant, model) without an answer
     left_out: tuple[tuple[int | str, int], ...]  # (question_id, variant) with fewer than two answers
+    n_unneeded: int = 0  # answers given that stand in no pair of the list
 
 # %% ../../nbs/stages/judging.ipynb #cell-20
+_Groups = dict[tuple[int | str, int], dict[str, Answer]]  # answers to a (question_id, variant) by model
+
+
+def _cut(answer: Answer, max_characters: int) -> Answer:
+    "The answer as the judge sees it."
+    return replace(answer, answer=answer.answer[:max_characters], raw=None)
+
+
+def _listed_pairs(groups: _Groups, table: pd.DataFrame, judge_variants: Sequence[int], max_characters: int) -> Comparisons:
+    "The pairs of a list; raises `InputError` for those that cannot be judged."
+    prompts = {(str(question), str(variant)): group for (question, variant), group in groups.items()}
+    rows = list(zip(*(table[column].astype(str) for column in table), strict=True))
+    if strange := dict.fromkeys((q, v) for q, v, *_ in rows if (q, v) not in prompts):
+        named = first_five(f"question {q}, variant {v}" for q, v in strange)
+        raise InputError(f"{named}: in the list of pairs, but none of the answers given is to it; give these answers, or take the pairs out of the list")
+    needed = answers_needed(table)
+    if missing := [(q, v, model) for q, v, model in needed if model not in prompts[q, v]]:
+        named = first_five(f"{model} to question {q}, variant {v}" for q, v, model in missing)
+        raise InputError(
+            f"no answer of {named}: the list of pairs needs it; generate what is missing with ppe respond PROMPTS --model M --name {missing[0][2]} "
+            "--pairs FILE, or take these pairs out of the list"
+        )
+    whole = [answer for (question, variant), group in groups.items() for model, answer in group.items() if (str(question), str(variant), model) in needed]
+    shown = {(str(answer.question_id), str(answer.variant), answer.model): _cut(answer, max_characters) for answer in whole}
+    first: dict[tuple[str, str, frozenset[str]], tuple[str, str]] = {}
+    n_rows: Counter = Counter()
+    for question, variant, a, b in rows:
+        first.setdefault(pair := (question, variant, frozenset((a, b))), (a, b))
+        n_rows[pair] += 1
+    pairs = tuple(
+        Pair(j, shown[*pair[:2], a], shown[*pair[:2], b], n_rows[pair] == 2) for pair, (a, b) in first.items() for j in judge_variants
+    )
+    n_cut = sum(len(answer.answer) > max_characters for answer in whole)
+    models = tuple(dict.fromkeys(answer.model for answer in whole))
+    return Comparisons(pairs, tuple(shown.values()), models, n_cut, (), (), sum(map(len, groups.values())) - len(whole))
+
+
 def pairs_to_judge(
     answers: Sequence[Answer],
     *,
+    pairs: pd.DataFrame | None = None,  # exactly these, a list as of `ppe.pairs`; without one every pair of answers to the same prompt
     judge_variants: Sequence[int] = (0,),
     max_characters: int = MAX_CHARACTERS,
 ) -> Comparisons:
-    "Every pair of answers to the same prompt. Raises `InputError` for contradictory answers, or when no pair is left."
+    """What is to be judged. Raises `InputError` for contradictory answers, or when no pair is left.
+
+    A list in which a prompt or an answer is missing is an `InputError`, too; answers that it does not need are left out.
+    """
     require_answer_set(answers, entry_places(answers))
-    groups: dict[tuple[int | str, int], dict[str, Answer]] = {}
+    groups: _Groups = {}
     for answer in answers:
         groups.setdefault((answer.question_id, answer.variant), {})[answer.model] = answer
+    if pairs is not None:
+        return _listed_pairs(groups, validate_pairs(pairs), judge_variants, max_characters)
     models = tuple(dict.fromkeys(answer.model for answer in answers))
-    pairs, judged, missing, left_out, n_cut = [], [], [], [], 0
+    found, judged, missing, left_out, n_cut = [], [], [], [], 0
     for key, group in groups.items():
         if len(group) < 2:
             left_out.append(key)
@@ -150,14 +196,14 @@ def pairs_to_judge(
         missing += [(*key, model) for model in models if model not in group]
         whole = [group[model] for model in models if model in group]
         n_cut += sum(len(answer.answer) > max_characters for answer in whole)
-        shown = [replace(answer, answer=answer.answer[:max_characters], raw=None) for answer in whole]
+        shown = [_cut(answer, max_characters) for answer in whole]
         judged += shown
-        pairs += [Pair(j, x, y) for j in judge_variants for i, x in enumerate(shown) for y in shown[i + 1 :]]
-    if not pairs:
+        found += [Pair(j, x, y) for j in judge_variants for i, x in enumerate(shown) for y in shown[i + 1 :]]
+    if not found:
         raise InputError(
             f"nothing to compare: {len(groups)} prompts, none with answers of two models; give answers of at least two models"
         )
-    return Comparisons(tuple(pairs), tuple(judged), models, n_cut, tuple(missing), tuple(left_out))
+    return Comparisons(tuple(found), tuple(judged), models, n_cut, tuple(missing), tuple(left_out))
 
 # %% ../../nbs/stages/judging.ipynb #cell-25
 DECODING = {"single": Decoding(max_tokens=1024), "hybrid": Decoding(max_tokens=512)}
@@ -271,7 +317,8 @@ def _pair_uses(protocol: _Protocol, pairs: Sequence[Pair]) -> Iterator[Use]:
     "The first phase: one or two requests for each pair, in order."
     render, position = protocol.prompts.render, 0
     for pair in pairs:
-        for first, second in ((pair.first, pair.second), (pair.second, pair.first))[: protocol.n_orders]:
+        listed = pair.both and protocol.n_orders == 1  # what is in the ledger must say so; elsewhere the settings do
+        for first, second in ((pair.first, pair.second), (pair.second, pair.first))[: 2 if listed else protocol.n_orders]:
             question, a, b = first.prompt, first.answer, second.answer
             if protocol.mode == "single":
                 kind, expects, messages = "single", "verdict", render("pairwise", instruction=question, answer_a=a, answer_b=b)
@@ -280,7 +327,7 @@ def _pair_uses(protocol: _Protocol, pairs: Sequence[Pair]) -> Iterator[Use]:
                     "hybrid_pair", judge_variant=pair.judge_variant, rubric=_rubric(protocol, pair.first, protocol.pair_rubric),
                     instruction=question, answer_a=a, answer_b=b,
                 )
-            shown = {"judge_variant": pair.judge_variant, "first": first.model, "second": second.model}
+            shown = {"judge_variant": pair.judge_variant, "first": first.model, "second": second.model} | ({"both": True} if listed else {})
             order = "ab" if first.model < second.model else "ba"
             yield _use(protocol, position, kind, expects, messages, first, shown, order)
             position += 1
@@ -322,16 +369,28 @@ def _answers_in_doubt(
     return certain, possible - certain
 
 # %% ../../nbs/stages/judging.ipynb #cell-37
-def _plan_pairs(ledger: Ledger, protocol: _Protocol, answers: Sequence[Answer]) -> tuple[Comparisons, int]:
+def _list_digest(protocol: _Protocol, pairs: Sequence[Pair]) -> str:
+    "What a list of pairs asks of the judge."
+    rows = [(p.judge_variant, *_answer_key(p.first), p.second.model, p.both and protocol.n_orders == 1) for p in pairs]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _plan_pairs(ledger: Ledger, protocol: _Protocol, answers: Sequence[Answer], listed: pd.DataFrame | None) -> tuple[Comparisons, int]:
     "The pairs, each with the answer in front that is shown first, and the run, with its first phase planned."
-    found = pairs_to_judge(answers, judge_variants=protocol.judge_variants, max_characters=protocol.max_characters)
+    if listed is not None and protocol.order != "given":
+        raise InputError(
+            f"order {protocol.order!r} with a list of pairs: the list says who is shown first, and has a pair both ways round to be judged in both "
+            "orders; leave the order out (--order)"
+        )
+    found = pairs_to_judge(answers, pairs=listed, judge_variants=protocol.judge_variants, max_characters=protocol.max_characters)
     comparisons = replace(found, pairs=tuple(_oriented(protocol, pair) for pair in found.pairs))
     digest = hashlib.sha256()
     for a in comparisons.answers:
         row = [a.question_id, a.category, a.variant, a.prompt, a.model, a.answer, a.rubric if protocol.use_rubrics else None]
         digest.update(json.dumps(row).encode() + b"\n")
     uses = _pair_uses(protocol, comparisons.pairs)
-    return comparisons, planned_run(ledger, "judge", protocol.settings(), digest.hexdigest(), uses)
+    settings = protocol.settings() | ({} if listed is None else {"pairs": _list_digest(protocol, comparisons.pairs)})
+    return comparisons, planned_run(ledger, "judge", settings, digest.hexdigest(), uses)
 
 
 def _plan_scores(ledger: Ledger, run: int, protocol: _Protocol, comparisons: Comparisons) -> set[AnswerKey]:
@@ -358,6 +417,7 @@ def plan_judging(
     ledger: Ledger,
     answers: Sequence[Answer],
     *,
+    pairs: pd.DataFrame | None = None,  # exactly these; every pair of answers to the same prompt if not given
     backend: str,  # name of the backend that will be used
     model: str,  # the judge
     mode: Literal["single", "hybrid"] = "hybrid",
@@ -375,7 +435,7 @@ def plan_judging(
     protocol = _protocol(
         backend, model, mode, order, seed, prompts, pair_rubric, score_rubric, use_rubrics, judge_variants, max_characters, decoding,
     )  # fmt: skip
-    comparisons, run = _plan_pairs(ledger, protocol, answers)
+    comparisons, run = _plan_pairs(ledger, protocol, answers, pairs)
     later = _plan_scores(ledger, run, protocol, comparisons) if mode == "hybrid" else set()
     most = {}
     for use in _score_uses(protocol, comparisons, later):
@@ -425,7 +485,7 @@ def run_details(
     pairs = (result for result in results(ledger, run) if result.item["ask"] == "pair")
     for result in pairs:
         asked, item = [result], result.item
-        if mode == "hybrid" or settings["order"] == "both":
+        if mode == "hybrid" or settings["order"] == "both" or item.get("both"):
             asked.append(next(pairs))
         unit, x, y = (item["question_id"], item["variant"]), item["first"], item["second"]
         decided = _decide(mode, asked, (scores.get((*unit, x)), scores.get((*unit, y))), flips)
@@ -495,6 +555,7 @@ def _work(session: Session, run: int, protocol: _Protocol, comparisons: Comparis
 def judge(
     answers: Sequence[Answer],
     *,
+    pairs: pd.DataFrame | None = None,  # exactly these, model_a shown first (see `ppe.pairs`); every pair of answers to a prompt if not given
     session: Session,
     model: str,  # the judge, by the name that the backend knows
     mode: Literal["single", "hybrid"] = "hybrid",
@@ -510,9 +571,9 @@ def judge(
     decoding: Decoding | None = None,  # DECODING of the mode if not given
     flips: Literal["invalid", "tie"] = "invalid",  # verdict on an order flip, in both orders of the single prompt
 ) -> Judged:
-    """Judge every pair of answers to the same prompt; replies that the ledger has are used, not asked for again.
+    """Judge pairs of answers to the same prompt; replies that the ledger has are used, not asked for again.
 
-    Raises: InputError for settings that contradict each other and for answers that hold no pair.
+    Raises: InputError for settings that contradict each other, for answers that hold no pair, and for a list that needs others.
     Source: paper, section 4.1 and appendix C.1; flips="tie": Zheng et al. (2023). Cost: at most 2 requests for each pair
     and, in the hybrid, one for each answer.
     """
@@ -524,7 +585,7 @@ def judge(
     protocol = _protocol(
         session.backend.name, model, mode, order, seed, prompts, pair_rubric, score_rubric, use_rubrics, judge_variants, max_characters, decoding,
     )  # fmt: skip
-    comparisons, run = _plan_pairs(session.ledger, protocol, answers)
+    comparisons, run = _plan_pairs(session.ledger, protocol, answers, pairs)
     _work(session, run, protocol, comparisons)
     details = run_details(session.ledger, run, flips=flips)
     n_open = len(comparisons.pairs) - len(details)
@@ -532,5 +593,5 @@ def judge(
         "open": n_open, "models": len(comparisons.models), "answers": len(comparisons.answers), "answers_cut": comparisons.n_cut,
         "missing": [list(entry) for entry in comparisons.missing], "left_out": [list(entry) for entry in comparisons.left_out],
         "rubrics": len({a.question_id for a in comparisons.answers if protocol.use_rubrics and a.rubric is not None}),
-    }  # fmt: skip
+    } | ({} if pairs is None else {"answers_not_needed": comparisons.n_unneeded})  # fmt: skip
     return Judged(verdict_table(details, name), details, counts, complete=not n_open)

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FIELDS', 'STAGE', 'AS_IT_IS', 'DETERMINISTIC', 'STOCHASTIC', 'CONTROL_DRAWS', 'Answer', 'require_answer_set',
-           'write_answers', 'read_answers', 'instances', 'ignored_note', 'plan_responses', 'Responses', 'respond']
+           'write_answers', 'read_answers', 'answers_needed', 'instances', 'ignored_note', 'plan_responses',
+           'Responses', 'respond']
 
 # %% ../../nbs/stages/responses.ipynb #cell-03
 import hashlib
@@ -22,6 +23,7 @@ from .chat import Decoding, Request
 from .dispatch import CUT, Session
 from ..errors import InputError, first_five
 from ..files import check_name, check_text, entry_places, require_distinct
+from ..pairs import validate_pairs
 from .ledger import Ledger, Use, planned_run, results, why_nothing
 from .prompts import Message
 
@@ -107,12 +109,19 @@ STOCHASTIC = Decoding(temperature=1.0, top_p=1.0, max_tokens=2048)  # of the sam
 CONTROL_DRAWS = 5
 
 
-def instances(
+def answers_needed(
+    pairs: pd.DataFrame,  # list of pairs, as `ppe.pairs` checks it
+) -> dict[tuple[str, str, str], None]:  # question_id, variant, model, each once; as text, since a list is all numbers or all text
+    "The answers that a list of pairs compares."
+    columns = [pairs[name].astype(str) for name in ("question_id", "variant", "model_a", "model_b")]
+    return dict.fromkeys((q, v, model) for q, v, *both in zip(*columns, strict=True) for model in both)
+
+
+def _all_instances(
     prompts: Sequence[Prompt],
     *,
-    repeats: int = 1,  # draws of each original; above 1, the other variants are left out
-) -> list[Prompt]:  # one for each answer wanted; with draws, the variant is the number of the draw
-    "What is to be answered. Raises `InputError` if a draw has no original to repeat."
+    repeats: int,
+) -> list[Prompt]:
     if not prompts:
         raise InputError("no prompts to answer: at least one is needed")
     places, rule = entry_places(prompts), "each (question_id, variant) stands for one wording; drop the copies"
@@ -128,6 +137,34 @@ def instances(
             f"question {first_five(lost)} has no variant 0: repeated draws answer the original; add it, or use repeats = 1"
         )
     return [Prompt(p.question_id, p.category, draw, p.prompt, p.rubric) for p in originals for draw in range(repeats)]
+
+
+def instances(
+    prompts: Sequence[Prompt],
+    *,
+    repeats: int = 1,  # draws of each original; above 1, the other variants are left out
+    pairs: pd.DataFrame | None = None,  # only what these pairs need of the model
+    name: str = "",  # of the model in the list of pairs
+) -> list[Prompt]:  # one for each answer wanted; with draws, the variant is the number of the draw
+    """What is to be answered.
+
+    Raises `InputError` if a draw has no original to repeat, and for a list without the model or with prompts that are not there.
+    """
+    every = _all_instances(prompts, repeats=repeats)
+    if pairs is None:
+        return every
+    needed = answers_needed(validate_pairs(pairs))
+    there = {(str(p.question_id), str(p.variant)) for p in every}
+    if strange := dict.fromkeys((q, v) for q, v, _ in needed if (q, v) not in there):
+        named = first_five(f"question {q}, variant {v}" for q, v in strange)
+        draws = f"; with {repeats} draws the variant is the number of the draw, 0 to {repeats - 1}" if repeats > 1 else ""
+        raise InputError(f"{named}: in the list of pairs, but not among the prompts{draws}; give the prompts that the list was made for")
+    if not (wanted := [p for p in every if (str(p.question_id), str(p.variant), name) in needed]):
+        models = first_five(dict.fromkeys(model for *_, model in needed))
+        raise InputError(
+            f"{name} stands in no pair of the list, so no answer is needed of it: there are {models}; name it as the list does (--name), or leave it out"
+        )
+    return wanted
 
 
 def ignored_note(prompts: Sequence[Prompt], repeats: int) -> str:  # empty if nothing is ignored
@@ -148,6 +185,8 @@ def plan_responses(
     system: str | None = None,  # system message
     decoding: Decoding = DETERMINISTIC,
     repeats: int = 1,  # draws of each original
+    pairs: pd.DataFrame | None = None,  # only the answers that these pairs need
+    name: str | None = None,  # of the model in the list of pairs; default: the model
 ) -> int:  # number of the run
     "Plan one request for each answer wanted; the same arguments give the same run."
     if repeats > 1 and decoding.temperature == 0:
@@ -155,7 +194,7 @@ def plan_responses(
             f"repeats = {repeats} at temperature 0: greedy decoding gives the same answer each time; "
             "use temperature 1 as the sampling control does, or repeats = 1"
         )
-    wanted = instances(prompts, repeats=repeats)
+    wanted = instances(prompts, repeats=repeats, pairs=pairs, name=model if name is None else name)
     settings = {"backend": backend, "model": model, "system": system, "decoding": asdict(decoding), "repeats": repeats}
     rows = json.dumps([[p.question_id, p.category, p.variant, p.prompt] for p in wanted])
     first = () if system is None else (Message("system", (system,)),)
@@ -218,10 +257,11 @@ def respond(
     *,
     session: Session,
     model: str,  # as the backend knows it
-    name: str | None = None,  # in the answers file; default: the model
+    name: str | None = None,  # in the answers file and in the list of pairs; default: the model
     system: str | None = None,  # system message
     decoding: Decoding = DETERMINISTIC,
     repeats: int = 1,  # draws of each original; 5 with STOCHASTIC for the sampling control
+    pairs: pd.DataFrame | None = None,  # only the answers that these pairs need (see `ppe.pairs`)
 ) -> Responses:
     """Have one model answer prompts; goes on where it was stopped.
 
@@ -229,12 +269,12 @@ def respond(
     """
     ledger, name = session.ledger, check_name(model if name is None else name, "model")
     run = plan_responses(
-        ledger, prompts, backend=session.backend.name, model=model, system=system, decoding=decoding, repeats=repeats
+        ledger, prompts, backend=session.backend.name, model=model, system=system, decoding=decoding, repeats=repeats, pairs=pairs, name=name
     )
     summary = session.work(run, f"respond: {name}")
     answers = tuple(
         Answer(p.question_id, p.category, p.variant, p.prompt, name, result.parsed, result.raw, p.rubric)
-        for p, result in zip(instances(prompts, repeats=repeats), results(ledger, run), strict=True)
+        for p, result in zip(instances(prompts, repeats=repeats, pairs=pairs, name=name), results(ledger, run), strict=True)
         if result.parsed is not None
     )
     return Responses(answers, _report(ledger, run, name), not summary.left, ignored_note(prompts, repeats), summary.stopped)
