@@ -278,7 +278,7 @@ def choose_calls(
         design = _blocks(n, one, min(n_calls, int(BLOCKS * n_questions) * block_size(n) * (block_size(n) - 1) // 2), rng)
         return design.question, design.first, design.second
     if kind in STATIC:
-        design = design_pairs(n, one, n_calls, kind=kind, rng=rng)
+        design = design_pairs(n, one, n_calls, kind="spread" if kind == "spread" else "complete", rng=rng)
         return design.question, design.first, design.second
     if kind != "adaptive":
         raise InputError(f"unknown way to spend calls {kind!r}: it is one of {', '.join(KINDS)}")
@@ -589,7 +589,7 @@ def _simulated(number: int, *, kinds: Sequence[str], graphs: Sequence[float], n_
         for price in PRICES:
             cost = np.arange(1, len(needed) + 1) + price * needed
             bought = int(np.searchsorted(cost, PAPER_CALLS + price * PAPER_ANSWERS, side="right"))  # calls at the paper's price
-            graphs_of = judged_graphs(wide.points, tuple(part[:bought] for part in calls))
+            graphs_of = judged_graphs(wide.points, (calls[0][:bought], calls[1][:bought], calls[2][:bought]))
             by_method = _with_truncation(graphs_of, truth, n_resamples=n_resamples, rng=stream(seed, "designs", "truncation", kind, number))
             rows.append({"pool": number, "kind": kind, "price": price, "calls": bought, "answers": int(needed[bought - 1]), **by_method})
     return {"rows": rows, "distances": distances, "separated": separated, "answers": answers}
