@@ -7,8 +7,8 @@ __all__ = ['Calls', 'Round', 'PEERS', 'STATIC', 'BLOCKS', 'KINDS', 'GRAPHS', 'BA
            'PAPER_CALLS', 'PAPER_ANSWERS', 'TRUNCATIONS', 'Recorded', 'recorded_sets', 'call_counts', 'answers_needed',
            'arena_weights', 'arena_round', 'swiss_round', 'binary_entropy', 'expected_information', 'tree_round',
            'peer_calls', 'block_size', 'choose_calls', 'question_groups', 'halves', 'call_sizes', 'Replay',
-           'replay_sets', 'calls_needed', 'call_ratio', 'ratio_table', 'curve_table', 'PaperPool', 'paper_pool',
-           'judged_graphs', 'replay_simulated']
+           'replay_sets', 'calls_needed', 'call_ratio', 'ratio_table', 'curve_table', 'distance_ratios', 'price_table',
+           'PaperPool', 'paper_pool', 'judged_graphs', 'replay_simulated']
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-04
 from collections.abc import Callable, Mapping, Sequence
@@ -517,6 +517,51 @@ def curve_table(
                 rows.append({"set": replay.recorded.name, "title": replay.recorded.title, "kind": kind, "graphs": number, "calls": calls, "distance": mean,
                              "low": low, "high": high, "separated": replay.separated[kind][k]})
     return pd.DataFrame(rows)
+
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-28b
+def distance_ratios(
+    replay: Replay,
+    *,
+    kinds: Sequence[str],
+    against: str,
+    n_bootstrap: int = 2000,
+    seed: int,
+    level: float = 0.95,
+) -> pd.DataFrame:  # one row per kind and number of calls: set, kind, calls, ratio, low, high
+    "Mean distance by that of another kind at equal calls; limits over repetitions, which share their splits: Monte Carlo alone."
+    rows = []
+    for kind in kinds:
+        for k, calls in enumerate(replay.sizes):
+            one, other = replay.distances[kind][:, k], replay.distances[against][:, k]
+            times = stream(seed, "designs", "against", replay.recorded.name, kind, k).multinomial(len(one), np.full(len(one), 1 / len(one)), size=n_bootstrap)
+            low, high = percentile_limits(times @ one / (times @ other), level)
+            rows.append({"set": replay.recorded.name, "kind": kind, "calls": calls, "ratio": one.mean() / other.mean(), "low": low, "high": high})
+    return pd.DataFrame(rows)
+
+
+def price_table(
+    bought: pd.DataFrame,  # from `replay_simulated`
+    *,
+    seed: int,
+) -> pd.DataFrame:  # one row per price and kind
+    """Mean distance of each design at the price of the paper's, and what each truncation adds, with 95 % intervals over pools.
+
+    Columns: price, kind, calls, answers (means); for each of `TRUNCATIONS` its name, with low and high behind it; for each but the first also
+    "less all" behind it, and the limits of that. NaN where a truncation does not apply.
+    """
+    rows = []
+    for (price, kind), part in bought.groupby(["price", "kind"], sort=False):
+        row = {"price": price, "kind": kind, "calls": part["calls"].mean(), "answers": part["answers"].mean()}
+        for name in TRUNCATIONS:
+            rng = stream(seed, "designs", "price", kind, name)
+            columns = {name: part[name].to_numpy()}
+            if name != TRUNCATIONS[0]:
+                columns[f"{name} less all"] = part[name].to_numpy() - part[TRUNCATIONS[0]].to_numpy()
+            for label, values in columns.items():
+                found = (np.nan,) * 3 if np.isnan(values).any() else mean_interval(values, rng=rng)
+                row |= dict(zip((label, f"{label} low", f"{label} high"), found, strict=True))
+        rows.append(row)
+    return pd.DataFrame(rows).sort_values("price", kind="stable", ignore_index=True)
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-36
 PRICES = (0.0, 1.0)  # of an answer, in calls
