@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PRINTED_WIDTHS', 'FONT_SIZE', 'OKABE_ITO', 'GREY', 'MAIN_TABLE_METHODS', 'RANKERS', 'AGGREGATORS', 'METHOD_STYLES',
-           'JUDGE_STYLES', 'use_style', 'printed_figure', 'MethodStyle', 'method_order', 'plot_trend', 'caption',
-           'save_figure', 'printed_table', 'escape_tex', 'save_table']
+           'JUDGE_STYLES', 'DESIGN_STYLES', 'use_style', 'printed_figure', 'MethodStyle', 'method_order', 'plot_trend',
+           'caption', 'save_figure', 'printed_table', 'escape_tex', 'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
@@ -137,6 +137,16 @@ METHOD_STYLES: dict[str, MethodStyle] = MAIN_TABLE_METHODS | RANKERS | AGGREGATO
 JUDGE_STYLES = _family(
     ("simulated-strong", "simulated-strong", "bluish green", "o", _SOLID),
     ("simulated-open", "simulated-open", "orange", "s", _LONG),
+)
+DESIGN_STYLES = _family(
+    ("complete", "Complete graphs", "black", "o", _SOLID),
+    ("blocks", "Blocks", "sky blue", "s", _LONG),
+    ("spread", "Spread", "blue", "D", _SOLID),
+    ("adaptive", "Adaptive", "vermillion", "^", _SOLID),
+    ("arena", "Arena's sampling", "orange", "v", _DOT),
+    ("swiss", "Swiss rounds", "reddish purple", "X", _DASHDOT),
+    ("trees", "Most informative trees", "bluish green", "P", _SHORT),
+    ("paper", "The paper's design", "black", "*", _SPARSE),
 )
 
 # %% ../../nbs/paper/style.ipynb #cell-12
