@@ -85,9 +85,12 @@ def next_command(
     if found is not None and found.settled:
         emit_json(report | {"pairs": 0}) if form == "json" else emit(state_of(found, names))
         return SETTLED
-    design = next_calls(
-        *calls.arrays(), n_models=len(names), n_variants=wordings(cells), n_calls=n_calls, goal=asked, rng=stream(seed, "next", len(calls))
-    )
+    try:
+        design = next_calls(
+            *calls.arrays(), n_models=len(names), n_variants=wordings(cells), n_calls=n_calls, goal=asked, rng=stream(seed, "next", len(calls))
+        )
+    except InputError as error:  # nothing is left to judge: how far that has come is worth knowing
+        raise InputError(str(error) if found is None else f"{error}; {state_of(found, names)}") from None
     try:
         write_pairs(pair_table(design, names, cells), target)
     except OSError as error:
