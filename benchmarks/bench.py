@@ -24,12 +24,16 @@ from statistics import median
 import evalica
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import rankdata
 
 from ppe.cycles import cycle_counts
+from ppe.designs.pair_designs import PairDesign, design_pairs, pair_table
+from ppe.designs.precision import sharing
+from ppe.pairs import write_pairs
 from ppe.pool import Pool, half_tie_wins, win_tie_counts_from_table
 from ppe.rankers.bradley_terry import bootstrap_refits, bradley_terry, bradley_terry_batch
 from ppe.rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
@@ -330,6 +334,40 @@ def streaming_lines(quick: bool) -> list[Line]:
     return large_lines(200_000 if quick else 10_000_000, seconds_bound=10, memory_bound=1, table=True)
 
 
+def design_lines(quick: bool) -> list[Line]:
+    "200 models, 10,000 questions, a million calls: from the numbers to the file; and how evenly they spread."
+    n, n_questions, n_calls = (50, 1000, 20_000) if quick else (200, 10_000, 1_000_000)
+    models = [f"model-{k:03d}" for k in range(n)]
+    cells = pd.DataFrame({"question_id": [f"question-{k:05d}" for k in range(n_questions)], "variant": 0})
+    n_variants = np.ones(n_questions, dtype=np.int64)
+
+    def make(path: Path, **options: object) -> PairDesign:
+        design = design_pairs(n, n_variants, n_calls, rng=np.random.default_rng(SEED), **options)
+        write_pairs(pair_table(design, models, cells), path)
+        return design
+
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, options in (("spread", {}), ("blocks", {"kind": "blocks", "block_size": 15})):
+            design = make(Path(folder) / "pairs.csv", **options)  # compiles
+            took = median(
+                seconds(lambda options=options: make(Path(folder) / "pairs.csv", **options)) for _ in range(3)
+            )
+            what = f"{kind}: {n} models, {n_questions:,} questions, {n_calls:,} calls, written"
+            lines.append(Line(what, show(took), "≤ 5 s", took <= 5))
+            if kind == "spread":
+                at_random = PairDesign(
+                    np.random.default_rng(SEED).permutation(design.question),
+                    design.variant, design.first, design.second, n, n_questions,
+                )  # fmt: skip
+                ours, chance = sharing(design).one, sharing(at_random).one
+                lines.append(
+                    Line("… calls sharing a model within a question, to chance", f"{ours:.3f}", "≤ 0.2 ×",
+                         ours <= 0.2 * chance, f"{chance:.3f}", f"{ours / chance:.2f} ×")
+                )  # fmt: skip
+    return lines
+
+
 def theory_lines(quick: bool) -> list[Line]:
     "One trial of Theorem 2, exact sampling of orders against prefsampling, and exact Kemeny orders."
     from prefsampling.ordinal import mallows as peer_mallows
@@ -553,7 +591,8 @@ def main() -> int:
         lines = large_lines(100_000_000, seconds_bound=60, memory_bound=1.5, table=False)
     else:
         parts = (
-            bradley_terry_lines, cycle_lines, table_lines, streaming_lines, theory_lines, aggregator_lines
+            bradley_terry_lines, cycle_lines, table_lines, streaming_lines, design_lines, theory_lines,
+            aggregator_lines,
         )  # fmt: skip
         lines = [line for part in parts for line in part(options.quick)]
     print_table(lines)

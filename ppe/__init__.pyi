@@ -3,6 +3,9 @@
 from .counts import read_counts as read_counts
 from .counts import write_counts as write_counts
 from .cycles import cycle_counts as cycle_counts
+from .designs.adaptive import judge_adaptively as judge_adaptively
+from .designs.pair_designs import design_pairs as design_pairs
+from .designs.pair_designs import pair_table as pair_table
 from .errors import PpeError as PpeError
 from .importers.registry import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose
@@ -15,6 +18,8 @@ from .inference.leaderboard import leaderboard as leaderboard
 from .inference.methods import METHODS as METHODS
 from .inference.methods import Method as Method
 from .inference.people_and_judges import people_and_judges as people_and_judges
+from .pairs import read_pairs as read_pairs
+from .pairs import write_pairs as write_pairs
 from .paper.simulated import simulate_pool as simulate_pool
 from .pool import Pool as Pool
 from .pool import comparison_graphs as comparison_graphs

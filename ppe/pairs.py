@@ -37,6 +37,13 @@ def _require_pair_columns(found: list[str]) -> None:
         raise InputError(f"column {', '.join(again)} more than once: {wanted}, each once; remove the others")
 
 # %% ../nbs/pairs.ipynb #2ff5b5f6
+def _as_text(values: pd.Series) -> pd.Categorical:
+    "The values as text, each different text one category: names are few, rows are many."
+    values = values.astype("category").cat.remove_unused_categories()
+    text = pd.Categorical(values.cat.categories.astype(str))
+    return pd.Categorical.from_codes(np.append(text.codes, -1)[values.cat.codes], text.categories)
+
+
 def validate_pairs(
     frame: pd.DataFrame,  # at least the four columns; others are left out
 ) -> pd.DataFrame:  # the four columns in normal form, rows in the given order
@@ -50,18 +57,20 @@ def validate_pairs(
         raise InputError("empty list of pairs: it has a header but no rows; at least one pair is needed")
     table = pd.DataFrame(index=pd.RangeIndex(len(frame)))
     for column in PAIR_COLUMNS:
-        values = frame[column]
-        empty = values.isna().to_numpy() | (values.astype(str) == "").to_numpy()
+        if frame[column].dtype == np.int64 and not column.startswith("model"):
+            table[column] = frame[column].to_numpy()
+            continue
+        values = _as_text(frame[column])
+        empty = values.isna() | (values == "")
         if empty.any():
             raise InputError(f"empty {column} in {_rows(empty)}: every cell must be filled")
+        names = values.categories
         if column.startswith("model"):
-            table[column] = values.astype(str).astype("category").array
-            names = table[column].cat.categories
+            table[column] = values
         else:
-            if values.dtype != np.int64:
-                values = identifier_column(pa.chunked_array([pa.array(values.astype(str))])).to_pandas()
-            table[column] = values.to_numpy() if values.dtype == np.int64 else values.array
-            names = [] if values.dtype == np.int64 else values.unique()
+            identifiers = identifier_column(pa.chunked_array([pa.array(names)])).to_pandas()
+            table[column] = identifiers.array[values.codes]
+            names = [] if identifiers.dtype == np.int64 else names
         if unfit := [name for name in names if not is_name(name)]:
             bad = table[column].isin(unfit).to_numpy()
             raise InputError(f"{column} {unfit[0]!r:.60} in {_rows(bad)}: it is printable text on one line, without spaces around it; rename it")

@@ -29,7 +29,7 @@ from ..stages.benchmarks import BENCHMARKS, load_benchmark, originals, read_prom
 from ..streams import stream
 from ..verdicts import identifier_column, reading, require_distinct_names, rows_text
 
-# %% ../../nbs/cli/designing.ipynb #pd04-1d2dcd
+# %% ../../nbs/cli/designing.ipynb #pd04-0b821b
 def _text_columns(path: str, data: bytes, wanted: Sequence[str]) -> pd.DataFrame:
     "Those of the wanted columns that a CSV or Parquet file has, as text."
     if data[:4] == b"PAR1":
@@ -105,13 +105,14 @@ def models_from(
     else:
         names = [name.strip() for name in source.split(",")]
     if len(names) < 2:
-        raise InputError(f"models {source!r:.60}: a pair needs two names, with commas between them, and there is no file of that name with two")
+        there = f"{source} names {len(names)}" if os.path.exists(source) else f"there is no file {source!r:.60}, and no comma in it"
+        raise InputError(f"a pair needs two models: {there}; give names with commas between them, or a file with one on each line")
     names = [check_name(name, "model") for name in names]
     require_distinct(names, [f"place {place + 1}" for place in range(len(names))], "name each model once")
     require_distinct_names(names)
     return names
 
-# %% ../../nbs/cli/designing.ipynb #pd06-c4bfb9
+# %% ../../nbs/cli/designing.ipynb #pd06-642fc4
 def new_pairs(
     path: str,  # as the user wrote it
     *,
@@ -123,22 +124,21 @@ def new_pairs(
     return new_table(path, force=force, what="a list of pairs")
 
 
-def _range(counts: np.ndarray) -> str:
-    least, most = int(counts.min()), int(counts.max())
-    return str(least) if least == most else f"{least} to {most}"
-
-
-def design_facts(design: PairDesign, orders: Orders) -> dict[str, int | str | float]:
-    "What a design amounts to, line by line."
+def design_facts(design: PairDesign, orders: Orders) -> dict[str, int | float]:
+    "What a design amounts to, by name."
+    of_pair = design.pair_counts[np.triu_indices(design.n_models, 1)]
+    of_question = design.question_counts[design.question_counts > 0]
     shared = sharing(design, orders=orders)
     return {
-        "calls": design.n_calls,
-        "models": design.n_models,
-        "calls of a pair": _range(design.pair_counts[np.triu_indices(design.n_models, 1)]),
-        "questions": int(np.count_nonzero(design.question_counts)),
-        "wordings": design.n_graphs,
-        "calls of a question": _range(design.question_counts[design.question_counts > 0]),
-        "answers": design.n_answers,
+        "n_calls": design.n_calls,
+        "n_models": design.n_models,
+        "n_questions": len(of_question),
+        "n_graphs": design.n_graphs,
+        "n_answers": design.n_answers,
+        "pair_calls_min": int(of_pair.min()),
+        "pair_calls_max": int(of_pair.max()),
+        "question_calls_min": int(of_question.min()),
+        "question_calls_max": int(of_question.max()),
         "shared": shared.one + shared.both,
     }
 
@@ -153,7 +153,7 @@ def design_facts(design: PairDesign, orders: Orders) -> dict[str, int | str | fl
 @click.option("--block-size", type=int, help="Models of a block, with --kind blocks; 6 if left out.")
 @click.option("--kind", type=click.Choice(KINDS), default="spread", show_default=True,
               help="spread: few pairs on every question; blocks: all pairs of a few models on each; complete: all pairs, question by question.")
-@click.option("--calls", "n_calls", required=True, type=int, help="How many pairs are judged.")
+@click.option("--calls", "n_calls", required=True, type=int, help="How many calls of the judge; with both orders a pair takes two.")
 @click.option("--questions", "questions", required=True, metavar="FILE",
               help="Questions or prompts as the stages read them, CSV or Parquet with question_id, or a verdict table.")
 @click.option("--models", required=True, metavar="NAMES", help="With commas between them; or a file: one name a line, CSV with the column model, or a verdict table.")
@@ -163,8 +163,9 @@ def design_command(
     """Choose which pairs of models to judge on which questions, evenly, before anything is judged.
 
     Writes question_id, variant, model_a (shown first), model_b: `ppe respond --pairs` generates the answers these need, `ppe judge --pairs`
-    judges exactly these, in this order. Stop early if you like: the first rows are a design too. `shared` is how many other calls of its
-    question share one given model of a call: questions differ, so fewer is better.
+    judges exactly these. The first rows of a design are a design too. The report counts the
+    questions used, their graphs (wordings), the answers needed, and calls of a pair and of a question; `shared` is how many other calls on its
+    question share a given model of a call: questions differ, so fewer is better.
     """
     target = new_pairs(out, force=force)
     if block_size is not None and kind != "blocks":

@@ -87,11 +87,11 @@ class Adaptive:
     last: Settled | None  # the last look; None if nothing was judged
 
 
-def _next_pairs(calls: JudgedCalls, models: Sequence[str], cells: pd.DataFrame, n_calls: int, seed: int) -> pd.DataFrame:
-    "The pairs of the next round: a matter of the verdicts so far and the seed alone."
+def _next_pairs(calls: JudgedCalls, models: Sequence[str], cells: pd.DataFrame, n_calls: int, goal: Goal, seed: int) -> pd.DataFrame:
+    "The pairs of the next round: a matter of the verdicts so far, the goal and the seed alone."
     n, n_variants, rng = len(models), wordings(cells), stream(seed, "adaptive", len(calls))
     if len(calls):
-        design = next_calls(*calls.arrays(), n_models=n, n_variants=n_variants, n_calls=n_calls, rng=rng)
+        design = next_calls(*calls.arrays(), n_models=n, n_variants=n_variants, n_calls=n_calls, goal=goal, rng=rng)
     else:
         design = design_pairs(n, n_variants, n_calls, rng=rng)
     return pair_table(design, models, cells)
@@ -110,7 +110,7 @@ def judge_adaptively(
     seed: int,
     tell: Tell = lambda number, look: None,
 ) -> Adaptive:
-    """Judge in rounds until the goal is settled or the calls are used up; the same verdicts and seed give the same path.
+    """Judge in rounds until the goal is settled or the calls are used up; the same verdicts, goal and seed give the same path.
 
     Raises: InputError for fewer than one call, fewer calls than connect the models, and a verdict on a pair that was not asked for.
     """
@@ -127,7 +127,7 @@ def judge_adaptively(
     ended: Ended | None = None
     while ended is None:
         wanted = round_calls if tables else max(round_calls, 2 * n) if first_calls is None else max(first_calls, n - 1)
-        pairs = _next_pairs(calls, models, cells, min(wanted, max_calls - len(calls), every - len(calls)), seed)
+        pairs = _next_pairs(calls, models, cells, min(wanted, max_calls - len(calls), every - len(calls)), goal, seed)
         found = judge(pairs)
         if found is None:
             ended = "stopped"
@@ -138,7 +138,7 @@ def judge_adaptively(
             raise InputError(f"verdicts on pairs that were not asked for: {first_five(' '.join(row) for row in strange)}")
         tables.append(found.astype(object))
         calls = calls.joined(judged_calls(found, models, cells))
-        if not len(calls):
+        if found.empty:
             ended = "calls used up"
             break
         look = is_settled(*calls.arrays(), n_models=n, goal=goal, level=level)
@@ -146,10 +146,10 @@ def judge_adaptively(
         tell(len(rounds), look)
         if look.settled:
             ended = "settled"
-        elif len(found) < len(pairs) or len(calls) >= max_calls:
-            ended = "calls used up"
         elif len(calls) == every:
             ended = "pairs used up"
+        elif len(found) < len(pairs) or len(calls) >= max_calls:
+            ended = "calls used up"
     together = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
     columns = ["round", "calls", "settled", "open_pairs"]
     return Adaptive(validate_verdicts(together) if len(together) else together, pd.DataFrame(rounds, columns=columns), ended, look)

@@ -100,7 +100,7 @@ def _stream(n_models: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     turned, at = np.divmod(rows, pairs.shape[1])
     return np.where(turned % 2, pairs[1, at], pairs[0, at]), np.where(turned % 2, pairs[0, at], pairs[1, at])
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd09-4f16ca
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d
 _LOOK_AT = 32  # places that are looked at for one where two models have met nobody
 
 
@@ -151,7 +151,7 @@ def _free_place(t, left, free, pairs, met, seen, state):
 
 @njit(cache=True)
 def _exchange(t, alpha, row, pairs, met, seen, state):
-    "Give row t a place that its pair lacks, its block has only alpha left: two places change hands along a path (König 1916)."
+    "Give row t a place that its pair lacks, its turn has only alpha left: two places change hands along a path (König 1916)."
     n_places = row.shape[1]
     k, beta, least = t // n_places, -1, 0
     start = _draw(state, n_places)
@@ -165,12 +165,12 @@ def _exchange(t, alpha, row, pairs, met, seen, state):
                 beta, least = place, calls
     x, row[k, beta] = row[k, beta], t
     _move(t, beta, 1, pairs, met, seen)
-    while x >= 0:  # row x of block k leaves beta for alpha, and whoever has its pair there, y, leaves alpha for beta
+    while x >= 0:  # row x of turn k leaves beta for alpha, and whoever has its pair there, y, leaves alpha for beta
         y = -1
         if _has(seen, alpha, pairs[x, 2]):
-            for block in range(len(row)):
-                if row[block, alpha] >= 0 and pairs[row[block, alpha], 2] == pairs[x, 2]:
-                    y = row[block, alpha]
+            for turn in range(len(row)):
+                if row[turn, alpha] >= 0 and pairs[row[turn, alpha], 2] == pairs[x, 2]:
+                    y = row[turn, alpha]
             _move(y, alpha, -1, pairs, met, seen)
         _move(x, beta, -1, pairs, met, seen)
         _move(x, alpha, 1, pairs, met, seen)
@@ -184,7 +184,7 @@ def _exchange(t, alpha, row, pairs, met, seen, state):
 
 @njit(cache=True)
 def _improve(k, row, pairs, met, seen, state):
-    "Exchange the places of two rows of a full block where fewer calls of a place then share a model."
+    "Exchange the places of two rows of a full turn where fewer calls of a place then share a model."
     n_places = row.shape[1]
     for place in range(n_places):
         for c in range(min(_LOOK_AT, n_places - 1)):
@@ -194,12 +194,12 @@ def _improve(k, row, pairs, met, seen, state):
                 break
             other = (place + 1 + (c if n_places <= _LOOK_AT else _draw(state, n_places - 1))) % n_places
             u = row[k, other]
-            if _has(seen, other, pairs[t, 2]) or _has(seen, place, pairs[u, 2]):
-                continue
             d, e = pairs[u, 0], pairs[u, 1]
             same = (a == d) + (a == e) + (b == d) + (b == e)
             before = met[place, a] + met[place, b] + met[other, d] + met[other, e] - 4
-            if met[other, a] + met[other, b] + met[place, d] + met[place, e] - 2 * same < before:
+            if met[other, a] + met[other, b] + met[place, d] + met[place, e] - 2 * same >= before:
+                continue
+            if not _has(seen, other, pairs[t, 2]) and not _has(seen, place, pairs[u, 2]):
                 _move(t, place, -1, pairs, met, seen)
                 _move(u, other, -1, pairs, met, seen)
                 _move(t, other, 1, pairs, met, seen)
@@ -209,7 +209,7 @@ def _improve(k, row, pairs, met, seen, state):
 
 @njit(cache=True)
 def _places(first, second, n_places, met, improve, state):
-    """A place for each row: every block of n_places rows covers each place once, and no pair stands twice in a place.
+    """A place for each row: every turn of n_places rows covers each place once, and no pair stands twice in a place.
 
     met: (n_places, n) calls of each model there, carried on. Every pair may stand n_places times at most.
     """
@@ -259,7 +259,7 @@ def _wordings(order, question, first, second, n_variants, n_models, seeds):
         start = end
     return variant
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd10-59d4c2
+# %% ../../nbs/designs/pair_designs.ipynb #pd12-086fa0
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # question, variant, first, second
 
 
@@ -275,7 +275,7 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
     parts, done = [], 0
     for wording in range(n_variants.max()):
         active = np.flatnonzero(n_variants > wording)
-        here = min(n_pairs * len(active), -(-(n_rows - done) // len(active)) * len(active))  # whole blocks
+        here = min(n_pairs * len(active), -(-(n_rows - done) // len(active)) * len(active))  # whole turns, so that longer designs begin alike
         first, second = _stream(n, done + np.arange(here))
         calls = met[active]
         parts.append((active[_places(first, second, len(active), calls, True, state)], first, second))
@@ -287,7 +287,7 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
     variant = _wordings(np.argsort(question, kind="stable"), question, first, second, n_variants, n, seeds)
     return question, variant, first, second
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd12-2d4458
+# %% ../../nbs/designs/pair_designs.ipynb #pd14-2d4458
 def _shuffled(n_variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:  # (all wordings,) int64
     "The wordings of each question in random order, one question after the other."
     owner = np.repeat(np.arange(len(n_variants)), n_variants)
@@ -303,7 +303,7 @@ def _complete(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Genera
     graph = np.lexsort((rng.random(len(turn)), turn))[rows // (n * (n - 1) // 2)]
     return question[graph], variant[graph], *_stream(n, rows)
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd14-c3ffad
+# %% ../../nbs/designs/pair_designs.ipynb #pd16-c3ffad
 @njit(cache=True)
 def _members(n_models, size, n_blocks, state):
     """Members of each block, (n_blocks, size): those who begin in the first place stand in the first half of an even size.
@@ -430,7 +430,7 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
     first, second = members[block, left[row]], members[block, right[row]]
     return held[block], variant[block], first, second
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd16-92c59f
+# %% ../../nbs/designs/pair_designs.ipynb #pd18-f84d7f
 def _require_sizes(n: int, n_variants: np.ndarray, n_calls: int, kind: str, block_size: int, orders: str) -> None:
     if n < 2:
         raise InputError(f"{n} models: a pair needs two")
@@ -468,6 +468,7 @@ def design_pairs(
 
     Raises `InputError` for numbers that no design has: fewer calls than n − 1 or more than there are, an odd number in both orders,
     a block size outside 2 … n, blocks that leave models unconnected or that fit into the questions no more.
+    Memory: n(n + 63)/16 bytes for each question. Source of the kinds: complete, paper, section 4.1; blocks, Yates (1936).
     """
     n_variants = np.asarray(n_variants, dtype=np.int64)
     _require_sizes(n_models, n_variants, n_calls, kind, block_size, orders)
@@ -489,7 +490,7 @@ def design_pairs(
         )
     return design
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd18-ab50bd
+# %% ../../nbs/designs/pair_designs.ipynb #pd24-ab50bd
 def pair_table(
     design: PairDesign,
     models: Sequence[str],  # (n) names, in the order of the design's indices

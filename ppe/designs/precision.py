@@ -71,6 +71,7 @@ class Calls(Protocol):
 
 
 def check_orders(orders: str) -> None:
+    "Raises InputError for anything but 'one' and 'both'."
     if orders not in get_args(Orders):
         raise InputError(f"orders = {orders!r}: a pair is judged in 'one' order, or in 'both' and the two replies make one verdict")
 
@@ -261,19 +262,19 @@ def expected_spearman_distance(
 
 
 def expected_distance(
-    scores: np.ndarray,  # (n,) reference
-    covariance: np.ndarray,  # (n, n) of the estimates around it
-) -> float:
+    scores: np.ndarray,  # (..., n) reference
+    covariance: np.ndarray,  # (..., n, n) of the estimates around it
+) -> np.ndarray:  # (...)
     "Expected normalised Spearman distance to given strengths, for normal estimates: exact, by pairs. Raises: InputError."
     scores, covariance = np.asarray(scores, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    n = len(scores)
-    if covariance.shape != (n, n) or n < 2:
+    n = scores.shape[-1]
+    if covariance.shape != (*scores.shape, n) or n < 2:
         raise InputError(f"{n} scores with a covariance of shape {covariance.shape}: it has a row and a column for each of at least two models")
-    own = np.diag(covariance)
-    apart = np.sqrt(np.maximum(own[:, None] + own - 2 * covariance, 0.0))
-    gaps = scores - scores[:, None]
+    own = np.diagonal(covariance, axis1=-2, axis2=-1)
+    apart = np.sqrt(np.maximum(own[..., :, None] + own[..., None, :] - 2 * covariance, 0.0))
+    gaps = scores[..., None, :] - scores[..., :, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         above = ndtr(np.where(gaps == 0, 0.0, gaps / apart))  # chance that the model of the column stands before that of the row
-    places = 0.5 + above.sum(axis=1)  # its own half place in `above` makes it one
+    places = 0.5 + above.sum(axis=-1)  # its own half place in `above` makes it one
     ranks = mid_ranks(scores, tolerance=0.0)
-    return float(3 * (n * (n + 1) * (2 * n + 1) / 3 - 2 * ranks @ places) / (n * (n * n - 1)))
+    return 3 * (n * (n + 1) * (2 * n + 1) / 3 - 2 * (ranks * places).sum(axis=-1)) / (n * (n * n - 1))

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['MIRRORED', 'MAX_CHARACTERS', 'DECODING', 'AnswerKey', 'DETAILS', 'Decision', 'doubt', 'decide_single', 'decide_both',
            'decide_hybrid', 'graph_variant', 'split_graph_variant', 'Pair', 'Comparisons', 'pairs_to_judge',
-           'JudgingPlan', 'plan_judging', 'run_details', 'verdict_table', 'count_details', 'Judged', 'judge']
+           'JudgingPlan', 'plan_judging', 'run_details', 'verdict_table', 'count_details', 'calls_made', 'Judged',
+           'judge']
 
 # %% ../../nbs/stages/judging.ipynb #cell-04
 import hashlib
@@ -529,6 +530,16 @@ def count_details(details: pd.DataFrame) -> dict[str, Any]:
         "score_requests": len(scores),
         "score_requests_saved": 2 * int(in_doubt.sum()) - len(scores),  # against two for each pair in doubt
     }
+
+
+def calls_made(
+    ledger: Ledger,
+    runs: Sequence[int],
+) -> int:
+    "Calls that were made for the requests of these runs, failed ones included, by any process."
+    return int(ledger.query(
+        "SELECT total(attempts) FROM requests WHERE id IN (SELECT request FROM uses WHERE run IN (SELECT value FROM json_each(?)))", json.dumps(list(runs))
+    )[0][0])  # fmt: skip
 
 # %% ../../nbs/stages/judging.ipynb #cell-49
 @dataclass(frozen=True, slots=True, eq=False)

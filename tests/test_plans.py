@@ -1,0 +1,305 @@
+"Plans: refusals, exact cases, and what does not depend on the module that is tested."
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ppe.designs.pair_designs import design_pairs
+from ppe.designs.plans import (
+    PUBLIC,
+    Beliefs,
+    Forecast,
+    Layout,
+    Prices,
+    Target,
+    effects_on_one_question,
+    make_plan,
+    parse_target,
+    pilot_beliefs,
+    public_beliefs,
+    public_prior,
+)
+from ppe.errors import InputError, MissingDataError
+from ppe.streams import stream
+from ppe.verdicts import COLUMNS, validate_verdicts
+
+MODELS = tuple(f"m{i}" for i in range(6))
+
+
+def known(scores: np.ndarray, sigma: float, n_draws: int) -> Beliefs:
+    "Beliefs of someone who knows."
+    n = len(scores)
+    return Beliefs(
+        np.tile(scores, (n_draws, 1)),
+        np.full(n_draws, sigma),
+        np.zeros(n_draws),
+        np.zeros(n_draws),
+        tuple(f"m{i}" for i in range(n)),
+        "known",
+    )
+
+
+def pilot_table(
+    scores: np.ndarray, sigma: float, n_questions: int, *, first_place: float = 0.0, seed: int = 0
+) -> pd.DataFrame:
+    "Complete graphs on questions that favour models: one logistic verdict for each pair."
+    rng, n, rows = np.random.default_rng(seed), len(scores), []
+    utility = scores + sigma * rng.standard_normal((n_questions, n))
+    for q in range(n_questions):
+        for i in range(n):
+            for j in range(i + 1, n):
+                a, b = (i, j) if (i + j + q) % 2 else (j, i)
+                won = rng.random() < 1 / (1 + np.exp(utility[q, b] - utility[q, a] - first_place))
+                rows.append(("judge", q, "all", 0, f"m{a}", f"m{b}", "a" if won else "b"))
+    return validate_verdicts(pd.DataFrame(rows, columns=list(COLUMNS)))
+
+
+def test_scores_and_ties_come_back_from_one_question():
+    "By simulation of many questions, with Davidson's probabilities written out."
+    rng, scores = np.random.default_rng(1), np.array([0.6, -0.6])
+    effects = effects_on_one_question(scores, sigma=1.5, ties=0.2)
+    gap = effects.theta[0] - effects.theta[1] + 1.5 * np.sqrt(2) * rng.standard_normal(400_000)
+    total = np.exp(gap / 2) + np.exp(-gap / 2) + effects.nu
+    win, tie = np.exp(gap / 2) / total, effects.nu / total
+    assert abs(tie.mean() - 0.2) < 0.003
+    assert abs((win + tie / 2).mean() - 1 / (1 + np.exp(-1.2))) < 0.003
+    assert np.allclose(effects_on_one_question(scores, sigma=0.0).theta, scores, atol=2e-3)
+
+
+def test_two_equal_models_by_hand():
+    "25 of 100 verdicts: the chance of the wrong order is arctan(sqrt(0.12 / 0.04)) / pi, one third."
+    forecast = Forecast(known(np.zeros(2), 0.0, 6000), 100, stream(1), reference_orders="one")
+    few = Layout("spread", 2, 100)
+    assert abs(forecast.distances(few, 25).mean() - 1 / 3) < 0.01
+    assert abs(1 - forecast.top(few, 25, 1) - 1 / 3) < 0.02
+    assert forecast.top(few, 100, 1) == 1
+    # Within 1.96 standard errors of 2 / sqrt(25): the estimate has that variance around nothing.
+    assert abs(forecast.width(few, 25) - 0.95) < 0.02
+
+
+@pytest.mark.parametrize("kind", ["spread", "blocks", "complete"])
+@pytest.mark.parametrize("orders", ["one", "both"])
+def test_a_layout_is_the_design_that_it_stands_for(kind, orders):
+    way = Layout(kind, 8, 24, 1, orders, 4 if kind == "blocks" else 0)
+    calls = 2 * 28 * 2 // way.unit * way.unit
+    made = design_pairs(
+        8, np.ones(24, np.int64), calls, kind=kind, block_size=4, orders=orders, rng=stream(3)
+    )
+    graphs = {
+        q: set(
+            zip(
+                np.minimum(made.first, made.second)[made.question == q],
+                np.maximum(made.first, made.second)[made.question == q],
+                strict=True,
+            )
+        )
+        for q in range(24)
+    }
+    one = [
+        len({p for p in pairs if p != pair and model in p})
+        for pairs in graphs.values()
+        for pair in pairs
+        for model in pair
+    ]
+    assert abs(np.mean(one) - way.sharing(calls).one) < 0.4
+    assert sum(len({m for pair in pairs for m in pair}) for pairs in graphs.values()) == pytest.approx(
+        way.answers(calls), rel=0.1
+    )
+    assert sum(bool(pairs) for pairs in graphs.values()) == way.questions(calls)
+    assert way.fewest <= calls <= way.most and calls % way.unit == 0
+
+
+def test_more_is_never_worse_and_spreading_is_best_where_questions_differ():
+    forecast = Forecast(known(np.linspace(-1, 1, 6), 2.0, 60), 200, stream(2))
+    sizes = (60, 150, 600, 1500)
+    found = {
+        kind: [
+            forecast.distances(
+                Layout(kind, 6, 200, 1, "one", 4 if kind == "blocks" else 0), size // 30 * 30
+            ).mean()
+            for size in sizes[:3]
+        ]
+        for kind in ("spread", "blocks", "complete")
+    }
+    for values in found.values():
+        assert values == sorted(values, reverse=True)
+    assert all(s < b < c for s, b, c in zip(*found.values(), strict=True))
+    # Without question effects it does not matter where a pair is judged.
+    alike = Forecast(known(np.linspace(-1, 1, 6), 0.0, 60), 200, stream(2))
+    spread, complete = (alike.distances(Layout(kind, 6, 200), 600).mean() for kind in ("spread", "complete"))
+    assert spread == pytest.approx(complete, rel=1e-6)
+    # More wordings of few questions are worth less than new questions.
+    worded = Forecast(known(np.linspace(-1, 1, 6), 2.0, 60), 200, stream(2), n_wordings=5)
+    assert (
+        worded.distances(Layout("paraphrases", 6, 200, 5), 750).mean()
+        > 1.3 * worded.distances(Layout("complete", 6, 200, 5), 750).mean()
+    )
+
+
+def test_a_pilot_shrinks_and_narrows():
+    scores = np.linspace(-1.2, 1.2, 8)
+    small, large = (
+        pilot_beliefs(pilot_table(scores, 1.5, q, first_place=0.8, seed=4), n_draws=200, rng=stream(4))
+        for q in (3, 60)
+    )
+    assert small.scores.std(axis=0).mean() > 2 * large.scores.std(axis=0).mean()
+    assert small.sigma.std() > 2 * large.sigma.std() and small.first_place.std() > large.first_place.std()
+    assert (
+        abs(np.median(large.sigma) / 1.5 - 1) < 0.25
+        and np.corrcoef(large.scores.mean(axis=0), scores)[0, 1] > 0.97
+    )
+    assert 0.2 < np.median(large.first_place) < 0.8  # 0.8 on one question, less over many
+    assert (large.ties == 0).all()
+
+
+def test_a_pilot_without_a_cycle_or_with_one_question_falls_back_and_says_so():
+    pairs = [(i, k) for i in range(4) for k in range(i + 1, 4)]
+    rows = [("j", q, "c", 0, f"m{i}", f"m{k}", "a") for q in range(6) for i, k in pairs]
+    ordered = pd.DataFrame(rows, columns=list(COLUMNS))
+    found = pilot_beliefs(validate_verdicts(ordered), n_draws=300, rng=stream(5))
+    assert any("question effects" in line for line in found.notes)
+    assert abs(np.log(found.sigma).mean() - public_prior().log_sigma[0]) < 0.15
+    assert np.isfinite(found.scores).all() and (np.diff(found.scores.mean(axis=0)) < 0).all()
+    alone = pilot_beliefs(validate_verdicts(ordered[ordered["question_id"] == 0]), n_draws=50, rng=stream(5))
+    assert any("a pilot of 1 question " in line for line in alone.notes)
+
+
+def test_a_plan_is_sorted_priced_and_the_same_for_the_same_seed():
+    def made(**how):
+        return make_plan(
+            public_beliefs(MODELS, n_draws=40, rng=stream(6)),
+            100,
+            rng=stream(7),
+            prices=Prices(2.0, 0.5),
+            **how,
+        )
+
+    plan = made(n_calls=300)
+    table = plan.table
+    assert table["distance"].is_monotonic_increasing and (table["calls"] <= 300).all()
+    assert np.allclose(table["cost"], 2 * table["calls"] + 0.5 * table["answers"])
+    assert (
+        (table["distance_low"] <= table["distance"]) & (table["distance"] <= table["distance_high"])
+    ).all()
+    assert table["top"].between(0, 1).all() and table["width"].between(0, 5).all()
+    assert made(n_calls=300).table.equals(table) and plan.advice.count(".") >= 1 and "\n" not in plan.advice
+    json.dumps(plan.report(), allow_nan=False)
+    goal = made(target=Target(spearman=0.06)).table
+    assert goal["cost"].is_monotonic_increasing and (goal["distance"] <= 0.06).all()
+    assert (made(target=Target(top=1)).table["top"] >= 0.9).all()
+
+
+@pytest.mark.parametrize("how, said", [
+    ({"n_calls": 4}, "at least 5 are needed"), ({"n_calls": 3001}, "3000 calls in both orders"),
+    ({"n_calls": 100, "target": Target(top=1)}, "give one of them"), ({}, "give one of them"),
+    ({"n_calls": 100, "n_wordings": 0}, "0 wordings"),
+])  # fmt: skip
+def test_plans_that_cannot_be_are_refused(how, said):
+    with pytest.raises(InputError, match=said):
+        make_plan(public_beliefs(MODELS, n_draws=10, rng=stream(6)), 100, rng=stream(7), **how)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spearman=0",
+        "spearman=0.5",
+        "spearman=-1",
+        "spearman",
+        "top=0",
+        "top=6",
+        "top=1.5",
+        "top=nan",
+        "kendall=0.1",
+        "",
+    ],
+)
+def test_targets_that_make_no_sense_are_refused(text):
+    with pytest.raises(InputError):
+        parse_target(text, 6)
+
+
+def test_targets_are_read():
+    assert parse_target("spearman=0.03", 6) == Target(spearman=0.03) and parse_target("top=5", 6) == Target(
+        top=5
+    )
+
+
+def test_the_public_numbers_are_those_of_the_sets():
+    from ppe.paper.studies.plans import public_numbers
+
+    try:
+        measured = public_numbers()
+    except MissingDataError as error:
+        pytest.skip(str(error))
+    for name, numbers in measured.items():
+        for part in ("strengths", "sigma", "ties", "first_place"):
+            assert getattr(numbers, part) == pytest.approx(getattr(PUBLIC[name], part), abs=6e-3), (
+                name,
+                part,
+            )
+
+
+def ppe(*words: object) -> tuple[int, str, str]:
+    import io
+    from contextlib import redirect_stderr, redirect_stdout
+
+    from ppe.cli.main import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main([str(word) for word in words])
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_the_command(tmp_path):
+    pilot = tmp_path / "pilot.csv"
+    pilot_table(np.linspace(-1, 1, 5), 1.0, 5).to_csv(pilot, index=False)
+    words = ("plan", "--models", 5, "--questions", 60, "--pilot", pilot, "--calls", 100)
+    code, out, err = ppe(*words, "--format", "json")
+    assert code == 0, err
+    report = json.loads(out)
+    assert (
+        report["designs"][0]["kind"] == "spread"
+        and "a pilot of 50 verdicts on 5 questions" in report["source"]
+    )
+    assert ppe(*words, "--format", "json")[1] == out != ppe(*words, "--format", "json", "--seed", 1)[1]
+    table, rows = ppe(*words)[1], ppe(*words, "--format", "csv")[1].splitlines()
+    assert report["advice"] in table and len(rows) == 1 + len(report["designs"])
+    named = ",".join(f"m{i}" for i in range(5))
+    assert ppe("plan", "--models", named, *words[3:], "--format", "json")[1] == out
+    questions = tmp_path / "questions.csv"
+    questions.write_text("question_id,variant\n" + "".join(f"{q},{v}\n" for q in range(20) for v in range(3)))
+    code, out, _ = ppe("plan", "--models", 5, "--questions", questions, "--calls", 100, "--format", "json")
+    assert code == 0 and "paraphrases" in {row["kind"] for row in json.loads(out)["designs"]}
+
+
+def test_the_command_refuses_in_one_line(tmp_path):
+    pilot, counts, lacking = (tmp_path / name for name in ("pilot.csv", "counts.csv", "lacking.csv"))
+    pilot_table(np.linspace(-1, 1, 5), 1.0, 2).to_csv(pilot, index=False)
+    counts.write_text("model_a,model_b,wins_a,wins_b,ties\nx,y,1,2,3\n")
+    lacking.write_text("judge,category,variant,model_a,model_b,verdict\nj,c,0,x,y,a\n")
+    base = ("plan", "--models", 5, "--questions", 30)
+    for words, said in (
+        ((*base, "--calls", 3), "at least 4"),
+        ((*base, "--calls", 601), "600 calls in both orders"),
+        ((*base, "--target", "top=5"), "at most 4"),
+        ((*base, "--target", "spearman=0"), "only all questions"),
+        ((*base, "--target", "x=1"), "not understood"),
+        ((*base, "--calls", 9, "--target", "top=1"), "leave the other out"),
+        (("plan", "--models", 6, "--questions", 30, "--pilot", pilot), "give --models 5"),
+        (
+            ("plan", "--models", "m0,m1,m2,m3,z", "--questions", 30, "--pilot", pilot),
+            "other models: without z; with m4",
+        ),
+        ((*base, "--pilot", counts), "no questions"),
+        ((*base, "--pilot", lacking), "question_id"),
+        (("plan", "--models", 1, "--questions", 30), "at least two"),
+        (("plan", "--models", 5, "--questions", 0), "at least one"),
+        ((*base, "--pilot", tmp_path / "none.csv"), "none.csv"),
+        ((*base, "--price-judge", -1), "price-judge"),
+    ):
+        code, out, err = ppe(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1) and said in err, (words, code, err)
