@@ -34,7 +34,7 @@ COMMANDS = {  # name → module, object in it, first sentence of its help; in th
     "theory": ("theory", "theory_group", "What the theory says at finite n: exact probabilities, graphs needed, simulation."),
     "perturb": ("stages", "perturb_command", "Paraphrase the questions of SOURCE and keep what means the same (section 3.1 of the paper)."),
     "respond": ("stages", "respond_command", "Answer every prompt of PROMPTS with one target model (section 4.1, appendix A.2)."),
-    "judge": ("stages", "judge_command", "Judge every pair of ANSWERS to the same prompt and write the verdict table for `ppe rank` (sections 4.1, C.1)."),
+    "judge": ("stages", "judge_command", "Judge pairs of ANSWERS to the same prompt and write the verdict table for `ppe rank` (sections 4.1, C.1)."),
     "ledger": ("stages", "ledger_group", "Look into a ledger: how far the runs are, what was sent and said."),
     "launch": ("stages", "launch_command", "Run a stage on all free graphics cards, one category at a time on each."),
 }  # fmt: skip
