@@ -457,6 +457,32 @@ def test_what_the_readme_says_was_found():
     assert judges[pooled].item() < people[2500]
 
 
+
+def test_what_the_readme_says_of_designs_and_plans():
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+    def published(name: str) -> pd.DataFrame:
+        return pd.read_csv(ROOT / "figures" / f"{name}.csv")
+
+    assert "0.27 of the calls on H2O and 0.41 to 0.47 on the three smaller ones" in text
+    assert "0.64 where people judged (not shown to be below 1), 0.17 on *simulated* pools of 20 models" in text
+    spread = published("tab_design").query("design == 'Spread'").set_index("set")
+    ratio, high = spread["5"].round(2), spread["5 high"]
+    small = ratio[[name for name in ratio.index if "GPT-4" in name and "H2O" not in name]]
+    assert ratio["H2O, GPT-4 (15)"] == 0.27 and (small.min(), small.max(), len(small)) == (0.41, 0.47, 3)
+    assert ratio["Vicuna-80, people (8)"] == 0.64 and high["Vicuna-80, people (8)"] > 1
+    assert ratio["Simulated, 20 models"] == 0.17
+    assert "twelve to fifteen questions asked once tell as much as ten in any number of wordings" in text
+    instead = published("thm_question_effects_sets").set_index("set")["instead of all"]
+    judged = instead[[name for name in instead.index if "GPT-4" in name]]
+    assert (judged.min(), judged.max(), len(judged)) == (12, 15, 4)
+    assert "within a factor of 1.25 in 36 % of combinations, from twenty questions in 79 %" in text
+    plans = published("fig_plan").groupby("size")["within"].mean()
+    assert plans.mul(100).round().tolist() == [36, 79]
+    assert "wrong in at most 1.3 % of runs, at a stated 5 %" in text
+    assert round(published("tab_stopping")["wrong any time"].max(), 1) == 1.3
+
+
 def test_the_manifest_is_of_the_committed_figures():
     "Parameters are those of the full profile, and every output is the file that lies there."
     manifest = json.loads((ROOT / "figures" / "manifest.json").read_text(encoding="utf-8"))["notebooks"]
