@@ -412,16 +412,23 @@ def _block_questions(members, n_variants, n_models, state):
     return found
 
 
+_DRAWS = 30  # of blocks, where the last ones of a draw fit on no question
+
+
 def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.random.Generator) -> _Rows:
     "All pairs of `size` models on one question after the other."
     block, row = np.divmod(np.arange(n_rows), size * (size - 1) // 2)
-    state = _seeds(rng, 2)
-    members = _members(n, size, block[-1] + 1, state[:1])
-    held = _block_questions(members, n_variants, n, state[1:])
-    if (held < 0).any():
-        fit = int(np.argmax(held < 0)) * size * (size - 1) // 2
+    fit = 0
+    for _ in range(_DRAWS):
+        state = _seeds(rng, 2)
+        members = _members(n, size, block[-1] + 1, state[:1])
+        held = _block_questions(members, n_variants, n, state[1:])
+        if (held >= 0).all():
+            break
+        fit = max(fit, int(np.argmax(held < 0)) * size * (size - 1) // 2)
+    else:
         raise InputError(
-            f"{n_rows} pairs in blocks of {size}: these questions hold {fit} without a pair twice in a graph; "
+            f"{n_rows} pairs in blocks of {size}: {_DRAWS} draws found room for {fit} without a pair twice in a graph; "
             "take larger blocks or more questions, or spread the pairs"
         )
     turn = np.arange(len(held)) // len(n_variants)

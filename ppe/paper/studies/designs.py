@@ -251,12 +251,12 @@ def block_size(
 
 
 def _blocks(n: int, n_variants: np.ndarray, n_calls: int, rng: np.random.Generator) -> PairDesign:
-    "Drawn again where the last blocks of a draw fit on no question; with one block less after thirty draws."
+    "With fewer blocks where they fit on no question."
     size = block_size(n)
     fewer = size * (size - 1) // 2
-    for attempt in range(60):
+    for less in range(30):
         try:
-            return design_pairs(n, n_variants, n_calls - fewer * max(0, attempt - 29), kind="blocks", block_size=size, rng=rng)
+            return design_pairs(n, n_variants, n_calls - fewer * less, kind="blocks", block_size=size, rng=rng)
         except InputError as error:
             last = error
     raise last
