@@ -268,6 +268,10 @@ def test_the_command(tmp_path):
     assert ppe(*words, "--format", "json")[1] == out != ppe(*words, "--format", "json", "--seed", 1)[1]
     table, rows = ppe(*words)[1], ppe(*words, "--format", "csv")[1].splitlines()
     assert report["advice"] in table and len(rows) == 1 + len(report["designs"])
+    far = ("plan", "--models", 5, "--questions", 20, "--target", "spearman=0.004")  # blocks do not reach that
+    code, out_far, err = ppe(*far)
+    assert code == 0 and "blocks" not in out_far and "complete" in out_far, err
+    assert {row["block_size"] for row in json.loads(ppe(*far, "--format", "json")[1])["designs"]} == {None}
     named = ",".join(f"m{i}" for i in range(5))
     assert ppe("plan", "--models", named, *words[3:], "--format", "json")[1] == out
     questions = tmp_path / "questions.csv"

@@ -76,7 +76,7 @@ def _text(plan: Plan) -> str:
     "The readable form: the table, what it rests on, and the advice."
     table = plan.table
     shown = pd.DataFrame({
-        "design": table["kind"].str.cat(table["block_size"].map(lambda size: f" of {size:.0f}" if size > 0 else "")), "orders": table["orders"], "questions": table["questions"],
+        "design": table["kind"].str.cat(table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")), "orders": table["orders"], "questions": table["questions"],
         **{name: table[name] for name in SHOWN[:3]}, **{name.replace("distance_", ""): table[name].map("{:.3f}".format) for name in SHOWN[3:6]},
         f"top {plan.top}": table["top"].map("{:.2f}".format), "range": table["width"].map("{:.1f}".format),
     })

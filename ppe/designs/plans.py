@@ -616,7 +616,7 @@ def make_plan(
     if not rows:
         best = ways[0] if n_wordings == 1 or target is None else max(ways, key=lambda way: way.most)
         raise InputError(f"target {target}: none of the designs reaches it with {n_questions} questions; {best.most} calls are all there are: ask for less, or add questions")
-    table = pd.DataFrame(rows).sort_values(["distance"] if target is None else ["cost", "calls"], kind="stable", ignore_index=True)
+    table = pd.DataFrame(rows).astype({"block_size": "Int64"}).sort_values(["distance"] if target is None else ["cost", "calls"], kind="stable", ignore_index=True)
     beyond = float(np.median(forecast.beyond()))
     whole = f"all {n_questions} questions are" if n_questions > 1 else "the whole question is"
     notes = (*beliefs.notes, f"even {whole} expected at {beyond:.3f} from the ranking that endless questions like {'them' if n_questions > 1 else 'it'} would give")
