@@ -268,7 +268,8 @@ def test_the_command(tmp_path):
     assert ppe(*words, "--format", "json")[1] == out != ppe(*words, "--format", "json", "--seed", 1)[1]
     table, rows = ppe(*words)[1], ppe(*words, "--format", "csv")[1].splitlines()
     assert report["advice"] in table and len(rows) == 1 + len(report["designs"])
-    far = ("plan", "--models", 5, "--questions", 20, "--target", "spearman=0.004")  # blocks do not reach that
+    # Blocks do not reach this.
+    far = ("plan", "--models", 5, "--questions", 20, "--target", "spearman=0.004")
     code, out_far, err = ppe(*far)
     assert code == 0 and "blocks" not in out_far and "complete" in out_far, err
     assert {row["block_size"] for row in json.loads(ppe(*far, "--format", "json")[1])["designs"]} == {None}
