@@ -64,7 +64,7 @@ notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then
 
 lock: .venv/bin/python ## recompile requirements*.txt from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper --extra cluster --extra api --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper --extra site --extra cluster --extra api --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
 	printf 'torch; python_version < "3"\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra llm --overrides - -c requirements-dev.txt pyproject.toml -o requirements-llm.txt
 
 clean: ## remove build products (not .venv, not data/external)
