@@ -12,9 +12,9 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
 
-from ..files import project_root, write_text
+from ..files import write_text
 from .fronts import Artefact, Front, read_fronts
-from .profiles import PROFILES
+from .profiles import PROFILES, checkout
 
 # %% ../../nbs/paper/gallery.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen
@@ -91,7 +91,7 @@ def write_gallery(
 
     Raises: InputError as `read_fronts`.
     """
-    root, place = root or project_root(), PROFILES[profile]
+    root, place = checkout(profile, root)[0], PROFILES[profile]
     page = [
         "# Figures and tables",
         "Every figure, table and theorem of the paper, and what goes beyond it: the question, the answer, and where it comes from. "
