@@ -100,4 +100,5 @@ def write_gallery(
     executed = {path.stem for path in (root / place).glob("*.ipynb")}
     for heading, part in in_parts(read_fronts(root, profile=profile).values()).items():
         page += [f"## {heading}", *(gallery_entry(front, place=place, executed=executed) for front in part)]
-    return write_text("\n\n".join(page) + "\n", root / place / "README.md")
+    text, path = "\n\n".join(page) + "\n", root / place / "README.md"
+    return path if path.is_file() and path.read_text(encoding="utf-8") == text else write_text(text, path)
