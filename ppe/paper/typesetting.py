@@ -56,8 +56,8 @@ def escape_tex(
 def escape_markdown(
     text: str,  # plain text, not Markdown
 ) -> str:
-    "A text as Markdown shows it in a table's cell, character by character; a hyphen before a number is a minus."
-    return re.sub(r"[\\`*_|$<~]", r"\\\g<0>", _with_minus(text))
+    "A text as Markdown shows it in a table's cell, character by character."
+    return re.sub(r"[\\`*_|$<~]", r"\\\g<0>", text)
 
 # %% ../../nbs/paper/typesetting.ipynb #cell-11
 # Points at \small; bold only where it differs: \textbf does not reach into formulas.
