@@ -209,7 +209,7 @@ def _check_width(parts: Sequence[TextTable], name: str) -> float:  # the space b
 
 def _tex_row(table: TextTable, cells: Sequence[str], keep: bool = False) -> str:
     "Cells in LaTeX as a line; `keep` holds it on one page with the next."
-    raised = [rf"\raggedright {cell}" if column.inches else cell for cell, column in zip(cells, table.columns, strict=True)]
+    raised = [rf"\raggedright {cell}" if cell and column.inches else cell for cell, column in zip(cells, table.columns, strict=True)]
     end = r"\tabularnewline" if table.columns[-1].inches else r"\\"
     return " & ".join(raised).rstrip() + f" {end}" + "*" * keep
 
