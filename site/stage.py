@@ -1,0 +1,204 @@
+"""Gather the sources of the site in one folder: its own pages, the repository's Markdown, the committed notebooks.
+
+The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of a figure leads to the executed
+one, a link to any other file of the repository to that file on its server. Marks such as `<!-- gallery: fig_mu -->` are filled in.
+"""
+
+import json
+import posixpath
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from PIL import Image
+from reference import reference_pages
+
+from ppe.paper.fronts import Front, read_fronts
+from ppe.paper.runner import statement_table
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVER = "https://github.com/ppe-paper/ppe"
+LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]*)(#[^)\s]*)?(?=\))")
+MARK = re.compile(r"<!-- (\w+)(?:: ([\w ]+))? -->")
+DIRECTIVE = re.compile(r"^\s*#\s*\|\s*([\w-]+)(?::\s*(.*))?$")
+MARKDOWN = ("CHANGELOG.md", "CONTRIBUTING.md", "data/README.md", "demo/README.md", "nbs/README.md", "nbs/reading.md")
+# The same, under another name.
+INSTEAD = {
+    "README.md": "index.md", "figures/README.md": "paper.md", "figures": "paper.md", "nbs": "nbs/README.md", "data": "data/README.md",
+    "nbs/figures": "paper.md", "nbs/tables": "paper.md", "nbs/theorems": "theory.md",
+}  # fmt: skip
+THUMBNAIL = 640  # pixels wide at most, twice what is shown
+
+
+class Staging:
+    "What goes into the site, and where its links lead."
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.fronts: dict[str, Front] = read_fronts(ROOT)
+        own = {path.name: path for path in sorted((ROOT / "site").glob("*.md"))}
+        stages = [
+            path
+            for path in sorted((ROOT / "nbs").rglob("*.ipynb"))
+            if path.parent.name not in ("figures", "tables", "theorems", ".ipynb_checkpoints")
+        ]
+        # Where each page comes from, by its place in the site.
+        self.pages = own | {name: ROOT / name for name in MARKDOWN}
+        self.pages |= {path.relative_to(ROOT).as_posix(): path for path in stages}
+        self.pages |= {f"figures/{name}.ipynb": ROOT / "figures" / f"{name}.ipynb" for name in self.fronts}
+        self.reference = reference_pages(ROOT, SERVER)
+        self.files = {
+            f"figures/{file}": ROOT / "figures" / file
+            for front in self.fronts.values()
+            for artefact in front.artefacts
+            for file in artefact.files
+        }
+        self.marks: dict[str, Callable[[list[str]], str]] = {
+            "gallery": self.gallery, "pictures": self.pictures, "artefacts": self.artefacts, "statements": lambda _: statement_table(ROOT).replace("](nbs/", "](../nbs/"),
+        }  # fmt: skip
+
+    def write(self) -> None:
+        for place, source in self.pages.items():
+            target = self.out / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = source.read_text(encoding="utf-8")
+            origin = source.relative_to(ROOT).as_posix()
+            if source.suffix == ".ipynb":
+                text = json.dumps(self.notebook(json.loads(text), place), ensure_ascii=False)
+            else:
+                text = MARK.sub(lambda match: self.marks[match[1]]((match[2] or "").split()), text)
+                text = self.relinked(text, origin, place)
+                if place == "nbs/README.md":
+                    text = with_contents(text)
+            target.write_text(text, encoding="utf-8")
+        for place, text in self.reference.items():
+            target = self.out / place
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(self.relinked(text, place, place), encoding="utf-8")
+        for place, source in self.files.items():
+            shutil.copyfile(source, self.out / place)
+
+    # ---- links
+
+    def relinked(self, text: str, origin: str, place: str) -> str:
+        "Markdown of a file of the repository, for its place in the site: links lead to pages, or to the repository's server."
+
+        def lead(match: re.Match) -> str:
+            link, anchor = match[1], match[2] or ""
+            if not link:
+                return anchor.lower()
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(origin), link)).removeprefix("site/")
+            executed = re.sub(r"^nbs/(figures|tables|theorems)/(\w+)\.ipynb$", r"figures/\2.ipynb", target)
+            if executed != place:  # a notebook may lead to its own source
+                target = executed
+            target = INSTEAD.get(target, target)
+            if target in self.pages or target in self.reference or target in self.files or target.startswith("thumbnails/"):
+                return posixpath.relpath(target, posixpath.dirname(place) or ".") + anchor.lower()
+            if not (ROOT / target).exists():
+                raise SystemExit(f"site: error: {origin} links to {link}, which does not exist")
+            return f"{SERVER}/{'tree' if (ROOT / target).is_dir() else 'blob'}/main/{target}{anchor}"
+
+        # What stands between ``` or ` is no link.
+        parts = re.split(r"(?ms)(^\s*```.*?^\s*```|`[^`\n]+`(?!\]))", text)
+        return "".join(part if k % 2 else LINK.sub(lead, part) for k, part in enumerate(parts))
+
+    # ---- notebooks
+
+    def notebook(self, notebook: dict, place: str) -> dict:
+        "As it is shown: links of the site, no directives of nbdev, alternative texts of pictures."
+        shown = []
+        for cell in notebook["cells"]:
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "markdown":
+                cell["source"] = self.relinked(source, place, place)
+            elif cell["cell_type"] == "code":
+                lines = source.splitlines()
+                given = {match[1]: match[2] or "" for line in lines if (match := DIRECTIVE.match(line))}
+                if "hide" in given:
+                    continue
+                cell["source"] = "\n".join(line for line in lines if not DIRECTIVE.match(line)).strip("\n")
+                if not cell["source"].strip() and not cell["outputs"]:
+                    continue
+                alt = given.get("fig-alt") or f"Output of a cell of {Path(place).stem}"
+                cell["metadata"]["mystnb"] = {"image": {"alt": alt.strip("\"'")}}
+            shown.append(cell)
+        language = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
+        return notebook | {"cells": shown, "metadata": notebook["metadata"] | language}
+
+    # ---- what the marks stand for; links are those of a page in site/
+
+    def text(self, markdown: str) -> str:
+        "Markdown of a notebook's front, for a page in site/."
+        return LINK.sub(lambda match: posixpath.normpath(posixpath.join("../nbs/figures", match[1])) + (match[2] or ""), markdown)
+
+    def thumbnail(self, front: Front) -> str:
+        "A small picture of the first figure, as Markdown, or the word that it is a table."
+        picture = next((artefact for artefact in front.artefacts if artefact.kind == "figure"), None)
+        if picture is None:
+            return ":::{div} placard\nTable\n:::"
+        file = f"{picture.name}.png"
+        target = self.out / "thumbnails" / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(ROOT / "figures" / file) as image:
+            image.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
+            image.convert("RGB").quantize(128).save(target, optimize=True)
+        return f"[![{plain(picture.alt)}](thumbnails/{file})](../figures/{front.name}.ipynb)"
+
+    def gallery(self, names: list[str]) -> str:
+        "Cards with thumbnail, question and answer, and the pages in the table of contents."
+        cards = []
+        for front in map(self.fronts.__getitem__, names):
+            cards.append(
+                f":::{{div}} card-of-front\n{self.thumbnail(front)}\n\n**[{front.question}](../figures/{front.name}.ipynb)**\n\n"
+                f"{self.text(front.answer)}\n\n_{front.item}_\n:::"
+            )
+        pages = "\n".join(f"figures/{name}" for name in names)
+        return "::::{div} gallery\n" + "\n".join(cards) + f"\n::::\n\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+
+    def pictures(self, names: list[str]) -> str:
+        "Picture, question and answer, one below the other."
+        parts = []
+        for front in map(self.fronts.__getitem__, names):
+            picture = next(a for a in front.artefacts if a.kind == "figure")
+            parts.append(
+                f"## {front.question}\n\n{self.text(front.answer)}\n\n![{plain(picture.alt)}](../figures/{picture.name}.png)\n\n"
+                f":::{{div}} caption\n{picture.caption}\n[The notebook](../figures/{front.name}.ipynb)\n:::\n"
+            )
+        return "\n".join(parts)
+
+    def artefacts(self, _: list[str]) -> str:
+        "Every figure and table with its command and its files."
+        lines = ["| Paper | Question | Command | Files |", "|---|---|---|---|"]
+        for front in self.fronts.values():
+            files = ", ".join(
+                f"[{artefact.name}{Path(file).suffix}](../figures/{file})"
+                for artefact in front.artefacts
+                for file in artefact.files
+                if file.endswith((".pdf", ".tex", ".csv"))
+            )
+            lines.append(f"| {front.item} | [{front.question}](../figures/{front.name}.ipynb) | `ppe paper run {front.name}` | {files} |")
+        return "\n".join(lines)
+
+
+def plain(text: str) -> str:
+    "Text that may stand in the brackets of a picture."
+    return re.sub(r"([\[\]])", r"\\\1", text)
+
+
+def with_contents(text: str) -> str:
+    "The page of contents of the notebooks, with the notebooks of each section in the table of contents."
+    head, *sections = re.split(r"(?m)^(?=## )", text)
+    parts = [head]
+    for section in sections:
+        pages = [link.removesuffix(".ipynb") for link in re.findall(r"(?m)^- \[[^\]]*\]\(([\w/]+\.ipynb)\)", section)]
+        contents = "".join(f"{page}\n" for page in pages)
+        parts.append(section.rstrip() + (f"\n\n```{{toctree}}\n:hidden:\n\n{contents}```\n\n" if pages else "\n\n"))
+    return "".join(parts)
+
+
+def stage(out: Path) -> None:
+    "Write the sources of the site into an empty folder."
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    Staging(out).write()
