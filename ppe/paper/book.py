@@ -16,6 +16,7 @@ from ..errors import InputError, PpeError
 from ..files import write_bytes
 from .fronts import Artefact, Front, read_fronts
 from .gallery import in_parts
+from .pdf import describe_pdf
 from .profiles import PROFILES, checkout
 
 # %% ../../nbs/paper/book.ipynb #book-05
@@ -39,8 +40,12 @@ def typst_math(
     """
     tokens = re.findall(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\S", tex)[::-1]
 
-    def group() -> str:  # what follows: one token, or all between braces
-        return several("}") if tokens and tokens[-1] == "{" and tokens.pop() else one()
+    def group() -> str:  # what follows: all between braces, or one token, of a number its first digit
+        if tokens and tokens[-1][0].isdigit():
+            first, rest = tokens[-1][0], tokens.pop()[1:]
+            tokens.extend([rest] if rest else [])
+            return first
+        return one()
 
     def several(end: str) -> str:
         parts = []
@@ -48,7 +53,7 @@ def typst_math(
             parts.append(one())
         if end and not (tokens and tokens.pop() == end):
             raise InputError(f"the formula ${tex}$ ends before {end!r}; correct it")
-        return " ".join(parts)
+        return re.sub(r" (?=[_^]\()", "", " ".join(parts))
 
     def one() -> str:
         if not tokens:
@@ -59,7 +64,7 @@ def typst_math(
         if token in "_^":
             return f"{token}({group()})"
         if token[0] != "\\" or len(token) == 1:
-            return token if token[0].isalnum() else f"\\{token}"
+            return token if token[0].isalnum() or token == "'" else "minus" if token == "-" else f"\\{token}"
         if (name := token[1:]) in _FUNCTIONS:
             function, n_arguments = _FUNCTIONS[name]
             return f"{function}({', '.join(group() for _ in range(n_arguments))})"
@@ -138,14 +143,15 @@ def markdown_tables(
 _PROGRAM = r"""
 #let book = json(bytes(sys.inputs.book))
 #let (width, height, margin, edge) = (210mm, 297mm, 16.1mm, 18mm)  // leaves 7 in, the width of a printed figure
-#set document(title: book.title, date: none)
+#set document(title: book.title + ": " + book.subtitle, date: none)
 #set page(width: width, height: height, margin: (x: margin, y: edge), numbering: "1 / 1")
 #set text(lang: "en", font: "Libertinus Serif", size: 10pt)
 #set par(leading: 0.6em)
 #show raw: set text(font: "DejaVu Sans Mono", size: 0.82em)
 #show heading.where(level: 1): set text(size: 19pt)
 #show heading.where(level: 2): it => block(below: 8pt, sticky: true, text(size: 14pt, it.body))
-#show outline.entry.where(level: 1): it => { v(10pt); strong(it) }
+#show outline.entry.where(level: 1): set block(above: 12pt)
+#show outline.entry.where(level: 1): set text(weight: "bold")
 
 #let piece(run) = {
   let body = if "math" in run { math.equation(eval(run.math, mode: "math")) } else if run.text == "\n" { linebreak() } else if "code" in run.marks {
@@ -312,7 +318,10 @@ def write_book(
         "parts": [{"heading": heading, "entries": [_entry(front, root, place) for front in part]} for heading, part in parts.items()],
     }
     try:
-        pdf = typst.compile(_PROGRAM.encode(), root=str(root), ignore_system_fonts=True, sys_inputs={"book": json.dumps(book)})
+        pdf = typst.compile(  # type: ignore[type-var]  # its stub wants program and root to be of one type
+            _PROGRAM.encode(), root=str(root), ignore_system_fonts=True, sys_inputs={"book": json.dumps(book)},
+        )
     except typst.TypstError as error:
         raise PpeError(f"Typst cannot set the book: {error}") from None
-    return write_bytes(pdf, root / "build" / ("ppe.pdf" if profile == "full" else f"{profile}/ppe.pdf"))
+    described = describe_pdf(pdf, title=f"{book['title']}: {book['subtitle']}")
+    return write_bytes(described, root / "build" / ("ppe.pdf" if profile == "full" else f"{profile}/ppe.pdf"))
