@@ -315,11 +315,11 @@ def printed_table(
 
 # %% ../../nbs/paper/style.ipynb #cell-39
 def _best_cells(
-    frame: pd.DataFrame, bold: Mapping[str, str], specs: Mapping[str, str], within: str | None
+    frame: pd.DataFrame, bold: Mapping[str, str], specs: Mapping[str, str], within: Sequence[str]
 ) -> set[tuple[int, str]]:
     "Row number and column of every cell that prints like the best value of its column (and group), if not all do."
     best = set()
-    groups = [np.arange(len(frame))] if within is None else frame.groupby(within, sort=False).indices.values()
+    groups = frame.groupby(list(within), sort=False).indices.values() if within else [np.arange(len(frame))]
     for column, direction in bold.items():
         for rows in groups:
             values = frame[column].iloc[rows].astype(float)
@@ -331,27 +331,30 @@ def _best_cells(
                     best |= {(row, column) for row in alike}
     return best
 
-
 # %% ../../nbs/paper/style.ipynb #cell-41
 def _text_table(
     texts: pd.DataFrame,  # columns of text under their own names
     columns: Mapping[str, TextColumn],  # those to show, in their order
     best: set[tuple[int, str]],  # row number and column
-    groups: Sequence[object] | None,  # one per row; a rule where it changes
-    within: str | None,  # column of the groups, named once for each
+    within: Sequence[str],  # columns of the groups, each group named once
     headings: bool,  # on a line of its own
 ) -> TextTable:
-    starts = [row for row in range(len(texts)) if groups and (not row or groups[row] != groups[row - 1])]
-    shown = [column for column in columns if not (headings and column == within)]
+    "Cells, rules and group names as they are set; a rule stands where a group begins."
+    keys = [tuple(row) for row in texts[list(within)].itertuples(index=False)]
+    starts = [row for row in range(len(texts)) if within and (not row or keys[row] != keys[row - 1])]
+    shown = [column for column in columns if not (headings and column in within)]
     cells = texts[shown].astype(object)
-    titles = {row: str(texts[within].iloc[row]) for row in starts} if headings else {}
-    if starts and not headings and within in shown:
-        cells.loc[[row for row in range(len(texts)) if row not in starts], within] = ""
+    for depth, column in enumerate(within, 1):
+        again = [row for row in range(1, len(texts)) if keys[row][:depth] == keys[row - 1][:depth]]
+        if column in shown:
+            cells.loc[again, column] = ""
     return TextTable(
-        columns=tuple(columns[column] for column in shown), rows=tuple(cells.itertuples(index=False, name=None)),
+        columns=tuple(columns[column] for column in shown),
+        rows=tuple(cells.itertuples(index=False, name=None)),
         bold=frozenset((row, shown.index(column)) for row, column in best if column in shown),
-        rules=frozenset(starts[1:]), titles=titles,
-    )  # fmt: skip
+        rules=frozenset(starts[1:]),
+        titles={row: ", ".join(keys[row]) for row in starts} if headings else {},
+    )
 
 
 def save_table(
@@ -361,7 +364,7 @@ def save_table(
     caption: str,  # made with `caption`
     output_dir: str | Path,
     bold: Literal["min", "max"] | Mapping[str, str] | None = None,  # what is best, one word: any float
-    within: str | None = None,  # column of groups: best per group, a rule between groups, named once
+    within: str | Sequence[str] | None = None,  # column(s) of groups: best per group, a rule between groups, named once
     headings: bool = False,  # the groups on lines of their own instead of in a column
     formats: Mapping[str, str] | None = None,  # as `printed_table`
     intervals: Mapping[str, tuple[str, str]] | None = None,  # as `printed_table`
@@ -387,11 +390,12 @@ def save_table(
         bold = {c: bold for c in shown if pd.api.types.is_float_dtype(frame[c].dtype)}
     headers, spans, wrap, bold = dict(headers or {}), dict(spans or {}), dict(wrap or {}), dict(bold or {})
     _require(texts, *shown, *headers, *spans, *wrap, *bold, *(c for part in parts or () for c in part))
-    _require(frame, *([within] if within else []))
+    within = [within] if isinstance(within, str) else list(within or [])
+    _require(texts, *within)
     if wrong := [f"{c}: {word!r}" for c, word in bold.items() if word not in ("min", "max")]:
         raise InputError(f"bold is {first_five(wrong)}: the best value is the 'min' or 'max' of its column")
-    if headings and within not in shown:
-        raise InputError(f"{name} has headings, but no column of groups among {', '.join(shown)}: name it with within=…")
+    if headings and not within:
+        raise InputError(f"{name} has headings, but no groups: name their column with within=…")
     if daggers and "†" not in caption:
         raise InputError(f"{name} marks cells with †, but its caption does not say what that means: add it")
     heads = {
@@ -401,11 +405,10 @@ def save_table(
         ) for c in shown
     }  # fmt: skip
     best = _best_cells(frame, bold, _format_specs(frame, formats), within)
-    groups = None if within is None else frame[within].tolist()
     in_parts = {c for part in parts or () for c in part}
     keys = [c for c in shown if c not in in_parts]
     tables = [
-        _text_table(texts, {c: heads[c] for c in chosen}, best, groups, within, headings)
+        _text_table(texts, {c: heads[c] for c in chosen}, best, within, headings)
         for chosen in ([[*keys, *part] for part in parts] if parts else [shown])
     ]
     stem = Path(output_dir) / name
@@ -415,4 +418,3 @@ def save_table(
     write_text(markdown_table(tables), stem.with_suffix(".md"))
     write_text(caption + "\n", stem.with_suffix(".txt"))
     return texts[shown].set_axis([heads[c].name for c in shown], axis=1)
-
