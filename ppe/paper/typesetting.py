@@ -183,7 +183,7 @@ class TextTable:
 
     def height(self) -> float:
         "Points from the top rule to the bottom rule, estimated."
-        lines = max(len(column.heading_lines()) for column in self.columns)
+        lines = float(max(len(column.heading_lines()) for column in self.columns))
         lines += max((len(above.split("\n")) for *_, above in self.spans()), default=0) + len(self.titles)
         of_rows = self.row_lines()
         lines += sum(of_rows) + 0.3 * len(of_rows) * (max(of_rows) > 1)
