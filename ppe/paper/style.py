@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PRINTED_WIDTHS', 'FONT_SIZE', 'OKABE_ITO', 'GREY', 'MAIN_TABLE_METHODS', 'RANKERS', 'AGGREGATORS', 'METHOD_STYLES',
-           'JUDGE_STYLES', 'DESIGN_STYLES', 'use_style', 'printed_figure', 'MethodStyle', 'method_order', 'plot_trend',
-           'caption', 'save_figure', 'printed_table', 'save_table']
+           'JUDGE_STYLES', 'DESIGN_STYLES', 'THRESHOLD_DASHES', 'use_style', 'printed_figure', 'MethodStyle',
+           'method_order', 'plot_trend', 'caption', 'save_figure', 'printed_table', 'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
@@ -150,6 +150,8 @@ DESIGN_STYLES = _family(
     ("trees", "Most informative trees", "bluish green", "P", _SHORT),
     ("paper", "The paper's design", "black", "*", _SPARSE),
 )
+# The constants of Theorems 2 and 3, of Theorem 1, and of its first-moment heuristic, as vertical lines.
+THRESHOLD_DASHES = {2: (0, (4, 3)), 4: (0, (4, 2, 1, 2)), 6: (0, (1, 2))}
 
 # %% ../../nbs/paper/style.ipynb #cell-12
 def method_order(
