@@ -321,7 +321,7 @@ def slope_chart(
     title: str,
     description: str,
 ) -> str:
-    "A line for each model from its rank before to its rank after; those that rose or fell are coloured."
+    "A line for each model from its rank before to its rank after; those that rose or fell among these models are coloured."
     n, row = len(names), 0.175
     side = 0.4 + _label_width(names, LABELS - 6)
 
@@ -332,7 +332,7 @@ def slope_chart(
         ax.axis("off")
         places = [np.argsort(np.argsort(ranks, kind="stable")) + 1 for ranks in (before, after)]
         for at, name in enumerate(names):
-            moved = after[at] - before[at]
+            moved = places[1][at] - places[0][at]
             colour = GREY if moved == 0 else OKABE_ITO["blue"] if moved < 0 else OKABE_ITO["vermillion"]
             y = places[0][at], places[1][at]
             ax.plot([0, 1], y, color=colour, lw=1.0 if moved == 0 else 1.8, marker="o", ms=3.5, clip_on=False)

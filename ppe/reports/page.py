@@ -12,6 +12,7 @@ import platform
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from .. import __version__
 from ..errors import InputError
 from ..files import write_text
 from ..rankers.registry import find_ranker
-from .charts import cycle_chart, rate_chart, score_chart, slope_chart, visible, win_matrix
+from .charts import cycle_chart, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
 from .comparison import Comparison, compare
 from .report import KIND, PAIRS, WORST, Report, make_report
 from ..verdicts import validate_verdicts
@@ -81,7 +82,7 @@ def _render(template: str, title: str, source: Source, facts: Sequence[tuple[str
 
     style = _file("report.css")
     environment = Environment(loader=FunctionLoader(_file), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["visible"] = visible
+    environment.filters |= {"visible": visible, "short": partial(shortened, places=60)}
     environment.globals |= {"percent": percent, "plural": _plural, "signed": _signed}
     values["charts"] = {name: Markup(svg) for name, svg in values["charts"].items()}
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -202,6 +203,10 @@ def _judge_view(report: Report) -> tuple[list[dict[str, str]], list[tuple[str, s
             notes.append((row["judge"], f"of verdicts given in both orders {percent(row['reversed'], 1)} are reversed"))
         else:
             notes.append((row["judge"], f"change with the order: {row['no_flips']}"))
+    said = [line for _, line in notes]
+    if len(rows) > 1:  # what holds of all is said once
+        common = [line for line in dict.fromkeys(said) if said.count(line) == len(rows)]
+        notes = [("", line) for line in common] + [(judge, line) for judge, line in notes if line not in common]
     known_rows = report.judges[report.judges["rate"].notna()]
     if not len(known_rows):
         return rows, notes, ""

@@ -25,7 +25,8 @@ from ppe.inference.advice import (
 )
 from ..inference.diagnostics import order_flips
 from ..inference.first_place import first_place_rates
-from ..inference.leaderboard import LIMITS, SEED, Incomplete, Leaderboard, leaderboard
+from ..inference.intervals import resamples_needed
+from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
 from ..inference.real_cycles import RealCycles, real_cycles
 from ..pool import Pool, win_tie_counts_from_table
 from ..rankers.registry import find_ranker
@@ -37,7 +38,7 @@ from ..verdicts import GRAPH_COLUMNS, graph_codes, model_codes, select_verdicts
 KIND = "simultaneous"  # of the intervals: a report speaks of all models at once
 RESAMPLES = 1000  # of the questions, where that is cheap
 SLOW_RESAMPLES = 99  # for rankers that look at graphs one by one
-DRAWS = 10**8  # resamples × graphs, at most, unless a number is asked for
+DRAWS = 10**7  # resamples × graphs, at most, unless a number is asked for: what is held in memory
 ADVISED = 60_000  # verdicts, at most, of which the advice is computed
 SIMULATIONS = 20  # of each part of the advice that needs them, if it does
 WORST = 10  # questions listed
@@ -110,11 +111,12 @@ def _board(verdicts: pd.DataFrame, **options: Any) -> tuple[Leaderboard, str]:
         return leaderboard(verdicts, on_separation="ridge", **options), str(error)
 
 
-def _resamples(asked: int | None, board: Leaderboard) -> int:
+def _resamples(asked: int | None, board: Leaderboard, level: float) -> int:
     if asked is not None:
         return asked
     most = RESAMPLES if find_ranker(board.ranking.ranker).takes == "counts" else SLOW_RESAMPLES
-    return max(SLOW_RESAMPLES, min(most, DRAWS // max(board.n_used or 1, 1)))
+    needed = resamples_needed(KIND, level)
+    return max(SLOW_RESAMPLES, 2 * needed, min(max(most, 20 * needed), DRAWS // max(board.n_used or 1, 1)))
 
 
 def _with_ranges(board: Leaderboard, n_resamples: int, level: float, seed: int) -> tuple[Leaderboard, pd.DataFrame, str]:
@@ -220,8 +222,8 @@ def short_advice(
     return advice_sentence(way, spread, effects, made["expected"], made["halves"], n_simulations=SIMULATIONS)
 
 # %% ../../nbs/reports/report.ipynb #rp14-08b383
-CALLS = 200  # at most, that are chosen
-PAIRS = 12  # listed
+CALLS = 200  # chosen at most
+PAIRS = 8  # listed
 
 
 def further_calls(
@@ -258,7 +260,9 @@ def _cycles_of(pool: Pool | None, level: float, seed: int) -> RealCycles:
         raise InputError("this table is too large to resample its questions")
     if pool.n_models < 3:
         raise InputError("two models make no cycle")
-    return real_cycles(pool, level=level, n_resamples=max(1000, int(np.ceil(20 / (1 - level)))), rng=stream(seed, "report", "cycles"))
+    needed = int(np.ceil(1 / (1 - level)))
+    n_resamples = max(2 * needed, min(max(RESAMPLES, 20 * needed), DRAWS // pool.n_questions))
+    return real_cycles(pool, level=level, n_resamples=n_resamples, rng=stream(seed, "report", "cycles"))
 
 
 def _advice_of(pool: Pool | None, n_verdicts: int, seed: int) -> str:
@@ -304,7 +308,7 @@ def make_report(
     tick("ranking")
     board, separated = _board(verdicts, ranker=ranker, incomplete=incomplete, reference=reference)
     tick("intervals")
-    made = _resamples(n_resamples, board)
+    made = _resamples(n_resamples, board, level)
     board, scores, no_ranges = _with_ranges(board, made, level, seed)
     if no_ranges:
         missing["ranges"] = no_ranges
