@@ -105,7 +105,7 @@ def report_command(
     target = new_page(out, force=force)
     tables, digests = zip(*(_table(name, judge, category) for name in files), strict=True)
     ratings = None if reference is None else read_reference(reference)
-    options = {"ranker": ranker, "incomplete": incomplete, "reference": ratings, "level": level, "n_resamples": n_resamples, "seed": seed}
+    options: dict[str, Any] = {"ranker": ranker, "incomplete": incomplete, "reference": ratings, "level": level, "n_resamples": n_resamples, "seed": seed}
     words = _words(out, judge=judge, category=category, ranker=ranker, reference=reference, incomplete=incomplete, n_resamples=n_resamples, level=level, seed=seed)
     chosen = {name: value for name, value in (("judge", judge), ("category", category), ("reference", reference)) if value is not None}
     source = Source(files, digests, words, chosen)

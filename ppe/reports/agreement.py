@@ -39,16 +39,14 @@ def shared(
 ) -> pd.DataFrame:  # the key, and outcome_one, outcome_other
     "The cells that both have. Cost: O(rows)."
     keys = [name for name in one.columns if name != "outcome"]
-    codes, span = [np.zeros(len(part), dtype=np.int64) for part in (one, other)], 1
+    code, span = np.zeros(len(one) + len(other), dtype=np.int64), 1
     for name in keys:
         both = np.concatenate([_number(one[name], other[name]), _number(other[name], one[name], second=True)])
         size = int(both.max(initial=0)) + 1
         if span * size > 2**62:
-            packed = pd.factorize(np.concatenate(codes))[0]
-            codes, span = [packed[: len(one)], packed[len(one) :]], len(packed)
-        codes = [code * size + part for code, part in zip(codes, (both[: len(one)], both[len(one) :]), strict=True)]
-        span *= size
-    _, here, there = np.intersect1d(*codes, assume_unique=True, return_indices=True)
+            code, span = pd.factorize(code)[0], len(code)
+        code, span = code * size + both, span * size
+    _, here, there = np.intersect1d(code[: len(one)], code[len(one) :], assume_unique=True, return_indices=True)
     here, there = here[order := np.argsort(here)], there[order]
     return one.iloc[here].reset_index(drop=True).rename(columns={"outcome": "outcome_one"}).assign(
         outcome_other=other["outcome"].to_numpy()[there]

@@ -122,7 +122,8 @@ def drawn(
         matplotlib.rc("axes", edgecolor=INK, labelcolor=INK, facecolor="none", unicode_minus=True)
         matplotlib.rc("xtick", color=INK)
         matplotlib.rc("ytick", color=INK)
-        figure = Figure(figsize=size, facecolor="none", layout="none")
+        matplotlib.rc("figure.constrained_layout", use=False)
+        figure = Figure(figsize=size, facecolor="none")
         draw(figure)
         figure.savefig(buffer := io.BytesIO(), format="svg", metadata={"Date": None})
     for prefix in ("", "xlink"):
@@ -271,7 +272,7 @@ def cycle_chart(
     def draw(figure: "Figure") -> None:
         width, height = figure.get_size_inches()
         angle = np.pi / 2 - 2 * np.pi * np.arange(3) / 3
-        x, y = 0.75 * np.cos(angle), 0.72 * np.sin(angle)
+        x, y = 1.05 * np.cos(angle), 0.72 * np.sin(angle)
         for at, (names, margins, survives) in enumerate(cycles):
             row, column = divmod(at, columns)
             ax = figure.add_axes((column * cell_width / width, (rows - 1 - row) * cell_height / height, cell_width / width, cell_height / height))
@@ -282,8 +283,8 @@ def cycle_chart(
                 start, end = np.array([x[k], y[k]]), np.array([x[(k + 1) % 3], y[(k + 1) % 3]])
                 ax.annotate("", start + 0.84 * (end - start), start + 0.16 * (end - start),
                             arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6, "ls": "-" if survives else (0, (3, 2)), "shrinkA": 0, "shrinkB": 0})
-                middle = 1.42 * (start + end) / 2
-                ax.text(*middle, f"+{100 * margins[k]:.0f}", ha="center", va="center", fontsize=7, color=GREY)
+                middle = (0.55 if k == 1 else 1.42) * (start + end) / 2  # the lowest stands above its arrow, away from the names
+                ax.text(middle[0], middle[1], f"+{100 * margins[k]:.0f}", ha="center", va="center", fontsize=7, color=GREY)
                 ax.text(x[k], y[k] + (0.16 if k == 0 else -0.16), shortened(names[k], 16), ha="center", va="bottom" if k == 0 else "top")
 
     return drawn(draw, (columns * cell_width, rows * cell_height), key="cycles", title=title, description=description)

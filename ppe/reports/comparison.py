@@ -92,6 +92,12 @@ def _changes(both: pd.DataFrame) -> dict[str, int]:
     }
 
 
+def _members(table: pd.DataFrame) -> dict[str, set[str]]:
+    "What a table is about, by kind."
+    columns = {"questions": "question_id", "judges": "judge", "categories": "category"}
+    return {"models": set(model_codes(table)[2])} | {kind: {str(value) for value in table[column].unique()} for kind, column in columns.items()}
+
+
 def compare(
     old: pd.DataFrame,  # validated verdict table
     new: pd.DataFrame,
@@ -105,23 +111,18 @@ def compare(
     tick: Tick = lambda step: None,
 ) -> Comparison:
     "Compare two tables. The options are those of `make_report`, which raises for either."
-    reports = [
+    one, other = (
         make_report(table, ranker=ranker, incomplete=incomplete, reference=reference, level=level, n_resamples=n_resamples, seed=seed, tick=tick, parts=())
         for table in (old, new)
-    ]
+    )
     tick("what changed")
-    names = {
-        kind: [{str(value) for value in table[column].unique()} for table in (old, new)]
-        for kind, column in (("questions", "question_id"), ("judges", "judge"), ("categories", "category"))
-    }
-    models = [set(model_codes(table)[2]) for table in (old, new)]
-    names = {"models": models, **names}
-    everyone = sorted(models[0] | models[1])
-    both = shared(*(cells(table, everyone, by=CELL) for table in (old, new)))
-    same = agreement(both, level=level) if len(both) else None
-    common = [name for name in everyone if name in models[0] & models[1]]
+    before, after = _members(old), _members(new)
+    everyone, common = sorted(before["models"] | after["models"]), sorted(before["models"] & after["models"])
+    both = shared(cells(old, everyone, by=CELL), cells(new, everyone, by=CELL))
     return Comparison(
-        *reports, *({kind: tuple(sorted(a - b)) for kind, (a, b) in pairs.items()} for pairs in ({k: (v[1], v[0]) for k, v in names.items()}, names)),
-        {"old": len(old), "new": len(new)} | _changes(both), same, _ranks(*reports, common), _swaps(*reports, common),
-        all(report.board.intervals is not None for report in reports),
+        one, other,
+        added={kind: tuple(sorted(after[kind] - before[kind])) for kind in after}, removed={kind: tuple(sorted(before[kind] - after[kind])) for kind in after},
+        cells={"old": len(old), "new": len(new)} | _changes(both), same=agreement(both, level=level) if len(both) else None,
+        ranks=_ranks(one, other, common), swaps=_swaps(one, other, common),
+        certain=one.board.intervals is not None and other.board.intervals is not None,
     )  # fmt: skip

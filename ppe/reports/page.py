@@ -66,10 +66,6 @@ def _plural(count: int, noun: str) -> str:
 def _range(low: int, high: int) -> str:
     return f"{low}" if low == high else f"{low}–{high}"
 
-
-def _listed(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
 # %% ../../nbs/reports/page.ipynb #rp06-b845c0
 def _file(name: str) -> str:
     return (resources.files("ppe.reports") / name).read_text(encoding="utf-8")
@@ -106,8 +102,10 @@ def _facts(report: Report, source: Source) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def _data_facts(report: Report, name: str, digest: str, about: str = "") -> list[tuple[str, str]]:
+def _data_facts(report: Report, source: Source, at: int, about: str = "") -> list[tuple[str, str]]:
+    "What the report rests on, and which of the files that is."
     counts, board = report.counts, report.board
+    name, digest = ("".join(part[at : at + 1]) for part in (source.files, source.sha256))
     used = f"{counts['used']:,} of {counts['graphs']:,}" + (
         ", incomplete by design: every verdict counts" if board.by_design else f"; {counts['dropped']:,} incomplete left out" if counts["dropped"] else ""
     )
@@ -135,14 +133,14 @@ def _leaders(report: Report) -> list[str]:
 def _score_picture(report: Report, rows: Sequence[Mapping[str, str]]) -> tuple[str, str]:
     "The picture of the scores, and its caption."
     table, ranged = report.scores, "rank_low" in report.scores
-    limits = (table["score_low"].to_numpy(), table["score_high"].to_numpy()) if ranged else (None, None)
+    low, high = (table["score_low"].to_numpy(), table["score_high"].to_numpy()) if ranged else (None, None)
     caption = f"Scores by {find_ranker(report.board.ranking.ranker).label}" + (
         f", with limits that hold for all models at once at level {percent(report.level)}; at the right the ranks that each may have." if ranged
         else "; no limits can be given: " + report.missing["ranges"] + "."
     )
     what = f"Scores of {len(table)} models, best first. " + "; ".join(f"{row['rank']}: {row['model']}, {row['score']}" for row in rows[:10])
     picture = score_chart(
-        table["model"].tolist(), table["score"].to_numpy(), *limits, [row.get("range", row["rank"]) for row in rows],
+        table["model"].tolist(), table["score"].to_numpy(), low, high, [row.get("range", row["rank"]) for row in rows],
         title="Scores of the models" + (" with their limits and rank ranges" if ranged else ""), description=what + ("; and so on." if len(rows) > 10 else "."),
     )
     return picture, caption
@@ -162,6 +160,7 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
     found = report.cycles
     if found is None:
         return {}, ""
+    margins = found.margins
     table = found.table().sort_values(["confident", "low"], ascending=False, kind="stable")
     real = int(found.confident.sum())
     level = percent(found.level)
@@ -174,11 +173,14 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
     caption = "Cycles that survive" if real else "The cycles that come nearest to surviving, dashed since chance may have made them"
     caption += ": an arrow points to the model that is beaten; the number is the share of wins less that of losses, in percentage points."
     index = {name: at for at, name in enumerate(found.models)}
+
+    def margin(one: str, other: str) -> float:
+        return float(margins[index[one], index[other]])
+
     cycles = [
-        ((row["first"], row["second"], row["third"]), tuple(
-            float(found.margins[index[a], index[b]]) for a, b in ((row["first"], row["second"]), (row["second"], row["third"]), (row["third"], row["first"]))
-        ), bool(row["confident"])) for row in drawn.to_dict("records")
-    ]  # fmt: skip
+        ((a, b, c), (margin(a, b), margin(b, c), margin(c, a)), bool(survives))
+        for a, b, c, survives in drawn[["first", "second", "third", "confident"]].itertuples(index=False)
+    ]
     picture = cycle_chart(cycles, title="Cycles among three models", description="; ".join(f"{a} beats {b}, {b} beats {c}, {c} beats {a}" for (a, b, c), _, _ in cycles) + ".")
     heading = f"{'The surviving cycles' if real else 'Nearest to surviving'}{f', the first {len(rows)} of {real}' if real > len(rows) else ''}: margins between −1 and 1"
     return {"sentence": sentence, "caption": caption, "rows": rows.to_dict("records"), "heading": heading}, picture
@@ -266,7 +268,7 @@ def report_page(
     if len(names) > 16:
         wins = wins.replace('class="chart"', 'class="chart many"', 1)
     worst = [] if report.questions is None else report.questions[report.questions["score"] > 0].head(WORST).to_dict("records")
-    facts = _data_facts(report, *(part[0] if part else "" for part in (source.files, source.sha256))) + _facts(report, source)
+    facts = _data_facts(report, source, 0) + _facts(report, source)
     return _render(
         "report.html.j2", title, source, facts, r=report, rows=rows, leaders=_leaders(report), notes=report.board.notes(), score_caption=caption,
         charts={"scores": score_picture, "wins": wins, "cycles": cycle_picture, "places": place_picture}, matrix=_matrix(report), cycles=cycles,
@@ -306,9 +308,9 @@ def comparison_page(
     notes = [f"{when} table: {line}" for when, report in (("old", found.old), ("new", found.new)) for line in report.board.notes()]
     if found.certain is False and (found.old.missing.get("ranges") or found.new.missing.get("ranges")):
         notes += [f"{when} table has no rank ranges: {report.missing['ranges']}" for when, report in (("old", found.old), ("new", found.new)) if "ranges" in report.missing]
-    facts = []
+    facts: list[tuple[str, str]] = []
     for at, (when, report) in enumerate((("old ", found.old), ("new ", found.new))):
-        facts += _data_facts(report, *(part[at] if len(part) > at else "" for part in (source.files, source.sha256)), about=when)
+        facts += _data_facts(report, source, at, about=when)
     return _render(
         "comparison.html.j2", title, source, facts + _facts(found.new, source), c=found, rows=rows, charts={"slopes": slopes}, notes=notes, same=same,
         leaders={"old": _leaders(found.old), "new": _leaders(found.new)}, n_swaps=len(found.swaps), n_shown=int(found.swaps["shown"].sum()),

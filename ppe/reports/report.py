@@ -19,7 +19,7 @@ import pandas as pd
 from ..designs.adaptive import JudgedCalls, judged_calls, wordings
 from ..designs.next_pairs import next_calls
 from ..designs.stopping import Goal, Settled, is_settled
-from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
+from ..errors import ConvergenceError, InputError, NoMaximumError
 from ppe.inference.advice import (
     advice_sentence, complete_graphs, cycle_slope, expected_gain, question_effects, recommend, split_gain, spread_profile,
 )
@@ -64,7 +64,7 @@ class Report:
     "Everything that a report says; a part is None where it cannot be had, and `missing` says why."
 
     board: Leaderboard  # with intervals, unless `ranges` is missing
-    scores: pd.DataFrame  # as `Leaderboard.table`: rank, model, score and, with intervals, LIMITS; best first
+    scores: pd.DataFrame  # as `Leaderboard.table`: rank, model, score and, with intervals, their limits; best first
     separated: str  # why no estimate exists, and the board is that of a penalty; empty if one does
     wins: np.ndarray  # (n, n) of the ranked graphs, models in the order of `scores`
     ties: np.ndarray  # (n, n)
