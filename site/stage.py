@@ -1,34 +1,50 @@
-"""Gather the sources of the site in one folder: its own pages, the repository's Markdown, the committed notebooks.
+"""Gather the sources of the site: its own pages, the repository's Markdown, the committed notebooks.
 
-The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of a figure leads to the executed
-one, a link to any other file of the repository to that file on its server. Marks such as `<!-- gallery: fig_mu -->` are filled in.
+The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of a
+figure leads to the executed one, a link to any other file of the repository to that file on its server. Marks such
+as `<!-- gallery: fig_mu -->` are filled in.
 """
 
+import csv
 import json
 import posixpath
 import re
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from PIL import Image
 from reference import reference_pages
 
-from ppe.paper.fronts import Front, read_fronts
+from ppe.paper.fronts import Artefact, Front, read_fronts
 from ppe.paper.runner import statement_table
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = "https://github.com/ppe-paper/ppe"
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]*)(#[^)\s]*)?(?=\))")
 MARK = re.compile(r"<!-- (\w+)(?:: ([\w ]+))? -->")
-DIRECTIVE = re.compile(r"^\s*#\s*\|\s*([\w-]+)(?::\s*(.*))?$")
-MARKDOWN = ("CHANGELOG.md", "CONTRIBUTING.md", "data/README.md", "demo/README.md", "nbs/README.md", "nbs/reading.md")
+DIRECTIVE = re.compile(r"^\s*#\s*\|\s*([\w-]+):?\s*(.*)$")  # of nbdev and Quarto
+MARKDOWN = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "data/README.md",
+    "demo/README.md",
+    "nbs/README.md",
+    "nbs/reading.md",
+)
 # The same, under another name.
 INSTEAD = {
-    "README.md": "index.md", "figures/README.md": "paper.md", "figures": "paper.md", "nbs": "nbs/README.md", "data": "data/README.md",
-    "nbs/figures": "paper.md", "nbs/tables": "paper.md", "nbs/theorems": "theory.md",
-}  # fmt: skip
-THUMBNAIL = 640  # pixels wide at most, twice what is shown
+    "README.md": "index.md",
+    "data": "data/README.md",
+    "figures": "paper.md",
+    "figures/README.md": "paper.md",
+    "nbs": "nbs/README.md",
+    "nbs/figures": "paper.md",
+    "nbs/tables": "paper.md",
+    "nbs/theorems": "theory.md",
+}
+THUMBNAIL = 600  # pixels wide at least, twice what is shown
 
 
 class Staging:
@@ -55,8 +71,11 @@ class Staging:
             for file in artefact.files
         }
         self.marks: dict[str, Callable[[list[str]], str]] = {
-            "gallery": self.gallery, "pictures": self.pictures, "artefacts": self.artefacts, "statements": lambda _: statement_table(ROOT).replace("](nbs/", "](../nbs/"),
-        }  # fmt: skip
+            "gallery": self.gallery,
+            "pictures": self.pictures,
+            "artefacts": self.artefacts,
+            "statements": lambda _: statement_table(ROOT).replace("](nbs/", "](../nbs/"),
+        }
 
     def write(self) -> None:
         for place, source in self.pages.items():
@@ -93,7 +112,12 @@ class Staging:
             if executed != place:  # a notebook may lead to its own source
                 target = executed
             target = INSTEAD.get(target, target)
-            if target in self.pages or target in self.reference or target in self.files or target.startswith("thumbnails/"):
+            if (
+                target in self.pages
+                or target in self.reference
+                or target in self.files
+                or target.startswith("thumbnails/")
+            ):
                 return posixpath.relpath(target, posixpath.dirname(place) or ".") + anchor.lower()
             if not (ROOT / target).exists():
                 raise SystemExit(f"site: error: {origin} links to {link}, which does not exist")
@@ -114,7 +138,7 @@ class Staging:
                 cell["source"] = self.relinked(source, place, place)
             elif cell["cell_type"] == "code":
                 lines = source.splitlines()
-                given = {match[1]: match[2] or "" for line in lines if (match := DIRECTIVE.match(line))}
+                given = {match[1]: match[2] for line in lines if (match := DIRECTIVE.match(line))}
                 if "hide" in given:
                     continue
                 cell["source"] = "\n".join(line for line in lines if not DIRECTIVE.match(line)).strip("\n")
@@ -130,31 +154,44 @@ class Staging:
 
     def text(self, markdown: str) -> str:
         "Markdown of a notebook's front, for a page in site/."
-        return LINK.sub(lambda match: posixpath.normpath(posixpath.join("../nbs/figures", match[1])) + (match[2] or ""), markdown)
+        return LINK.sub(
+            lambda match: posixpath.normpath(posixpath.join("../nbs/figures", match[1])) + (match[2] or ""),
+            markdown,
+        )
 
     def thumbnail(self, front: Front) -> str:
-        "A small picture of the first figure, as Markdown, or the word that it is a table."
+        "A small picture of the first figure, as Markdown, or the first cells of the table."
         picture = next((artefact for artefact in front.artefacts if artefact.kind == "figure"), None)
         if picture is None:
-            return ":::{div} placard\nTable\n:::"
+            return f":::{{container}} placard\n{self.first_cells(front.artefacts[0])}\n:::"
         file = f"{picture.name}.png"
         target = self.out / "thumbnails" / file
         target.parent.mkdir(parents=True, exist_ok=True)
         with Image.open(ROOT / "figures" / file) as image:
-            image.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
-            image.convert("RGB").quantize(128).save(target, optimize=True)
+            image.convert("RGB").reduce(max(1, image.width // THUMBNAIL)).save(target)
         return f"[![{plain(picture.alt)}](thumbnails/{file})](../figures/{front.name}.ipynb)"
+
+    def first_cells(self, table: Artefact) -> str:
+        "The upper left corner of a table, as Markdown."
+        with (ROOT / "figures" / f"{table.name}.csv").open(encoding="utf-8", newline="") as file:
+            rows = [[" ".join(cell.split())[:24] for cell in row[:4]] for row in islice(csv.reader(file), 8)]
+        lines = [f"| {' | '.join(map(verbatim, row))} |" for row in rows]
+        return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
 
     def gallery(self, names: list[str]) -> str:
         "Cards with thumbnail, question and answer, and the pages in the table of contents."
         cards = []
         for front in map(self.fronts.__getitem__, names):
             cards.append(
-                f":::{{div}} card-of-front\n{self.thumbnail(front)}\n\n**[{front.question}](../figures/{front.name}.ipynb)**\n\n"
-                f"{self.text(front.answer)}\n\n_{front.item}_\n:::"
+                f"::::{{container}} card-of-front\n{self.thumbnail(front)}\n\n**[{front.question}](../figures/{front.name}.ipynb)**\n\n"
+                f"{self.text(front.answer)}\n\n_{front.item}_\n::::"
             )
         pages = "\n".join(f"figures/{name}" for name in names)
-        return "::::{div} gallery\n" + "\n".join(cards) + f"\n::::\n\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+        return (
+            ":::::{container} gallery\n"
+            + "\n".join(cards)
+            + f"\n:::::\n\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+        )
 
     def pictures(self, names: list[str]) -> str:
         "Picture, question and answer, one below the other."
@@ -163,7 +200,7 @@ class Staging:
             picture = next(a for a in front.artefacts if a.kind == "figure")
             parts.append(
                 f"## {front.question}\n\n{self.text(front.answer)}\n\n![{plain(picture.alt)}](../figures/{picture.name}.png)\n\n"
-                f":::{{div}} caption\n{picture.caption}\n[The notebook](../figures/{front.name}.ipynb)\n:::\n"
+                f":::{{container}} caption\n{picture.caption}\n[The notebook](../figures/{front.name}.ipynb)\n:::\n"
             )
         return "\n".join(parts)
 
@@ -177,8 +214,15 @@ class Staging:
                 for file in artefact.files
                 if file.endswith((".pdf", ".tex", ".csv"))
             )
-            lines.append(f"| {front.item} | [{front.question}](../figures/{front.name}.ipynb) | `ppe paper run {front.name}` | {files} |")
+            lines.append(
+                f"| {front.item} | [{front.question}](../figures/{front.name}.ipynb) | `ppe paper run {front.name}` | {files} |"
+            )
         return "\n".join(lines)
+
+
+def verbatim(text: str) -> str:
+    "Text in which nothing is markup."
+    return re.sub(r"([^ \w])", r"\\\1", text)
 
 
 def plain(text: str) -> str:
@@ -191,9 +235,14 @@ def with_contents(text: str) -> str:
     head, *sections = re.split(r"(?m)^(?=## )", text)
     parts = [head]
     for section in sections:
-        pages = [link.removesuffix(".ipynb") for link in re.findall(r"(?m)^- \[[^\]]*\]\(([\w/]+\.ipynb)\)", section)]
+        pages = [
+            link.removesuffix(".ipynb")
+            for link in re.findall(r"(?m)^- \[[^\]]*\]\(([\w/]+\.ipynb)\)", section)
+        ]
         contents = "".join(f"{page}\n" for page in pages)
-        parts.append(section.rstrip() + (f"\n\n```{{toctree}}\n:hidden:\n\n{contents}```\n\n" if pages else "\n\n"))
+        parts.append(
+            section.rstrip() + (f"\n\n```{{toctree}}\n:hidden:\n\n{contents}```\n\n" if pages else "\n\n")
+        )
     return "".join(parts)
 
 
