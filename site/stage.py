@@ -101,7 +101,7 @@ class Staging:
     # ---- links
 
     def relinked(self, text: str, origin: str, place: str) -> str:
-        "Markdown of a file of the repository, for its place in the site: links lead to pages, or to the repository's server."
+        "Markdown of a file, for its place in the site: links lead to pages, or to the repository's server."
 
         def lead(match: re.Match) -> str:
             link, anchor = match[1], match[2] or ""
@@ -147,7 +147,10 @@ class Staging:
                 alt = given.get("fig-alt") or f"Output of a cell of {Path(place).stem}"
                 cell["metadata"]["mystnb"] = {"image": {"alt": alt.strip("\"'")}}
             shown.append(cell)
-        language = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
+        code = "\n".join(cell["source"] for cell in shown if cell["cell_type"] == "code")
+        magic = re.search(r"(?m)^\s*[%!]", code)
+        lexer = "ipython3" if magic else "python"  # which takes half the time
+        language = {"language_info": {"name": "python", "pygments_lexer": lexer}}
         return notebook | {"cells": shown, "metadata": notebook["metadata"] | language}
 
     # ---- what the marks stand for; links are those of a page in site/
@@ -169,7 +172,7 @@ class Staging:
         target.parent.mkdir(parents=True, exist_ok=True)
         with Image.open(ROOT / "figures" / file) as image:
             image.convert("RGB").reduce(max(1, image.width // THUMBNAIL)).save(target)
-        return f"[![{plain(picture.alt)}](thumbnails/{file})](../figures/{front.name}.ipynb)"
+        return f"[![{verbatim(picture.alt)}](thumbnails/{file})]({executed(front)})"
 
     def first_cells(self, table: Artefact) -> str:
         "The upper left corner of a table, as Markdown."
@@ -182,27 +185,23 @@ class Staging:
         "Cards with thumbnail, question and answer, and the pages in the table of contents."
         cards = []
         for front in map(self.fronts.__getitem__, names):
-            cards.append(
-                f"::::{{container}} card-of-front\n{self.thumbnail(front)}\n\n**[{front.question}](../figures/{front.name}.ipynb)**\n\n"
-                f"{self.text(front.answer)}\n\n_{front.item}_\n::::"
-            )
-        pages = "\n".join(f"figures/{name}" for name in names)
-        return (
-            ":::::{container} gallery\n"
-            + "\n".join(cards)
-            + f"\n:::::\n\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
-        )
+            title = f"**[{front.question}]({executed(front)})**"
+            parts = [self.thumbnail(front), title, self.text(front.answer), f"_{front.item}_"]
+            cards.append("\n\n".join(["::::{container} card-of-front", *parts, "::::"]))
+        pages = "".join(f"figures/{name}\n" for name in names)
+        contents = f"```{{toctree}}\n:hidden:\n\n{pages}```\n"
+        return "\n\n".join([":::::{container} gallery", *cards, ":::::", contents])
 
     def pictures(self, names: list[str]) -> str:
         "Picture, question and answer, one below the other."
         parts = []
         for front in map(self.fronts.__getitem__, names):
             picture = next(a for a in front.artefacts if a.kind == "figure")
-            parts.append(
-                f"## {front.question}\n\n{self.text(front.answer)}\n\n![{plain(picture.alt)}](../figures/{picture.name}.png)\n\n"
-                f":::{{container}} caption\n{picture.caption}\n[The notebook](../figures/{front.name}.ipynb)\n:::\n"
-            )
-        return "\n".join(parts)
+            caption = f"{verbatim(picture.caption)} [The notebook]({executed(front)})"
+            parts += [f"## {front.question}", self.text(front.answer)]
+            parts += [f"![{verbatim(picture.alt)}](../figures/{picture.name}.png)"]
+            parts += [f":::{{container}} caption\n{caption}\n:::"]
+        return "\n\n".join(parts)
 
     def artefacts(self, _: list[str]) -> str:
         "Every figure and table with its command and its files."
@@ -214,20 +213,23 @@ class Staging:
                 for file in artefact.files
                 if file.endswith((".pdf", ".tex", ".csv"))
             )
-            lines.append(
-                f"| {front.item} | [{front.question}](../figures/{front.name}.ipynb) | `ppe paper run {front.name}` | {files} |"
-            )
+            cells = [
+                front.item,
+                f"[{front.question}]({executed(front)})",
+                f"`ppe paper run {front.name}`",
+                files,
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines)
 
 
 def verbatim(text: str) -> str:
     "Text in which nothing is markup."
-    return re.sub(r"([^ \w])", r"\\\1", text)
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
 
 
-def plain(text: str) -> str:
-    "Text that may stand in the brackets of a picture."
-    return re.sub(r"([\[\]])", r"\\\1", text)
+def executed(front: Front) -> str:
+    return f"../figures/{front.name}.ipynb"
 
 
 def with_contents(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over the DevTools protocol: what a page asks for, what it complains about, how it looks."""
+"""A headless Chromium over the DevTools protocol: what a page asks for, what it complains about, how it looks."""
 
 import base64
 import json
@@ -32,9 +32,11 @@ class Browser:
     def __init__(self, folder: Path) -> None:
         program = chromium()
         assert program is not None
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
-                   "--disable-background-networking", "--hide-scrollbars", "--remote-debugging-port=0",
-                   "--remote-allow-origins=*", f"--user-data-dir={folder}", "about:blank"]  # fmt: skip
+        options = [
+            "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+            "--disable-extensions", "--disable-background-networking", "--hide-scrollbars",
+            "--remote-debugging-port=0", "--remote-allow-origins=*", f"--user-data-dir={folder}", "about:blank",
+        ]  # fmt: skip
         self.process = subprocess.Popen(
             [program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -104,9 +106,7 @@ class Browser:
         self.call("Page.navigate", url=url)
         while self.receive().get("method") != "Page.loadEventFired":
             pass
-        self.evaluate(
-            "window.MathJax && MathJax.startup && MathJax.startup.promise ? MathJax.startup.promise.then(() => 1) : 1"
-        )
+        self.evaluate("window.MathJax && MathJax.startup ? MathJax.startup.promise.then(() => 1) : 1")
         return self.visit
 
     def evaluate(self, script: str) -> Any:

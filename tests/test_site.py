@@ -1,4 +1,4 @@
-"""The site: its pages agree with the repository, links resolve, nothing comes from elsewhere, a browser shows it."""
+"""The site: its pages agree with the repository, links resolve, nothing is fetched, a browser shows it."""
 
 import functools
 import json
@@ -340,12 +340,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
         yield found
 
 
-# Each kind of page: home, pictures, gallery, commands, table of statements, glossary, reference, a figure, a table,
-# a theorem, stage notebooks with formulas and wide tables, guides, Markdown of the repository.
+# Each kind of page: home, pictures, gallery, commands, table of statements, glossary, reference, a figure, a
+# table, a theorem, stage notebooks with formulas and wide tables, guides, Markdown of the repository.
 SHOWN = (
     "index", "found", "paper", "rank", "theory", "glossary", "library", "api/index", "api/ppe-inference",
-    "figures/fig_beyond", "figures/tab_main", "figures/thm_main", "nbs/cycles", "nbs/theory/mallows", "nbs/guide",
-    "nbs/guide_calls", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
+    "figures/fig_beyond", "figures/tab_main", "figures/thm_main", "nbs/cycles", "nbs/theory/mallows",
+    "nbs/guide", "nbs/guide_calls", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
 )  # fmt: skip
 UNSET = """[...document.querySelectorAll('.math')]
            .filter(m => !m.querySelector('mjx-container') || m.querySelector('mjx-merror')).length"""
