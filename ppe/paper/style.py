@@ -21,6 +21,7 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..files import write_bytes, write_csv, write_text
+from .pdf import describe_pdf
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -255,7 +256,10 @@ def save_figure(
     ):
         buffer = io.BytesIO()
         fig.savefig(buffer, format=kind, dpi=300, metadata=metadata)
-        written.append(write_bytes(buffer.getvalue(), stem.with_suffix(f".{kind}")))
+        content = buffer.getvalue()
+        if kind == "pdf":  # the title is what the caption says first
+            content = describe_pdf(content, title=caption.split(". n = ")[0])
+        written.append(write_bytes(content, stem.with_suffix(f".{kind}")))
     written.append(write_csv(data, stem.with_suffix(".csv")))
     return [*written, write_text(caption + "\n", stem.with_suffix(".txt"))]
 

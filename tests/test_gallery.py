@@ -1,0 +1,138 @@
+"""The page that shows all figures and tables, on a made-up project and as it is committed; alternative texts of notebooks."""
+
+import html.parser
+import json
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from stage_notebooks import ROOT, stage_notebooks, title
+
+from ppe.paper.gallery import write_gallery
+
+PROFILES = """
+[defaults]
+seed = 7
+
+[tab_later]
+item = "Bills (not in the paper)"
+title = "Bills"
+quick = {}
+full = {}
+
+[fig_size]
+item = "Figure 1"
+title = "Sizes"
+quick = {}
+full = {}
+
+[thm_gone]
+item = "Theorem 1"
+title = "Gone"
+quick = {}
+full = {}
+"""
+CAPTION = 'Size of "a" & <b>. n = 3. Replicates: 0. Intervals: none. Seed: not used. Data: real: by hand.\n'
+FIRST = {
+    "tables/tab_later": "# What do [bills](https://example.org) cost?\n\n> Nothing, see [sizes](../figures/fig_size.ipynb).",
+    "figures/fig_size": "# Does size matter?\n\n> No: **0.1** everywhere.\n\n**In the paper:** 1 Introduction.",
+    "theorems/thm_gone": "# Where has it gone?\n\n> It needs [a set](../../data/README.md).",
+}
+MADE = {
+    "fig_size": ["fig_size.csv", "fig_size.pdf", "fig_size.png", "fig_size.txt", "fig_size.ipynb"],
+    "tab_later": ["tab_later.csv", "tab_later.md", "tab_later.tex", "tab_later.txt", "tab_later.ipynb"],
+}
+
+
+def make_project(root: Path, place: str) -> Path:
+    "Three notebooks, two of which have run."
+    code = {"cell_type": "code", "execution_count": None, "id": "c", "metadata": {}, "outputs": [], "source": "x"}
+    for name, first in FIRST.items():
+        notebook = {"cells": [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}, code]}
+        (path := root / "nbs" / f"{name}.ipynb").parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**notebook, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    (root / "nbs" / "profiles.toml").write_text(PROFILES)
+    (root / "data").mkdir()
+    (root / "data" / "README.md").touch()
+    (root / place).mkdir(parents=True)
+    for file in (file for files in MADE.values() for file in files):
+        (root / place / file).write_text(CAPTION if file.endswith(".txt") else "")
+    entries = {name: {"outputs": dict.fromkeys(files, "hash")} for name, files in MADE.items()}
+    (root / place / "manifest.json").write_text(json.dumps({"profile": "full", "notebooks": entries}))
+    return root
+
+
+class Page(html.parser.HTMLParser):
+    "The links and pictures of a page, and its headings, as a browser sees them."
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.links: list[str] = []
+        self.pictures: list[dict[str, str | None]] = []
+        self.headings: list[str] = []
+        self.feed(MarkdownIt("commonmark").render(path.read_text(encoding="utf-8")))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.links.append(dict(attributes)["href"] or "")
+        elif tag == "img":
+            self.pictures.append(dict(attributes))
+        elif tag in ("h1", "h2", "h3"):
+            self.headings.append("")
+        self.within = tag
+
+    def handle_data(self, data: str) -> None:
+        if self.within in ("h1", "h2", "h3", "a") and self.headings and not self.headings[-1]:
+            self.headings[-1] = data.strip()
+
+
+def dead_links(path: Path) -> list[str]:
+    page = Page(path)
+    targets = [*page.links, *(picture["src"] or "" for picture in page.pictures)]
+    return [target for target in targets if ":" not in target and not (path.parent / target).is_file()]
+
+
+@pytest.mark.parametrize("profile, place", [("full", "figures"), ("quick", "build/quick")])
+def test_a_page_shows_what_has_run_and_names_what_has_not(tmp_path: Path, profile: str, place: str):
+    root = make_project(tmp_path / "project", place)
+    path = write_gallery(root, profile)
+    assert path == root / place / "README.md"
+    page, text = Page(path), path.read_text(encoding="utf-8")
+    assert page.headings == [
+        "Figures and tables", "In the paper", "Does size matter?", "Where has it gone?", "Not in the paper",
+        "What do bills cost?",
+    ]  # fmt: skip
+    assert page.pictures == [{"src": "fig_size.png", "width": "480", "alt": 'Size of "a" & <b>.'}]
+    assert not dead_links(path) and {"tab_later.md", "tab_later.tex", "fig_size.pdf"} <= set(page.links)
+    # The answer's link counts from the notebook in the source and from the page here.
+    assert text.count("](fig_size.ipynb)") == 3 and text.count("not made here yet") == 1
+    before = path.read_bytes()
+    assert write_gallery(root, profile).read_bytes() == before
+
+
+def test_the_committed_page_is_of_the_committed_figures(tmp_path: Path):
+    committed = ROOT / "figures" / "README.md"
+    assert not dead_links(committed)
+    page = Page(committed)
+    assert all((picture["alt"] or "").strip() for picture in page.pictures)
+    shown = {picture["src"] for picture in page.pictures}
+    names = [path.stem for path in sorted((ROOT / "figures").glob("*.ipynb"))]
+    assert shown == {f"{name}.png" for name in names if name[:3] in ("fig", "thm")}
+    assert all(f"{name}.ipynb" in page.links for name in names) and len(page.headings) == len(names) + 3
+
+
+# ---- pictures of the stage notebooks and guides
+
+
+def test_every_picture_of_a_notebook_is_described_by_its_cell():
+    "In a first line that readers who do not see the picture are given in its place."
+    found, wanting = 0, []
+    for path in stage_notebooks():
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            kinds = [kind for output in cell.get("outputs", ()) for kind in output.get("data", ())]
+            if any(kind.startswith("image/") for kind in kinds):
+                found += 1
+                if not re.match(r"#\| fig-alt: \S.{30,300}\.\n", "".join(cell["source"])):
+                    wanting.append(f"{title(path)}: {cell['id']}")
+    assert found > 60 and not wanting, "begin the cell with `#| fig-alt: What the picture shows.`"
