@@ -1,7 +1,7 @@
 """The repository as a book, without the network: `make site`, or `python site/make_site.py`.
 
 Sources are gathered in build/site-source/, MathJax is taken from npm once, Sphinx writes build/site/, and then
-every link in it is followed.
+every link is followed.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """The reference of the library from its source: signatures, the comment beside each parameter, docstrings.
 
-The project writes what a parameter means beside it (`n: int,  # models`), where autodoc would not look. Nothing is
-imported.
+The project writes what a parameter means beside it (`n: int,  # models`), where autodoc would not look.
+Nothing is imported.
 """
 
 import ast

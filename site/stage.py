@@ -1,8 +1,8 @@
 """Gather the sources of the site: its own pages, the repository's Markdown, the committed notebooks.
 
-The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of a
-figure leads to the executed one, a link to any other file of the repository to that file on its server. Marks such
-as `<!-- gallery: fig_mu -->` are filled in.
+The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of
+a figure leads to the executed one, a link to any other file of the repository to that file on its server.
+Marks such as `<!-- gallery: fig_mu -->` are filled in.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""A headless Chromium over the DevTools protocol: what a page asks for, what it complains about, how it looks."""
+"""A headless Chromium over the DevTools protocol: what a page asks for, what it complains about, its looks."""
 
 import base64
 import json
@@ -35,7 +35,8 @@ class Browser:
         options = [
             "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
             "--disable-extensions", "--disable-background-networking", "--hide-scrollbars",
-            "--remote-debugging-port=0", "--remote-allow-origins=*", f"--user-data-dir={folder}", "about:blank",
+            "--remote-debugging-port=0", "--remote-allow-origins=*", f"--user-data-dir={folder}",
+            "about:blank",
         ]  # fmt: skip
         self.process = subprocess.Popen(
             [program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
