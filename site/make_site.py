@@ -1,6 +1,6 @@
 """The repository as a book, without the network: `make site`, or `python site/make_site.py`.
 
-Sources are gathered in build/site-source/, MathJax is taken from npm once, Sphinx writes build/site/, and then
+Sources are gathered in build/site-source/, MathJax is taken from npm once, Sphinx writes build/site/, and
 every link is followed.
 """
 

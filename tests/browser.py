@@ -1,4 +1,4 @@
-"""A headless Chromium over the DevTools protocol: what a page asks for, what it complains about, its looks."""
+"""A headless Chromium over the DevTools protocol: what a page asks for, complaints, its looks."""
 
 import base64
 import json
