@@ -69,6 +69,7 @@ class Staging:
             for front in self.fronts.values()
             for artefact in front.artefacts
             for file in artefact.files
+            if not file.endswith(".md")  # a table as it stands on the notebook's own page
         }
         self.marks: dict[str, Callable[[list[str]], str]] = {
             "gallery": self.gallery,
@@ -135,7 +136,9 @@ class Staging:
         for cell in notebook["cells"]:
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                cell["source"] = self.relinked(source, place, place)
+                text = self.relinked(source, place, place)
+                front = "front" in cell["metadata"].get("tags", [])  # picture or table, caption, files
+                cell["source"] = f"::::{{container}} front\n{text}\n::::" if front else text
             elif cell["cell_type"] == "code":
                 lines = source.splitlines()
                 given = {match[1]: match[2] for line in lines if (match := DIRECTIVE.match(line))}
