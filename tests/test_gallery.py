@@ -1,8 +1,9 @@
-"""The page that shows all figures and tables, on a made-up project and as it is committed; alternative texts of notebooks."""
+"""The page that shows all figures and tables, made up and as it is committed; descriptions of pictures."""
 
 import html.parser
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from markdown_it import MarkdownIt
 from stage_notebooks import ROOT, stage_notebooks, title
 
 from ppe.paper.gallery import write_gallery
+from ppe.paper.profiles import read_profiles
 
 PROFILES = """
 [defaults]
@@ -35,8 +37,8 @@ full = {}
 """
 CAPTION = 'Size of "a" & <b>. n = 3. Replicates: 0. Intervals: none. Seed: not used. Data: real: by hand.\n'
 FIRST = {
-    "tables/tab_later": "# What do [bills](https://example.org) cost?\n\n> Nothing, see [sizes](../figures/fig_size.ipynb).",
-    "figures/fig_size": "# Does size matter?\n\n> No: **0.1** everywhere.\n\n**In the paper:** 1 Introduction.",
+    "tables/tab_later": "# What do [bills](https://x.org) cost?\n\n> See [sizes](../figures/fig_size.ipynb).",
+    "figures/fig_size": "# Does size matter?\n\n> No: **0.1**.\n\n**In the paper:** 1 Introduction.",
     "theorems/thm_gone": "# Where has it gone?\n\n> It needs [a set](../../data/README.md).",
 }
 MADE = {
@@ -47,9 +49,8 @@ MADE = {
 
 def make_project(root: Path, place: str) -> Path:
     "Three notebooks, two of which have run."
-    code = {"cell_type": "code", "execution_count": None, "id": "c", "metadata": {}, "outputs": [], "source": "x"}
     for name, first in FIRST.items():
-        notebook = {"cells": [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}, code]}
+        notebook = {"cells": [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}]}
         (path := root / "nbs" / f"{name}.ipynb").parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**notebook, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     (root / "nbs" / "profiles.toml").write_text(PROFILES)
@@ -123,6 +124,19 @@ def test_the_committed_page_is_of_the_committed_figures(tmp_path: Path):
 
 
 # ---- pictures of the stage notebooks and guides
+
+
+def test_the_order_is_that_of_the_paper():
+    paper = tomllib.loads((ROOT / "data" / "paper" / "labels.toml").read_text(encoding="utf-8"))
+    items = [item.item for item in read_profiles(ROOT).values()]
+    for kind in ("figures", "tables"):
+        places = [re.match(rf"{kind[:-1].title()} ([\w-]+)", item) for item in items]
+        order = list(dict.fromkeys(match[1] for match in places if match))
+        assert order == paper[kind]
+    theorems = [item for item in items if re.match(r"Theorem \d", item)]
+    assert theorems == ["Theorem 1", "Theorem 2", "Theorem 3"]
+    beyond = [item.endswith("(not in the paper)") for item in items]
+    assert beyond == sorted(beyond)
 
 
 def test_every_picture_of_a_notebook_is_described_by_its_cell():

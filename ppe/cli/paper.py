@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Profile', 'data_group', 'data_list', 'data_fetch', 'paper_group', 'paper_list', 'paper_statements', 'paper_run',
-           'paper_publish']
+           'paper_publish', 'paper_book']
 
 # %% ../../nbs/cli/paper.ipynb #c03-05429b
 from typing import Literal
@@ -88,3 +88,12 @@ def paper_publish(profile: Profile) -> None:
     from ppe.paper.publication import publish
 
     publish(profile=profile)
+
+
+@paper_group.command("book")
+@_profile
+def paper_book(profile: Profile) -> None:
+    "Set all figures and tables, with questions, answers and captions, as one PDF: build/ppe.pdf."
+    from ppe.paper.book import write_book
+
+    emit(str(write_book(profile=profile)))
