@@ -19,7 +19,6 @@ ROOMS = {
     "stages": "Collecting verdicts",
     "theory": "The theory at finite n",
     "paper": "Public sets, simulated pools, the paper's artefacts",
-    "paper.studies": "Studies behind figures and tables",
     "reports": "Reports",
 }
 
@@ -94,7 +93,7 @@ class Reference:
         self.rooms: dict[str, list[Module]] = {room: [] for room in ROOMS}
         for module in modules:
             room = module.name.rpartition(".")[0]
-            if room in self.rooms:  # the commands have a page of their own
+            if room in self.rooms:  # the studies of the paper and the commands are no library
                 self.rooms[room].append(module)
         self.rooms = {room: found for room, found in self.rooms.items() if found}
         home = next(
