@@ -13,6 +13,7 @@ copyright = f"2026 onwards, {author}. Code under the MIT licence"
 html_title = "Prompt perturbation for reliable LLM evaluation"
 html_short_title = "ppe"
 language = "en"
+highlight_language = "none"  # blocks that name no language are commands and their output
 
 extensions = ["myst_nb", "sphinx.ext.mathjax"]
 root_doc = "index"
