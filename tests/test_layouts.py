@@ -257,7 +257,7 @@ def test_one_file_a_model_is_the_normal_case(tmp_path: Path):
     assert (report.models, report.hub, report.n_never_met) == (("base", "u", "v", "w"), "base", 3)
     assert (
         "every model met base only" in report.warnings[0]
-        and "`ppe rank FILE --incomplete keep`" in report.warnings[0]
+        and "`ppe rank FILE`" in report.warnings[0]
     )
     with pytest.raises(InputError, match="no complete graph"):
         comparison_graphs(table)

@@ -5,6 +5,7 @@ import configparser
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,13 +16,15 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import click
 import nbformat
 import pandas as pd
 import pytest
 from stage_notebooks import ROOT, stage_notebooks, title
 
+from ppe.errors import MissingDataError
 from ppe.files import file_sha256
-from ppe.paper.runner import statement_table
+from ppe.sources import locate
 
 BIN = Path(sys.executable).parent
 EXPORT = re.compile(r"^\s*#\s*\|\s*(export|exporti|exports)\b", re.M)
@@ -113,7 +116,8 @@ MAY_IMPORT = {
     "theory": {"", "rankers"},
     "paper": {"", "rankers", "inference", "theory"},
     "paper.studies": {"", "rankers", "inference", "designs", "theory", "paper"},
-    "cli": {"", "importers", "rankers", "inference", "designs", "stages", "theory", "paper"},
+    "reports": {"", "rankers", "inference", "designs", "paper"},  # of paper the style alone
+    "cli": {"", "importers", "rankers", "inference", "designs", "stages", "theory", "paper", "reports"},
 }
 PAPER_NOTEBOOKS = sorted(
     path for folder in ("figures", "tables", "theorems") for path in (ROOT / "nbs" / folder).glob("*.ipynb")
@@ -190,7 +194,7 @@ def test_the_folders_know_each_other_in_one_direction():
     graph = {folder: others - {folder} for folder, others in MAY_IMPORT.items()}
     tuple(TopologicalSorter(graph).static_order())  # a circle raises CycleError
     method = graph["rankers"] | graph["inference"] | graph["designs"] | graph["theory"]
-    assert not method & {"stages", "paper", "paper.studies", "cli"}
+    assert not method & {"stages", "paper", "paper.studies", "reports", "cli"}
 
 
 @STAGE
@@ -217,9 +221,14 @@ def test_ranking_knows_no_llm(path: Path):
         assert not packages("\n".join(sources(path, exported=True))) & LLM
 
 
+def test_reports_know_the_style_of_the_paper_and_nothing_else_of_it():
+    known = set().union(*(exported_imports(path) for path in STAGES if room(module_of(path)) == "reports"))
+    assert {module for module in known if room(module) == "paper"} == {"paper.style"}
+
+
 @STAGE
-def test_only_style_imports_plotting(path: Path):
-    if module_of(path) != "paper.style":
+def test_only_style_and_the_charts_of_reports_import_plotting(path: Path):
+    if module_of(path) not in ("paper.style", "reports.charts"):
         assert not packages("\n".join(sources(path, exported=True))) & PLOTTING
 
 
@@ -276,20 +285,18 @@ def test_a_paper_notebook_computes_through_the_studies_and_style(path: Path):
     assert {module for module in found - allowed if room(module) not in ("theory", "paper.studies")} == set()
 
 
-def test_the_readme_lists_every_paper_notebook_and_the_contents_page_every_module():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    contents = (ROOT / "nbs" / "README.md").read_text(encoding="utf-8")
+def test_the_gallery_lists_every_paper_notebook_and_the_contents_page_every_module():
+    places = [ROOT / folder / "README.md" for folder in ("", "nbs", "figures")]
+    readme, contents, gallery = (path.read_text(encoding="utf-8") for path in places)
     for path in PAPER_NOTEBOOKS:
-        assert f"]({path.relative_to(ROOT).as_posix()})" in readme, path.stem
-        assert f"`ppe paper run {path.stem}`" in readme, path.stem
+        assert f"({path.stem}.ipynb)" in gallery, path.stem
     for path in STAGES:
         assert f"]({title(path)}.ipynb)" in contents, path.stem
     for path in GUIDES:
         assert f"](nbs/{title(path)}.ipynb)" in readme and f"]({title(path)}.ipynb)" in contents, path.stem
 
 
-def test_the_readme_holds_the_table_of_statements_and_each_place_exists():
-    assert statement_table(ROOT) in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_each_place_in_the_table_of_statements_exists():
     rows = tomllib.loads((ROOT / "nbs" / "theorems" / "statements.toml").read_text(encoding="utf-8"))
     for row in rows["statement"]:
         headings = "\n".join(cell.source for cell in read(ROOT / row["notebook"]).cells)
@@ -385,6 +392,53 @@ def test_readme_python_runs(tmp_path: Path):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_what_the_readme_shows_is_what_is_printed(tmp_path: Path):
+    "Its console blocks, on MT-Bench as it is on this machine."
+    try:
+        (tmp_path / "gpt4_pair.jsonl").symlink_to(locate("mtbench") / "gpt4_pair.jsonl")
+    except MissingDataError as error:
+        pytest.skip(str(error))
+    blocks = re.findall(r"(?ms)^```console\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    commands = [part for block in blocks for part in re.split(r"(?m)^\$ ", block)[1:]]
+    assert len(commands) == 3
+    for command, printed in (part.split("\n", 1) for part in commands):
+        done = subprocess.run(
+            [BIN / "ppe", *shlex.split(command)[1:]],
+            cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        if printed:
+            assert done.stdout == printed, command
+
+
+def commands_of(text: str) -> list[list[str]]:
+    "The `ppe …` lines of code blocks, as words, without comments and prompts."
+    blocks = re.findall(r"(?ms)^```(?:console)?\n(.*?)^```", text)
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("ppe ")]
+
+
+def test_every_command_of_the_readme_and_of_the_pages_exists():
+    from ppe.cli.main import app
+
+    pages = [ROOT / "README.md", *(ROOT / "site").glob("*.md")]
+    commands = [words for page in pages for words in commands_of(page.read_text(encoding="utf-8"))]
+    assert len(commands) > 25
+    for words in commands:
+        command, rest = app, list(words)
+        with click.Context(app) as context:
+            while isinstance(command, click.Group):
+                command = command.get_command(context, rest.pop(0))
+                assert command is not None, words
+            known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+        asked = {word.split("=")[0] for word in rest if word.startswith("--")}
+        assert asked <= known, f"{' '.join(words)}: no option {sorted(asked - known)}"
+
+
 def test_readme_links_and_make_targets_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = [
@@ -417,16 +471,21 @@ def test_changelog_names_the_version():
     )
 
 
+def sentences(*pages: str) -> str:
+    "All their words, one space between."
+    return " ".join(" ".join((ROOT / page).read_text(encoding="utf-8").split()) for page in pages)
+
+
 def test_what_the_readme_says_was_found():
-    "Its sentences on the public sets, against the published tables."
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    "Its sentences on the public sets, and those of the page of what was found, against the published tables."
+    text = sentences("README.md", "site/found.md")
 
     def published(name: str) -> pd.DataFrame:
         return pd.read_csv(ROOT / "figures" / f"{name}.csv")
 
     table = published("tab_replication_forest")
     rules = "no rule that truncates, samples, bootstraps, weighs graphs or removes cycles"
-    assert f"{rules} is shown to be closer" in text
+    assert text.count(f"{rules} is shown to be closer") == 1 and "No" + rules[2:] in text
     assert table["set"].nunique() == 5 and not ((table["difference"] < 0) & (table["p_holm"] < 0.05)).any()
     assert "farther in the mean on four of the five pools with twenty questions and closer on H2O" in text
     cut = table[(table["method"] == "TruncFixed") & (table["n_questions"] == 20)]
@@ -452,7 +511,7 @@ def test_what_the_readme_says_was_found():
 
 
 def test_what_the_readme_says_of_designs_and_plans():
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    text = sentences("README.md", "site/found.md", "site/plan.md")
 
     def published(name: str) -> pd.DataFrame:
         return pd.read_csv(ROOT / "figures" / f"{name}.csv")

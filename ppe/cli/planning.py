@@ -12,7 +12,7 @@ import click
 import pandas as pd
 
 from .designing import cells_from, models_from
-from .show import FORMATS, as_text, emit, emit_csv, emit_json, note
+from .show import FORMATS, Part, Shown, emit_csv, emit_json, emit_parts, note
 from ..counts import is_counts
 from ..designs.plans import Beliefs, Plan, Prices, make_plan, n_draws_for, parse_target, pilot_beliefs, public_beliefs
 from ..errors import InputError, first_five
@@ -72,7 +72,7 @@ def _pilot(path: str, models: tuple[str, ...], named: bool, seed: int) -> Belief
 SHOWN = ("calls", "answers", "cost", "distance", "distance_low", "distance_high", "width")
 
 
-def _text(plan: Plan) -> str:
+def _parts(plan: Plan) -> list[Part]:
     "The readable form: the table, what it rests on, and the advice."
     table = plan.table
     shown = pd.DataFrame({
@@ -85,14 +85,14 @@ def _text(plan: Plan) -> str:
     def said(name: str, scale: float = 1.0, digits: int = 2) -> str:
         return "{} ({} to {})".format(*(f"{scale * believed[name][part]:.{digits}f}" for part in ("median", "low", "high")))
 
-    return "\n".join([
-        as_text(shown), "",
+    return [
+        Shown(shown, ("low", "distance", "high")), "",
         f"distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % (low, high) of what is believed; "
         f"top {plan.top}: probability that they are right; range: places between the ends of a 95 % rank range",
         f"believed, from {plan.beliefs.source}: strengths with sd {said('strengths')} logits, question effects with sd {said('sigma')}, "
         f"ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
         "", plan.advice,
-    ])
+    ]
 
 # %% ../../nbs/cli/planning.ipynb #pl-05
 @click.command("plan")
@@ -142,7 +142,7 @@ def plan_command(
     elif form == "csv":
         emit_csv(plan.table.drop(columns="words"))
     else:
-        emit(_text(plan))
+        emit_parts(_parts(plan))
     for line in plan.notes:
         note(line)
     if assumed:

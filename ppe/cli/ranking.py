@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import pandas as pd
 
 from .counting import Counted, read_input
-from .show import FORMATS, as_text, emit, emit_csv, emit_json, emit_rows, note
+from .show import FORMATS, Heading, Part, Shown, emit_csv, emit_json, emit_parts, emit_rows, note
 from ..errors import InputError, first_five
 from ..files import plain_number, read_content
 from ..inference.intervals import INTERVAL_KINDS
@@ -30,6 +30,9 @@ from ..pool import comparison_graphs, graph_table
 from ..rankers.rankings import OnSeparation
 from ..rankers.registry import RANKERS, find_ranker
 from ..verdicts import read_verdicts, select_verdicts
+
+if TYPE_CHECKING:
+    from ppe.inference.advice import TableAdvice
 
 # %% ../../nbs/cli/ranking.ipynb #c05-cd23a7
 _incomplete = click.option("--incomplete", type=click.Choice(["auto", "drop", "keep"]), default="auto", show_default=True,
@@ -188,15 +191,17 @@ def _board_lines(board: Leaderboard) -> list[str]:
     return lines
 
 
-def _board_text(board: Leaderboard | JudgeLeaderboards) -> str:
+def _board_parts(board: Leaderboard | JudgeLeaderboards) -> list[Part]:
     "The readable form of a leaderboard, or of those of several judges."
     if isinstance(board, JudgeLeaderboards):
-        lines = [as_text(board.ranks()), "", "distances between the rankings:", as_text(board.distances())]
+        parts: list[Part] = [Shown(board.ranks()), "", "distances between the rankings:", Shown(board.distances())]
         for judge, one in board.boards.items():
-            lines += ["", f"judge {judge}:", *_board_lines(one)]
-        return "\n".join(lines)
-    shown = ["rank", "model", "score"] + (["rank_low", "rank_high", "score_low", "score_high"] if board.intervals else [])
-    return "\n".join([as_text(board.table()[shown]), "", *_board_lines(board)])
+            parts += ["", Heading(f"judge {judge}:"), *_board_lines(one)]
+        return parts
+    columns, bar = ["rank", "model", "score"], None
+    if board.intervals:
+        columns, bar = [*columns, "rank_low", "rank_high", "score_low", "score_high"], ("rank_low", "rank", "rank_high")
+    return [Shown(board.table()[columns], bar), "", *_board_lines(board)]
 
 # %% ../../nbs/cli/ranking.ipynb #c15-3af403
 _seed = click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Of every random draw.")
@@ -262,7 +267,7 @@ def rank_command(
     elif form == "csv":
         emit_csv(board.table())
     else:
-        emit(_board_text(board))
+        emit_parts(_board_parts(board))
     for line in (*(found.notes if isinstance(found, Counted) else ()), *board.notes()):
         note(line)
 
@@ -273,6 +278,19 @@ MANY = 20_000  # verdicts from which more than one process is worth its start
 def _processors(verdicts: pd.DataFrame) -> int:
     "Processes for a table: those that this one may use, if there is work for several."
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") and len(verdicts) >= MANY else 1
+
+
+def _advice_parts(found: "TableAdvice") -> list[Part]:
+    "The readable form of an advice: its sections; a terminal gets the ranks as a table."
+    parts: list[Part] = []
+    for name, lines in found.sections().items():
+        ranks = found.advice.ranks if name == "ranks" and sys.stdout.isatty() else None
+        parts += [""] * bool(parts) + [Heading(name)]
+        if ranks is None:
+            parts += [f"  {line}" for line in lines]
+        else:
+            parts += [*(f"  {line}" for line in lines[:2]), Shown(ranks[["rank", "model", "rank_low", "rank_high"]], ("rank_low", "rank", "rank_high"))]
+    return parts
 
 
 @click.command("diagnose")
@@ -293,7 +311,7 @@ def diagnose_command(
     """
     from tqdm import tqdm
 
-    from ppe.inference.advice import diagnose_verdicts, sections_text
+    from ppe.inference.advice import diagnose_verdicts
 
     verdicts = _read(file, judge, category)
     with tqdm(unit="step", leave=False, disable=None) as bar:  # silent unless standard error is a terminal
@@ -310,6 +328,6 @@ def diagnose_command(
     elif form == "csv":
         emit_csv(found.table())
     else:
-        emit(sections_text(found.sections()))
+        emit_parts(_advice_parts(found))
     for line in found.notes:
         note(line)

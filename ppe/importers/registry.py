@@ -186,7 +186,7 @@ def _incomplete(n_graphs: int, n_complete: int, n_models: int, n_never: int, hub
         met = f"; {pairs}" if n_never else ""
     return (
         f"{n_complete} of {n_graphs} graphs are complete{met}; cycle scores, truncation and every method "
-        "on single graphs need complete graphs; what works on this table is `ppe rank FILE --incomplete keep`"
+        "on single graphs need complete graphs; what works on this table is `ppe rank FILE`"
     )
 
 

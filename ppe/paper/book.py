@@ -176,22 +176,22 @@ _PROGRAM = r"""
   })
 }
 
-// Widths at 1 pt: of a column that breaks nowhere, and of one that breaks its words only where it must.
+// Widths at 1 pt: of a column that breaks nowhere but in its heading, of one that breaks only where it must, and what it should have.
 #let inset = (x: 2.6pt, y: 1.7pt)
+#let opens-group(row) = row.len() > 1 and row.slice(1).all(cell => cell == ())  // a heading between the rows
+#let set-in(body) = measure(text(size: 10pt, body)).width / 10pt
+#let longest(cell) = calc.max(0.0, ..cell.map(run => if "math" in run { set-in(piece(run)) } else {
+  calc.max(..run.text.split(regex("\s")).map(word => set-in(piece((text: word, marks: run.marks)))))
+}))
 #let widths(rows) = range(rows.first().len()).map(column => {
-  let (whole, least) = (0.0, 0.0)
-  for (number, row) in rows.enumerate() {
-    let set-in(body) = measure(text(size: 10pt, body)).width / 10pt
-    let cell = row.at(column)
-    let one = set-in(pieces(cell))
+  let heading = rows.first().at(column)
+  let (whole, least) = (calc.max(longest(heading), set-in(pieces(heading)) / 3), longest(heading))
+  for row in rows.slice(1).filter(row => not opens-group(row)) {
+    let one = set-in(pieces(row.at(column)))
     whole = calc.max(whole, one)
-    least = calc.max(least, if number > 0 and one < 12 { one } else {
-      let words = cell.filter(run => "text" in run).map(run => run.text.split(regex("\s")).map(word => set-in(piece((text: word, marks: run.marks))))).flatten()
-      let formulas = cell.filter(run => "math" in run).map(run => set-in(piece(run)))
-      calc.max(0.0, ..words, ..formulas)
-    })
+    least = calc.max(least, if one < 12 { one } else { longest(row.at(column)) })
   }
-  (whole: whole, least: least, wanted: calc.min(whole, calc.max(least, 20.0)))
+  (whole: whole, least: least, wanted: calc.max(least, calc.min(whole, 20.0)))
 })
 
 #let choices = (9, 8.5, 8, 7.5, 7).map(size => (size: size, across: false)) + (8, 7.5, 7).map(size => (size: size, across: true)) + (
@@ -215,15 +215,15 @@ _PROGRAM = r"""
   let line = table.hline(stroke: 0.6pt)
   let sides = one.align.map(side => (left: left, center: center, right: right).at(side))
   let heading = one.rows.first().zip(sides).map(((cell, side)) => table.cell(align: side + bottom, pieces(cell)))
-  let rows = one.rows.slice(1).enumerate().map(((number, row)) => row.map(cell => table.cell(
-    fill: if calc.odd(number) { luma(243) }, pieces(cell),
-  )))
+  let rows = one.rows.slice(1).enumerate().map(((number, row)) => if opens-group(row) {
+    table.cell(colspan: row.len(), align: left, inset: (..inset, top: 4pt), pieces(row.first()))
+  } else { row.map(cell => table.cell(fill: if calc.odd(number) { luma(243) }, pieces(cell))) })
   set text(size: plan.size * 1pt, hyphenate: false)
   set par(leading: 0.45em)
-  align(center, table(
+  block(breakable: one.rows.len() > 25, align(center, table(
     columns: plan.columns, inset: inset, stroke: none, align: sides.map(side => side + top),
     table.header(line, ..heading, line), ..rows.flatten(), line,
-  ))
+  )))
 }
 
 #let tables(artefact, plans) = {

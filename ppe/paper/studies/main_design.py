@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COST_METHODS', 'PAPER_METHODS', 'BENCHMARKS', 'summary', 'macro_average', 'best_single_keep', 'main_table',
-           'question_bootstrap', 'sweep', 'keep_k', 'mu_sweep', 'cost_curve', 'ranker_table', 'benchmark_cells',
-           'benchmark_table', 'graph_statistics', 'method_table']
+           'question_bootstrap', 'sweep', 'keep_k', 'mu_sweep', 'cost_curve', 'over_pools', 'ranker_table',
+           'benchmark_cells', 'benchmark_table', 'graph_statistics', 'method_table']
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-03
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from ...errors import InputError, first_five
 from ...inference.intervals import percentile_limits, question_resample, question_times
@@ -272,6 +273,30 @@ def cost_curve(
         frame = sweep(limited, COST_METHODS, study=f"cost {wordings}", n_resamples=n_resamples, seed=seed, **options)
         frames.append(frame.assign(budget=budget, calls=budget * n * (n - 1) // 2))
     return pd.concat(frames, ignore_index=True)
+
+# %% ../../../nbs/paper/studies/main_design.ipynb #e16bae96
+def over_pools(
+    distances: pd.DataFrame,  # one row per group and pool, the pool as last level of the index; one column per method
+    contrasts: Sequence[tuple],  # pairs of columns: the first less the second
+    *,
+    level: float = 0.95,  # of each interval
+) -> pd.DataFrame:  # columns of the group, first, second, difference, low, high, n_pools
+    """Mean paired differences of distances over independent pools, in each group, with Student's interval over the pools.
+
+    Raises: InputError where a group has fewer than two pools.
+    """
+    names, rows = distances.index.names[:-1], []
+    for group, part in distances.groupby(level=names, sort=False):
+        if len(part) < 2:
+            raise InputError(f"{', '.join(map(str, group))}: {len(part)} pool; an interval over pools takes at least 2; add seeds")
+        for first, second in contrasts:
+            change = part[first] - part[second]
+            mean, count = float(change.mean()), len(change)
+            half = float(student.isf((1 - level) / 2, count - 1) * change.std(ddof=1) / np.sqrt(count))
+            rows.append(dict(zip(names, group, strict=True)) | {
+                "first": first, "second": second, "difference": mean, "low": mean - half, "high": mean + half, "n_pools": count,
+            })
+    return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-29
 PAPER_METHODS = tuple(method for method in MAIN_METHODS.values() if method.name not in (ALL_GRAPHS.name, TRUNCATED.name))

@@ -1,0 +1,95 @@
+"""What rank, diagnose and plan show on a terminal, and that a pipe gets what it got before."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from conftest import random_pool, write
+
+PPE = [sys.executable, "-c", "from ppe.cli.main import main; raise SystemExit(main())"]
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def on_terminal(*arguments: object, columns: int = 120, **environment: str) -> str:
+    "Everything that a terminal of this width gets from standard output."
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    kept = os.environ.keys() - {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}
+    inherited = {name: os.environ[name] for name in kept}
+    process = subprocess.Popen(
+        [*PPE, *map(str, arguments)], stdout=slave, stderr=subprocess.PIPE,
+        env={**inherited, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environment},
+    )  # fmt: skip
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            read = os.read(master, 65536)
+        except OSError:  # the terminal's other side is closed
+            break
+        if not read:
+            break
+        shown += read
+    os.close(master)
+    assert process.wait() == 0, process.stderr.read().decode()
+    process.stderr.close()
+    return shown.decode().replace("\r\n", "\n")
+
+
+def piped(*arguments: object) -> str:
+    return subprocess.run([*PPE, *map(str, arguments)], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory) -> Path:
+    models = ["[bold]x[/bold]", "y", "z" * 30]
+    return write(tmp_path_factory.mktemp("t") / "v.csv", random_pool(judges=["j"], models=models))
+
+
+def test_ranks_have_bars_on_a_terminal_and_none_in_a_pipe(verdicts):
+    command = ("rank", verdicts, "--intervals", 50)
+    shown, plain = on_terminal(*command), piped(*command)
+    bare = SGR.sub("", shown)
+    assert shown != bare, "colour on a terminal"
+    assert bare.count("●") == 3 and "[bold]x[/bold]" in bare and "z" * 30 in bare
+    assert "●" not in plain and "\x1b" not in plain
+    assert re.findall(r"\w+", plain.splitlines()[0]) == re.findall(r"\w+", bare.splitlines()[0])[:7]
+    # Each bar lies where the numbers say: the mark of rank 1 at the left end, of rank 3 at the right.
+    marks = [line.index("●") for line in bare.splitlines() if "●" in line]
+    assert marks == sorted(marks) and marks[0] < marks[-1]
+
+
+def test_no_color_is_respected_and_a_narrow_terminal_cuts_no_number(verdicts):
+    command = ("rank", verdicts, "--intervals", 50)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", on_terminal(*command, NO_COLOR="1"))
+    narrow = SGR.sub("", on_terminal(*command, columns=50))
+    table = piped(*command).split("\n\n")[0]
+    assert "…" not in narrow and "●" not in narrow
+    assert re.findall(r"-?\d+\.\d+", narrow.split("\n\n")[0]) == re.findall(r"-?\d+\.\d+", table)
+
+
+def test_json_and_csv_are_the_same_on_a_terminal(verdicts):
+    for form in ("json", "csv"):
+        command = ("rank", verdicts, "--intervals", 50, "--format", form)
+        assert on_terminal(*command) == piped(*command)
+
+
+def test_diagnose_and_plan_on_a_terminal(verdicts):
+    command = ("diagnose", verdicts, "--simulations", 2)
+    shown, plain = SGR.sub("", on_terminal(*command)), piped(*command)
+    headings = [line for line in plain.splitlines() if line and not line.startswith(" ")]
+    assert [line for line in shown.splitlines() if line in headings] == headings
+    assert "advice" in headings and "●" not in plain
+    command = ("plan", "--models", 4, "--questions", 20, "--calls", 100)
+    shown = SGR.sub("", on_terminal(*command, columns=150))
+    found = json.loads(piped(*command, "--format", "json"))
+    assert shown.count("●") == len(found["designs"])
+    assert all(len(line) <= 150 for line in shown.splitlines())
