@@ -31,19 +31,19 @@ def notebook_cells(path: Path) -> list[Json]:
         raise InputError(f"{path.name} is not a notebook ({error}): write it again with Jupyter") from None
 
 # %% ../../nbs/paper/fronts.ipynb #cell-05
-_TITLE_AND_ANSWER = re.compile(r"# +(\S[^\n]*)\n\s*\n((?:>[^\n]*(?:\n|$))+)")
+_TITLE_AND_ANSWER = re.compile(r"# +(\S[^\n]*\?)[ \t]*\n\s*\n((?:>[^\n]*(?:\n|$))+)")
 
 
 def question_and_answer(
     path: Path,  # notebook of a figure, table or theorem
 ) -> tuple[str, str]:  # title and blockquote, each on one line, as Markdown
-    "What a notebook asks and answers. Raises InputError unless its first cell is a title and one blockquote."
+    "What a notebook asks and answers. Raises InputError unless its first cell is a question and one blockquote."
     first = next(iter(notebook_cells(path)), {"cell_type": "", "source": ""})
     found = _TITLE_AND_ANSWER.match(first["source"]) if first["cell_type"] == "markdown" else None
     if not found or re.search(r"(?m)^>", first["source"][found.end() :]):
         raise InputError(
-            f"{path.name}: the first cell begins with {first['source'][:40]!r}: it is Markdown with `# Title`, an empty "
-            "line, and one blockquote that answers the title (`> …`); write it so"
+            f"{path.name}: the first cell begins with {first['source'][:40]!r}: it is Markdown with `# A question?`, an empty "
+            "line, and one blockquote that answers it (`> …`); write it so"
         )
     answer = " ".join(re.sub(r"(?m)^> ?", "", found[2]).split())
     return found[1].strip(), answer

@@ -224,26 +224,25 @@ def published_notebook(
     "The executed notebook with the prose of its source, and with its fronts."
     if _what_runs(prose) != _what_runs(executed):
         return None
-    own, injected = _code(executed), [cell for cell in executed if "injected-parameters" in _tags(cell)]
-    artefacts = find_artefacts(item.name, files, folder=folder, sources=["".join(cell["source"]) for cell in _code(prose)])
-    places = saved_at([one.name for one in artefacts], ["".join(cell["source"]) for cell in _code(prose)])
-    repeats = _repeats(artefacts, folder)
+    injected = [cell for cell in executed if "injected-parameters" in _tags(cell)]
+    sources = ["".join(cell["source"]) for cell in _code(prose)]
+    artefacts = find_artefacts(item.name, files, folder=folder, sources=sources)
+    main, further = artefacts[:1], artefacts[1:]
+    places, repeats, ran = saved_at([one.name for one in further], sources), _repeats(artefacts, folder), enumerate(_code(executed))
     cells: list[Json] = []
     for at, cell in enumerate(prose):
         cell = {**cell, "source": "".join(cell["source"]), "metadata": {"tags": _tags(cell)} if _tags(cell) else {}}
-        if cell["cell_type"] == "code":
-            number, ran = len(_code(prose[:at])), own[len(_code(prose[:at]))]
-            outputs = [output for output in ran["outputs"] if not repeats(output)]
-            cells.append({**cell, "outputs": outputs, "execution_count": ran["execution_count"]})
-            cells += injected if "parameters" in _tags(cell) else []
-            cells += [_front_cell(one, folder, None) for one in artefacts[1:] if places[one.name][0] == number]
-            continue
-        if cell["cell_type"] == "markdown":
-            cell["source"] = relink(cell["source"], source=str(Path(item.notebook).parent), place=place, published=published)
         cells.append(cell)
+        if cell["cell_type"] == "code":
+            number, result = next(ran)
+            cell["outputs"] = [output for output in result.get("outputs", []) if not repeats(output)]
+            cell["execution_count"] = result.get("execution_count")
+            cells += injected if "parameters" in _tags(cell) else []
+            cells += [_front_cell(one, folder, None) for one in further if places[one.name][0] == number]
+        elif cell["cell_type"] == "markdown":
+            cell["source"] = relink(cell["source"], source=str(Path(item.notebook).parent), place=place, published=published)
         if at == 0:
-            way = Path(os.path.relpath(item.notebook, place)).as_posix()
-            cells += [_front_cell(one, folder, way) for one in artefacts[:1]]
+            cells += [_front_cell(one, folder, Path(os.path.relpath(item.notebook, place)).as_posix()) for one in main]
     cells = [{**cell, "source": "".join(cell["source"]).splitlines(keepends=True)} for cell in _numbered(cells)]
     whole = {"cells": cells, "metadata": {"kernelspec": KERNELSPEC}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
