@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PRINTED_WIDTHS', 'FONT_SIZE', 'OKABE_ITO', 'GREY', 'MAIN_TABLE_METHODS', 'RANKERS', 'AGGREGATORS', 'METHOD_STYLES',
            'JUDGE_STYLES', 'DESIGN_STYLES', 'use_style', 'printed_figure', 'MethodStyle', 'method_order', 'plot_trend',
-           'caption', 'save_figure', 'printed_table', 'escape_tex', 'save_table']
+           'caption', 'save_figure', 'printed_table', 'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
@@ -22,6 +22,7 @@ import pandas as pd
 from ..errors import InputError, first_five
 from ..files import write_bytes, write_csv, write_text
 from .pdf import describe_pdf
+from .typesetting import TextColumn, TextTable, markdown_table, tex_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -288,6 +289,7 @@ def printed_table(
     formats: Mapping[str, str] | None = None,  # column → format; not named: ".3f" for floats, "" otherwise
     intervals: Mapping[str, tuple[str, str]] | None = None,  # column → its columns of lower and upper limits
     half_widths: Mapping[str, str] | None = None,  # column → its column of half-widths, printed as ± behind it
+    daggers: Mapping[str, Sequence[bool]] | None = None,  # column → the rows in which † stands behind it
     headers: Mapping[str, str] | None = None,  # column → printed heading
 ) -> pd.DataFrame:  # text only
     """The frame as a reader sees it: rounded, with limits in brackets behind their value.
@@ -295,8 +297,9 @@ def printed_table(
     Raises: InputError when a named column is not in the frame.
     """
     intervals, half_widths, headers = dict(intervals or {}), dict(half_widths or {}), dict(headers or {})
+    daggers = dict(daggers or {})
     limits = [limit for pair in intervals.values() for limit in pair] + list(half_widths.values())
-    _require(frame, *(formats or {}), *intervals, *half_widths, *limits, *headers)
+    _require(frame, *(formats or {}), *intervals, *half_widths, *limits, *daggers, *headers)
     specs = _format_specs(frame, formats)
     printed = {}
     for column in frame.columns:
@@ -308,112 +311,114 @@ def printed_table(
         if column in half_widths:
             halves = [_printed(value, specs[column]) for value in frame[half_widths[column]]]
             texts = [t if half == _MISSING else f"{t} ± {half}" for t, half in zip(texts, halves, strict=True)]
+        if column in daggers:
+            texts = [f"{t}†" if marked else t for t, marked in zip(texts, daggers[column], strict=True)]
         if column not in limits:
             printed[headers.get(column, str(column))] = texts
     return pd.DataFrame(printed)
 
-# %% ../../nbs/paper/style.ipynb #cell-36
-_TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": r"\textasciigrave{}",
-    "'": r"\textquotesingle{}", "<": r"$<$", ">": r"$>$", "|": r"$|$", "–": "--", "—": "---", "−": "$-$",
-    "“": "``", "”": "''", "’": "'", "→": r"$\rightarrow$", "←": r"$\leftarrow$", "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$", "×": r"$\times$", "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$", "≈": r"$\approx$",
-    "·": r"$\cdot$", "²": "$^2$", "³": "$^3$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$",
-    "δ": r"$\delta$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$", "ρ": r"$\rho$",
-    "σ": r"$\sigma$", "τ": r"$\tau$", "θ": r"$\theta$", "Δ": r"$\Delta$", "…": r"\ldots{}",
-    "✓": r"$\checkmark$", "\u00a0": "~", "\u202f": r"\,",
-}  # fmt: skip
-
-
-def escape_tex(
-    text: str,  # plain text, not LaTeX
-) -> str:
-    """A text as LaTeX prints it, with arrows, signs and Greek letters; a hyphen before a number is a minus.
-
-    Raises: InputError for a character that plain LaTeX cannot set.
-    """
-    latin = {c for c in text if (c.isascii() and c.isprintable()) or (c.isalpha() and ord(c) < 0x180)}
-    if strange := sorted(set(text) - latin - set(_TEX)):
-        shown = first_five(map(repr, strange))
-        raise InputError(f"{text!r} holds {shown}: plain LaTeX cannot set it; write it otherwise")
-    text = re.sub(r"(?<![\w.)\]-])-(?=\.?\d)", "−", text)
-    # Two hyphens in a row would print as a dash.
-    return "".join("-{}" if text[at : at + 2] == "--" else _TEX.get(c, c) for at, c in enumerate(text))
-
 # %% ../../nbs/paper/style.ipynb #cell-39
 def _best_cells(
-    frame: pd.DataFrame, bold: Mapping[str, str], specs: Mapping[str, str], within: str | None
+    frame: pd.DataFrame, bold: Mapping[str, str], specs: Mapping[str, str], within: Sequence[str]
 ) -> set[tuple[int, str]]:
-    "Row number and column of every cell that prints like the best value of its column (and group)."
+    "Row number and column of every cell that prints like the best value of its column (and group), if not all do."
     best = set()
-    groups = [np.arange(len(frame))] if within is None else frame.groupby(within, sort=False).indices.values()
+    groups = frame.groupby(list(within), sort=False).indices.values() if within else [np.arange(len(frame))]
     for column, direction in bold.items():
         for rows in groups:
             values = frame[column].iloc[rows].astype(float)
             if values.notna().any():
                 at_best = values.idxmin() if direction == "min" else values.idxmax()
                 shown = _printed(frame.loc[at_best, column], specs[column])
-                best |= {(int(r), column) for r in rows if _printed(frame[column].iloc[r], specs[column]) == shown}
+                alike = {int(r) for r in rows if _printed(frame[column].iloc[r], specs[column]) == shown}
+                if len(alike) < values.notna().sum():
+                    best |= {(row, column) for row in alike}
     return best
 
-# %% ../../nbs/paper/style.ipynb #cell-40
-def _tex_table(
-    printed: pd.DataFrame,  # text
-    *,
-    best: set[tuple[int, int]],  # row and column of the bold cells
-    right: Sequence[bool],  # per column: set flush right
-    groups: Sequence[object],  # one per row; a rule where it changes
-) -> str:
-    lines = [r"\begin{tabular}{" + "".join("r" if flush else "l" for flush in right) + "}", r"\toprule"]
-    lines += [" & ".join(map(escape_tex, printed.columns)) + r" \\", r"\midrule"]
-    for row, cells in enumerate(printed.itertuples(index=False)):
-        if row and groups[row] != groups[row - 1]:
-            lines.append(r"\midrule")
-        cells = [escape_tex(cell) for cell in cells]
-        cells = [rf"\textbf{{{cell}}}" if (row, at) in best else cell for at, cell in enumerate(cells)]
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
 # %% ../../nbs/paper/style.ipynb #cell-41
+def _text_table(
+    texts: pd.DataFrame,  # columns of text under their own names
+    columns: Mapping[str, TextColumn],  # those to show, in their order
+    best: set[tuple[int, str]],  # row number and column
+    within: Sequence[str],  # columns of the groups, each group named once
+    headings: bool,  # on a line of its own
+) -> TextTable:
+    "Cells, rules and group names as they are set; a rule stands where a group begins."
+    keys = [tuple(row) for row in texts[list(within)].itertuples(index=False)]
+    starts = [row for row in range(len(texts)) if within and (not row or keys[row] != keys[row - 1])]
+    shown = [column for column in columns if not (headings and column in within)]
+    cells = texts[shown].astype(object)
+    for depth, column in enumerate(within, 1):
+        again = [row for row in range(1, len(texts)) if keys[row][:depth] == keys[row - 1][:depth]]
+        if column in shown:
+            cells.loc[again, column] = ""
+    return TextTable(
+        columns=tuple(columns[column] for column in shown),
+        rows=tuple(cells.itertuples(index=False, name=None)),
+        bold=frozenset((row, shown.index(column)) for row, column in best if column in shown),
+        rules=frozenset(starts[1:]),
+        titles={row: ", ".join(keys[row]) for row in starts} if headings else {},
+    )
+
+
 def save_table(
     frame: pd.DataFrame,  # one row per line of the table, in the order printed
     *,
-    name: str,  # stem of the files
+    name: str,  # stem of the files; the label is tab:name
     caption: str,  # made with `caption`
     output_dir: str | Path,
     bold: Literal["min", "max"] | Mapping[str, str] | None = None,  # what is best, one word: any float
-    within: str | None = None,  # column of groups: best per group, a rule between groups
+    within: str | Sequence[str] | None = None,  # column(s) of groups: best per group, a rule between groups, named once
+    headings: bool = False,  # the groups on lines of their own instead of in a column
     formats: Mapping[str, str] | None = None,  # as `printed_table`
     intervals: Mapping[str, tuple[str, str]] | None = None,  # as `printed_table`
     half_widths: Mapping[str, str] | None = None,  # as `printed_table`
-    headers: Mapping[str, str] | None = None,  # as `printed_table`
+    daggers: Mapping[str, Sequence[bool]] | None = None,  # as `printed_table`; the caption says what † means
+    headers: Mapping[str, str] | None = None,  # column → printed heading; "\n" begins a new line
+    spans: Mapping[str, tuple[str, str]] | None = None,  # column → heading it shares with its neighbours, its own
+    wrap: Mapping[str, float] | None = None,  # column of long text → inches, within which it is broken into lines
+    columns: Sequence[str] | None = None,  # the printed ones, without limits and half-widths; None: all
+    parts: Sequence[Sequence[str]] | None = None,  # columns of tables below each other, each after those of no part
 ) -> pd.DataFrame:  # the printed view
-    """Write name.csv (all columns, ten digits), name.tex (booktabs), name.txt; return the printed view.
+    """Write name.csv (all columns, ten digits), name.tex (booktabs; at most 6.5 in wide), name.md, name.txt; return the printed view.
 
-    Raises: InputError for an empty frame, an unknown column or direction, an incomplete caption.
+    Raises: InputError for an empty frame, an unknown column or direction, an incomplete caption, a table too wide.
     """
     _check_outputs(name, caption)
     if frame.empty:
         raise InputError(f"{name} has no rows: a table shows at least one")
     frame = frame.reset_index(drop=True)
-    printed = printed_table(frame, formats=formats, intervals=intervals, half_widths=half_widths, headers=headers)
-    limits = {limit for pair in (intervals or {}).values() for limit in pair} | set((half_widths or {}).values())
-    columns = [column for column in frame.columns if column not in limits]
+    texts = printed_table(frame, formats=formats, intervals=intervals, half_widths=half_widths, daggers=daggers)
+    shown = list(columns or texts.columns)
     if isinstance(bold, str):
-        bold = {c: bold for c in columns if pd.api.types.is_float_dtype(frame[c].dtype)}
-    _require(frame, *(bold or {}), *([within] if within else []))
-    if wrong := [f"{c}: {word!r}" for c, word in (bold or {}).items() if word not in ("min", "max")]:
+        bold = {c: bold for c in shown if pd.api.types.is_float_dtype(frame[c].dtype)}
+    headers, spans, wrap, bold = dict(headers or {}), dict(spans or {}), dict(wrap or {}), dict(bold or {})
+    _require(texts, *shown, *headers, *spans, *wrap, *bold, *(c for part in parts or () for c in part))
+    within = [within] if isinstance(within, str) else list(within or [])
+    _require(texts, *within)
+    if wrong := [f"{c}: {word!r}" for c, word in bold.items() if word not in ("min", "max")]:
         raise InputError(f"bold is {first_five(wrong)}: the best value is the 'min' or 'max' of its column")
-    best = _best_cells(frame, bold or {}, _format_specs(frame, formats), within)
-    tex = _tex_table(
-        printed,
-        best={(row, columns.index(column)) for row, column in best},
-        right=[pd.api.types.is_numeric_dtype(frame[column].dtype) for column in columns],
-        groups=[None] * len(frame) if within is None else frame[within].tolist(),
-    )
+    if headings and not within:
+        raise InputError(f"{name} has headings, but no groups: name their column with within=…")
+    if daggers and "†" not in caption:
+        raise InputError(f"{name} marks cells with †, but its caption does not say what that means: add it")
+    heads = {
+        c: TextColumn(
+            heading=spans[c][1] if c in spans else headers.get(c, str(c)), above=spans[c][0] if c in spans else "",
+            right=c not in wrap and pd.api.types.is_numeric_dtype(frame[c].dtype), inches=wrap.get(c),
+        ) for c in shown
+    }  # fmt: skip
+    best = _best_cells(frame, bold, _format_specs(frame, formats), within)
+    in_parts = {c for part in parts or () for c in part}
+    keys = [c for c in shown if c not in in_parts]
+    tables = [
+        _text_table(texts, {c: heads[c] for c in chosen}, best, within, headings)
+        for chosen in ([[*keys, *part] for part in parts] if parts else [shown])
+    ]
     stem = Path(output_dir) / name
+    tex = tex_table(tables, name=name, caption=caption)
     write_csv(frame, stem.with_suffix(".csv"))
     write_text(tex, stem.with_suffix(".tex"))
+    write_text(markdown_table(tables), stem.with_suffix(".md"))
     write_text(caption + "\n", stem.with_suffix(".txt"))
-    return printed
+    return texts[shown].set_axis([heads[c].name for c in shown], axis=1)
