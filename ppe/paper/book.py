@@ -220,10 +220,11 @@ _PROGRAM = r"""
   } else { row.map(cell => table.cell(fill: if calc.odd(number) { luma(243) }, pieces(cell))) })
   set text(size: plan.size * 1pt, hyphenate: false)
   set par(leading: 0.45em)
-  block(breakable: one.rows.len() > 25, align(center, table(
+  let whole = table(
     columns: plan.columns, inset: inset, stroke: none, align: sides.map(side => side + top),
     table.header(line, ..heading, line), ..rows.flatten(), line,
-  )))
+  )
+  block(width: 100%, breakable: measure(whole).height > 80mm, align(center, whole))
 }
 
 #let tables(artefact, plans) = {
