@@ -156,11 +156,17 @@ class TextTable:
                 found.append((at, at, column.above))
         return found
 
+    def marked(self, at: int) -> bool:
+        "Whether a column of numbers has a dagger behind some of them."
+        return self.columns[at].right and any(row[at].endswith("†") for row in self.rows)
+
     def column_widths(self, gap: float) -> list[float]:
         "Points per column; `gap` is the space between two."
         widths = []
         for at, column in enumerate(self.columns):
             cells = [text_width(row[at], bold=(number, at) in self.bold) for number, row in enumerate(self.rows)]
+            if self.marked(at):  # an unmarked number leaves room for the dagger
+                cells = [w + text_width("†") * (not row[at].endswith("†")) for w, row in zip(cells, self.rows, strict=True)]
             heads = [text_width(line) for line in column.heading_lines()]
             widths.append(max([*cells, *heads]) if column.inches is None else column.inches * _INCH)
         for first, last, above in self.spans():
@@ -197,8 +203,8 @@ _DAGGER = _TEX["†"]
 def _check_width(parts: Sequence[TextTable], name: str) -> float:  # the space between columns with which all fit
     for table in parts:
         for at, column in enumerate(table.columns):
-            words = {word for row in table.rows for word in row[at].split(" ")}
-            if column.inches and (longest := max(words, key=text_width)) and text_width(longest) > column.inches * _INCH:
+            words = {word for text in (column.heading, *(row[at] for row in table.rows)) for word in text.split()}
+            if column.inches and (longest := max(words, key=text_width, default="")) and text_width(longest) > column.inches * _INCH:
                 needed = math.ceil(text_width(longest) / _INCH * 100) / 100
                 raise InputError(f"{name}: {longest!r} is {needed:g} in wide, its column {column.inches:g}; wrap that one wider")
     for gap in _GAPS:
@@ -243,7 +249,7 @@ def _tex_head(table: TextTable) -> list[str]:
 def _tex_body(table: TextTable) -> list[str]:
     lines = []
     spaced = max(table.row_lines()) > 1
-    daggers = {at for row in table.rows for at, text in enumerate(row) if text.endswith("†")}
+    daggers = [at for at in range(len(table.columns)) if table.marked(at)]
     for number, row in enumerate(table.rows):
         if number in table.rules:
             lines.append(r"\midrule")
@@ -255,7 +261,7 @@ def _tex_body(table: TextTable) -> list[str]:
         cells = [escape_tex(text) for text in row]
         cells = [rf"\textbf{{{cell}}}" if (number, at) in table.bold else cell for at, cell in enumerate(cells)]
         for at in daggers:  # digits stay below each other
-            if table.columns[at].right and not row[at].endswith("†"):
+            if not row[at].endswith("†"):
                 cells[at] += rf"\phantom{{{_DAGGER}}}"
         lines.append(_tex_row(table, cells))
     return lines
