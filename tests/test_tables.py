@@ -1,4 +1,4 @@
-"""Every LaTeX table fits a page: by pdfTeX where there is one, and by matplotlib's Computer Modern everywhere.
+"""Every LaTeX table fits a page: by pdfTeX where there is one, by matplotlib's Computer Modern everywhere.
 
 PPE_TABLES names another folder than figures/, such as build/quick.
 """
