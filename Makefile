@@ -22,7 +22,7 @@ export MKL_NUM_THREADS := 1
 # What is installed is compiled when it is first imported, so each import must be able to keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup paper pdf data demo test lint check bench bench-llm lock export notebooks clean
+.PHONY: help setup paper pdf site data demo test lint check bench bench-llm lock export notebooks clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ paper: .venv/paper.stamp ## every figure and table: figures/ (or PROFILE=quick: 
 
 pdf: .venv/paper.stamp ## all figures and tables with questions, answers and captions as one document: build/ppe.pdf
 	@$(BIN)/ppe paper book --profile $(PROFILE)
+
+site: .venv/dev.stamp ## the repository as a book, offline: build/site/index.html (npm fetches MathJax once)
+	@$(BIN)/python site/make_site.py
 
 data: .venv/paper.stamp ## fetch the public verdict sets into data/external/
 	@$(BIN)/ppe data fetch

@@ -28,6 +28,7 @@ _HOME = {
     "leaderboard": "ppe.inference.leaderboard",
     "counts_leaderboard": "ppe.inference.leaderboard",
     "first_place_rates": "ppe.inference.first_place",
+    "write_report": "ppe.reports.page",
     "diagnose": "ppe.inference.advice",
     "judge_leaderboards": "ppe.inference.judge_leaderboards",
     "next_calls": "ppe.designs.next_pairs",

@@ -34,6 +34,7 @@ from .rankers.rankings import Ranking as Ranking
 from .rankers.registry import RANKERS as RANKERS
 from .rankers.registry import rank as rank
 from .rankers.registry import rank_counts as rank_counts
+from .reports.page import write_report as write_report
 from .streaming import stream_counts as stream_counts
 from .truncation import block_top_k as block_top_k
 from .truncation import global_top_k as global_top_k

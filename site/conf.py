@@ -1,6 +1,11 @@
-"""Sphinx configuration of the site. `site/build.py` gathers the sources into build/site-source/ and calls Sphinx."""
+"""Sphinx configuration of the site. `site/make_site.py` gathers the sources and calls Sphinx."""
 
+import sys
 from pathlib import Path
+
+# jsonschema, which myst_nb imports, compiles the grammars of this package for seconds if it is there, and
+# nothing here checks an address.
+sys.modules["rfc3987_syntax"] = None
 
 project = "ppe"
 author = "The ppe developers"
@@ -8,6 +13,7 @@ copyright = f"2026 onwards, {author}. Code under the MIT licence"
 html_title = "Prompt perturbation for reliable LLM evaluation"
 html_short_title = "ppe"
 language = "en"
+highlight_language = "none"  # blocks that name no language are commands and their output
 
 extensions = ["myst_nb", "sphinx.ext.mathjax"]
 root_doc = "index"
@@ -27,8 +33,9 @@ myst_dmath_double_inline = True
 # Each suppressed category has its reason.
 suppress_warnings: list[str] = []
 
+html_context = {"default_mode": "auto"}  # an empty mode is reported as an error in the console
 html_theme = "sphinx_book_theme"
-# build/mathjax/ holds the folder mathjax/, unpacked from npm's package by site/build.py.
+# build/mathjax/ holds the folder mathjax/, unpacked from npm's package by site/make_site.py.
 html_static_path = ["_static", str(Path(__file__).resolve().parents[1] / "build" / "mathjax")]
 html_css_files = ["site.css"]
 html_favicon = "_static/favicon.svg"

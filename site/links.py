@@ -1,4 +1,4 @@
-"""What the pages of a built site point to: links that lead nowhere, and what a browser would fetch from elsewhere."""
+"""What a built site points to: links that lead nowhere, and what a browser would fetch from elsewhere."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -61,8 +61,9 @@ def foreign(site: Path) -> list[str]:
     ]
     for sheet in site.rglob("*.css"):
         text = sheet.read_text(encoding="utf-8")
-        found += [f"{sheet.relative_to(site)}: {part[:60]}" for part in text.split("url(")[1:] if is_foreign(part)]
-        found += [f"{sheet.relative_to(site)}: @import {part[:60]}" for part in text.split("@import")[1:] if "//" in part[:40]]
+        name = sheet.relative_to(site)
+        found += [f"{name}: {part[:60]}" for part in text.split("url(")[1:] if is_foreign(part)]
+        found += [f"{name}: @import {part[:60]}" for part in text.split("@import")[1:] if "//" in part[:40]]
     return found
 
 

@@ -1,12 +1,11 @@
-"""The reference of the library from its source: signatures, the comment beside each parameter, docstrings. Nothing is imported.
+"""The reference of the library from its source: signatures, the comment beside each parameter, docstrings.
 
-The project writes what a parameter means beside it (`n: int,  # models`), where Sphinx's autodoc would not look.
+The project writes what a parameter means beside it (`n: int,  # models`), where autodoc would not look.
+Nothing is imported.
 """
 
 import ast
-import io
 import re
-import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +19,18 @@ ROOMS = {
     "stages": "Collecting verdicts",
     "theory": "The theory at finite n",
     "paper": "Public sets, simulated pools, the paper's artefacts",
-    "paper.studies": "Studies behind figures and tables",
     "reports": "Reports",
 }
+
+
+HEAD = """# Reference
+
+Signatures, parameters and docstrings as they stand in the source. The notebooks say why, and show each function at work.
+
+## The front door
+
+What `from ppe import …` gives; each name is imported when it is used.
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -32,16 +40,21 @@ class Module:
     name: str  # from `ppe`, as rankers.registry
     path: str  # from the root
     tree: ast.Module
-    comments: dict[int, str]  # by line
+    lines: list[str]
 
     @classmethod
     def of(cls, path: Path, root: Path) -> "Module":
         text = path.read_text(encoding="utf-8")
-        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-        comments = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
-        comments = {line: text for line, text in comments.items() if not re.match(r"(fmt:|type: ignore|noqa)", text)}
         name = ".".join(path.relative_to(root / "ppe").with_suffix("").parts)
-        return cls(name, path.relative_to(root).as_posix(), ast.parse(text), comments)
+        return cls(name, path.relative_to(root).as_posix(), ast.parse(text), text.splitlines())
+
+    def comment(self, node: ast.stmt | ast.expr | ast.arg) -> str:
+        "What stands beside the end of a node, or beside the bracket that a definition opens with."
+        line = self.lines[(node.end_lineno or 1) - 1].encode()[node.end_col_offset or 0 :].decode()
+        found = re.match(r"[\s,):\]}]*#\s*(?!fmt:|type: ignore|noqa)(.*)$", line)
+        if not found and isinstance(node, (ast.Assign, ast.AnnAssign)):
+            found = re.search(r"[({\[]\s*#\s*(.*)$", self.lines[node.lineno - 1])
+        return found[1] if found else ""
 
     @property
     def notebook(self) -> str:
@@ -65,8 +78,9 @@ class Module:
 
 
 def label(module: str, name: str) -> str:
-    "Anchor of a name; constants and types may differ from functions by capitals only."
-    return "api-" + re.sub(r"[._]", "-", f"{module}.{name}").lower() + ("-const" if name.isupper() else "")
+    "Anchor of a name; a constant, a class and a function may differ by capitals only."
+    kind = "-constant" if name.isupper() else "-class" if name[0].isupper() else ""
+    return "api-" + re.sub(r"[._]", "-", f"{module}.{name}").lower() + kind
 
 
 class Reference:
@@ -79,7 +93,7 @@ class Reference:
         self.rooms: dict[str, list[Module]] = {room: [] for room in ROOMS}
         for module in modules:
             room = module.name.rpartition(".")[0]
-            if room in self.rooms:  # the commands have a page of their own
+            if room in self.rooms:  # the studies of the paper and the commands are no library
                 self.rooms[room].append(module)
         self.rooms = {room: found for room, found in self.rooms.items() if found}
         home = next(
@@ -92,7 +106,12 @@ class Reference:
         }
         # A name in backticks leads to its entry where only one module has it, or the front door does.
         self.labels: dict[str, str] = {}
-        seen = [(name, module.name) for found in self.rooms.values() for module in found for name in module.exported]
+        seen = [
+            (name, module.name)
+            for found in self.rooms.values()
+            for module in found
+            for name in module.exported
+        ]
         for name, module in seen:
             if sum(other == name for other, _ in seen) == 1 or self.front_door.get(name) == module:
                 self.labels[name] = label(module, name)
@@ -100,7 +119,7 @@ class Reference:
     # ---- text
 
     def prose(self, text: str) -> str:
-        "A docstring or comment as Markdown: names lead to their entries, and nothing but backticks is markup."
+        "A docstring or comment as Markdown: names lead to their entries, and only backticks are markup."
         parts = re.split(r"(`+[^`]+`+)", text.strip())
         shown = []
         for k, part in enumerate(parts):
@@ -108,11 +127,17 @@ class Reference:
                 shown.append(re.sub(r"([*_<>$\[\]{}|~\\])", r"\\\1", part))
             else:
                 name = part.strip("`").removesuffix("()")
-                shown.append(f"[`{name}`](#{self.labels[name]})" if name in self.labels else f"`{part.strip('`')}`")
+                shown.append(
+                    f"[`{name}`](#{self.labels[name]})" if name in self.labels else f"`{part.strip('`')}`"
+                )
         return "".join(shown)
 
     def docstring(self, node: ast.AST) -> str:
-        text = ast.get_docstring(node) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else None
+        text = (
+            ast.get_docstring(node)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            else None
+        )
         return self.prose(text) if text else ""
 
     # ---- entries
@@ -122,7 +147,9 @@ class Reference:
         given = function.args
         positional = [*given.posonlyargs, *given.args]
         defaults = dict(zip([arg.arg for arg in positional][::-1], given.defaults[::-1], strict=False))
-        defaults |= {arg.arg: value for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
+        defaults |= {
+            arg.arg: value for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value
+        }
         stars = {id(given.vararg): "*", id(given.kwarg): "**"}
         arguments = [*positional, *([given.vararg] if given.vararg else []), *given.kwonlyargs]
         lines = []
@@ -130,13 +157,10 @@ class Reference:
             if arg.arg in ("self", "cls"):
                 continue
             default = defaults.get(arg.arg)
-            last = max(arg.end_lineno or 0, (default.end_lineno or 0) if default else 0)
-            lines.append(definition(
-                stars.get(id(arg), "") + arg.arg, arg.annotation, default, self.prose(module.comments.get(last, ""))
-            ))  # fmt: skip
+            meaning = self.prose(module.comment(default or arg))
+            lines.append(definition(stars.get(id(arg), "") + arg.arg, arg.annotation, default, meaning))
         if function.returns is not None and ast.unparse(function.returns) != "None":
-            last = function.returns.end_lineno or 0
-            what = self.prose(module.comments.get(last, ""))
+            what = self.prose(module.comment(function.returns))
             lines.append(f"**Returns** `{ast.unparse(function.returns)}`" + (f"\n: {what}" if what else ""))
         return lines
 
@@ -149,7 +173,12 @@ class Reference:
             bases = ", ".join(map(ast.unparse, node.bases))
             parts += [f"```python\nclass {name}{f'({bases})' if bases else ''}\n```", self.docstring(node)]
             parts += [
-                definition(ast.unparse(field.target), field.annotation, field.value, self.prose(module.comments.get(field.end_lineno or 0, "")))
+                definition(
+                    ast.unparse(field.target),
+                    field.annotation,
+                    field.value,
+                    self.prose(module.comment(field)),
+                )
                 for field in node.body
                 if isinstance(field, ast.AnnAssign) and not ast.unparse(field.target).startswith("_")
             ]
@@ -157,7 +186,11 @@ class Reference:
                 if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
                     marks = {ast.unparse(mark) for mark in method.decorator_list}
                     attribute = marks & {"property", "cached_property"}
-                    parts.append(f"**`{name}.{method.name}`**" if attribute else signature(f"{name}.{method.name}", method))
+                    parts.append(
+                        f"**`{name}.{method.name}`**"
+                        if attribute
+                        else signature(f"{name}.{method.name}", method)
+                    )
                     parts += [self.docstring(method), *self.parameters(method, module)]
         return "\n\n".join(part for part in parts if part)
 
@@ -165,7 +198,7 @@ class Reference:
         "Name, value if it is short, comment."
         assert isinstance(node, (ast.Assign, ast.AnnAssign))
         value = " ".join(ast.unparse(node.value).split()) if node.value else ""
-        comment = self.prose(module.comments.get(node.lineno, ""))
+        comment = self.prose(module.comment(node))
         shown = f" = `{value}`" if 0 < len(value) <= 160 else ""
         return f"({label(module.name, name)})=\n`{name}`{shown}{f': {comment}' if comment else ''}"
 
@@ -178,7 +211,9 @@ class Reference:
             links = f"[notebook](../{module.notebook}) · [source]({self.server}/blob/main/{module.path})"
             parts.append(f"## `ppe.{module.name}`\n\n{said}\n\n{links}")
             definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-            described = {name: node for name, node in module.exported.items() if isinstance(node, definitions)}
+            described = {
+                name: node for name, node in module.exported.items() if isinstance(node, definitions)
+            }
             parts += [self.entry(name, node, module) for name, node in described.items()]
             constants = [
                 self.constant(name, node, module)
@@ -190,24 +225,27 @@ class Reference:
 
     def index(self) -> str:
         "The public names, `from ppe import …`, by what they are for; then every module."
-        lines = [
-            "# Reference", "", "Signatures, parameters and docstrings as they stand in the source. The notebooks say why, and show each function at work.",
-            "", "## The front door", "", "What `from ppe import …` gives; each name is imported when it is used.", "",
-        ]  # fmt: skip
+        lines = [HEAD]
         modules = {module.name: module for found in self.rooms.values() for module in found}
         for room, found in self.rooms.items():
-            names = [name for name, home in self.front_door.items() if home in {module.name for module in found}]
+            names = [
+                name for name, home in self.front_door.items() if home in {module.name for module in found}
+            ]
             if not names:
                 continue
             lines += [f"### {ROOMS[room]}", "", "| Name | What it is |", "|---|---|"]
             for name in names:
                 module = modules[self.front_door[name]]
                 node = module.exported[name]
-                said = self.docstring(node) or self.prose(module.comments.get(node.lineno, ""))
-                lines.append(f"| [`{name}`](#{self.labels[name]}) | {' '.join(said.split(chr(10) * 2)[0].split())} |")
+                said = self.docstring(node) or self.prose(module.comment(node))
+                lines.append(
+                    f"| [`{name}`](#{self.labels[name]}) | {' '.join(said.split(chr(10) * 2)[0].split())} |"
+                )
             lines.append("")
         pages = "\n".join(f"{ROOMS[room]} <{page(room)}>" for room in self.rooms)
-        return "\n".join([*lines, "## Every module", "", "```{toctree}", ":maxdepth: 2", "", pages, "```", ""])
+        return "\n".join(
+            [*lines, "## Every module", "", "```{toctree}", ":maxdepth: 2", "", pages, "```", ""]
+        )
 
 
 def page(room: str) -> str:
@@ -226,7 +264,13 @@ def signature(name: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> st
     bare = ast.parse(ast.unparse(function)).body[0]
     assert isinstance(bare, (ast.FunctionDef, ast.AsyncFunctionDef))
     arguments = bare.args
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    every = [
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    ]
     for arg in filter(None, every):
         arg.annotation = None
     arguments.posonlyargs = [arg for arg in arguments.posonlyargs if arg.arg not in ("self", "cls")]

@@ -1,34 +1,50 @@
-"""Gather the sources of the site in one folder: its own pages, the repository's Markdown, the committed notebooks.
+"""Gather the sources of the site: its own pages, the repository's Markdown, the committed notebooks.
 
-The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of a figure leads to the executed
-one, a link to any other file of the repository to that file on its server. Marks such as `<!-- gallery: fig_mu -->` are filled in.
+The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of
+a figure leads to the executed one, a link to any other file of the repository to that file on its server.
+Marks such as `<!-- gallery: fig_mu -->` are filled in.
 """
 
+import csv
 import json
 import posixpath
 import re
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from PIL import Image
 from reference import reference_pages
 
-from ppe.paper.fronts import Front, read_fronts
+from ppe.paper.fronts import Artefact, Front, read_fronts
 from ppe.paper.runner import statement_table
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = "https://github.com/ppe-paper/ppe"
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]*)(#[^)\s]*)?(?=\))")
 MARK = re.compile(r"<!-- (\w+)(?:: ([\w ]+))? -->")
-DIRECTIVE = re.compile(r"^\s*#\s*\|\s*([\w-]+)(?::\s*(.*))?$")
-MARKDOWN = ("CHANGELOG.md", "CONTRIBUTING.md", "data/README.md", "demo/README.md", "nbs/README.md", "nbs/reading.md")
+DIRECTIVE = re.compile(r"^\s*#\s*\|\s*([\w-]+):?\s*(.*)$")  # of nbdev and Quarto
+MARKDOWN = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "data/README.md",
+    "demo/README.md",
+    "nbs/README.md",
+    "nbs/reading.md",
+)
 # The same, under another name.
 INSTEAD = {
-    "README.md": "index.md", "figures/README.md": "paper.md", "figures": "paper.md", "nbs": "nbs/README.md", "data": "data/README.md",
-    "nbs/figures": "paper.md", "nbs/tables": "paper.md", "nbs/theorems": "theory.md",
-}  # fmt: skip
-THUMBNAIL = 640  # pixels wide at most, twice what is shown
+    "README.md": "index.md",
+    "data": "data/README.md",
+    "figures": "paper.md",
+    "figures/README.md": "paper.md",
+    "nbs": "nbs/README.md",
+    "nbs/figures": "paper.md",
+    "nbs/tables": "paper.md",
+    "nbs/theorems": "theory.md",
+}
+THUMBNAIL = 600  # pixels wide at least, twice what is shown
 
 
 class Staging:
@@ -53,10 +69,14 @@ class Staging:
             for front in self.fronts.values()
             for artefact in front.artefacts
             for file in artefact.files
+            if not file.endswith(".md")  # a table as it stands on the notebook's own page
         }
         self.marks: dict[str, Callable[[list[str]], str]] = {
-            "gallery": self.gallery, "pictures": self.pictures, "artefacts": self.artefacts, "statements": lambda _: statement_table(ROOT).replace("](nbs/", "](../nbs/"),
-        }  # fmt: skip
+            "gallery": self.gallery,
+            "pictures": self.pictures,
+            "artefacts": self.artefacts,
+            "statements": lambda _: statement_table(ROOT).replace("](nbs/", "](../nbs/"),
+        }
 
     def write(self) -> None:
         for place, source in self.pages.items():
@@ -82,7 +102,7 @@ class Staging:
     # ---- links
 
     def relinked(self, text: str, origin: str, place: str) -> str:
-        "Markdown of a file of the repository, for its place in the site: links lead to pages, or to the repository's server."
+        "Markdown of a file, for its place in the site: links lead to pages, or to the repository's server."
 
         def lead(match: re.Match) -> str:
             link, anchor = match[1], match[2] or ""
@@ -93,7 +113,12 @@ class Staging:
             if executed != place:  # a notebook may lead to its own source
                 target = executed
             target = INSTEAD.get(target, target)
-            if target in self.pages or target in self.reference or target in self.files or target.startswith("thumbnails/"):
+            if (
+                target in self.pages
+                or target in self.reference
+                or target in self.files
+                or target.startswith("thumbnails/")
+            ):
                 return posixpath.relpath(target, posixpath.dirname(place) or ".") + anchor.lower()
             if not (ROOT / target).exists():
                 raise SystemExit(f"site: error: {origin} links to {link}, which does not exist")
@@ -111,10 +136,12 @@ class Staging:
         for cell in notebook["cells"]:
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                cell["source"] = self.relinked(source, place, place)
+                text = self.relinked(source, place, place)
+                front = "front" in cell["metadata"].get("tags", [])  # picture or table, caption, files
+                cell["source"] = f"::::{{container}} front\n{text}\n::::" if front else text
             elif cell["cell_type"] == "code":
                 lines = source.splitlines()
-                given = {match[1]: match[2] or "" for line in lines if (match := DIRECTIVE.match(line))}
+                given = {match[1]: match[2] for line in lines if (match := DIRECTIVE.match(line))}
                 if "hide" in given:
                     continue
                 cell["source"] = "\n".join(line for line in lines if not DIRECTIVE.match(line)).strip("\n")
@@ -123,49 +150,61 @@ class Staging:
                 alt = given.get("fig-alt") or f"Output of a cell of {Path(place).stem}"
                 cell["metadata"]["mystnb"] = {"image": {"alt": alt.strip("\"'")}}
             shown.append(cell)
-        language = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
+        code = "\n".join(cell["source"] for cell in shown if cell["cell_type"] == "code")
+        magic = re.search(r"(?m)^\s*[%!]", code)
+        lexer = "ipython3" if magic else "python"  # which takes half the time
+        language = {"language_info": {"name": "python", "pygments_lexer": lexer}}
         return notebook | {"cells": shown, "metadata": notebook["metadata"] | language}
 
     # ---- what the marks stand for; links are those of a page in site/
 
     def text(self, markdown: str) -> str:
         "Markdown of a notebook's front, for a page in site/."
-        return LINK.sub(lambda match: posixpath.normpath(posixpath.join("../nbs/figures", match[1])) + (match[2] or ""), markdown)
+        return LINK.sub(
+            lambda match: posixpath.normpath(posixpath.join("../nbs/figures", match[1])) + (match[2] or ""),
+            markdown,
+        )
 
     def thumbnail(self, front: Front) -> str:
-        "A small picture of the first figure, as Markdown, or the word that it is a table."
+        "A small picture of the first figure, as Markdown, or the first cells of the table."
         picture = next((artefact for artefact in front.artefacts if artefact.kind == "figure"), None)
         if picture is None:
-            return ":::{div} placard\nTable\n:::"
+            return f":::{{container}} placard\n{self.first_cells(front.artefacts[0])}\n:::"
         file = f"{picture.name}.png"
         target = self.out / "thumbnails" / file
         target.parent.mkdir(parents=True, exist_ok=True)
         with Image.open(ROOT / "figures" / file) as image:
-            image.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
-            image.convert("RGB").quantize(128).save(target, optimize=True)
-        return f"[![{plain(picture.alt)}](thumbnails/{file})](../figures/{front.name}.ipynb)"
+            image.convert("RGB").reduce(max(1, image.width // THUMBNAIL)).save(target)
+        return f"[![{verbatim(picture.alt)}](thumbnails/{file})]({executed(front)})"
+
+    def first_cells(self, table: Artefact) -> str:
+        "The upper left corner of a table, as Markdown."
+        with (ROOT / "figures" / f"{table.name}.csv").open(encoding="utf-8", newline="") as file:
+            rows = [[" ".join(cell.split())[:24] for cell in row[:4]] for row in islice(csv.reader(file), 8)]
+        lines = [f"| {' | '.join(map(verbatim, row))} |" for row in rows]
+        return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
 
     def gallery(self, names: list[str]) -> str:
         "Cards with thumbnail, question and answer, and the pages in the table of contents."
         cards = []
         for front in map(self.fronts.__getitem__, names):
-            cards.append(
-                f":::{{div}} card-of-front\n{self.thumbnail(front)}\n\n**[{front.question}](../figures/{front.name}.ipynb)**\n\n"
-                f"{self.text(front.answer)}\n\n_{front.item}_\n:::"
-            )
-        pages = "\n".join(f"figures/{name}" for name in names)
-        return "::::{div} gallery\n" + "\n".join(cards) + f"\n::::\n\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+            title = f"**[{front.question}]({executed(front)})**"
+            parts = [self.thumbnail(front), title, self.text(front.answer), f"_{front.item}_"]
+            cards.append("\n\n".join(["::::{container} card-of-front", *parts, "::::"]))
+        pages = "".join(f"figures/{name}\n" for name in names)
+        contents = f"```{{toctree}}\n:hidden:\n\n{pages}```\n"
+        return "\n\n".join([":::::{container} gallery", *cards, ":::::", contents])
 
     def pictures(self, names: list[str]) -> str:
         "Picture, question and answer, one below the other."
         parts = []
         for front in map(self.fronts.__getitem__, names):
             picture = next(a for a in front.artefacts if a.kind == "figure")
-            parts.append(
-                f"## {front.question}\n\n{self.text(front.answer)}\n\n![{plain(picture.alt)}](../figures/{picture.name}.png)\n\n"
-                f":::{{div}} caption\n{picture.caption}\n[The notebook](../figures/{front.name}.ipynb)\n:::\n"
-            )
-        return "\n".join(parts)
+            caption = f"{verbatim(picture.caption)} [The notebook]({executed(front)})"
+            parts += [f"## {front.question}", self.text(front.answer)]
+            parts += [f"![{verbatim(picture.alt)}](../figures/{picture.name}.png)"]
+            parts += [f":::{{container}} caption\n{caption}\n:::"]
+        return "\n\n".join(parts)
 
     def artefacts(self, _: list[str]) -> str:
         "Every figure and table with its command and its files."
@@ -177,13 +216,23 @@ class Staging:
                 for file in artefact.files
                 if file.endswith((".pdf", ".tex", ".csv"))
             )
-            lines.append(f"| {front.item} | [{front.question}](../figures/{front.name}.ipynb) | `ppe paper run {front.name}` | {files} |")
+            cells = [
+                front.item,
+                f"[{front.question}]({executed(front)})",
+                f"`ppe paper run {front.name}`",
+                files,
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines)
 
 
-def plain(text: str) -> str:
-    "Text that may stand in the brackets of a picture."
-    return re.sub(r"([\[\]])", r"\\\1", text)
+def verbatim(text: str) -> str:
+    "Text in which nothing is markup."
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
+
+
+def executed(front: Front) -> str:
+    return f"../figures/{front.name}.ipynb"
 
 
 def with_contents(text: str) -> str:
@@ -191,9 +240,14 @@ def with_contents(text: str) -> str:
     head, *sections = re.split(r"(?m)^(?=## )", text)
     parts = [head]
     for section in sections:
-        pages = [link.removesuffix(".ipynb") for link in re.findall(r"(?m)^- \[[^\]]*\]\(([\w/]+\.ipynb)\)", section)]
+        pages = [
+            link.removesuffix(".ipynb")
+            for link in re.findall(r"(?m)^- \[[^\]]*\]\(([\w/]+\.ipynb)\)", section)
+        ]
         contents = "".join(f"{page}\n" for page in pages)
-        parts.append(section.rstrip() + (f"\n\n```{{toctree}}\n:hidden:\n\n{contents}```\n\n" if pages else "\n\n"))
+        parts.append(
+            section.rstrip() + (f"\n\n```{{toctree}}\n:hidden:\n\n{contents}```\n\n" if pages else "\n\n")
+        )
     return "".join(parts)
 
 

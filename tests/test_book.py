@@ -1,5 +1,6 @@
-"""Title and language of PDFs."""
+"""Title and language of figures, and the book of them all: hostile texts, wide and long tables."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -7,7 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from pypdf import PdfReader
+from stage_notebooks import ROOT
 
+from ppe.errors import InputError
+from ppe.paper.book import write_book
+from ppe.paper.fronts import read_fronts
 from ppe.paper.pdf import describe_pdf
 from ppe.paper.style import caption, printed_figure, save_figure
 
@@ -57,3 +63,158 @@ def test_the_page_itself_is_not_touched(figure: Path, tmp_path: Path):
     for path, stem in ((figure, "before"), (tmp_path / "titled.pdf", "after")):
         subprocess.run([needs("pdftoppm"), "-r", "60", "-singlefile", path, tmp_path / stem], check=True)
     assert (tmp_path / "before.ppm").read_bytes() == (tmp_path / "after.ppm").read_bytes()
+
+
+# ---- the book
+
+
+HOSTILE = r"#panic(1) $x$ @ref <lab> *b* _i_ `r` \u{41} \ [l] = h // c /* d */ ~ -- 'q' \"Q\" </w> & ü μ字😀"
+PROFILES = """
+[defaults]
+seed = 7
+
+[fig_odd]
+item = "Figure #1"
+title = "Odd"
+quick = {}
+full = {}
+
+[tab_big]
+item = "Table $2$ (not in the paper)"
+title = "Big"
+quick = {}
+full = {}
+
+[thm_gone]
+item = "Theorem 1"
+title = "Gone"
+quick = {}
+full = {}
+"""
+MARKDOWN_MARKS = re.compile(r"([\\`*_\[\]<&$|~#])")
+
+
+def markdown(text: str) -> str:
+    "A text that Markdown shows as it is."
+    return MARKDOWN_MARKS.sub(r"\\\1", text)
+
+
+def caption_of(what: str) -> str:
+    return f"{what}. n = 3. Replicates: 0. Intervals: none. Seed: not used. Data: real: {HOSTILE}."
+
+
+def pipe_table(heading: list[str], rows: list[list[str]], sides: str) -> str:
+    lines = [heading, [side for side in sides.split()], *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+@pytest.fixture(scope="module")
+def odd_project(figure: Path, tmp_path_factory) -> Path:
+    "A picture, and three tables: hostile, wider than a page, longer than a page; one notebook has not run."
+    root = tmp_path_factory.mktemp("book") / "project"
+    numbers = [f"{k}.001 [{k}.000, {k}.002]" for k in range(14)]
+    wide = pipe_table([f"column {k}" for k in range(14)], [numbers], "--: " * 14)
+    sentences = [[str(k), "so many words " * 20] for k in range(90)]
+    long = pipe_table(["place<br>at last", "words"], sentences, "--: :--")
+    files = {
+        "nbs/profiles.toml": PROFILES,
+        "figures/fig_odd.txt": caption_of(f"Picture of {HOSTILE}"),
+        "figures/tab_big.md": pipe_table(["name", "**v**"], [[markdown(HOSTILE), "**0.125**"]], ":-- --:"),
+        "figures/tab_big_wide.md": wide + "\n" + wide.replace("column", "further"),
+        "figures/tab_big_long.md": long,
+        **{f"figures/tab_big{end}.txt": caption_of(f"Table{end}") for end in ("", "_wide", "_long")},
+    }
+    firsts = {
+        "figures/fig_odd": f"# Is {markdown(HOSTILE)} shown?\n\n> **Yes**, in [links](a.ipynb) and "
+        "`#code`: $S_\\mu \\le 1$, for $5.",
+        "tables/tab_big": "# Does it fit?\n\n> It does.",
+        "theorems/thm_gone": "# Where is it?\n\n> Nowhere.",
+    }
+    for name, first in firsts.items():
+        cells = [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}]
+        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        files[f"nbs/{name}.ipynb"] = json.dumps(notebook)
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    shutil.copy(figure, root / "figures" / "fig_odd.pdf")
+    (root / "figures" / "fig_odd.png").touch()
+    entries = {
+        name: {"outputs": {path.name: "hash" for path in (root / "figures").glob(f"{name}*")}}
+        for name in ("fig_odd", "tab_big")
+    }
+    (root / "figures" / "manifest.json").write_text(json.dumps({"profile": "full", "notebooks": entries}))
+    return root
+
+
+@pytest.fixture(scope="module")
+def odd_book(odd_project: Path) -> Path:
+    return write_book(odd_project)
+
+
+def squeezed(text: str) -> str:
+    "Without spaces: where lines are broken is not what is asked."
+    return re.sub(r"\s", "", text)
+
+
+def read(book: Path, *options: str) -> str:
+    "The text as another program reads it."
+    command = [needs("pdftotext"), *options, book, "-"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def words(book: Path) -> list[tuple[int, float, float, str]]:
+    "Page, left and right edge as shares of the page's width, word."
+    page, width, found = 0, 1.0, []
+    for line in read(book, "-bbox").splitlines():
+        if match := re.search(r'<page width="([\d.]+)"', line):
+            page, width = page + 1, float(match[1])
+        elif match := re.search(r'<word xMin="([-\d.]+)" .* xMax="([-\d.]+)".*?>(.*)</word>', line):
+            found.append((page, float(match[1]) / width, float(match[2]) / width, match[3]))
+    return found
+
+
+def test_hostile_texts_are_set_as_they_stand(odd_book: Path):
+    # What the fonts of Typst have no sign for is a box, which has no text.
+    text, odd = (re.sub(r"[字😀\x00-\x1f\ufffd]", "", squeezed(whole)) for whole in (read(odd_book), HOSTILE))
+    # In the contents, the question, a caption (twice), a cell, and at the end of three captions.
+    assert text.count(odd) == 8
+    assert squeezed("Figure #1") in text and squeezed("Table $2$ (not in the paper)") in text
+    assert squeezed("Yes, in links and #code: 𝑆𝜇 ≤ 1, for $5.") in text and "Nowhere." in text
+
+
+def test_wide_tables_fit_and_long_ones_repeat_their_heading(odd_book: Path):
+    found = words(odd_book)
+    outside = [word for word in found if word[1] < 0.04 or word[2] > 0.96]
+    assert found and not outside
+    pages_of_rows = {page for page, _, _, word in found if word == "many"} - {found[-1][0] + 1}
+    assert len(pages_of_rows) > 3
+    assert {page for page, _, _, word in found if word == "place"} == pages_of_rows
+    broken = [word for _, _, _, word in found if re.fullmatch(r"\d+\.00", word)]
+    assert not broken  # a number stays whole
+
+
+def test_the_book_has_an_outline_a_language_and_the_same_bytes(odd_project: Path, odd_book: Path):
+    assert odd_book == odd_project / "build" / "ppe.pdf"
+    before = odd_book.read_bytes()
+    reader = PdfReader(odd_book)
+    titles = [len(item) if isinstance(item, list) else item["/Title"] for item in reader.outline]
+    assert titles == ["In the paper", 2, "Not in the paper", 1]
+    assert reader.trailer["/Root"]["/Lang"] == "en" and "Figures and tables" in reader.metadata.title
+    assert reader.trailer["/Root"]["/ViewerPreferences"]["/DisplayDocTitle"]
+    assert write_book(odd_project).read_bytes() == before
+
+
+def test_a_table_that_is_not_there_is_said(odd_project: Path, tmp_path: Path):
+    shutil.copytree(odd_project, tmp_path / "project")
+    (tmp_path / "project" / "figures" / "tab_big.md").unlink()
+    with pytest.raises(InputError, match=r"figures/tab_big\.md is not there"):
+        write_book(tmp_path / "project")
+
+
+@pytest.mark.slow
+def test_the_committed_outputs_make_a_book():
+    book = write_book(ROOT)
+    outline = [item for part in PdfReader(book).outline if isinstance(part, list) for item in part]
+    assert len(outline) == len(read_fronts(ROOT))
+    assert not [word for word in words(book) if word[1] < 0.04 or word[2] > 0.96]

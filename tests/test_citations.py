@@ -90,7 +90,7 @@ def test_the_reading_of_the_paper_names_places_that_exist():
         "in the order of the paper"
     )
     for section, statement, place, verdict in rows:
-        target = re.fullmatch(r"\[([\w]+)\]\(([\w/]+\.ipynb)\)", place)
+        target = re.fullmatch(r"\[([\w]+)\]\(((?:\.\./figures/)?[\w/]+\.ipynb)\)", place)
         assert target and Path(target[2]).stem == target[1] and (ROOT / "nbs" / target[2]).is_file(), place
         assert verdict in verdicts, f"{section}, {statement}: {verdict}"
     assert {row[3] for row in rows} == verdicts, "no verdict that nothing has"

@@ -15,7 +15,9 @@ import pytest
 
 from ppe.errors import FetchError, InputError, MissingDataError
 from ppe.files import file_sha256
-from ppe.paper.runner import DataAccess, check_parameters, code_files, list_items, read_profiles, reader, run
+from ppe.paper.profiles import read_profiles
+from ppe.paper.publication import publish
+from ppe.paper.runner import DataAccess, check_parameters, code_files, list_items, reader, run
 
 PROFILES = """
 [defaults]
@@ -67,6 +69,9 @@ _ = Path(output_dir, "tab_votes.csv").write_text(votes * n)
 """
 
 
+FRONT = "# How much is it?\n\n> So much: [votes](../tables/tab_votes.ipynb), [doubles](../doubles.ipynb)."
+
+
 def notebook(
     *cells: str,
     parameters: str = "seed = 0\noutput_dir = 'build/quick'\nn = 0  # how many",
@@ -80,9 +85,10 @@ def notebook(
         }  # fmt: skip
 
     sources = [(parameters, [tag]), *((source, []) for source in cells)]
+    front = {"cell_type": "markdown", "id": "front", "metadata": {}, "source": FRONT}
     return json.dumps(
         {
-            "cells": [cell(source, tags, at) for at, (source, tags) in enumerate(sources)],
+            "cells": [front, *(cell(source, tags, at) for at, (source, tags) in enumerate(sources))],
             "metadata": {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}},
             "nbformat": 4,
             "nbformat_minor": 5,
@@ -312,7 +318,9 @@ def test_two_projects_give_the_same_bytes(finished: Path, project: Path):
 
 
 def test_outputs_hold_no_time_and_no_path(finished: Path):
-    text = b"".join(tree(finished / "figures").values()).decode()
+    made = tree(finished / "figures")
+    assert "`ppe paper run`" in made.pop("README.md").decode()
+    text = b"".join(made.values()).decode()
     assert str(finished) not in text and str(finished.parent) not in text
     assert not re.search(
         r"\d\d:\d\d:\d\d|20\d\d-\d\d-\d\d|0x[0-9a-f]{6}|duration|papermill|build/",
@@ -320,9 +328,9 @@ def test_outputs_hold_no_time_and_no_path(finished: Path):
     )
     executed = json.loads((finished / "figures/fig_first.ipynb").read_text())
     assert set(executed["metadata"]) == {"kernelspec"}
-    assert [set(cell["metadata"]) for cell in executed["cells"]] == [{"tags"}, {"tags"}, set()]
-    assert 'output_dir = "figures"' in "".join(executed["cells"][1]["source"])
-    (stream,) = executed["cells"][2]["outputs"]
+    assert [set(cell["metadata"]) for cell in executed["cells"]] == [set(), {"tags"}, {"tags"}, set()]
+    assert 'output_dir = "figures"' in "".join(executed["cells"][2]["source"])
+    (stream,) = executed["cells"][3]["outputs"]
     assert stream["text"].startswith("abc<object object> . {")
 
 
@@ -356,6 +364,7 @@ def test_the_quick_profile_leaves_figures_alone(project: Path):
         ("nbs/profiles.toml", ("{n = 3}", "{}"), "does not set n"),
         ("nbs/figures/fig_second.ipynb", ('["parameters"]', '["parameter"]'), "0 cells tagged parameters"),
         ("nbs/figures/fig_second.ipynb", ("n = 0 ", "n = 0 + len('')"), "more than"),
+        ("nbs/figures/fig_second.ipynb", ("# How", "How"), "the first cell begins with .How"),
     ],
 )
 def test_wrong_parameters_are_refused_before_anything_runs(project: Path, file: str, change, message: str):
@@ -423,6 +432,91 @@ def test_warnings_in_outputs_are_named(project: Path):
     assert "fig_first has warnings" in summary.report()
 
 
+# ---- prose
+
+
+def reword(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def hashes_of(root: Path) -> dict[str, str]:
+    manifest = json.loads((root / "figures/manifest.json").read_text())["notebooks"]
+    return {file: value for entry in manifest.values() for file, value in entry["outputs"].items()}
+
+
+def test_prose_is_published_without_a_run_and_back_again(project: Path):
+    before, source = tree(project / "figures"), project / "nbs/figures/fig_first.ipynb"
+    record = (project / "build/full/run.json").read_bytes()
+    reword(source, "So much", "Twice as much")
+    reword(source, '"metadata": {}, "outputs"', '"metadata": {"tags": ["hide-input"]}, "outputs"')
+    assert set(list_items(root=project, data=votes_in(project))["state"]) == {"up to date"}
+    summary = run_in(project)
+    assert (summary.ran, summary.up_to_date) == ((), ("fig_first", "fig_second", "tab_votes"))
+    after = tree(project / "figures")
+    assert {name for name in before if before[name] != after[name]} == {
+        "README.md",
+        "fig_first.ipynb",
+        "manifest.json",
+    }
+    assert b"Twice as much" in after["fig_first.ipynb"] and b"hide-input" in after["fig_first.ipynb"]
+    assert b"Twice as much" in after["README.md"]
+    assert hashes_of(project)["fig_first.ipynb"] == file_sha256(project / "figures/fig_first.ipynb")
+    assert (project / "build/full/run.json").read_bytes() == record, "nothing ran"
+    assert run_in(project).ran == () and tree(project / "figures") == after
+    shutil.copy(source, kept := project / "kept.ipynb")
+    shutil.rmtree(project / "figures"), shutil.rmtree(project / "build")
+    assert len(run_in(project).ran) == 3
+    assert tree(project / "figures") == after, "a run gives the same bytes as publishing"
+    shutil.copy(kept, source)
+    reword(source, "Twice as much", "So much")
+    reword(source, '{"tags": ["hide-input"]}', "{}")
+    assert run_in(project).ran == () and tree(project / "figures") == before
+
+
+def test_publish_needs_no_memory_and_names_what_has_to_run(project: Path):
+    before = tree(project / "figures")
+    assert publish(root=project, progress=False).changed == (), "after a run there is nothing to publish"
+    assert tree(project / "figures") == before
+    shutil.rmtree(project / "build")  # as in a fresh clone
+    reword(project / "nbs/figures/fig_first.ipynb", "So much", "Twice as much")
+    reword(project / "nbs/figures/fig_second.ipynb", "double(n)", "double(n + 1)")
+    (project / "figures/tab_votes.ipynb").unlink()
+    found = publish(root=project, progress=False)
+    assert (found.changed, found.as_before) == (("fig_first",), ())
+    assert found.to_run == ("fig_second", "tab_votes")
+    assert found.report().splitlines() == [
+        "figures/: 1 published anew, 0 as before",
+        "not published, because the code is not what has run: `ppe paper run fig_second tab_votes`",
+    ]
+    after = tree(project / "figures")
+    assert {name for name in after if before[name] != after[name]} == {
+        "README.md",
+        "fig_first.ipynb",
+        "manifest.json",
+    }
+    assert hashes_of(project)["fig_first.ipynb"] == file_sha256(project / "figures/fig_first.ipynb")
+    assert publish(root=project, progress=False).changed == () and tree(project / "figures") == after
+    (project / "figures/fig_first.ipynb").write_text("<<<<<<< HEAD")
+    assert "fig_first" in publish(root=project, progress=False).to_run
+    assert publish(root=project, profile="quick", progress=False).to_run == tuple(read_profiles(project))
+
+
+def test_publish_refuses_a_notebook_without_question_before_it_writes(project: Path):
+    reword(project / "nbs/figures/fig_first.ipynb", "So much", "Twice as much")
+    reword(project / "nbs/figures/fig_second.ipynb", "> So", "So")
+    before = tree(project / "figures")
+    with pytest.raises(InputError, match="fig_second.ipynb: the first cell begins with"):
+        publish(root=project, progress=False)
+    assert tree(project / "figures") == before
+
+
+def test_links_between_notebooks_of_the_paper_lead_to_the_executed_ones(finished: Path):
+    executed = (finished / "figures/fig_first.ipynb").read_text()
+    assert "[votes](tab_votes.ipynb)" in executed and "[doubles](../nbs/doubles.ipynb)" in executed
+
+
 # ---- public data
 
 
@@ -466,6 +560,22 @@ def test_two_notebooks_run_at_a_time(project: Path):
         path = project / "nbs/figures" / f"{me}.ipynb"
         path.write_text(notebook(MEET.replace("ME", me).replace("OTHER", other), draw(me)))
     assert run_in(project, workers=2).ran == ("fig_first", "fig_second")
+
+
+def test_two_runs_at_once_keep_what_the_other_has_entered(tmp_path: Path):
+    root = make_project(tmp_path / "project")
+    names = ("fig_first", "fig_second")
+    for me, other in (names, names[::-1]):
+        path = root / "nbs/figures" / f"{me}.ipynb"
+        path.write_text(notebook(MEET.replace("ME", me).replace("OTHER", other), draw(me)))
+    program = "import sys, pathlib as p, ppe.paper.runner as r; r.run(sys.argv[2], root=p.Path(sys.argv[1]))"
+    runs = [subprocess.Popen([sys.executable, "-c", program, str(root), name]) for name in names]
+    assert [one.wait(timeout=120) for one in runs] == [0, 0]
+    manifest = json.loads((root / "figures/manifest.json").read_text())["notebooks"]
+    assert set(manifest) == set(names)
+    assert set(json.loads((root / "build/full/run.json").read_text())["notebooks"]) == set(names)
+    states = list_items(root=root, data=votes_in(root)).set_index("name")["state"]
+    assert states.to_dict() == dict.fromkeys(names, "up to date") | {"tab_votes": "to run"}
 
 
 @pytest.mark.slow

@@ -116,7 +116,8 @@ MAY_IMPORT = {
     "theory": {"", "rankers"},
     "paper": {"", "rankers", "inference", "theory"},
     "paper.studies": {"", "rankers", "inference", "designs", "theory", "paper"},
-    "cli": {"", "importers", "rankers", "inference", "designs", "stages", "theory", "paper"},
+    "reports": {"", "rankers", "inference", "designs", "paper"},  # of paper the style alone
+    "cli": {"", "importers", "rankers", "inference", "designs", "stages", "theory", "paper", "reports"},
 }
 PAPER_NOTEBOOKS = sorted(
     path for folder in ("figures", "tables", "theorems") for path in (ROOT / "nbs" / folder).glob("*.ipynb")
@@ -193,7 +194,7 @@ def test_the_folders_know_each_other_in_one_direction():
     graph = {folder: others - {folder} for folder, others in MAY_IMPORT.items()}
     tuple(TopologicalSorter(graph).static_order())  # a circle raises CycleError
     method = graph["rankers"] | graph["inference"] | graph["designs"] | graph["theory"]
-    assert not method & {"stages", "paper", "paper.studies", "cli"}
+    assert not method & {"stages", "paper", "paper.studies", "reports", "cli"}
 
 
 @STAGE
@@ -220,9 +221,14 @@ def test_ranking_knows_no_llm(path: Path):
         assert not packages("\n".join(sources(path, exported=True))) & LLM
 
 
+def test_reports_know_the_style_of_the_paper_and_nothing_else_of_it():
+    known = set().union(*(exported_imports(path) for path in STAGES if room(module_of(path)) == "reports"))
+    assert {module for module in known if room(module) == "paper"} == {"paper.style"}
+
+
 @STAGE
-def test_only_style_imports_plotting(path: Path):
-    if module_of(path) != "paper.style":
+def test_only_style_and_the_charts_of_reports_import_plotting(path: Path):
+    if module_of(path) not in ("paper.style", "reports.charts"):
         assert not packages("\n".join(sources(path, exported=True))) & PLOTTING
 
 

@@ -31,6 +31,7 @@ COMMANDS = {  # name → module, object in it, first sentence of its help; in th
     "paper": ("paper", "paper_group", "The figures and tables of the paper."),
     "plan": ("planning", "plan_command", "Say what designs would cost and how near their rankings would come, before anything is judged."),
     "rank": ("ranking", "rank_command", "Rank the models in FILES."),
+    "report": ("reporting", "report_command", "Write a report on the verdicts in FILE, or on what changed from FILE to NEW, as one HTML page."),
     "theory": ("theory", "theory_group", "What the theory says at finite n: exact probabilities, graphs needed, simulation."),
     "perturb": ("stages", "perturb_command", "Paraphrase the questions of SOURCE and keep what means the same (section 3.1 of the paper)."),
     "respond": ("stages", "respond_command", "Answer every prompt of PROMPTS with one target model (section 4.1, appendix A.2)."),

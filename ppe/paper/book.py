@@ -16,6 +16,7 @@ from ..errors import InputError, PpeError
 from ..files import write_bytes
 from .fronts import Artefact, Front, read_fronts
 from .gallery import in_parts
+from .pdf import describe_pdf
 from .profiles import PROFILES, checkout
 
 # %% ../../nbs/paper/book.ipynb #book-05
@@ -39,8 +40,12 @@ def typst_math(
     """
     tokens = re.findall(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\S", tex)[::-1]
 
-    def group() -> str:  # what follows: one token, or all between braces
-        return several("}") if tokens and tokens[-1] == "{" and tokens.pop() else one()
+    def group() -> str:  # what follows: all between braces, or one token, of a number its first digit
+        if tokens and tokens[-1][0].isdigit():
+            first, rest = tokens[-1][0], tokens.pop()[1:]
+            tokens.extend([rest] if rest else [])
+            return first
+        return one()
 
     def several(end: str) -> str:
         parts = []
@@ -48,7 +53,7 @@ def typst_math(
             parts.append(one())
         if end and not (tokens and tokens.pop() == end):
             raise InputError(f"the formula ${tex}$ ends before {end!r}; correct it")
-        return " ".join(parts)
+        return re.sub(r" (?=[_^]\()", "", " ".join(parts))
 
     def one() -> str:
         if not tokens:
@@ -59,7 +64,7 @@ def typst_math(
         if token in "_^":
             return f"{token}({group()})"
         if token[0] != "\\" or len(token) == 1:
-            return token if token[0].isalnum() else f"\\{token}"
+            return token if token[0].isalnum() or token == "'" else "minus" if token == "-" else f"\\{token}"
         if (name := token[1:]) in _FUNCTIONS:
             function, n_arguments = _FUNCTIONS[name]
             return f"{function}({', '.join(group() for _ in range(n_arguments))})"
@@ -138,14 +143,15 @@ def markdown_tables(
 _PROGRAM = r"""
 #let book = json(bytes(sys.inputs.book))
 #let (width, height, margin, edge) = (210mm, 297mm, 16.1mm, 18mm)  // leaves 7 in, the width of a printed figure
-#set document(title: book.title, date: none)
+#set document(title: book.title + ": " + book.subtitle, date: none)
 #set page(width: width, height: height, margin: (x: margin, y: edge), numbering: "1 / 1")
 #set text(lang: "en", font: "Libertinus Serif", size: 10pt)
 #set par(leading: 0.6em)
 #show raw: set text(font: "DejaVu Sans Mono", size: 0.82em)
 #show heading.where(level: 1): set text(size: 19pt)
 #show heading.where(level: 2): it => block(below: 8pt, sticky: true, text(size: 14pt, it.body))
-#show outline.entry.where(level: 1): it => { v(10pt); strong(it) }
+#show outline.entry.where(level: 1): set block(above: 12pt)
+#show outline.entry.where(level: 1): set text(weight: "bold")
 
 #let piece(run) = {
   let body = if "math" in run { math.equation(eval(run.math, mode: "math")) } else if run.text == "\n" { linebreak() } else if "code" in run.marks {
@@ -170,22 +176,22 @@ _PROGRAM = r"""
   })
 }
 
-// Widths at 1 pt: of a column that breaks nowhere, and of one that breaks its words only where it must.
+// Widths at 1 pt: of a column that breaks nowhere but in its heading, of one that breaks only where it must, and what it should have.
 #let inset = (x: 2.6pt, y: 1.7pt)
+#let opens-group(row) = row.len() > 1 and row.slice(1).all(cell => cell == ())  // a heading between the rows
+#let set-in(body) = measure(text(size: 10pt, body)).width / 10pt
+#let longest(cell) = calc.max(0.0, ..cell.map(run => if "math" in run { set-in(piece(run)) } else {
+  calc.max(..run.text.split(regex("\s")).map(word => set-in(piece((text: word, marks: run.marks)))))
+}))
 #let widths(rows) = range(rows.first().len()).map(column => {
-  let (whole, least) = (0.0, 0.0)
-  for (number, row) in rows.enumerate() {
-    let set-in(body) = measure(text(size: 10pt, body)).width / 10pt
-    let cell = row.at(column)
-    let one = set-in(pieces(cell))
+  let heading = rows.first().at(column)
+  let (whole, least) = (calc.max(longest(heading), set-in(pieces(heading)) / 3), longest(heading))
+  for row in rows.slice(1).filter(row => not opens-group(row)) {
+    let one = set-in(pieces(row.at(column)))
     whole = calc.max(whole, one)
-    least = calc.max(least, if number > 0 and one < 12 { one } else {
-      let words = cell.filter(run => "text" in run).map(run => run.text.split(regex("\s")).map(word => set-in(piece((text: word, marks: run.marks))))).flatten()
-      let formulas = cell.filter(run => "math" in run).map(run => set-in(piece(run)))
-      calc.max(0.0, ..words, ..formulas)
-    })
+    least = calc.max(least, if one < 12 { one } else { longest(row.at(column)) })
   }
-  (whole: whole, least: least, wanted: calc.min(whole, calc.max(least, 20.0)))
+  (whole: whole, least: least, wanted: calc.max(least, calc.min(whole, 20.0)))
 })
 
 #let choices = (9, 8.5, 8, 7.5, 7).map(size => (size: size, across: false)) + (8, 7.5, 7).map(size => (size: size, across: true)) + (
@@ -209,15 +215,15 @@ _PROGRAM = r"""
   let line = table.hline(stroke: 0.6pt)
   let sides = one.align.map(side => (left: left, center: center, right: right).at(side))
   let heading = one.rows.first().zip(sides).map(((cell, side)) => table.cell(align: side + bottom, pieces(cell)))
-  let rows = one.rows.slice(1).enumerate().map(((number, row)) => row.map(cell => table.cell(
-    fill: if calc.odd(number) { luma(243) }, pieces(cell),
-  )))
+  let rows = one.rows.slice(1).enumerate().map(((number, row)) => if opens-group(row) {
+    table.cell(colspan: row.len(), align: left, inset: (..inset, top: 4pt), pieces(row.first()))
+  } else { row.map(cell => table.cell(fill: if calc.odd(number) { luma(243) }, pieces(cell))) })
   set text(size: plan.size * 1pt, hyphenate: false)
   set par(leading: 0.45em)
-  align(center, table(
+  block(breakable: one.rows.len() > 25, align(center, table(
     columns: plan.columns, inset: inset, stroke: none, align: sides.map(side => side + top),
     table.header(line, ..heading, line), ..rows.flatten(), line,
-  ))
+  )))
 }
 
 #let tables(artefact, plans) = {
@@ -312,7 +318,10 @@ def write_book(
         "parts": [{"heading": heading, "entries": [_entry(front, root, place) for front in part]} for heading, part in parts.items()],
     }
     try:
-        pdf = typst.compile(_PROGRAM.encode(), root=str(root), ignore_system_fonts=True, sys_inputs={"book": json.dumps(book)})
+        pdf = typst.compile(  # type: ignore[type-var]  # its stub wants program and root to be of one type
+            _PROGRAM.encode(), root=str(root), ignore_system_fonts=True, sys_inputs={"book": json.dumps(book)},
+        )
     except typst.TypstError as error:
         raise PpeError(f"Typst cannot set the book: {error}") from None
-    return write_bytes(pdf, root / "build" / ("ppe.pdf" if profile == "full" else f"{profile}/ppe.pdf"))
+    described = describe_pdf(pdf, title=f"{book['title']}: {book['subtitle']}")
+    return write_bytes(described, root / "build" / ("ppe.pdf" if profile == "full" else f"{profile}/ppe.pdf"))

@@ -10,11 +10,11 @@ import html
 import os
 import re
 from collections.abc import Collection, Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from ..files import write_text
-from .fronts import Artefact, Front, read_fronts
-from .profiles import PROFILES, checkout
+from .fronts import Artefact, Front, read_fronts, relink
+from .profiles import FOLDERS, PROFILES, checkout
 
 # %% ../../nbs/paper/gallery.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen
@@ -27,19 +27,6 @@ def unlinked(
 ) -> str:
     "The text of links in place of the links."
     return _LINK.sub(r"\1", text)
-
-
-def _moved(text: str, source: str, place: str, executed: Collection[str]) -> str:
-    "Links of a notebook as they count from the folder of outputs; to executed notebooks where there are such."
-
-    def moved(match: re.Match) -> str:
-        label, target = match.groups()
-        if re.match(r"[a-z]+:|[#/]", target):
-            return match[0]
-        file = PurePosixPath(os.path.relpath(PurePosixPath(source).parent / target, place))
-        return f"[{label}]({file.name if file.stem in executed else file})"
-
-    return _LINK.sub(moved, text)
 
 
 def _files(artefact: Artefact) -> str:
@@ -57,14 +44,14 @@ def gallery_entry(
     executed: Collection[str],  # stems of the executed notebooks that lie there
 ) -> str:  # Markdown
     "Question, picture, answer and links of one notebook."
-    source = os.path.relpath(front.notebook, place)
+    source, published = os.path.relpath(front.notebook, place), {f"{folder}/{name}.ipynb" for folder in FOLDERS.values() for name in executed}
     shown = f"{front.name}.ipynb" if front.name in executed else source
     parts = [f"### [{unlinked(front.question)}]({shown})"]
     if front.artefacts and front.artefacts[0].kind == "figure":
         main = front.artefacts[0]
         picture = f'<img src="{main.name}.png" width="{WIDTH}" alt="{html.escape(main.alt)}">'
         parts.append(f'<a href="{shown}">{picture}</a>')
-    parts.append(_moved(front.answer, front.notebook, place, executed))
+    parts.append(relink(front.answer, source=str(Path(front.notebook).parent), place=place, published=published))
     links = [f"[executed notebook]({shown})"] if front.name in executed else ["not made here yet"]
     parts.append(" · ".join([front.item, *links, f"[source]({source})", *map(_files, front.artefacts)]))
     return "\n\n".join(parts)

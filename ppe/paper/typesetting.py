@@ -174,13 +174,19 @@ class TextTable:
         titles = [1.1 * text_width(title, bold=True) for title in self.titles.values()]
         return max([sum(self.column_widths(gap)) + gap * (len(self.columns) - 1), *titles])
 
+    def row_lines(self) -> list[int]:
+        "Lines of each row: 1 where no text is broken."
+        return [
+            max([1, *(len(_filled(text, c.inches * _INCH)) for text, c in zip(row, self.columns, strict=True) if c.inches)])
+            for row in self.rows
+        ]
+
     def height(self) -> float:
         "Points from the top rule to the bottom rule, estimated."
-        lines = max(len(column.heading_lines()) for column in self.columns)
+        lines = float(max(len(column.heading_lines()) for column in self.columns))
         lines += max((len(above.split("\n")) for *_, above in self.spans()), default=0) + len(self.titles)
-        for row in self.rows:
-            wrapped = [len(_filled(text, c.inches * _INCH)) for text, c in zip(row, self.columns, strict=True) if c.inches]
-            lines += max([1, *wrapped])
+        of_rows = self.row_lines()
+        lines += sum(of_rows) + 0.3 * len(of_rows) * (max(of_rows) > 1)
         return lines * _LINE + (3 + len(self.rules) + bool(self.spans())) * _RULE
 
 # %% ../../nbs/paper/typesetting.ipynb #cell-19
@@ -236,10 +242,13 @@ def _tex_head(table: TextTable) -> list[str]:
 
 def _tex_body(table: TextTable) -> list[str]:
     lines = []
+    spaced = max(table.row_lines()) > 1
     daggers = {at for row in table.rows for at, text in enumerate(row) if text.endswith("†")}
     for number, row in enumerate(table.rows):
         if number in table.rules:
             lines.append(r"\midrule")
+        elif number and spaced:
+            lines.append(r"\addlinespace[3pt]")
         if number in table.titles:
             title = rf"\multicolumn{{{len(table.columns)}}}{{@{{}}l@{{}}}}{{\textit{{{escape_tex(table.titles[number])}}}}}"
             lines.append(rf"{title} \\*")

@@ -1,6 +1,7 @@
-"""The repository as a book, without the network: `make site`, or `python site/build.py`.
+"""The repository as a book, without the network: `make site`, or `python site/make_site.py`.
 
-Sources are gathered in build/site-source/, MathJax is taken from npm once, Sphinx writes build/site/, and every link in it is followed.
+Sources are gathered in build/site-source/, MathJax is taken from npm once, Sphinx writes build/site/, and
+every link is followed.
 """
 
 import base64
@@ -32,14 +33,18 @@ def mathjax(build: Path = BUILD) -> Path:
         build.mkdir(exist_ok=True)
         npm = shutil.which("npm")
         if npm is None:
-            raise BuildError(f"formulas need MathJax: install npm, or put mathjax-{MATHJAX}.tgz of npm's registry into {build.name}/")
+            raise BuildError(
+                f"formulas need MathJax: install npm, or put its package {archive.name} into {build.name}/"
+            )
         command = [npm, "pack", "--silent", f"mathjax@{MATHJAX}", "--pack-destination", str(build)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode or not archive.exists():
-            raise BuildError(f"npm could not fetch mathjax@{MATHJAX}: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}")
+            reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+            raise BuildError(f"npm could not fetch mathjax@{MATHJAX}: {reason}")
     digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
     if f"sha512-{digest}" != INTEGRITY:
-        raise BuildError(f"{build.name}/{archive.name} has sha512-{digest[:12]}…, not the pinned one: delete it and build again")
+        name = f"{build.name}/{archive.name}"
+        raise BuildError(f"{name} has sha512-{digest[:12]}…, not the pinned one: delete it and build again")
     if not (folder / "tex-chtml.js").exists():
         shutil.rmtree(folder, ignore_errors=True)
         with tarfile.open(archive) as package:

@@ -1,0 +1,400 @@
+"""The site: its pages agree with the repository, links resolve, nothing is fetched, a browser shows it."""
+
+import functools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from fcntl import LOCK_EX, flock
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import click
+import pytest
+from stage_notebooks import ROOT
+
+SITE = ROOT / "site"
+sys.path.insert(0, str(SITE))
+
+import links  # noqa: E402
+import make_site  # noqa: E402
+import reference  # noqa: E402
+import stage  # noqa: E402
+from browser import Browser, chromium  # noqa: E402
+
+from ppe.cli.main import app  # noqa: E402
+from ppe.paper.fronts import read_fronts  # noqa: E402
+
+PAGES = sorted(SITE.glob("*.md"))
+# Pages that show commands. A page that begins to do so belongs here.
+COMMAND_PAGES = ("collect", "found", "library", "paper", "plan", "rank", "theory")
+
+
+# ---- what the pages say, before anything is built
+
+
+def commands(text: str) -> list[list[str]]:
+    "Words of every `ppe …` in blocks of code and between backticks."
+    blocks = re.findall(r"(?ms)^```(?:console)?\n(.*?)^```", text)
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    inline = re.findall(r"`(ppe [a-z][^`]*)`", re.sub(r"(?ms)^```.*?^```", "", text))
+    found = [line for line in [*lines, *inline] if line.startswith("ppe ")]
+    return [shlex.split(line, comments=True)[1:] for line in found]
+
+
+def refusal(words: list[str]) -> str:
+    "What is wrong with the words after `ppe`: an unknown command or option; empty if nothing is."
+    command, context, rest = app, click.Context(app), words
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        found = command.get_command(context, rest[0])
+        if found is None:
+            return f"no command {rest[0]!r}"
+        command, context, rest = found, click.Context(found, parent=context), rest[1:]
+    try:
+        command.make_parser(context).parse_args(list(rest))
+    except click.UsageError as error:
+        return error.format_message()
+    return ""
+
+
+def test_pages_with_commands_are_the_listed_ones():
+    shown = {page.stem for page in PAGES if commands(page.read_text(encoding="utf-8"))}
+    assert shown <= set(COMMAND_PAGES)
+    assert {"rank", "collect", "plan", "theory"} <= shown
+
+
+@pytest.mark.parametrize("name", COMMAND_PAGES)
+def test_every_command_of_a_page_exists_with_its_options(name: str):
+    wrong = {
+        " ".join(words): why
+        for words in commands((SITE / f"{name}.md").read_text(encoding="utf-8"))
+        if (why := refusal(words))
+    }
+    assert not wrong
+
+
+def test_a_wrong_command_or_option_is_noticed():
+    assert (
+        refusal(["ranks", "verdicts.csv"])
+        and refusal(["rank", "verdicts.csv", "--interval", "3"])
+        and refusal(["data", "fetches"])
+    )
+    assert not refusal(["rank", "verdicts.csv", "--intervals", "3"])
+
+
+def test_every_make_target_of_a_page_exists():
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
+    shown = {
+        name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))
+    }
+    assert {"paper", "data", "demo"} <= shown <= targets
+    assert "site" in targets
+
+
+def test_the_python_of_the_pages_runs(tmp_path: Path):
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    blocks = [block for text in texts for block in re.findall(r"(?ms)^```python\s*\n(.*?)^```", text)]
+    assert blocks
+    shutil.copytree(ROOT / "data", tmp_path / "data", ignore=shutil.ignore_patterns("external"))
+    done = subprocess.run(
+        [sys.executable, "-c", "\n\n".join(blocks)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_notebook_of_the_paper_stands_on_one_page_and_in_one_section():
+    text = "".join((SITE / f"{name}.md").read_text(encoding="utf-8") for name in ("paper", "theory"))
+    shown = [name for names in re.findall(r"<!-- gallery: ([\w ]+) -->", text) for name in names.split()]
+    assert sorted(shown) == sorted(read_fronts(ROOT))
+
+
+def test_the_page_of_findings_shows_four_to_six_pictures():
+    names = re.findall(r"<!-- pictures: ([\w ]+) -->", (SITE / "found.md").read_text(encoding="utf-8"))
+    assert len(names) == 1 and 4 <= len(names[0].split()) <= 6
+
+
+# ---- staging
+
+
+@pytest.fixture(scope="module")
+def staging(tmp_path_factory: pytest.TempPathFactory) -> stage.Staging:
+    return stage.Staging(tmp_path_factory.mktemp("staging"))
+
+
+def test_links_lead_to_pages_files_and_the_server(staging: stage.Staging):
+    server = f"{stage.SERVER}/blob/main"
+    for origin, place, link, wanted in (
+        ("figures/fig_mu.ipynb", "figures/fig_mu.ipynb", "../nbs/cycles.ipynb", "../nbs/cycles.ipynb"),
+        (
+            "figures/fig_mu.ipynb",
+            "figures/fig_mu.ipynb",
+            "../nbs/figures/fig_keep_k.ipynb",
+            "fig_keep_k.ipynb",
+        ),
+        (
+            "figures/fig_mu.ipynb",
+            "figures/fig_mu.ipynb",
+            "../nbs/figures/fig_mu.ipynb",
+            f"{server}/nbs/figures/fig_mu.ipynb",
+        ),
+        ("figures/fig_mu.ipynb", "figures/fig_mu.ipynb", "fig_mu.csv", "fig_mu.csv"),
+        ("nbs/reading.md", "nbs/reading.md", "tables/tab_main.ipynb", "../figures/tab_main.ipynb"),
+        ("nbs/reading.md", "nbs/reading.md", "#Here", "#here"),
+        ("site/rank.md", "rank.md", "../nbs/guide.ipynb#A-b", "nbs/guide.ipynb#a-b"),
+        ("site/rank.md", "rank.md", "glossary.md", "glossary.md"),
+        ("site/rank.md", "rank.md", "../ppe/cycles.py", f"{server}/ppe/cycles.py"),
+        ("site/rank.md", "rank.md", "../tests", f"{stage.SERVER}/tree/main/tests"),
+        ("site/rank.md", "rank.md", "https://example.org", "https://example.org"),
+    ):
+        assert staging.relinked(f"[x]({link})", origin, place) == f"[x]({wanted})"
+    assert staging.relinked("`[x](nowhere)`", "site/rank.md", "rank.md") == "`[x](nowhere)`"
+    with pytest.raises(SystemExit, match="site/rank.md links to nowhere.md"):
+        staging.relinked("[x](nowhere.md)", "site/rank.md", "rank.md")
+
+
+def test_a_notebook_is_shown_without_directives_and_with_alternative_texts(staging: stage.Staging):
+    def code(*lines: str, outputs: tuple = ()) -> dict:
+        return {"cell_type": "code", "source": "\n".join(lines), "metadata": {}, "outputs": list(outputs)}
+
+    cells = [
+        code("#| default_exp cycles"),
+        code("#| hide", "secret()"),
+        code("#| export", "import re"),
+        code(
+            "#| fig-alt: Two lines that cross: one falls",
+            "draw()",
+            outputs=({"output_type": "display_data"},),
+        ),
+    ]
+    shown = staging.notebook({"cells": cells, "metadata": {}}, "nbs/cycles.ipynb")["cells"]
+    assert [cell["source"] for cell in shown] == ["import re", "draw()"]
+    assert shown[1]["metadata"]["mystnb"]["image"]["alt"] == "Two lines that cross: one falls"
+
+
+def test_the_reference_has_every_public_name_with_its_parameters():
+    pages = reference.reference_pages(ROOT, stage.SERVER)
+    known = reference.Reference(ROOT, stage.SERVER)
+    for name, module in known.front_door.items():
+        anchor = reference.label(module, name)
+        assert f"](#{anchor})" in pages["api/index.md"], name
+        assert sum(f"({anchor})=\n" in text for text in pages.values()) == 1, name
+    anchors = [anchor for text in pages.values() for anchor in re.findall(r"(?m)^\((api-[\w-]+)\)=$", text)]
+    assert len(anchors) == len(set(anchors))
+    entry = pages["api/ppe-rankers.md"].split("(api-rankers-registry-find-ranker)=")[1].split("\n(api-")[0]
+    assert entry.split("\n\n")[1:] == [
+        "```python\nfind_ranker(name)\n```",
+        "The method of this name; an unknown name is an InputError that lists the known ones.",
+        f"`name` : `str`\n: a key of [`RANKERS`](#{reference.label('rankers.registry', 'RANKERS')})",
+        "**Returns** `Ranker`\n",
+    ]
+
+
+# ---- the link checker, and MathJax
+
+
+def test_the_link_checker_finds_what_is_broken(tmp_path: Path):
+    (tmp_path / "b.html").write_text('<p id="there">x</p><a href="a.html">back</a>')
+    page = '<a href="b.html#there">x</a> <a href="https://example.org/gone">x</a> <a href="#top">x</a>'
+    (tmp_path / "a.html").write_text(page)
+    assert links.broken_links(tmp_path) == []
+    for broken in ("c.html", "b.html#nowhere", "#nowhere", "folder/"):
+        (tmp_path / "a.html").write_text(f'{page}<a href="{broken}">x</a>')
+        assert links.broken_links(tmp_path) == [f"a.html: {broken}"]
+    (tmp_path / "a.html").write_text('<img src="no.png" alt="x">')
+    assert links.broken_links(tmp_path) == ["a.html: no.png"]
+
+
+def test_what_is_fetched_from_another_host_is_found(tmp_path: Path):
+    (tmp_path / "a.html").write_text(
+        '<a href="https://example.org">a click is no request</a><script src="_static/a.js"></script>'
+    )
+    (tmp_path / "a.css").write_text("a { background: url(data:image/png;base64,AA) url('b.png') }")
+    assert links.foreign(tmp_path) == []
+    for foreign in (
+        '<script src="https://cdn.example.org/a.js"></script>',
+        '<link rel="stylesheet" href="//example.org/a.css">',
+        '<link rel="preload" href="https://example.org/a.woff2">',
+        '<img src="http://example.org/a.png">',
+        '<iframe src="https://example.org"></iframe>',
+    ):
+        (tmp_path / "a.html").write_text(foreign)
+        assert len(links.foreign(tmp_path)) == 1, foreign
+    (tmp_path / "a.html").write_text("")
+    for sheet in (
+        "@font-face { src: url('https://fonts.example.org/a.woff2') }",
+        '@import "https://example.org/a.css";',
+    ):
+        (tmp_path / "a.css").write_text(sheet)
+        assert links.foreign(tmp_path), sheet
+
+
+def test_mathjax_without_npm_or_with_another_hash_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(make_site.BuildError, match="install npm"):
+        make_site.mathjax(tmp_path)
+    (tmp_path / f"mathjax-{make_site.MATHJAX}.tgz").write_bytes(b"something else")
+    with pytest.raises(make_site.BuildError, match="not the pinned one: delete it and build again"):
+        make_site.mathjax(tmp_path)
+    assert not (tmp_path / "mathjax").exists()
+
+
+# ---- the built site
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    "Built once for all processes of one test run, into build/site/."
+    try:
+        (ROOT / "build").mkdir(exist_ok=True)
+        make_site.mathjax()
+    except make_site.BuildError as error:
+        pytest.skip(str(error))
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    stamp = ROOT / "build" / "site.built"
+    with (ROOT / "build" / "site.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if not (stamp.exists() and stamp.read_text() == run):
+            done = subprocess.run([sys.executable, SITE / "make_site.py"], capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+            stamp.write_text(run)
+    return ROOT / "build" / "site"
+
+
+@pytest.fixture(scope="session")
+def pages(site: Path) -> dict[str, links.Page]:
+    return {path.relative_to(site).as_posix(): page for path, page in links.read_pages(site).items()}
+
+
+@pytest.mark.slow
+def test_every_link_of_the_site_resolves(site: Path):
+    assert links.broken_links(site) == []
+
+
+@pytest.mark.slow
+def test_no_page_fetches_anything_from_elsewhere(site: Path):
+    assert links.foreign(site) == []
+
+
+@pytest.mark.slow
+def test_every_notebook_and_page_of_the_contents_is_there(pages: dict[str, links.Page]):
+    notebooks = [
+        path
+        for path in (ROOT / "nbs").rglob("*.ipynb")
+        if path.parent.name not in ("figures", "tables", "theorems")
+    ]
+    wanted = {
+        path.relative_to(ROOT).with_suffix(".html").as_posix()
+        for path in notebooks
+        if ".ipynb_checkpoints" not in path.parts
+    }
+    wanted |= {f"figures/{name}.html" for name in read_fronts(ROOT)} | {f"{page.stem}.html" for page in PAGES}
+    wanted |= {
+        "CHANGELOG.html",
+        "data/README.html",
+        "demo/README.html",
+        "nbs/reading.html",
+        "api/index.html",
+        "search.html",
+    }
+    assert wanted <= set(pages)
+
+
+@pytest.mark.slow
+def test_every_picture_has_an_alternative_text(pages: dict[str, links.Page]):
+    without = [
+        f"{name}: {address}"
+        for name, page in pages.items()
+        for address, alt in page.images
+        if not alt.strip()
+    ]
+    assert not without
+
+
+# ---- in a browser
+
+
+@pytest.fixture(scope="session")
+def address(site: Path):
+    "The site over HTTP on this machine."
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory):
+    if chromium() is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on PATH")
+    with Browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+# Each kind of page: home, pictures, gallery, commands, table of statements, glossary, reference, a figure, a
+# table, a theorem, stage notebooks with formulas and wide tables, guides, Markdown of the repository.
+SHOWN = (
+    "index", "found", "paper", "rank", "theory", "glossary", "library", "api/index", "api/ppe-inference",
+    "figures/fig_beyond", "figures/tab_main", "figures/thm_main", "nbs/cycles", "nbs/theory/mallows",
+    "nbs/guide", "nbs/guide_calls", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
+)  # fmt: skip
+UNSET = """[...document.querySelectorAll('.math')]
+           .filter(m => !m.querySelector('mjx-container') || m.querySelector('mjx-merror')).length"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_page_shows_as_it_should(name: str, browser: Browser, address: str):
+    for width, dark in ((1280, False), (390, True)):
+        visit = browser.open(f"{address}{name}.html", width=width, dark=dark)
+        assert not visit.complaints
+        outside = [url for url in visit.requests if not url.startswith((address, "data:", "blob:"))]
+        assert visit.requests and not outside
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width, (
+            f"{name} scrolls sideways at {width} px"
+        )
+        assert browser.evaluate("document.querySelector('article h1').innerText.trim().length") > 0
+        assert browser.evaluate(UNSET) == 0, "formulas that MathJax left or refused"
+        assert browser.evaluate("[...document.images].filter(i => !i.alt.trim()).length") == 0
+        assert browser.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+
+
+@pytest.mark.slow
+def test_formulas_are_set(browser: Browser, address: str):
+    browser.open(f"{address}nbs/cycles.html")
+    assert browser.evaluate("document.querySelectorAll('mjx-container').length") > 20
+
+
+@pytest.mark.slow
+def test_the_browser_notices_an_error_and_a_request(browser: Browser, tmp_path: Path):
+    (tmp_path / "a.html").write_text("<script>console.error('bad'); nowhere()</script><img src='gone.png'>")
+    visit = browser.open((tmp_path / "a.html").as_uri())
+    assert len(visit.complaints) >= 3 and any("nowhere" in text for text in visit.complaints)
+    assert any(url.endswith("gone.png") for url in visit.requests)
+
+
+@pytest.mark.slow
+def test_search_finds_a_word(browser: Browser, address: str):
+    browser.open(f"{address}search.html?q=Davidson")
+    count = """new Promise((done) => { const look = (n) => {
+        const found = document.querySelectorAll('#search-results li').length;
+        found || !n ? done(found) : setTimeout(() => look(n - 1), 100) }; look(300) })"""
+    assert browser.evaluate(count) > 3
+
+
+def test_the_workflow_and_the_environments_start_where_they_should():
+    assert "make site" in (ROOT / ".github" / "workflows" / "pages.yml").read_text()
+    assert "make setup" in (ROOT / ".binder" / "postBuild").read_text()
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert container["postCreateCommand"] == "make setup"
+    opened = container["customizations"]["codespaces"]["openFiles"]
+    assert opened == ["nbs/guide.ipynb"] and all((ROOT / path).is_file() for path in opened)
