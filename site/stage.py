@@ -44,6 +44,7 @@ INSTEAD = {
     "nbs/tables": "paper.md",
     "nbs/theorems": "theory.md",
 }
+NO_ALT = "Output of a cell of"  # of a picture whose cell says nothing about it
 THUMBNAIL = 600  # pixels wide at least, twice what is shown
 
 
@@ -147,7 +148,7 @@ class Staging:
                 cell["source"] = "\n".join(line for line in lines if not DIRECTIVE.match(line)).strip("\n")
                 if not cell["source"].strip() and not cell["outputs"]:
                     continue
-                alt = given.get("fig-alt") or f"Output of a cell of {Path(place).stem}"
+                alt = given.get("fig-alt") or f"{NO_ALT} {Path(place).stem}"
                 cell["metadata"]["mystnb"] = {"image": {"alt": alt.strip("\"'")}}
             shown.append(cell)
         code = "\n".join(cell["source"] for cell in shown if cell["cell_type"] == "code")
