@@ -1,4 +1,4 @@
-"""`ppe report`: its numbers counted by hand, hostile names in a real browser, what cannot be said, and two files."""
+"""`ppe report`: numbers counted by hand, hostile names in a real browser, what cannot be said, two files."""
 
 import html
 import http.server
@@ -29,9 +29,18 @@ from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts, write_verdic
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page is not opened")
 HOSTILE = (
-    "<script>alert(1)</script>", "\"'&<img src=x onerror=alert(2)>", "../../passwd", "$x^2$ \\frac{1}{0}", "שלום-7b العربية",
-    "模型-七十二亿-聊天", "🦙 emoji", "x" * 300, "{{ 7*7 }}{% raw %}", "\u3164\u115f", "</title></svg></style><script>alert(4)</script>",
-)  # fmt: skip
+    "<script>alert(1)</script>",
+    "\"'&<img src=x onerror=alert(2)>",
+    "../../passwd",
+    "$x^2$ \\frac{1}{0}",
+    "שלום-7b العربية",
+    "模型-七十二亿-聊天",
+    "🦙 emoji",
+    "x" * 300,
+    "{{ 7*7 }}{% raw %}",
+    "\u3164\u115f",
+    "</title></svg></style><script>alert(4)</script>",
+)
 
 
 def table(rows: list[tuple]) -> pd.DataFrame:
@@ -46,7 +55,9 @@ def drawn(models: tuple[str, ...], n_questions: int = 15, *, step: float = 0.3, 
             for i, j in combinations(range(len(models)), 2):
                 one, two = (i, j) if rng.random() < 0.5 else (j, i)
                 won = rng.random() < 1 / (1 + np.exp(step * (one - two)))
-                verdict = "invalid" if rng.random() < 0.003 else "tie" if rng.random() < 0.1 else "ab"[not won]
+                verdict = (
+                    "invalid" if rng.random() < 0.003 else "tie" if rng.random() < 0.1 else "ab"[not won]
+                )
                 rows.append((judge, f"<q>{question}", "<i>c</i>", "$v$", models[one], models[two], verdict))
     return table(rows)
 
@@ -70,15 +81,18 @@ def rows_of(page: str, caption: str) -> list[list[str]]:
 
 @pytest.fixture
 def counted() -> pd.DataFrame:
-    """Twelve questions, both orders. a beats b on all but question 0, whatever is shown first; b and c tie; against c the answer shown
-    first wins on the even questions, and a on the odd ones."""
+    """Twelve questions, both orders. a beats b on all but question 0, whatever is shown first; b and c tie;
+    against c the answer shown first wins on the even questions, and a on the odd ones."""
     rows = []
     for q in range(12):
         for one, two in (("a", "b"), ("b", "a")):
             better = "b" if q == 0 else "a"
             rows.append(("j", q, "all", one, one, two, "a" if one == better else "b"))
         rows += [("j", q, "all", "a", "b", "c", "tie"), ("j", q, "all", "b", "c", "b", "tie")]
-        rows += [("j", q, "all", "a", "a", "c", "a"), ("j", q, "all", "b", "c", "a", "a" if q % 2 == 0 else "b")]
+        rows += [
+            ("j", q, "all", "a", "a", "c", "a"),
+            ("j", q, "all", "b", "c", "a", "a" if q % 2 == 0 else "b"),
+        ]
     return table(rows)
 
 
@@ -95,15 +109,22 @@ def test_the_numbers_are_those_that_a_hand_counts(counted):
     assert report.counts["graphs"] == 24 and report.counts["used"] == 24 and report.counts["questions"] == 12
     page = report_page(report)
     assert [row[1:] for row in rows_of(page, "Wins–losses")] == [
-        ["", "18–6", "22–2"], ["6–18", "", "0–0 +24"], ["2–22", "0–0 +24", ""],
-    ]  # fmt: skip
+        ["", "18–6", "22–2"],
+        ["6–18", "", "0–0 +24"],
+        ["2–22", "0–0 +24", ""],
+    ]
     assert ["j", "72", "0.0 %", "33.3 %"] == rows_of(page, "1 judge")[0][:4]
-    assert rows_of(page, "1 judge")[0][4].startswith("62.5 % (") and rows_of(page, "1 judge")[0][5] == "16.7 % of 36"
+    assert (
+        rows_of(page, "1 judge")[0][4].startswith("62.5 % (")
+        and rows_of(page, "1 judge")[0][5] == "16.7 % of 36"
+    )
     assert ">75<" in page and ">92<" in page and ">50<" in page  # percentages in the squares
 
 
 def test_scores_and_ranges_are_those_of_the_leaderboard(counted):
-    expected = leaderboard(counted).with_intervals(n_resamples=200, kind="simultaneous", level=0.9, seed=3).table()
+    expected = (
+        leaderboard(counted).with_intervals(n_resamples=200, kind="simultaneous", level=0.9, seed=3).table()
+    )
     report = make_report(counted, n_resamples=200, level=0.9, seed=3)
     pd.testing.assert_frame_equal(report.scores, expected)
     shown = rows_of(report_page(report), "Scores")
@@ -111,19 +132,44 @@ def test_scores_and_ranges_are_those_of_the_leaderboard(counted):
         low, high = row["rank_low"], row["rank_high"]
         limits = f"{row['score_low']:.2f} … {row['score_high']:.2f}".replace("-", "−")
         span = f"{low}" if low == high else f"{low}–{high}"
-        assert cells == [f"{row['rank']:g}", span, row["model"], f"{row['score']:.2f}".replace("-", "−"), limits]
+        assert cells == [
+            f"{row['rank']:g}",
+            span,
+            row["model"],
+            f"{row['score']:.2f}".replace("-", "−"),
+            limits,
+        ]
     first = expected.loc[expected["rank_low"] == 1, "model"].tolist()
     assert report.could_be_first == first and f"First is {first[0]}" in text_of(report_page(report))
 
 
 def test_a_certain_cycle_is_drawn_and_a_decided_order_is_said():
-    pairs = (("rock", "scissors"), ("scissors", "paper"), ("paper", "rock"), ("rock", "z"), ("scissors", "z"), ("paper", "z"))
-    rows = [("j", q, "all", 1, *pair, "a" if (q + at) % 10 else "b") for q in range(80) for at, pair in enumerate(pairs)]
+    pairs = (
+        ("rock", "scissors"),
+        ("scissors", "paper"),
+        ("paper", "rock"),
+        ("rock", "z"),
+        ("scissors", "z"),
+        ("paper", "z"),
+    )
+    rows = [
+        ("j", q, "all", 1, *pair, "a" if (q + at) % 10 else "b")
+        for q in range(80)
+        for at, pair in enumerate(pairs)
+    ]
     report = make_report(table(rows))
     assert report.cycles.confident.tolist() == [True] and not report.decided
     page = report_page(report)
-    assert "survives the uncertainty" in text_of(page) and rows_of(page, "The surviving cycles")[0][:3] == ["paper", "rock", "scissors"]
-    line = [("j", q, "all", 1, a, b, "a" if (q + ord(a)) % 12 else "b") for q in range(60) for a, b in combinations("abc", 2)]
+    assert "survives the uncertainty" in text_of(page) and rows_of(page, "The surviving cycles")[0][:3] == [
+        "paper",
+        "rock",
+        "scissors",
+    ]
+    line = [
+        ("j", q, "all", 1, a, b, "a" if (q + ord(a)) % 12 else "b")
+        for q in range(60)
+        for a, b in combinations("abc", 2)
+    ]
     order = make_report(table(line))
     assert order.decided and "The order of all 3 models is decided" in text_of(report_page(order))
 
@@ -145,7 +191,9 @@ def test_agreement_of_judges_and_next_calls():
     assert "choose" not in report.missing["further"] and "--judge" in report.missing["further"]
     further = make_report(one, n_resamples=99).further
     assert further.new_questions and further.pairs["calls"].sum() == further.n_calls
-    some = make_report(one.sample(frac=0.5, random_state=1).reset_index(drop=True), incomplete="keep", n_resamples=99)
+    some = make_report(
+        one.sample(frac=0.5, random_state=1).reset_index(drop=True), incomplete="keep", n_resamples=99
+    )
     assert not some.further.new_questions
 
 
@@ -154,7 +202,11 @@ def test_agreement_of_judges_and_next_calls():
 
 @pytest.mark.parametrize("ranker", ["bradley-terry", "davidson", "copeland", "discrimination"])
 def test_a_model_that_never_loses_is_said(ranker):
-    rows = [("j", q, "all", 1, a, b, "a" if a == "a" or q % 3 else "b") for q in range(12) for a, b in combinations("abcd", 2)]
+    rows = [
+        ("j", q, "all", 1, a, b, "a" if a == "a" or q % 3 else "b")
+        for q in range(12)
+        for a, b in combinations("abcd", 2)
+    ]
     report = make_report(table(rows), ranker=ranker, n_resamples=99)
     page = text_of(report_page(report))
     assert bool(report.separated) == ("No estimate of the strengths exists" in page) == (ranker != "copeland")
@@ -163,7 +215,11 @@ def test_a_model_that_never_loses_is_said(ranker):
 
 def test_one_question_two_models_one_of_each():
     for rows in (
-        [("j", 1, "all", v, a, b, "a" if v % 3 else "b") for v in range(6) for a, b in combinations("abc", 2)],
+        [
+            ("j", 1, "all", v, a, b, "a" if v % 3 else "b")
+            for v in range(6)
+            for a, b in combinations("abc", 2)
+        ],
         [("j", q, "all", 1, "a", "b", "ab"[q % 2]) for q in range(12)],
         [("j", 1, "all", 1, "a", "b", "tie")],
         [("j", 1, "all", 1, "a", "b", "a")],
@@ -172,7 +228,7 @@ def test_one_question_two_models_one_of_each():
         report = make_report(table(rows))
         words = text_of(report_page(report))
         assert ("cannot be said" in words) == (bool(report.missing.get("ranges")) or report.cycles is None)
-        assert "nan" not in words.split() and "None" not in words
+        assert not {"nan", "None", "inf"} & set(re.findall(r"\w+", words.replace("None of", "")))
 
 
 def test_incomplete_by_design_and_incomplete_by_accident():
@@ -195,7 +251,9 @@ def test_all_rankers_make_a_report():
 
     verdicts = drawn(tuple("abcd"), 12)
     for ranker in RANKERS:
-        assert RANKERS[ranker].label in text_of(report_page(make_report(verdicts, ranker=ranker, n_resamples=19)))
+        assert RANKERS[ranker].label in text_of(
+            report_page(make_report(verdicts, ranker=ranker, n_resamples=19))
+        )
 
 
 # ---- the command
@@ -211,19 +269,39 @@ def test_the_command_writes_the_same_bytes_and_says_how(capsys, tmp_path: Path, 
     monkeypatch.chdir(tmp_path)
     write_verdicts(drawn(tuple("abcd")), "it's <here>.csv")
     Path("ref.csv").write_text("model,rating\na,4\nb,3\nc,2\nd,1\n")
-    words = ("it's <here>.csv", "--out", "r.html", "--reference", "ref.csv", "--level", 0.9, "--intervals", 99, "--seed", 5)
+    words = (
+        "it's <here>.csv",
+        "--out",
+        "r.html",
+        "--reference",
+        "ref.csv",
+        "--level",
+        0.9,
+        "--intervals",
+        99,
+        "--seed",
+        5,
+    )
     assert run(capsys, *words)[0] == 0
     first = Path("r.html").read_bytes()
     page = text_of(first.decode())
-    line = "ppe report 'it'\"'\"'s <here>.csv' --out r.html --reference ref.csv --intervals 99 --level 0.9 --seed 5"
+    line = (
+        "ppe report 'it'\"'\"'s <here>.csv' --out r.html --reference ref.csv "
+        "--intervals 99 --level 0.9 --seed 5"
+    )
     assert line in page and "Distance to the reference: spearman" in page and str(tmp_path) not in page
     code, _, err = run(capsys, *words)
     assert code == 2 and "not overwritten" in err and Path("r.html").read_bytes() == first
     assert run(capsys, *words, "--force")[0] == 0 and Path("r.html").read_bytes() == first
     hashed = subprocess.run(
-        [sys.executable, "-c", f"from ppe.cli.main import main; main(['report', *{list(map(str, words))!r}, '--force'])"],
-        env=os.environ | {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            f"from ppe.cli.main import main; main({['report', *map(str, words), '--force']})",
+        ],
+        env=os.environ | {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"},
+        capture_output=True,
+    )
     assert hashed.returncode == 0 and hashed.stderr == b"" and Path("r.html").read_bytes() == first
 
 
@@ -238,22 +316,33 @@ def test_what_is_refused_is_one_line_and_writes_nothing(capsys, tmp_path: Path, 
     Path("folder.html").mkdir()
     before = sorted(os.listdir())
     for words, said in (
-        (("v.csv",), "--out"), (("v.csv", "--out", "r.txt"), ".html"), (("v.csv", "--out", "no/r.html"), "no folder"),
-        (("counts.csv", "--out", "r.html"), "counts of pairs"), (("v.csv", "v.csv", "v.csv", "--out", "r.html"), "3 files"),
-        (("invalid.csv", "--out", "r.html"), "no valid verdict"), (("v.csv", "--judge", "x", "--out", "r.html"), "judge 'x'"),
-        (("v.csv", "--category", "x", "--out", "r.html"), "category 'x'"), (("v.csv", "--intervals", 3, "--out", "r.html"), "resamples"),
-        (("v.csv", "--reference", "ref.csv", "--out", "r.html"), "reference"), (("v.csv", "--level", 1, "--out", "r.html"), "level"),
-        (("v.csv", "--ranker", "elo", "--out", "r.html"), "elo"), (("v.csv", "--out", "link.html", "--force"), "link"),
-        (("v.csv", "--out", "folder.html", "--force"), "folder"), (("-", "-", "--out", "r.html"), "standard input"),
+        (("v.csv",), "--out"),
+        (("v.csv", "--out", "r.txt"), ".html"),
+        (("v.csv", "--out", "no/r.html"), "no folder"),
+        (("counts.csv", "--out", "r.html"), "counts of pairs"),
+        (("v.csv", "v.csv", "v.csv", "--out", "r.html"), "3 files"),
+        (("invalid.csv", "--out", "r.html"), "no valid verdict"),
+        (("v.csv", "--judge", "x", "--out", "r.html"), "judge 'x'"),
+        (("v.csv", "--category", "x", "--out", "r.html"), "category 'x'"),
+        (("v.csv", "--intervals", 3, "--out", "r.html"), "resamples"),
+        (("v.csv", "--reference", "ref.csv", "--out", "r.html"), "reference"),
+        (("v.csv", "--level", 1, "--out", "r.html"), "level"),
+        (("v.csv", "--ranker", "elo", "--out", "r.html"), "elo"),
+        (("v.csv", "--out", "link.html", "--force"), "link"),
+        (("v.csv", "--out", "folder.html", "--force"), "folder"),
+        (("-", "-", "--out", "r.html"), "standard input"),
         (("v.csv", "invalid.csv", "--out", "r.html"), "no valid verdict"),
-    ):  # fmt: skip
+    ):
         code, out, err = run(capsys, *words)
         assert (code, out, err.count("\n")) == (2, "", 1) and said in err, (words, err)
         assert sorted(os.listdir()) == before, words
 
 
 def test_nothing_of_it_is_loaded_before_it_is_called():
-    code = "import sys, ppe; from ppe.cli.main import main; main(['--help']); print(*{'jinja2', 'matplotlib', 'markupsafe'} & set(sys.modules), file=sys.stderr)"
+    code = (
+        "import sys, ppe; from ppe.cli.main import main; main(['--help']); "
+        "print(*{'jinja2', 'matplotlib', 'markupsafe'} & set(sys.modules), file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == ""
 
@@ -273,14 +362,20 @@ def test_the_public_function(tmp_path: Path):
 def test_what_changed_is_counted(capsys, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     models = ("a", "b", "c")
-    rows = [("j", q, "all", 1, x, y, "a" if (q + ord(x)) % 12 else "b") for q in range(60) for x, y in combinations(models, 2)]
+    rows = [
+        ("j", q, "all", 1, x, y, "a" if (q + ord(x)) % 12 else "b")
+        for q in range(60)
+        for x, y in combinations(models, 2)
+    ]
     old = table(rows)
-    # In the new table a and b have exchanged all their verdicts on each other and on c; d is new, questions 50 to 59 are gone.
+    # New: a and b have exchanged all their verdicts; d is there, questions 50 to 59 are gone.
     turned = {"a": "b", "b": "a", "c": "c"}
     new = [(j, q, k, v, turned[x], turned[y], said) for j, q, k, v, x, y, said in rows if q < 50]
     new += [("j", q, "all", 1, "d", x, "b" if q % 7 else "a") for q in range(50) for x in models]
     found = compare(old, table(new))
-    assert found.added["models"] == ("d",) and found.removed["questions"] == tuple(str(q) for q in range(50, 60))
+    assert found.added["models"] == ("d",) and found.removed["questions"] == tuple(
+        str(q) for q in range(50, 60)
+    )
     before = {(r[1], frozenset(r[4:6])): r[4 if r[6] == "a" else 5] for r in rows}
     after = {(r[1], frozenset(r[4:6])): r[4 if r[6] == "a" else 5] for r in new}
     changed = sum(before[cell] != after[cell] for cell in before.keys() & after.keys())
@@ -307,14 +402,16 @@ def test_noise_is_not_shown_as_a_change():
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     "Pages of a table of hostile names, by name."
     folder = tmp_path_factory.mktemp("hostile")
-    judges = ("<b>judge</b> \"x\"", "قاضٍ", "j" * 120)
+    judges = ('<b>judge</b> "x"', "قاضٍ", "j" * 120)
     write_verdicts(drawn(HOSTILE, 10, judges=judges), folder / "<img src=x>.csv")
     write_verdicts(drawn(HOSTILE[1:], 10, judges=judges[:2], seed=2), folder / "new.csv")
     here = os.getcwd()
     os.chdir(folder)
     try:
         for out, words in (("report", ()), ("comparison", ("new.csv",)), ("single", ("--judge", judges[0]))):
-            assert main(["report", "<img src=x>.csv", *words, "--out", f"{out}.html", "--intervals", "99"]) == 0
+            assert (
+                main(["report", "<img src=x>.csv", *words, "--out", f"{out}.html", "--intervals", "99"]) == 0
+            )
     finally:
         os.chdir(here)
     return {name: (folder / f"{name}.html").read_text() for name in ("report", "comparison", "single")}
@@ -323,19 +420,30 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_hostile_page_is_text(hostile):
     for page in hostile.values():
         lower = page.lower()
-        assert "<script" not in lower and "<img" not in lower and "<b>" not in lower and " style=" not in lower and "javascript:" not in lower
-        assert "{{" not in page.replace("{{ 7*7 }}{% raw %}", "") and "49" != text_of(page)
+        assert not [bad for bad in ("<script", "<img", "<b>", " style=", "javascript:") if bad in lower]
+        assert page.count("{{ 7*7 }}{% raw %}") == page.count("7*7") > 0
         assert not re.findall(r"\son\w+=", re.sub(r">[^<]*<", "><", page))
         for address in re.findall(r"https?://[^\"\s<)]+", page):
             assert address.startswith("http://www.w3.org/"), address  # names of XML, which nobody fetches
         assert "⟨U+3164⟩⟨U+115F⟩" in page and "$x^2$ \\frac{1}{0}" in page
         policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1]
-        assert html.unescape(policy).startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
+        assert (
+            html.unescape(policy).startswith("default-src 'none'; style-src 'sha256-")
+            and "unsafe" not in policy
+        )
     assert ("x" * 300) in hostile["report"] and ("j" * 120) in hostile["report"]
 
 
 def chromium(*words: str) -> subprocess.CompletedProcess:
-    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr", "--v=0", "--timeout=20000"]
+    quiet = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--enable-logging=stderr",
+        "--v=0",
+        "--timeout=20000",
+    ]
     return subprocess.run([CHROMIUM, *quiet, *words], capture_output=True, text=True, timeout=180)
 
 
@@ -359,7 +467,9 @@ class Heard(http.server.SimpleHTTPRequestHandler):
 def test_a_browser_shows_names_runs_nothing_and_asks_for_nothing(hostile, name, tmp_path: Path):
     (tmp_path / "page.html").write_text(hostile[name])
     paths: list[str] = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Heard, paths=paths, directory=str(tmp_path)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Heard, paths=paths, directory=str(tmp_path))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         done = chromium("--dump-dom", f"http://127.0.0.1:{server.server_port}/page.html")
@@ -367,7 +477,7 @@ def test_a_browser_shows_names_runs_nothing_and_asks_for_nothing(hostile, name, 
         server.shutdown()
         server.server_close()
     assert done.returncode == 0 and "How it was made" in done.stdout, done.stderr[-2000:]
-    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]  # a violation of the policy stands there too
+    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert paths == ["/page.html"]
     words = text_of(done.stdout)
     names = set(HOSTILE) - ({HOSTILE[0]} if name == "comparison" else set()) - {"\u3164\u115f"}
@@ -377,10 +487,11 @@ def test_a_browser_shows_names_runs_nothing_and_asks_for_nothing(hostile, name, 
 
 @BROWSER
 def test_escaping_holds_without_the_policy_and_a_phone_needs_no_sideways_scroll(hostile, tmp_path: Path):
-    "Each page in a frame of 390 pixels, its policy taken out, so that a script of a name would run and a measuring one can."
+    "In frames of 390 pixels, the policy taken out: a script of a name would run, and a measuring one can."
+    open_pages = {name: re.sub("<meta http-equiv[^>]*>", "", page) for name, page in hostile.items()}
     frames = "".join(
-        f'<iframe name="{name}" width="390" height="844" srcdoc="{html.escape(re.sub("<meta http-equiv[^>]*>", "", page))}"></iframe>'
-        for name, page in hostile.items()
+        f'<iframe name="{name}" width="390" height="844" srcdoc="{html.escape(page)}"></iframe>'
+        for name, page in open_pages.items()
     )
     script = """
     window.hacked = 0;
@@ -390,8 +501,8 @@ def test_escaping_holds_without_the_policy_and_a_phone_needs_no_sideways_scroll(
         const d = f.contentDocument, e = d.documentElement;
         const charts = [...d.querySelectorAll('svg[role=img]')];
         return [f.name, e.clientWidth, e.scrollWidth, d.scripts.length, d.images.length, charts.length,
-                charts.filter(s => s.querySelector('title').textContent && s.querySelector('desc').textContent).length,
-                d.querySelectorAll('b, i, img, script, iframe, object').length, d.documentElement.lang].join(' ')
+                charts.filter(s => ['title', 'desc'].every(t => s.querySelector(t).textContent)).length,
+                d.querySelectorAll('b, i, img, script, iframe, object').length, e.lang].join(' ')
       });
       document.body.innerHTML = '<pre>' + found.concat(['hacked ' + window.hacked]).join('\\n') + '</pre>';
     };
@@ -420,10 +531,22 @@ def test_fifty_models_on_a_thousand_graphs_stay_small(tmp_path: Path):
     for question in range(200):
         for variant in range(5):
             won = rng.random(len(i)) < 1 / (1 + np.exp((i - j) * 0.06))
-            parts.append(pd.DataFrame({"question_id": question, "variant": variant, "model_a": i, "model_b": j, "verdict": np.where(won, "a", "b")}))
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "question_id": question,
+                        "variant": variant,
+                        "model_a": i,
+                        "model_b": j,
+                        "verdict": np.where(won, "a", "b"),
+                    }
+                )
+            )
     rows = pd.concat(parts, ignore_index=True).assign(judge="j", category="all")
     for column in ("model_a", "model_b"):
-        rows[column] = pd.Categorical.from_codes(rows[column], [f"a-model-with-a-name-{k:02d}" for k in range(n)])
+        rows[column] = pd.Categorical.from_codes(
+            rows[column], [f"a-model-with-a-name-{k:02d}" for k in range(n)]
+        )
     path = ppe.write_report(validate_verdicts(rows[list(COLUMNS)]), tmp_path / "r.html")
     assert path.stat().st_size < 2_000_000 and "left out of a report" in text_of(path.read_text())
 
@@ -439,4 +562,7 @@ def test_a_public_set(tmp_path: Path):
     report = make_report(verdicts, n_resamples=199)
     assert report.scores["model"].iloc[0] == "gpt4" and report.could_be_first == ["gpt4"]
     write_verdicts(verdicts, tmp_path / "v.csv")
-    assert len(report_page(report)) < 100_000 and len(read_verdicts(tmp_path / "v.csv")) == report.counts["verdicts"]
+    assert (
+        len(report_page(report)) < 100_000
+        and len(read_verdicts(tmp_path / "v.csv")) == report.counts["verdicts"]
+    )

@@ -21,7 +21,7 @@ from ..designs.next_pairs import next_calls
 from ..designs.stopping import Goal, Settled, is_settled
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ppe.inference.advice import (
-    advice_sentence, complete_graphs, cycle_slope, expected_gain, question_effects, recommend, split_gain, spread_profile,
+    SMALL_POOL, advice_sentence, complete_graphs, cycle_slope, expected_gain, question_effects, recommend, split_gain, spread_profile,
 )
 from ..inference.diagnostics import order_flips
 from ..inference.first_place import first_place_rates
@@ -201,8 +201,10 @@ def short_advice(
 ) -> str:  # one sentence
     """How to use the graphs, by the rule of `diagnose`, with no more simulations than the rule needs.
 
-    Raises: InputError or ConvergenceError where the spread cannot be had.
+    Raises: InputError or ConvergenceError where the spread cannot be had, and for fewer questions than estimates can rest on.
     """
+    if pool.n_questions < SMALL_POOL:
+        raise InputError(f"{pool.n_questions} question{'s' * (pool.n_questions != 1)}: with fewer than {SMALL_POOL} no advice can be relied on")
     rng = partial(stream, seed, "report")
     spread = spread_profile(pool, spreads=())
     effects = question_effects(pool, n_simulations=100, rng=rng("effects"))
