@@ -218,12 +218,10 @@ _PROGRAM = r"""
   let rows = one.rows.slice(1).enumerate().map(((number, row)) => if opens-group(row) {
     table.cell(colspan: row.len(), align: left, inset: (..inset, top: 4pt), pieces(row.first()))
   } else { row.map(cell => table.cell(fill: if calc.odd(number) { luma(243) }, pieces(cell))) })
-  set text(size: plan.size * 1pt, hyphenate: false)
-  set par(leading: 0.45em)
-  let whole = table(
+  let whole = text(size: plan.size * 1pt, hyphenate: false, table(
     columns: plan.columns, inset: inset, stroke: none, align: sides.map(side => side + top),
     table.header(line, ..heading, line), ..rows.flatten(), line,
-  )
+  ))
   block(width: 100%, breakable: measure(whole).height > 80mm, align(center, whole))
 }
 
