@@ -168,6 +168,12 @@ def test_every_module_is_packed(wheel: Path):
     assert packed == {path.relative_to(ROOT).as_posix() for path in (ROOT / "ppe").rglob("*.py")}
 
 
+def test_the_page_of_reports_is_packed(wheel: Path):
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("ppe/reports/")}
+    pages = (path for path in (ROOT / "ppe" / "reports").iterdir() if path.suffix in (".j2", ".css"))
+    assert {f"ppe/reports/{path.name}" for path in pages} <= packed and "ppe/reports/report.css" in packed
+
+
 def test_the_example_of_the_readme_runs_on_the_installed_package(session: dict, site: Path):
     assert EXAMPLE and Path(session["file"]) == site / "ppe" / "__init__.py"
     assert session["example"].splitlines()[0].split() == ["model", "score", "rank"]
