@@ -37,7 +37,7 @@ def read_pages(site: Path) -> dict[Path, Page]:
 
 def broken_links(site: Path) -> list[str]:
     "Internal links and files whose page, file or anchor does not exist, as `page: link`."
-    pages = read_pages(site)
+    pages = read_pages(site.resolve())
     broken = []
     for path, page in pages.items():
         for link in [*page.links, *page.fetched]:
@@ -47,7 +47,7 @@ def broken_links(site: Path) -> list[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             anchors = pages[target].anchors | {"", "top"} if target in pages else {""}
             if not target.is_file() or unquote(parts.fragment) not in anchors:
-                broken.append(f"{path.relative_to(site)}: {link}")
+                broken.append(f"{path.relative_to(site.resolve())}: {link}")
     return broken
 
 

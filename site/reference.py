@@ -244,7 +244,7 @@ class Reference:
             lines.append("")
         pages = "\n".join(f"{ROOMS[room]} <{page(room)}>" for room in self.rooms)
         return "\n".join(
-            [*lines, "## Every module", "", "```{toctree}", ":maxdepth: 2", "", pages, "```", ""]
+            [*lines, "## Every module", "", "```{toctree}", ":titlesonly:", "", pages, "```", ""]
         )
 
 

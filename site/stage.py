@@ -193,7 +193,7 @@ class Staging:
             parts = [self.thumbnail(front), title, self.text(front.answer), f"_{front.item}_"]
             cards.append("\n\n".join(["::::{container} card-of-front", *parts, "::::"]))
         pages = "".join(f"figures/{name}\n" for name in names)
-        contents = f"```{{toctree}}\n:hidden:\n\n{pages}```\n"
+        contents = f"```{{toctree}}\n:hidden:\n:titlesonly:\n\n{pages}```\n"
         return "\n\n".join([":::::{container} gallery", *cards, ":::::", contents])
 
     def pictures(self, names: list[str]) -> str:
@@ -247,7 +247,7 @@ def with_contents(text: str) -> str:
         ]
         contents = "".join(f"{page}\n" for page in pages)
         parts.append(
-            section.rstrip() + (f"\n\n```{{toctree}}\n:hidden:\n\n{contents}```\n\n" if pages else "\n\n")
+            section.rstrip() + (f"\n\n```{{toctree}}\n:hidden:\n:titlesonly:\n\n{contents}```\n\n" if pages else "\n\n")
         )
     return "".join(parts)
 
