@@ -199,12 +199,12 @@ WITH_NUMBERS = 16  # models, at most, whose squares hold their share
 
 
 def _shades() -> list[tuple[str, str]]:
-    "Colours from none to all, and the ink that can be read on each."
+    "Colours from none to all, and the ink that can be read on each; pure black would be left out of the file, and be the ink of the page."
     import matplotlib
 
     found = [matplotlib.colormaps["cividis"](k / (SHADES - 1))[:3] for k in range(SHADES)]
     light = [np.dot([0.2126, 0.7152, 0.0722], np.power(rgb, 2.2)) for rgb in found]
-    return [("#" + "".join(f"{round(255 * part):02x}" for part in rgb), "#000000" if lum > 0.18 else "#ffffff") for rgb, lum in zip(found, light, strict=True)]
+    return [("#" + "".join(f"{round(255 * part):02x}" for part in rgb), "#0a0a0a" if lum > 0.18 else "#ffffff") for rgb, lum in zip(found, light, strict=True)]
 
 
 def win_matrix(
