@@ -246,9 +246,8 @@ def with_contents(text: str) -> str:
             for link in re.findall(r"(?m)^- \[[^\]]*\]\(([\w/]+\.ipynb)\)", section)
         ]
         contents = "".join(f"{page}\n" for page in pages)
-        parts.append(
-            section.rstrip() + (f"\n\n```{{toctree}}\n:hidden:\n:titlesonly:\n\n{contents}```\n\n" if pages else "\n\n")
-        )
+        listed = f"\n\n```{{toctree}}\n:hidden:\n:titlesonly:\n\n{contents}```" if pages else ""
+        parts.append(f"{section.rstrip()}{listed}\n\n")
     return "".join(parts)
 
 
