@@ -290,6 +290,7 @@ def test_the_gallery_lists_every_paper_notebook_and_the_contents_page_every_modu
     readme, contents, gallery = (path.read_text(encoding="utf-8") for path in places)
     for path in PAPER_NOTEBOOKS:
         assert f"({path.stem}.ipynb)" in gallery, path.stem
+    assert f"`make paper` runs {len(PAPER_NOTEBOOKS)} notebooks" in readme
     for path in STAGES:
         assert f"]({title(path)}.ipynb)" in contents, path.stem
     for path in GUIDES:
