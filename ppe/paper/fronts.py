@@ -114,7 +114,10 @@ def find_artefacts(
     here = {file for file in files if (folder / file).is_file()}
     names = {file.removesuffix(".txt") for file in here if file.endswith(".txt")}
     found = []
-    for name in sorted(saved_at(names, sources), key=lambda name: (f"{name}.png" not in here, name != notebook)):  # a picture before a table, then the notebook's own
+    order = list(saved_at(names, sources))
+    # A picture stands before a table, and what is named as the notebook before the rest.
+    main = min(order, key=lambda name: (f"{name}.png" not in here, name != notebook), default="")
+    for name in sorted(order, key=lambda name: name != main):  # the sort keeps the order of saving
         caption = " ".join((folder / f"{name}.txt").read_text(encoding="utf-8").split())
         kind: Literal["figure", "table"] = "figure" if f"{name}.png" in here else "table"
         own = tuple(sorted(file for file in here if file.split(".")[0] == name and not file.endswith(".ipynb")))
