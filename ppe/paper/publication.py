@@ -155,9 +155,9 @@ def _words(cell: str) -> str:
 
 
 def _markdown_cells(text: str) -> set[str]:
-    "The texts of a pipe table's cells, without bold, escapes and line breaks."
+    "The texts of a pipe table's cells, without bold, italics, escapes and line breaks."
     cells = (cell for line in text.splitlines() for cell in re.split(r"(?<!\\)\|", line))
-    plain = (html.unescape(re.sub(r"\\([!-/:-@[-`{-~])", r"\1", re.sub(r"\*\*|<br */?>", " ", cell))) for cell in cells)
+    plain = (html.unescape(re.sub(r"\\([!-/:-@[-`{-~])", r"\1", re.sub(r"(?<!\\)\*|<br */?>", " ", cell))) for cell in cells)
     return {_words(cell) for cell in plain}
 
 # %% ../../nbs/paper/publication.ipynb #cell-19
