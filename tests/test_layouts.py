@@ -760,7 +760,7 @@ def test_a_table_of_every_kind_is_written(ppe_main, tmp_path: Path, out):
     table = read_verdicts(tmp_path / out)
     assert table["verdict"].tolist() == ["a", "tie", "invalid"] and set(table["judge"]) == {"me"}
     assert report["n_verdicts"] == 3 and report["verdicts"] == {"a": 1, "b": 0, "tie": 1, "invalid": 1}
-    assert f"`ppe rank {out} --incomplete keep`" in run.err
+    assert f"`ppe rank {out}`" in run.err
 
 
 def test_incomplete_graphs_are_said_and_ranked(ppe_main, tmp_path: Path):
