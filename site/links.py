@@ -1,8 +1,12 @@
 """What a built site points to: links that lead nowhere, and what a browser would fetch from elsewhere."""
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+CODE = re.compile(r"(?s)<pre>.*?</pre>")
+LEADS = re.compile(r"<(a|img)\b")
 
 
 class Page(HTMLParser):
@@ -14,7 +18,8 @@ class Page(HTMLParser):
         self.anchors: set[str] = set()
         self.fetched: list[str] = []  # stylesheets, scripts, fonts, pictures, frames
         self.images: list[tuple[str, str]] = []  # address and alternative text
-        self.feed(text)
+        # Blocks of code, most of a page, are spans in colors: nothing that leads anywhere.
+        self.feed(CODE.sub(lambda block: block[0] if LEADS.search(block[0]) else "", text))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}

@@ -61,7 +61,8 @@ def sphinx(source: Path, out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     doctrees = source.with_name(f"{out.name}-doctrees")
     shutil.rmtree(doctrees, ignore_errors=True)
-    options = ["-q", "-W", "--keep-going", "-j", "2", "-c", str(ROOT / "site"), "-d", str(doctrees)]
+    # More processes than cores: each gets a fixed part of the pages, and parts differ.
+    options = ["-q", "-W", "--keep-going", "-j", "6", "-c", str(ROOT / "site"), "-d", str(doctrees)]
     done = subprocess.run([sys.executable, "-m", "sphinx", "-b", "html", *options, str(source), str(out)])
     if done.returncode:
         raise BuildError("Sphinx warned, see above")
