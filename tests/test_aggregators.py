@@ -14,7 +14,7 @@ from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_we
 from ppe.inference.methods import ALL_GRAPHS, TRUNCATED, source_rows
 from ppe.paper import datasets
 from ppe.pool import Pool, comparison_graphs
-from ppe.rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
+from ppe.rankers.discrimination import LIMITS, draw_graphs, fit_discrimination, fit_discrimination_batch
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
 from ppe.streams import stream
 from ppe.verdicts import COLUMNS, validate_verdicts
@@ -334,3 +334,11 @@ def test_bad_weights_are_refused_in_one_line_by_every_ranker():
     with pytest.raises(InputError, match="spread"):
         fit_discrimination(pool, spread=-1.0)
     assert np.isfinite(fit_discrimination_batch(pool, ones.astype(int), cycles=True)[1]).all()
+
+
+def test_a_spread_at_its_upper_limit_can_be_given_back():
+    "The search ends at the limit for some pools of one question; its rounding must not lie beyond what is taken."
+    limit = float(np.exp(LIMITS[0][1]))
+    assert 9.999999 < limit <= 10
+    pool = comparison_graphs(pd.DataFrame(random_pool(judges=["j"]), columns=COLUMNS).pipe(validate_verdicts))
+    assert fit_discrimination(pool, spread=limit).spread == limit

@@ -492,7 +492,7 @@ def _marginal(problem, spread, share, state, tolerance=SEARCH_TOLERANCE):
 # %% ../../nbs/rankers/discrimination.ipynb #cell-26
 SPREADS = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2])  # s at which the search begins; standard deviations of log a
 SHARES = np.array([0.0, 0.5, 0.9])  # ρ at which it begins
-LIMITS = ((log(0.01), log(10.0)), (0.0, 0.98))  # of log s and ρ; a few wordings cannot tell 0.98 from 1
+LIMITS = ((log(0.01), log(10.0) - 1e-15), (0.0, 0.98))  # of log s (rounded down: e to it is at most 10) and ρ; a few wordings cannot tell 0.98 from 1
 FIRST_STEPS, LAST_STEPS, MOVED = (0.35, 0.2), (0.05, 0.05), 1e-3
 NEAR_STEPS, NEAR_MOVED, NEAR_LEAST = (0.15, 0.15), 0.16, 0.05  # from a point nearby: one size of step, and no spread below the least
 
