@@ -337,8 +337,8 @@ def test_bad_weights_are_refused_in_one_line_by_every_ranker():
 
 
 def test_a_spread_at_its_upper_limit_can_be_given_back():
-    "The search ends at the limit for some pools of one question; its rounding must not lie beyond what is taken."
+    "The search ends there for some pools of one question; rounding must not take it beyond what is taken."
     limit = float(np.exp(LIMITS[0][1]))
     assert 9.999999 < limit <= 10
-    pool = comparison_graphs(pd.DataFrame(random_pool(judges=["j"]), columns=COLUMNS).pipe(validate_verdicts))
+    pool = comparison_graphs(validate_verdicts(pd.DataFrame(random_pool(judges=["j"]), columns=COLUMNS)))
     assert fit_discrimination(pool, spread=limit).spread == limit
