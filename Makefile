@@ -6,7 +6,6 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 PROFILE ?= full
-STRICT ?= 0
 WORKERS ?= 2
 # The first interpreter of at least 3.11 wins; `make PYTHON=/path/to/python3.12 …` overrides.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
@@ -22,15 +21,15 @@ export MKL_NUM_THREADS := 1
 # What is installed is compiled when it is first imported, so each import must be able to keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup paper pdf site data demo test lint check bench bench-llm lock export notebooks clean
+.PHONY: help setup paper pdf site demo test lint check bench bench-llm lock export notebooks clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: .venv/dev.stamp ## create .venv with everything (library, notebooks, tests, benchmarks)
 
-paper: .venv/paper.stamp ## every figure and table: figures/ (or PROFILE=quick: build/quick/); STRICT=1 fails on missing data
-	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS) $(if $(filter 1,$(STRICT)),--strict)
+paper: .venv/paper.stamp ## every figure and table: figures/ (or PROFILE=quick: build/quick/)
+	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS)
 
 pdf: .venv/paper.stamp ## all figures and tables with questions, answers and captions as one document: build/ppe.pdf
 	@$(BIN)/ppe paper book --profile $(PROFILE)
@@ -38,11 +37,7 @@ pdf: .venv/paper.stamp ## all figures and tables with questions, answers and cap
 site: .venv/dev.stamp ## the repository as a book, offline: build/site/index.html (npm fetches MathJax once)
 	@$(BIN)/python site/make_site.py
 
-data: .venv/paper.stamp ## fetch the public verdict sets into data/external/
-	@$(BIN)/ppe data fetch
-
 demo: .venv/llm.stamp ## the LLM stages from questions to a ranking, with a tiny model on this machine (ten minutes or more)
-	@$(BIN)/ppe data fetch mt-bench-questions
 	@OMP_NUM_THREADS=2 $(BIN)/python demo/run.py
 
 test: .venv/dev.stamp ## tests/ and the stage notebooks, restarted and run; SLOW=1 runs the slow ones too
@@ -73,7 +68,7 @@ lock: .venv/bin/python ## recompile requirements*.txt from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper --extra site --extra cluster --extra api --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
 	printf 'torch; python_version < "3"\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra llm --overrides - -c requirements-dev.txt pyproject.toml -o requirements-llm.txt
 
-clean: ## remove build products (not .venv, not data/external)
+clean: ## remove build products (not .venv)
 	rm -rf build .pytest_cache .ruff_cache .hypothesis
 
 # The lock names the uv that installs the rest of it. An index of one's own is known to pip alone, so then pip does it all.

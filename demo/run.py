@@ -63,10 +63,10 @@ def ppe(*arguments: str) -> str:
     return done.stdout
 
 
-def stages(url: str, per_category: int) -> None:
+def stages(url: str) -> None:
     "From questions to a ranking."
     common = ["--model", MODEL, "--base-url", url, "--concurrency", "8", "--prompts", str(DEMO / "prompts.toml")]
-    ppe("perturb", "mt-bench", "--per-category", str(per_category), "--variants", "1", "--candidates", "2", "--max-tokens", "120",
+    ppe("perturb", str(DEMO / "questions.jsonl"), "--variants", "1", "--candidates", "2", "--max-tokens", "120",
         "--attempts", "2", "--report", "perturb.json", "--out", "prompts.jsonl", *common)  # fmt: skip
     for name, options in TARGETS.items():
         ppe("respond", "prompts.jsonl", "--name", name, *options, "--report", f"respond-{name}.json", "--out", f"{name}.jsonl", *common)
@@ -126,7 +126,7 @@ def readme(counts: dict, ranking: str) -> str:
         "",
         "| stage | what happened |",
         "|---|---|",
-        f"| perturb | {counts['perturb']['questions']} questions of MT-Bench, {counts['perturb']['asked']} paraphrases asked for, "
+        f"| perturb | {counts['perturb']['questions']} questions of our own, {counts['perturb']['asked']} paraphrases asked for, "
         f"{counts['perturb']['returned']} returned, {counts['perturb']['accepted']} accepted; "
         f"{len(counts['perturb']['short'])} questions are left with the original alone |",
         f"| respond | {sum(counts['answers'].values())} answers of {len(counts['answers'])} set-ups: "
@@ -155,7 +155,6 @@ def readme(counts: dict, ranking: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--per-category", type=int, default=1, help="questions of each of the eight categories")
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier run did")
     given = parser.parse_args()
     if given.fresh:
@@ -164,7 +163,7 @@ def main() -> None:
     start = time.monotonic()
     server, url = start_server()
     try:
-        stages(url, given.per_category)
+        stages(url)
     finally:
         server.terminate()
         server.wait()

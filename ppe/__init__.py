@@ -44,6 +44,7 @@ _HOME = {
     "read_pairs": "ppe.pairs",
     "write_pairs": "ppe.pairs",
     "import_verdicts": "ppe.importers.registry",
+    "load_verdicts": "ppe.paper.datasets",
     "simulate_pool": "ppe.paper.simulated",
     "PpeError": "ppe.errors",
 }

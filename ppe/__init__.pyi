@@ -26,6 +26,7 @@ from .inference.methods import Method as Method
 from .inference.people_and_judges import people_and_judges as people_and_judges
 from .pairs import read_pairs as read_pairs
 from .pairs import write_pairs as write_pairs
+from .paper.datasets import load_verdicts as load_verdicts
 from .paper.simulated import simulate_pool as simulate_pool
 from .pool import Pool as Pool
 from .pool import comparison_graphs as comparison_graphs

@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, TypeVar, cast
 
 import ppe
@@ -38,6 +38,31 @@ def find_room() -> None:
     if "numba" in sys.modules:  # imported before us, and read the environment then
         sys.modules["numba"].config.CACHE_DIR = folder
 
+# %% ../nbs/compiled.ipynb #5c324b93
+@cache
+def _tell_of_compiling() -> None:
+    "To be called once numba is imported."
+    from multiprocessing import parent_process
+
+    if sys.stderr is None or not sys.stderr.isatty() or parent_process() is not None:
+        return
+    from numba.core import event
+
+    class Teller(event.Listener):
+        said = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.said and event.data["dispatcher"].py_func.__module__.startswith("ppe."):
+                from tqdm import tqdm  # which knows of the lines of progress that are there
+
+                tqdm.write("ppe: note: compiling, once after an installation: up to a minute", file=sys.stderr)
+                self.said = True
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Teller())
+
 # %% ../nbs/compiled.ipynb #cp05
 class Compiled:
     "A function that is compiled when it is first called."
@@ -51,6 +76,7 @@ class Compiled:
         find_room()
         import numba  # here: half a second that a command without a compiled function does not pay
 
+        _tell_of_compiling()
         compiler = getattr(numba, self.by)
         names = self.function.__globals__
         for name in self.function.__code__.co_names:

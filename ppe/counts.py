@@ -13,6 +13,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import BinaryIO
 
@@ -116,10 +117,13 @@ def _numbers(values: pa.ChunkedArray, column: str) -> np.ndarray:  # (rows,) flo
     numbers, bad = np.zeros(len(cells)), []
     for row, cell in enumerate(cells):
         try:
-            numbers[row] = plain_number(str(cell))
-        except ValueError:
-            numbers[row] = np.nan
-        if not (0 <= numbers[row] < 2**53 and numbers[row] == int(numbers[row])):
+            plain_number(str(cell))
+            number = Decimal(str(cell))  # exact, where a float would have been rounded
+        except (ValueError, ArithmeticError):
+            number = Decimal("NaN")
+        if number.is_finite() and 0 <= number <= 2**53 and number == int(number):
+            numbers[row] = number
+        else:
             bad.append(row + 1)
     if bad:
         raise InputError(

@@ -120,7 +120,7 @@ class Pool:
         self,
         mu: float = 1.0,  # weight of bad 4-cycles, at least 0
     ) -> np.ndarray:  # (G,)
-        "S_mu of each graph (paper, section 3.1): bad 3-cycles and, times mu, bad 4-cycles."
+        "S_mu of each graph (paper, section 4.1): bad 3-cycles and, times mu, bad 4-cycles."
         return self.cycles.score(mu) if self.given_scores is None else self.given_scores
 
     def counts(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BITS', 'ROWS', 'BYTES', 'WORD_COLUMNS', 'LINE', 'MAX_COUNT_BYTES', 'MAX_SUSPECTS', 'LARGE', 'KeyFile', 'Streamed',
-           'stream_counts', 'estimated_rows']
+           'stream_counts', 'count_rows']
 
 # %% ../nbs/streaming.ipynb #stream-03
 import gzip
@@ -240,6 +240,8 @@ def _batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     except (OSError, pa.ArrowException) as error:
         if packed and any(word in str(error) for word in ("zlib", "compressed")):
             raise InputError(_DAMAGED.format(path)) from None
+        if "straddling" in str(error):
+            raise InputError(f"{path} has a row of more than {BYTES / 2**20:g} MiB: rows of a table are short; is a quotation mark left open?") from None
         raise
 
 
@@ -493,7 +495,7 @@ def stream_counts(
     *,
     judge: str | None = None,  # keep this judge only
     category: str | None = None,  # keep this category only
-    progress: Callable[..., Any] | None = None,  # as tqdm: called with total= for each reading, then told of rows by update
+    progress: Callable[..., Any] | None = None,  # as tqdm: called for each reading, then told of rows by update
 ) -> Streamed:
     """Count the valid verdicts of files of any size, in bounded memory. Cost: O(rows log rows) time, 8 bytes a row of temporary disk.
 
@@ -501,10 +503,9 @@ def stream_counts(
     """
     files = [Path(path) for path in paths]
     wanted = {column: name for column, name in (("judge", judge), ("category", category)) if name is not None}
-    n_rows = sum(map(estimated_rows, files)) if progress else 0
 
     def watched(pieces: Iterator[_Piece]) -> Iterator[_Piece]:
-        with progress(total=n_rows) if progress else nullcontext() as bar:
+        with progress() if progress else nullcontext() as bar:
             for piece in pieces:
                 yield piece
                 if bar is not None:
@@ -549,13 +550,17 @@ def _chosen(tally: _Tally) -> Streamed:
 LARGE = 5_000_000  # rows; of more, no table is made where counts are enough
 
 
-def estimated_rows(
+def count_rows(
     path: str | os.PathLike,
+    *,
+    exact: bool = True,  # or, from the size alone, a number that there are not more of
 ) -> int:
-    "About how many rows a file has, without reading it. Raises `InputError` if it cannot be opened."
+    "How many rows a file has. Raises `InputError` if it cannot be read."
     path = Path(path)
     with reading(str(path)):
         beginning, packed = _opened(path)
         if beginning[:4] == b"PAR1":
             return pa.parquet.read_metadata(path).num_rows
-        return path.stat().st_size // (10 if packed else 50)
+        if not exact:
+            return path.stat().st_size * (1032 if packed else 1) // 14
+        return sum(map(len, _batches(path, ("verdict",))))

@@ -17,7 +17,7 @@ from pathlib import Path
 from PIL import Image
 from reference import reference_pages
 
-from ppe.paper.fronts import Artefact, Front, read_fronts
+from ppe.paper.items import Artefact, Front, read_fronts
 from ppe.paper.runner import statement_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -189,8 +189,8 @@ class Staging:
         "Cards with thumbnail, question and answer, and the pages in the table of contents."
         cards = []
         for front in map(self.fronts.__getitem__, names):
-            title = f"**[{front.question}]({executed(front)})**"
-            parts = [self.thumbnail(front), title, self.text(front.answer), f"_{front.item}_"]
+            title = f"**[{front.item.question}]({executed(front)})**"
+            parts = [self.thumbnail(front), title, self.text(front.item.answer), f"_{front.item.item}_"]
             cards.append("\n\n".join(["::::{container} card-of-front", *parts, "::::"]))
         pages = "".join(f"figures/{name}\n" for name in names)
         contents = f"```{{toctree}}\n:hidden:\n:titlesonly:\n\n{pages}```\n"
@@ -202,7 +202,7 @@ class Staging:
         for front in map(self.fronts.__getitem__, names):
             picture = next(a for a in front.artefacts if a.kind == "figure")
             caption = f"{verbatim(picture.caption)} [The notebook]({executed(front)})"
-            parts += [f"## {front.question}", self.text(front.answer)]
+            parts += [f"## {front.item.question}", self.text(front.item.answer)]
             parts += [f"![{verbatim(picture.alt)}](../figures/{picture.name}.png)"]
             parts += [f":::{{container}} caption\n{caption}\n:::"]
         return "\n\n".join(parts)
@@ -218,9 +218,9 @@ class Staging:
                 if file.endswith((".pdf", ".tex", ".csv"))
             )
             cells = [
-                front.item,
-                f"[{front.question}]({executed(front)})",
-                f"`ppe paper run {front.name}`",
+                front.item.item,
+                f"[{front.item.question}]({executed(front)})",
+                f"`ppe paper run {front.item.name}`",
                 files,
             ]
             lines.append(f"| {' | '.join(cells)} |")
@@ -233,7 +233,7 @@ def verbatim(text: str) -> str:
 
 
 def executed(front: Front) -> str:
-    return f"../figures/{front.name}.ipynb"
+    return f"../figures/{front.item.name}.ipynb"
 
 
 def with_contents(text: str) -> str:

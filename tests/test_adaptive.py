@@ -173,7 +173,7 @@ def test_the_budget_is_of_the_whole_run(tmp_path, serve, capsys, mode):  # noqa:
         f"the budget is spent and order is not settled: {len(read_verdicts(one / 'verdicts.csv'))} pairs"
         in said
     )
-    prices, codes = ("--max-cost", "0.03", "--price-in", "1", "--price-out", "1"), []
+    prices, codes = ("--max-cost", "0.02", "--price-in", "1", "--price-out", "1"), []
     while not codes or codes[-1] == 3:
         codes.append(main(adaptive(other, served.url, *prices, mode=mode)))
         assert len(codes) < 20

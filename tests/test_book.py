@@ -13,7 +13,7 @@ from stage_notebooks import ROOT
 
 from ppe.errors import InputError
 from ppe.paper.book import write_book
-from ppe.paper.fronts import read_fronts
+from ppe.paper.items import read_fronts
 from ppe.paper.pdf import describe_pdf
 from ppe.paper.style import caption, printed_figure, save_figure
 
@@ -131,7 +131,9 @@ def odd_project(figure: Path, tmp_path_factory) -> Path:
         "theorems/thm_gone": "# Where is it?\n\n> Nowhere.",
     }
     for name, first in firsts.items():
-        cells = [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}]
+        assigned = {"metadata": {"tags": ["parameters"]}, "source": 'seed = 1\noutput_dir = "build/quick"'}
+        code = {"cell_type": "code", "id": "p", "execution_count": None, "outputs": [], **assigned}
+        cells = [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}, code]
         notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
         files[f"nbs/{name}.ipynb"] = json.dumps(notebook)
     for name, text in files.items():

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -66,12 +67,18 @@ def test_every_figure_and_table_of_the_paper_that_is_cited_exists():
             assert label in known[kind], f"{path.relative_to(ROOT)}: {kind} {label}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "nbs").rglob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_names_the_sections_it_cites(path: Path):
+@cache
+def named_and_cited(path: Path) -> tuple[dict[str, str], set[str]]:
+    "Sections that the line 'In the paper' of the first cell lists, and the numbers of those cited elsewhere."
     cells = [cell.source for cell in nbformat.read(path, as_version=4).cells]
     line = re.search(r"^\*\*In the paper:\*\* (.+)\.$", cells[0], re.M)
     named = dict(part.split(" ", 1) for part in line[1].split("; ")) if line else {}
-    numbers = cited("\n\n".join(cells).replace(line[0], "") if line else "\n\n".join(cells))
+    return named, cited("\n\n".join(cells).replace(line[0], "") if line else "\n\n".join(cells))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "nbs").rglob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_names_the_sections_it_cites(path: Path):
+    named, numbers = named_and_cited(path)
     assert set(named) == numbers, "the line 'In the paper' of the first cell lists what the notebook cites"
     assert all(TITLES[number] == title for number, title in named.items())
 
@@ -92,5 +99,6 @@ def test_the_reading_of_the_paper_names_places_that_exist():
     for section, statement, place, verdict in rows:
         target = re.fullmatch(r"\[([\w]+)\]\(((?:\.\./figures/)?[\w/]+\.ipynb)\)", place)
         assert target and Path(target[2]).stem == target[1] and (ROOT / "nbs" / target[2]).is_file(), place
+        assert section in named_and_cited((ROOT / "nbs" / target[2]).resolve())[0], f"{place}, {statement}"
         assert verdict in verdicts, f"{section}, {statement}: {verdict}"
     assert {row[3] for row in rows} == verdicts, "no verdict that nothing has"

@@ -659,7 +659,8 @@ def test_the_first_five_bad_rows_are_named(ppe_main, tmp_path, fault):
     done = ppe_main("cycles", write(tmp_path / "bad.csv", rows), "--format", "json")
     refused(done)
     both = sorted([*bad, *range(0, len(GOOD), 5)][: len(bad) * 2])
-    assert names_five(done.err, bad) or (fault == "pair" and names_five(done.err, both)), done.err
+    said = done.err.replace(str(tmp_path), "")  # whose number may be that of a row
+    assert names_five(said, bad) or (fault == "pair" and names_five(said, both)), said
 
 
 def raw_files(folder):
@@ -1250,7 +1251,7 @@ def test_help_shows_every_option(ppe, ppe_main):
 def test_data_and_paper_can_be_listed(ppe, ppe_main):
     data = ppe("data", "list")
     assert (data.code, data.err) == (0, "")
-    assert all(name in data.out for name in ("mtbench", "qlora-vicuna80", "prd-vicuna80"))
+    assert all(name in data.out for name in ("mt-bench-gpt4", "vicuna80-human", "ppr-arena"))
     paper = ppe_main("paper", "list")
     assert (paper.code, paper.err) == (0, "")
     assert all(

@@ -228,6 +228,8 @@ def test_every_count_ranker_takes_counts_and_a_reference(tmp_path, ppe_main):
         ([("x", "y", 1, 1, "nan")], "ties 'nan' in row 1"),
         ([("x", "y", 1, 1, "inf")], "ties 'inf' in row 1"),
         ([("x", "y", "1e300", 1, 1)], "wins_a '1e300'"),
+        ([("x", "y", 2**53 + 1, 1, 1)], "wins_a '9007199254740993' in row 1: a count is a whole number"),
+        ([("x", "y", 1, "9007199254740991.6", 1)], "wins_b '9007199254740991.6'"),
         ([("x", "y", "one", 1, 1)], "wins_a 'one'"),
         ([("x", "y", "", 1, 1)], "empty wins_a in row 1"),
         ([("x", "x", 1, 1, 1)], "against itself in row 1 (x)"),
@@ -287,6 +289,13 @@ def test_what_sql_and_others_write_as_a_sum_is_a_count():
         assert is_counts(buffer.getvalue())
     for data in (b"", b"#\n", b"PAR1", b"\x1f\x8b", b"\x1f\x8b\x08\x00", ",".join(COLUMNS).encode()):
         assert not is_counts(data)
+
+
+def test_the_largest_count_is_the_last_that_float64_tells_from_its_neighbours(tmp_path):
+    path = counts_file(tmp_path / "counts.csv", [("x", "y", 2**53, 2**53 - 1, "9007199254740992.0")])
+    for source in (path, write_counts(read_counts(path), tmp_path / "again.parquet")):
+        found = read_counts(source)
+        assert found.wins.tolist() == [[0, 2**53], [2**53 - 1, 0]] and found.ties[0, 1] == 2**53
 
 
 def test_nothing_is_written_under_another_ending(tmp_path):

@@ -1,73 +1,74 @@
-"""Public verdict sets: what holds with and without the files on this machine.
+"""The public verdict sets that come along: their facts agree with their tables and with what is said of them.
 
-That the tables equal their upstream lines one by one is tested in nbs/paper/datasets.ipynb.
+That the tables equal the lines of their authors is tested in nbs/raw_verdicts.ipynb, where the raw files are.
 """
 
-import shutil
-from functools import cache
+import gzip
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from ppe import sources
-from ppe.errors import InputError, MissingDataError
-from ppe.inference.diagnostics import order_flips
+from ppe.errors import InputError
 from ppe.paper import datasets
-from ppe.pool import comparison_graphs
+from ppe.paper.datasets import load_verdicts, verdict_sets
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts, write_verdicts
 
-SETS = pytest.mark.parametrize("name", datasets.SETS)
+ROOT = Path(__file__).resolve().parents[1]
+SETS = pytest.mark.parametrize("name", verdict_sets())
 
 
-@cache
-def here(source: str) -> Path:
-    try:
-        return sources.locate(source)
-    except MissingDataError as missing:
-        pytest.skip(str(missing))
+@SETS
+def test_a_set_is_a_verdict_table_in_normal_form(name: str, tmp_path: Path):
+    table = load_verdicts(name)
+    assert tuple(table.columns) == COLUMNS and len(table) == verdict_sets()[name].verdicts
+    pd.testing.assert_frame_equal(table, validate_verdicts(table))
+    read = read_verdicts(write_verdicts(table, tmp_path / "table.csv.gz"))
+    assert read.astype(str).equals(table.astype(str))
 
 
-def load(name: str) -> pd.DataFrame:
-    for source in datasets.SETS[name].needs:
-        here(source)
-    return datasets.load(name)
+def test_no_sentence_is_carried():
+    "Identifiers are numbers, and every other cell is one of few short names."
+    for path in (ROOT / "data" / "verdicts").glob("*.csv.gz"):
+        table = pd.read_csv(gzip.open(path), dtype=str)
+        assert table["question_id"].str.fullmatch("[0-9]{1,5}").all()
+        assert table.drop(columns="question_id").map(len).max(axis=None) <= 42, path.name
+        assert table.drop(columns="question_id").nunique().max() <= 65
+        assert path.stat().st_size < 1_000_000
 
 
-# ---- without the files
+def test_the_folder_says_where_each_set_is_from():
+    readme = (ROOT / "data" / "verdicts" / "README.md").read_text(encoding="utf-8")
+    raw = [line.split("  ") for line in (ROOT / "data" / "verdicts" / "raw.sha256").read_text().splitlines()]
+    assert len(raw) == len({name for _, name in raw}) == 173
+    assert all(len(bytes.fromhex(digest)) == 32 for digest, _ in raw)
+    tables = {path.name.removesuffix(".csv.gz") for path in (ROOT / "data" / "verdicts").glob("*.gz")}
+    assert tables == {*verdict_sets()}
+    for name, known in verdict_sets().items():
+        (row,) = (line for line in readme.splitlines() if line.startswith(f"| `{name}` |"))
+        repository, commit = known.source.split("@")
+        assert repository in row and commit[:7] in row and len(bytes.fromhex(commit)) == 20
+        assert known.licence in row and known.citation.rsplit(", ", 1)[1] in row
+        left_out = ", ".join(f"{count} ({reason})" for reason, count in known.left_out.items()) or "none"
+        assert f"| {known.rows:,} | {left_out} |" in row
 
 
-def test_every_file_is_pinned_once():
-    pinned = sources.read_sources()
-    small = ["mtbench", "qlora-vicuna80", "prd-vicuna80", "mt-bench-questions"]
-    assert list(pinned) == [*small, "h2o-eval", "qlora-oa", "ppr-arena"]
-    assert [len(source.files) for source in pinned.values()] == [4, 58, 61, 1, 1, 43, 5]
-    hashes = [file.sha256 for source in pinned.values() for file in source.files if file.path != "LICENSE"]
-    assert len(set(hashes)) == len(hashes) and all(len(bytes.fromhex(text)) == 32 for text in hashes)
-    for source in pinned.values():
-        assert len(bytes.fromhex(source.commit)) == 20 and source.commit in source.base_url
-        assert all([source.title, source.licence, source.citation, source.repository in source.base_url])
-
-
-def test_the_registry_names_sources_and_references_that_exist():
-    for name, entry in datasets.SETS.items():
-        assert name == entry.name and set(entry.needs) <= set(sources.read_sources())
-        if isinstance(entry.reference, str):
-            assert datasets.SETS[entry.reference].reference == entry.reference
-        else:
-            votes = datasets.arena_votes()
-            assert set(entry.reference.values()) <= set(votes["model_a"]) | set(votes["model_b"])
-
-
-def test_missing_data_is_one_line_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PPE_DATA_DIR", str(tmp_path / "empty"))
-    monkeypatch.setattr(sources, "data_directories", lambda: [tmp_path / "empty"])
-    for name in datasets.SETS:
-        with pytest.raises(MissingDataError, match=r"public set '.*' .*make data.* PPE_DATA_DIR") as caught:
-            datasets.load(name)
-        assert "\n" not in str(caught.value)
-    assert not sources.available()["present"].any()
+def test_the_references_exist():
+    voted = {*datasets.arena_votes()["model_a"], *datasets.arena_votes()["model_b"]}
+    for name, known in verdict_sets().items():
+        table = load_verdicts(name)
+        models = {*table["model_a"], *table["model_b"]}
+        if isinstance(known.reference, str):
+            assert verdict_sets()[known.reference].reference == known.reference
+            ratings = datasets.human_reference(name)
+            assert {*ratings.index} == models and ratings.sum() == pytest.approx(0, abs=1e-9)
+        elif known.reference:
+            ratings = datasets.human_reference(name)
+            assert {*known.reference.values()} <= voted and {*ratings.index} == {*known.reference} < models
+            assert ratings.idxmax() == {"h2o-gpt4": "gpt-4-0314", "oa-gpt4": "gpt4"}[name]
+        assert not known.reference or np.isfinite(ratings).all()
 
 
 def test_the_arena_reference_is_complete():
@@ -75,7 +76,7 @@ def test_the_arena_reference_is_complete():
     assert table.shape == (160, 9) and not table.isna().any(axis=None)
     assert (table["rating_q025"] < table["rating"]).all() and (table["rating"] < table["rating_q975"]).all()
     mapping = datasets.arena_mapping()
-    assert set(mapping["category"]) == set(datasets.MTBENCH_CATEGORIES)
+    assert set(mapping["category"]) == {*load_verdicts("mt-bench-gpt4")["category"]}
     assert mapping["type"].value_counts().to_dict() == {"Proxy": 5, "Exact": 3}
     for row in mapping.itertuples():
         part = datasets.arena_reference(row.category)
@@ -87,83 +88,20 @@ def test_the_arena_reference_is_complete():
         datasets.arena_reference("Coding")
 
 
-# ---- with the files
-
-
-@SETS
-def test_a_set_is_a_verdict_table_in_normal_form(name: str, tmp_path: Path):
-    table = load(name)
-    assert tuple(table.columns) == COLUMNS
-    pd.testing.assert_frame_equal(table, validate_verdicts(table))
-    pd.testing.assert_frame_equal(table, datasets.load(name))
-    read = read_verdicts(write_verdicts(table, tmp_path / "table.csv.gz"))
-    assert read.astype(str).equals(table.astype(str))
-
-
-@pytest.mark.parametrize(
-    ("name", "n_rows", "n_graphs", "n_dropped", "n_models"),
-    [
-        ("mtbench-gpt4", 2400, 160, 0, 6),
-        ("vicuna80-gpt4", 4480, 148, 12, 8),
-        ("vicuna80-human", 6720, 240, 0, 8),
-    ],
-)
-def test_sizes(name: str, n_rows: int, n_graphs: int, n_dropped: int, n_models: int):
-    table = load(name)
-    graphs = comparison_graphs(table)
-    assert (len(table), len(graphs), graphs.n_dropped, graphs.n_models) == (
-        n_rows, n_graphs, n_dropped, n_models,
-    )  # fmt: skip
-    assert set(table["question_id"]) == set(range(81, 161) if n_models == 6 else range(1, 81))
-
-
-VOTED = [name for name, one in datasets.SETS.items() if isinstance(one.reference, str)]
-
-
-@pytest.mark.parametrize("name", VOTED)
-def test_the_reference_rates_the_same_models(name: str):
-    table = load(name)
-    load(datasets.SETS[name].reference)
-    ratings = datasets.human_reference(name)
-    assert set(ratings.index) == set(table["model_a"]) | set(table["model_b"])
-    assert np.isfinite(ratings).all() and ratings.sum() == pytest.approx(0, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("name", "n_known", "first"), [("h2o-gpt4", 7, "gpt-4-0314"), ("oa-gpt4", 4, "gpt4")],
-)
-def test_the_arena_rates_some_of_the_models(name: str, n_known: int, first: str):
-    table, ratings = load(name), datasets.human_reference(name)
-    assert set(ratings.index) < set(table["model_a"]) | set(table["model_b"]) and len(ratings) == n_known
-    assert ratings.idxmax() == first and np.isfinite(ratings).all()
-
-
 def test_position_and_model_are_not_confounded():
-    table = load("vicuna80-gpt4")
+    table = load_verdicts("vicuna80-gpt4")
     first = (table["model_a"].astype(str) < table["model_b"].astype(str)).groupby(table["variant"]).mean()
-    assert set(first.index) == {0, 1}
-    assert first.between(0.45, 0.55).all()
-    flips = order_flips(table).iloc[0]
-    assert flips[["pairs", "both_valid", "changed", "reversed"]].tolist() == [2240, 2227, 860, 456]
+    assert set(first.index) == {0, 1} and first.between(0.45, 0.55).all()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (b'"winner":"model_b"}', b'"winner":"model_c"}', r"gpt4_pair\.jsonl: unknown label 'model_c'"),
-        (b'"winner":"model_b"}', b'"winner":"model_b",', r"gpt4_pair\.jsonl, line 1 is not JSON"),
-    ],
-)
-def test_an_altered_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bytes, new: bytes, message: str
-):
-    shutil.copytree(here("mtbench"), tmp_path / "mtbench")
-    monkeypatch.setenv("PPE_DATA_DIR", str(tmp_path))
-    file = tmp_path / "mtbench" / "gpt4_pair.jsonl"
-    file.chmod(0o644)
-    file.write_bytes(file.read_bytes().replace(old, new, 1))
-    with pytest.raises(InputError, match=message):
-        datasets.mtbench_gpt4()
-    monkeypatch.setattr(sources, "data_directories", lambda: [tmp_path])
-    with pytest.raises(MissingDataError, match=r"gpt4_pair\.jsonl: another SHA-256"):
-        sources.locate("mtbench", verify=True)
+def test_the_command_writes_a_set_and_refuses_what_is_none(ppe):
+    assert ppe("data", "write", "oa-gpt4", "--out", "v.parquet").code == 0
+    assert ppe("data", "list", "--format", "json").json()[5]["verdicts"] == 40026
+    for words, message in (
+        (("data", "write", "mtbench", "--out", "w.csv"), "unknown verdict set 'mtbench': there are mt-bench-gpt4"),
+        (("data", "write", "oa-gpt4", "--out", "v.parquet"), "v.parquet exists"),
+        (("data", "write", "oa-gpt4", "--out", "v.xlsx"), "ends in .csv, .csv.gz or .parquet"),
+    ):
+        run = ppe(*words)
+        assert run.code == 2 and message in run.err and run.err.count("\n") == 1 and not run.new_files
+    assert re.search(r"(?m)^ +1 +gpt4 ", ppe("rank", "v.parquet").out)

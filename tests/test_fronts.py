@@ -1,30 +1,21 @@
 """What a reader sees first of each notebook of the paper, and the executed ones as they are committed."""
 
 import html
-import io
-import json
 import os
 import re
 from pathlib import Path
 
 import markdown_it
 import mistune
-import pandas as pd
 import pytest
 from stage_notebooks import ROOT, stage_notebooks
 
-from ppe.paper.fronts import find_artefacts, notebook_cells, question_and_answer, read_fronts, read_manifest
-from ppe.paper.profiles import FOLDERS, Item, read_profiles
+from ppe.paper.items import FOLDERS, Item, notebook_cells, read_fronts, read_items, read_manifest
 from ppe.paper.publication import plain_markdown, published_notebook
-from ppe.paper.style import caption, printed_figure, save_figure
 
-ITEMS = read_profiles(ROOT)
+ITEMS = read_items(ROOT)
 PAPER = pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
 LINK = re.compile(r"\]\((?![a-z]+:|[#/])([^)\s#]+)")
-
-
-def sources(item: Item) -> list[str]:
-    return [cell["source"] for cell in notebook_cells(ROOT / item.notebook) if cell["cell_type"] == "code"]
 
 
 # ---- question and answer
@@ -32,11 +23,10 @@ def sources(item: Item) -> list[str]:
 
 @PAPER
 def test_a_notebook_asks_a_question_and_answers_it_in_at_most_three_sentences(item: Item):
-    question, answer = question_and_answer(ROOT / item.notebook)
-    assert question.endswith("?"), question
-    words = re.sub(r"\([^)]*\)|\bvs\.|\be\.g\.|\bi\.e\.|\bal\.", "", answer)
-    assert 1 <= len(re.findall(r"[.!?](?=\s+\S|$)", words)) <= 3, answer
-    second = notebook_cells(ROOT / item.notebook)[1]
+    assert item.question.endswith("?"), item.question
+    words = re.sub(r"\([^)]*\)|\bvs\.|\be\.g\.|\bi\.e\.|\bal\.", "", item.answer)
+    assert 1 <= len(re.findall(r"[.!?](?=\s+\S|$)", words)) <= 3, item.answer
+    second = item.cells[1]
     assert (second["cell_type"], second["source"].split("\n")[0]) == ("markdown", "## How it was made")
 
 
@@ -99,84 +89,6 @@ def test_a_caption_is_shown_as_it_is(text: str):
     assert not re.search(r"(?<!\\)\$", written)
 
 
-# ---- what the front shows is not shown again
-
-
-def as_output(**data: object) -> dict:
-    data = {kind.replace("_", "/"): value for kind, value in data.items()}
-    return {"output_type": "display_data", "metadata": {}, "data": data}
-
-
-def inline(fig) -> str:
-    "The picture as a notebook shows it: small, and cut to what is drawn."
-    import base64
-
-    buffer = io.BytesIO()
-    fig.savefig(buffer, format="png", dpi=100, bbox_inches="tight")
-    return base64.b64encode(buffer.getvalue()).decode()
-
-
-def drawn(*heights: float):
-    fig, ax = printed_figure()
-    ax.bar(range(len(heights)), heights)
-    ax.set_xlabel("kind")
-    return fig
-
-
-def text_of(what: str) -> str:
-    fields = {"n": "3 bars", "replicates": 0, "interval": "none", "seed": "not used"}
-    return caption(what=what, data="real: by hand", **fields)
-
-
-def test_pictures_and_tables_that_the_front_shows_are_dropped_and_others_stay(tmp_path: Path):
-    own, other = drawn(1, 2, 3), drawn(3, 0.1, 0.1, 0.1, 2)
-    frame = pd.DataFrame({"model": ["a_b", "c | d", "e" * 80], "score": ["0.10", "**no**", "1 < 2"]})
-    for name in ("fig_bars", "fig_more"):
-        save_figure(
-            own if name == "fig_bars" else drawn(2, 2.5, 0.2, 3),
-            frame,
-            name=name,
-            caption=text_of(f"Bars of {name}"),
-            output_dir=tmp_path,
-        )
-    rows = ["| model | score |", "|---|--:|", r"| a\_b | **0.10** |", r"| c \| d | \*\*no\*\* |"]
-    (tmp_path / "fig_bars_table.md").write_text("\n".join([*rows, "| " + "e" * 80 + " | 1 &lt; 2 |\n"]))
-    (tmp_path / "fig_bars_table.txt").write_text(text_of("A table") + "\n")
-    outputs = {
-        "save_figure(fig, name='fig_bars')": [as_output(image_png=inline(own))],
-        "fig": [as_output(image_png=inline(other)), as_output(image_png=inline(drawn(3, 2, 1)))],
-        "save_table(frame, name='fig_bars_table')": [as_output(text_html=frame._repr_html_())],
-        "frame.head(1)": [as_output(text_html=frame.assign(score="0.99")._repr_html_())],
-        "for name in names:\n    save_figure(fig, name=f'fig_{name}')": [],
-        "print(1)": [{"output_type": "stream", "name": "stdout", "text": "1\n"}],
-    }
-    first = {"cell_type": "markdown", "metadata": {}, "source": "# Which is higher?\n\n> The third."}
-    code = {"cell_type": "code", "metadata": {}, "execution_count": 1}
-    executed = [first, *({**code, "source": key, "outputs": value} for key, value in outputs.items())]
-    item = Item("fig_bars", "Figure 1", "Bars", "nbs/figures/fig_bars.ipynb", (), (), {})
-    files = [path.name for path in tmp_path.iterdir()]
-    options = {"files": files, "folder": tmp_path, "place": "figures", "published": ()}
-    text = published_notebook(item, executed, executed, **options)
-    cells = json.loads(text)["cells"]
-    assert published_notebook(item, executed, cells, **options) == text
-    kept = [(cell["cell_type"], len(cell.get("outputs", []))) for cell in cells]
-    assert kept == [
-        ("markdown", 0), ("markdown", 0),  # the question, the main picture
-        ("code", 0), ("code", 2), ("code", 0), ("markdown", 0), ("code", 1),
-        ("code", 0), ("markdown", 0), ("code", 1),
-    ]  # fmt: skip
-    fronts = ["".join(cell["source"]) for cell in cells if cell["metadata"].get("tags") == ["front"]]
-    bars, more = (f"![Bars of fig\\_{one}.](fig_{one}.png)" for one in ("bars", "more"))
-    starts = [bars, "| model | score |", more]
-    assert [front.split("\n")[0] for front in fronts] == starts
-    assert fronts[0].endswith(
-        "[Source notebook](../nbs/figures/fig_bars.ipynb) · [data (CSV)](fig_bars.csv) · [PDF](fig_bars.pdf)"
-    )
-    found = find_artefacts("fig_bars", files, folder=tmp_path, sources=list(outputs))
-    for one, front in zip(found, fronts, strict=True):
-        assert plain_markdown(one.caption) in front
-
-
 # ---- the executed notebooks as they are committed
 
 
@@ -185,7 +97,7 @@ def test_publishing_would_change_nothing(item: Item):
     "The committed notebook has run with the code of its source, and shows its prose and what was saved."
     path, made = ROOT / "figures" / f"{item.name}.ipynb", read_manifest(ROOT, "full")[item.name]["outputs"]
     text = published_notebook(
-        item, notebook_cells(ROOT / item.notebook), notebook_cells(path), files=made, folder=ROOT / "figures",
+        item, notebook_cells(path), files=made, folder=ROOT / "figures",
         place="figures", published={item.notebook for item in ITEMS.values()},
     )  # fmt: skip
     assert text is not None, f"the code has changed: `ppe paper run {item.name}`"

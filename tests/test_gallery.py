@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from stage_notebooks import ROOT, stage_notebooks, title
 
 from ppe.paper.gallery import write_gallery
-from ppe.paper.profiles import read_profiles
+from ppe.paper.items import read_items
 
 PROFILES = """
 [defaults]
@@ -50,7 +50,9 @@ MADE = {
 def make_project(root: Path, place: str) -> Path:
     "Three notebooks, two of which have run."
     for name, first in FIRST.items():
-        notebook = {"cells": [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}]}
+        given = {"cell_type": "code", "id": "p", "metadata": {"tags": ["parameters"]}}
+        given["source"] = "seed = 0\noutput_dir = ''"
+        notebook = {"cells": [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}, given]}
         (path := root / "nbs" / f"{name}.ipynb").parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**notebook, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     (root / "nbs" / "profiles.toml").write_text(PROFILES)
@@ -130,7 +132,7 @@ def test_the_committed_page_is_of_the_committed_figures(tmp_path: Path):
 
 def test_the_order_is_that_of_the_paper():
     paper = tomllib.loads((ROOT / "data" / "paper" / "labels.toml").read_text(encoding="utf-8"))
-    items = [item.item for item in read_profiles(ROOT).values()]
+    items = [item.item for item in read_items(ROOT).values()]
     for kind in ("figures", "tables"):
         places = [re.match(rf"{kind[:-1].title()} ([\w-]+)", item) for item in items]
         order = list(dict.fromkeys(match[1] for match in places if match))

@@ -9,6 +9,7 @@ import os
 import resource
 import socket
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -148,6 +149,15 @@ def judged(folder: Path, url: str, *more: str) -> int:
     )
 
 
+def answered(folder: Path, url: str, *more: str, texts: tuple[str, ...] = ("Why?", "How?")) -> int:
+    rows = [
+        {"question_id": q, "category": "c", "variant": 0, "prompt": text} for q, text in enumerate(texts, 1)
+    ]
+    prompts, common = write_rows(folder / "prompts.jsonl", rows), ["--base-url", f"{url}/v1", "--quiet"]
+    files = ["--ledger", str(folder / "ledger.sqlite"), "--out", str(folder / "out.jsonl")]
+    return main(["respond", str(prompts), "--model", "m", *common, *files, *more])
+
+
 def states(folder: Path) -> dict[str, int]:
     with Ledger(folder / "ledger.sqlite") as ledger:
         assert ledger.integrity() == "ok"
@@ -228,15 +238,73 @@ def test_nothing_listens(tmp_path, serve, capsys):
     ],
     ids=["too long", "filtered"],
 )
-def test_a_text_that_the_model_does_not_take_is_invalid_at_once(tmp_path, serve, said, capsys):
+@pytest.mark.parametrize("model", "xz")
+def test_a_text_that_the_model_does_not_take_is_invalid_at_once(tmp_path, serve, said, model, capsys):
     server = serve(
         lambda s, c, text: (
-            http(400, json.dumps({"error": said}).encode()) if "Answer of z" in text else fine(s, c, text)
+            http(400, json.dumps({"error": said}).encode())
+            if f"Answer of {model}" in text
+            else fine(s, c, text)
         )
     )
-    assert judged(tmp_path, server.url, "--mode", "single") == 0
-    table = read_verdicts(tmp_path / "verdicts.csv")
-    assert (table["verdict"] == "invalid").tolist() == [False, True, True] and server.asked == 3
+    expected = [False, True, True] if model == "z" else [True, True, False]
+    for more, asked in {
+        "--concurrency=1": 3,
+        "--retry-invalid": 5,
+    }.items():  # invalid again when refused again
+        assert judged(tmp_path, server.url, "--mode", "single", more) == 0
+        table = read_verdicts(tmp_path / "verdicts.csv")
+        assert (table["verdict"] == "invalid").tolist() == expected and server.asked == asked
+
+
+REFUSALS = {
+    "limit on tokens": "'max_tokens' is too large: 1024. This model's maximum context length is 1024 tokens.",
+    "account": "Blocked: see our content policy, and your billing page.",
+}
+
+
+@pytest.mark.parametrize("workers", ["1", "8"])
+@pytest.mark.parametrize("n_questions", [1, 10])
+@pytest.mark.parametrize("name", REFUSALS)
+def test_who_refuses_everything_has_judged_nothing(tmp_path, serve, name, n_questions, workers, capsys):
+    server = serve(lambda *_: http(400, json.dumps({"error": {"message": REFUSALS[name]}}).encode()))
+    answers(tmp_path, n_questions)
+    assert judged(tmp_path, server.url, "--concurrency", workers) == 2
+    said = one_line(capsys.readouterr().err)
+    assert REFUSALS[name].split(":")[0] in said and "same command" in said
+    assert server.asked <= 25 + int(workers) - 1 and not (tmp_path / "verdicts.csv").exists()
+    assert states(tmp_path) == {"open": 6 * n_questions}
+    server.behave = fine
+    assert judged(tmp_path, server.url) == 0 and set(states(tmp_path)) == {"done"}
+    assert "invalid" not in set(read_verdicts(tmp_path / "verdicts.csv")["verdict"])
+
+
+@pytest.mark.parametrize("workers", ["8", "64"])
+def test_who_refuses_all_from_some_moment_on_has_judged_what_came_before(tmp_path, serve, workers, capsys):
+    server, refusal = serve(), http(400, b'{"error": {"message": "content policy"}}')
+    server.behave = lambda s, c, text: (time.sleep(0.3), refusal)[1] if s.asked > 12 else fine(s, c, text)
+    answers(tmp_path, 10)
+    assert judged(tmp_path, server.url, "--concurrency", workers) == 2
+    assert "in a row" in one_line(capsys.readouterr().err)
+    assert states(tmp_path) == {"open": 48, "done": 12}
+    server.behave = fine
+    assert judged(tmp_path, server.url) == 0 and set(states(tmp_path)) == {"done"}
+
+
+def test_two_processes_that_are_refused_everything_do_not_wait_for_each_other(tmp_path, serve, capsys):
+    late = http(400, b'{"error": {"message": "content policy"}}')
+    server = serve(lambda s, c, text: (time.sleep(0.05), late)[1])
+    answers(tmp_path, 10)
+    codes = []
+    both = [
+        threading.Thread(target=lambda: codes.append(judged(tmp_path, server.url, "--concurrency", "9")))
+        for _ in range(2)
+    ]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(30)
+    assert codes == [2, 2] and states(tmp_path) == {"open": 60}
 
 
 # ---- one poisonous reply
@@ -387,6 +455,61 @@ def test_the_limit_on_the_cost_holds_in_any_language(tmp_path, serve, capsys):
     assert cost() <= bound
 
 
+PRICES = ("--price-in", "0.1", "--price-out", "80")
+
+
+def price(server: Server, replies: list[int]) -> float:
+    "What the endpoint charges for all it was asked, in its own count of tokens."
+    read = sum(len("\n".join(m["content"] for m in b["messages"])) // 4 for b in server.bodies)
+    return (0.1 * read + 80 * sum(replies)) / 1e6
+
+
+@pytest.mark.parametrize("workers", ["1", "4", "16"])
+def test_a_job_that_fits_the_limit_on_the_cost_is_done(tmp_path, serve, workers, capsys):
+    "A reply of full length would cost nearly all of the limit; the whole job costs half of it."
+    server, whole = serve(), ("--mode", "single", "--max-tokens", "600", "--concurrency", workers, *PRICES)
+    answers(tmp_path, 10)
+    assert judged(tmp_path, server.url, *whole, "--max-cost", "0.05") == 0
+    counts = [len(right_reply(b["messages"][-1]["content"])) // 4 + 1 for b in server.bodies]
+    assert server.asked == 30 and 0.02 < price(server, counts) < 0.03
+    (tmp_path / "ledger.sqlite").unlink()
+    half = price(server, counts) / 2
+    server.bodies.clear()
+    assert judged(tmp_path, server.url, *whole, "--max-cost", str(half)) == 3
+    assert f"limit of {half:g} on the cost" in capsys.readouterr().err
+    assert 0.8 * half < price(server, counts[: len(server.bodies)]) <= half
+
+
+@pytest.mark.parametrize("workers", ["1", "4"])
+def test_the_limit_on_the_cost_holds_when_replies_grow(tmp_path, serve, workers):
+    "Short replies, then as long as they may be; what a limit below the request's own has cut is no answer."
+    counts = []
+
+    def behave(server, connection, text):
+        long = int(text[:-1]) >= 10
+        counts.append(server.bodies[-1]["max_tokens"] if long else 5)
+        reason = "length" if long else "stop"
+        choice = {"message": {"content": "x " * counts[-1]}, "finish_reason": reason}
+        usage = {"prompt_tokens": len(text) // 4, "completion_tokens": counts[-1]}
+        return http(200, json.dumps({"choices": [choice], "usage": usage}).encode())
+
+    server, texts = serve(behave), tuple(f"{q}?" for q in range(30))
+    more = ("--concurrency", workers, "--max-tokens", "600", *PRICES)
+    assert answered(tmp_path, server.url, *more, "--max-cost", "0.05", texts=texts) == 3
+    assert price(server, counts) <= 0.05 and 5 < counts[-1] < 600
+    assert set(states(tmp_path)) == {"open", "done"} and not (tmp_path / "out.jsonl").exists()
+    assert answered(tmp_path, server.url, *more, texts=texts) == 0
+    said = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert [row["answer"].count("x") for row in said] == [5] * 10 + [600] * 20
+
+
+def test_the_limit_on_the_requests_is_named_as_it_was_set(tmp_path, serve, capsys):
+    answers(tmp_path, 10)
+    assert judged(tmp_path, serve().url, "--max-requests", "65") == 3
+    said = capsys.readouterr().err
+    assert "60 sent" in said and "5 sent" in said and "(the limit of 65 requests was reached)" in said
+
+
 def test_calls_whose_price_nobody_knows_count_in_full(tmp_path, serve):
     server = serve(UNREACHED["a web page"])
     assert judged(tmp_path, server.url, "--max-cost", "2", "--price-in", "100", "--price-out", "2000") == 3
@@ -466,6 +589,25 @@ def test_an_echoed_key_is_kept_nowhere(tmp_path, serve, echo, shape, capsys):
         assert hidden not in kept, hidden
 
 
+@pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("stage", ["judge", "respond"])
+def test_a_key_that_a_reply_repeats_is_kept_nowhere(tmp_path, serve, echo, stage, capsys):
+    said, first = f"<think>{KEY}</think>Authorization: Bearer {ECHOES[echo]} [A]", iter([True])
+    packed = http(200, b"", f"Content-Encoding: {KEY}, gzip\r\nX-Key: {KEY}\r\n")
+    server = serve(lambda *_: packed if next(first, False) else saying(said, finish_reason=KEY, id=KEY))
+    more = ["--report", str(tmp_path / "report.json")]
+    if stage == "judge":
+        assert judged(tmp_path, server.url, "--mode", "single", *more) == 0
+    else:
+        assert answered(tmp_path, server.url, *more) == 0
+    printed = capsys.readouterr()
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir()).decode("utf-8", "replace")
+    kept += printed.out + printed.err
+    assert "[key]" in kept and "compressed reply" in kept
+    for hidden in (KEY, ECHOES[echo][-len(KEY) :], KEY.replace("/", "\\/")):
+        assert hidden not in kept, hidden
+
+
 # ---- endpoints are told apart
 
 
@@ -517,29 +659,19 @@ def test_a_verdict_that_was_cut_off_is_none_and_a_cut_answer_is_named(tmp_path, 
     server = serve(lambda s, c, text: saying(right_reply(text), finish_reason="length"))
     assert judged(tmp_path, server.url) == 0
     assert set(read_verdicts(tmp_path / "verdicts.csv")["verdict"]) == {"invalid"}
-    write_rows(
-        tmp_path / "prompts.jsonl", [{"question_id": 1, "category": "c", "variant": 0, "prompt": "Why?"}]
+    assert answered(tmp_path, server.url) == 0
+    said = capsys.readouterr().err
+    assert "2 cut" in said and "see --max-tokens" in said
+
+
+def test_what_a_filter_left_of_an_answer_is_none(tmp_path, serve, capsys):
+    server = serve(
+        lambda s, c, text: saying("It is beca", finish_reason="content_filter" if "Why" in text else "stop")
     )
-    capsys.readouterr()
-    assert (
-        main(
-            [
-                "respond",
-                str(tmp_path / "prompts.jsonl"),
-                "--model",
-                "m",
-                "--base-url",
-                f"{server.url}/v1",
-                "--quiet",
-                "--ledger",
-                str(tmp_path / "ledger.sqlite"),
-                "--out",
-                str(tmp_path / "out.jsonl"),
-            ]
-        )
-        == 0
-    )
-    assert "1 cut" in capsys.readouterr().err
+    assert answered(tmp_path, server.url) == 0
+    said = capsys.readouterr().err
+    assert "content filter" in said and "no usable answer to question 1" in said and "max-tokens" not in said
+    assert json.loads((tmp_path / "out.jsonl").read_text())["question_id"] == 2
 
 
 # ---- options
@@ -615,6 +747,49 @@ def test_launch_refuses_outputs_before_any_job(tmp_path, serve, capsys):
     ]
     assert main(["launch", "--logs", str(tmp_path / "logs"), "--", *arguments]) == 2
     assert "--out" in one_line(capsys.readouterr().err) and not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("command", ["judge", "respond", "theory grid"])
+def test_a_full_disk_is_named_by_the_file(tmp_path, serve, command, monkeypatch, capsys):
+    grid = "theory grid --n 4 --p 0.2 --c 1 --trials 2 --workers 1 --out".split()
+    url = serve().url
+    monkeypatch.setattr(
+        "ppe.files.os.fdopen", lambda handle, mode: (os.close(handle), open("/dev/full", mode))[1]
+    )
+    stages = {"judge": ("verdicts.csv", judged), "respond": ("out.jsonl", answered)}
+    name, run = stages.get(command, ("grid.csv", lambda *_: main([*grid, str(tmp_path / "grid.csv")])))
+    assert run(tmp_path, url) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert said == [f"ppe: error: No space left on device: {tmp_path / name}"]
+    assert not list(tmp_path.glob(f"*{name}*"))
+    monkeypatch.undo()
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert run(tmp_path, url) == 0 and (tmp_path / name).stat().st_size
+
+
+@pytest.mark.parametrize("broken", ["closed", "no reader", "full"])
+@pytest.mark.parametrize("command", ["judge", "theory grid"])
+def test_progress_that_nobody_can_read_costs_nothing(tmp_path, serve, command, broken):
+    grid = "theory grid --n 4 --p 0.2 --trials 2 --workers 1".split()
+    endpoint = ["--model", "m", "--base-url", f"{serve().url}/v1", "--ledger", str(tmp_path / "l.sqlite")]
+    words = ["judge", str(answers(tmp_path)), *endpoint] if command == "judge" else grid
+    ppe = [sys.executable, "-c", "import sys; from ppe.cli.main import main; sys.exit(main())"]
+    shell = ["sh", "-c", 'exec "$@"' + " 2>&-" * (broken == "closed"), "sh"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*shell, *ppe, *words, "--out", str(tmp_path / "out.csv")],
+            stderr=full if broken == "full" else writer,
+        )
+    os.close(writer)
+    assert done.returncode == 0 and len(pd.read_csv(tmp_path / "out.csv")) >= 3
+
+
+def test_without_the_client_the_extra_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ppe.stages.chat.find_spec", lambda name: None)
+    assert judged(tmp_path, "http://127.0.0.1:9") == 2
+    assert "pip install 'ppe[api]'" in one_line(capsys.readouterr().err)
 
 
 # ---- ledgers

@@ -5,14 +5,17 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import COLUMNS
 
 from ppe.errors import InputError
-from ppe.inference.advice import diagnose_verdicts, split_gain
+from ppe.inference.advice import diagnose_verdicts, open_ranks, split_gain
 from ppe.inference.budget import cross_validate
 from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.methods import Method
 from ppe.pool import comparison_graphs
+from ppe.reports.comparison import compare
+from ppe.reports.report import make_report
 from ppe.streams import stream
 from ppe.verdicts import validate_verdicts
 
@@ -30,8 +33,7 @@ def one_judge():
          "a" if opinion[q, a] - opinion[q, b] + rng.logistic() > 0 else "b")
         for q in range(N_QUESTIONS) for variant in (0, 1) for a, b in combinations(range(len(MODELS)), 2)
     ]  # fmt: skip
-    names = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
-    return validate_verdicts(pd.DataFrame(rows, columns=names))
+    return validate_verdicts(pd.DataFrame(rows, columns=COLUMNS))
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +94,23 @@ def test_the_diagnosis_counts_questions_not_judgements(one_judge, two_judges):
     alone, both = (diagnose_verdicts(table, n_simulations=2) for table in (one_judge, two_judges))
     assert both.sections()["pool"][0] == "32 graphs of 8 questions, 5 models; complete"
     assert both.advice.ranks is not None and both.advice.ranks.equals(alone.advice.ranks)
+
+
+@pytest.mark.parametrize("ranker", ["bradley-terry", "copeland", "kemeny"])
+def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could(ranker):
+    def identical(n_questions, order="pqrs"):
+        rows = [("j", q, "any", 0, a, b, "a") for q in range(n_questions) for a, b in combinations(order, 2)]
+        return validate_verdicts(pd.DataFrame(rows, columns=COLUMNS))
+
+    # All 12 statements about four models together: 12 / 2^8 is below 5 %; the 6 about one of them: 6 / 2^7.
+    for n_questions in (2, 4, 6, 7, 8):
+        decided, certain = n_questions >= 8, n_questions >= 7
+        report = make_report(identical(n_questions), ranker=ranker, n_resamples=99, parts=())
+        assert (report.decided, report.n_open) == (decided, 0 if decided else 4)
+        said = " ".join(report.board.notes())
+        assert ("decide nothing" in said, "decide no rank" in said) == (n_questions < 5, 5 <= n_questions < 8)
+        old = compare(identical(n_questions, "qprs"), identical(n_questions), ranker=ranker, n_resamples=99)
+        assert old.swaps["shown"].tolist() == [decided]
+        ranks = open_ranks(comparison_graphs(identical(n_questions)), rng=stream(SEED))
+        assert (ranks["rank_low"] == ranks["rank_high"]).all() == certain
+        assert (ranks["rank_high"] == 4).all() == (not certain)

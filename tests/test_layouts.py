@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import hashlib
 import json
 import unicodedata
 import zipfile
@@ -15,12 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppe.errors import InputError, MissingDataError
+from ppe.errors import InputError
 from ppe.files import is_name
 from ppe.importers.registry import LAYOUTS, detect_layout, import_verdicts
+from ppe.paper.datasets import load_verdicts
 from ppe.pool import comparison_graphs, win_tie_counts_from_table
-from ppe.sources import locate
 from ppe.verdicts import COLUMNS, read_verdicts, write_verdicts
+
+RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mtbench"
 
 # ---- one record of each layout, with the fields that are really there
 
@@ -182,17 +185,11 @@ def test_the_published_set_has_one_verdict_a_pair(tmp_path: Path, name):
 
 
 def test_the_real_set_gives_the_verdicts_of_the_project():
-    from ppe.paper import datasets
-
-    try:
-        folder = locate("mtbench")
-    except MissingDataError as missing:
-        pytest.skip(str(missing))
-    for file, expected, judge in (
-        ("gpt4_pair.jsonl", datasets.mtbench_gpt4(), "gpt-4"),
-        ("human.jsonl", datasets.mtbench_human(), None),
-    ):
-        table, report = import_verdicts(folder / file, judge=judge)
+    if not RAW.is_dir():
+        pytest.skip("no raw files beside the checkout")
+    for file, name, judge in (("gpt4_pair.jsonl", "mt-bench-gpt4", "gpt-4"), ("human.jsonl", "mt-bench-human", None)):
+        table, report = import_verdicts(RAW / file, judge=judge)
+        expected = load_verdicts(name)
         same = [column for column in COLUMNS if column != "category"]
         pd.testing.assert_frame_equal(table[same].astype(str), expected[same].astype(str))
     assert report.left_out == {"repeated vote": 1} and report.n_never_met == 0
@@ -293,6 +290,16 @@ def test_the_tie_width_is_symmetric(tmp_path_factory, preference, width):
     near = abs(abs(preference - 1.5) - width) < 1e-9  # rounding decides
     assert near or other == {"a": "b", "b": "a", "tie": "tie"}[one]
     assert near or (one == "tie") == (abs(preference - 1.5) <= width)
+
+
+def test_an_instruction_is_any_text(tmp_path: Path):
+    "Published instructions have line breaks and spaces around them; the text is a question, no name."
+    texts = ["one", "one\n", "one\n\ntwo\t", " one", "1", "\u202e", "a" * 10_000]
+    for name in ("a.json", "a.jsonl", "a.csv", "a.parquet"):
+        path = saved(tmp_path, *(alpaca(instruction=text) for text in texts), name=name)
+        table, _ = import_verdicts(path)
+        hashes = [hashlib.sha256(f"koala\n{text}".encode()).hexdigest()[:12] for text in texts]
+        assert table["question_id"].tolist() == [f"i{digest}" for digest in hashes]
 
 
 def test_a_question_has_the_same_identifier_in_every_file(tmp_path: Path):
@@ -412,19 +419,61 @@ def test_the_form_of_the_file_does_not_matter(tmp_path: Path, layout, name):
     pd.testing.assert_frame_equal(import_verdicts(saved(tmp_path, *rows, name=name))[0], plain)
 
 
+def turned(row):
+    "The same record with the two models exchanged, and so the other verdict."
+    swap = {"model_a": "model_b", "model_1": "model_2", "generator_1": "generator_2"}
+    both = {key: value for pair in swap.items() for key, value in (pair, pair[::-1])}
+    words = {key: both[value] for key, value in row.items() if key.endswith("winner")}
+    other = {both.get(key, key): value for key, value in (row | words).items()}
+    return other | ({"preference": 3 - row["preference"]} if "preference" in row else {})
+
+
 @pytest.mark.parametrize("layout", EXAMPLES)
 def test_a_repeated_vote_counts_once_whichever_way_round(tmp_path: Path, layout):
     row = EXAMPLES[layout][0]
     if layout == "chatbot-arena":
         row = row | {"question_id": 1}
-    swap = {"model_a": "model_b", "model_1": "model_2", "generator_1": "generator_2"}
-    other = row | {
-        key: row[value] for pair in swap.items() if pair[0] in row for key, value in (pair, pair[::-1])
-    }
     once, _ = import_verdicts(saved(tmp_path, row))
-    table, report = import_verdicts(saved(tmp_path, row, other, row))
+    table, report = import_verdicts(saved(tmp_path, row, turned(row), row))
     pd.testing.assert_frame_equal(table, once)
     assert report.left_out == {"repeated vote": 2 * len(once)}
+
+
+def test_votes_that_contradict_each_other_count_for_nobody(tmp_path: Path):
+    "A win and a loss, a win and a tie, a win of the first place both ways round; invalid says nothing."
+    votes = [
+        arena(1), arena(1, "model_b"),
+        arena(2), arena(2, "tie"), arena(2),
+        arena(3), arena(3, model_a="y", model_b="x"),
+        arena(4, None), arena(4, "model_b"), arena(4, "model_b"),
+        arena(5), arena(5, judge="another"), arena(5, "model_b", judge="another"),
+        arena(6, None), arena(6, None),
+    ]  # fmt: skip
+    for drawn in (votes, votes[::-1]):
+        table, report = import_verdicts(saved(tmp_path, *drawn), "chatbot-arena")
+        left = table.sort_values("question_id")[["question_id", "judge", "verdict"]]
+        judge = "arena_user_973"
+        assert left.values.tolist() == [[4, judge, "b"], [5, judge, "a"], [6, judge, "invalid"]]
+        assert report.left_out == {"contradictory vote": 9, "repeated vote": 3}
+        (said,) = [line for line in report.warnings if "contradict" in line]
+        assert all(f"question {question}" in said for question in (1, 2, 3, 5)) and "9 votes" in said
+    with pytest.raises(InputError, match="nothing to import.*2 contradictory vote"):
+        import_verdicts(saved(tmp_path, *votes[:2]), "chatbot-arena")
+
+
+def test_a_record_that_comes_twice_is_remarked_once(tmp_path: Path):
+    "A run that was resumed repeats lines; what is said of a record is said of those that count."
+    differ, strong = fastchat(g2="model_2"), hard_v1(first="A>>B")
+    rounded, both_bad, named = alpaca(1.2), arena(winner="tie (bothbad)"), arena(anony=False)
+    for row, said in (
+        (differ, "judged differently"), (strong, "strong wins"), (strong, "name no baseline"),
+        (rounded, "nearest whole number"), (both_bad, "both were called bad"), (named, "not anonymous"),
+        (published(winner="tie (inconsistent)"), "changed with the order"),
+        (fastchat() | {"m1_score": 5}, "two scores"),
+    ):  # fmt: skip
+        one, copy = saved(tmp_path, row, row), saved(tmp_path, row, name="copy.jsonl")
+        (line,) = [line for line in import_verdicts([one, copy])[1].warnings if said in line]
+        assert line.endswith(": 1"), line
 
 
 def test_a_model_against_itself_is_left_out_and_counted(tmp_path: Path):
@@ -521,7 +570,9 @@ def test_a_bad_record_is_named_by_its_line(tmp_path: Path, row, message, name):
         (alpaca("1st"), "preference '1st'"),
         (alpaca(True), "preference True"),
         (alpaca(float("inf")), "preference inf"),
-        (alpaca(instruction=" "), "instruction ' ' is no name"),
+        (alpaca(instruction=" \n"), r"instruction ' \n': it is text with something in it"),
+        (alpaca(instruction=None), "instruction None: it is text"),
+        (alpaca(instruction="\ud800"), "half of a surrogate pair"),
     ],
 )
 def test_bad_values_in_every_layout(tmp_path: Path, row, message):
@@ -779,6 +830,32 @@ def test_a_file_is_not_overwritten_unless_forced(ppe_main, tmp_path: Path):
     assert (tmp_path / "v.csv").read_text() == "mine"
     assert ppe_main("import", "some.jsonl", "--out", "v.csv", "--force").code == 0
     assert len(read_verdicts(tmp_path / "v.csv")) == 1
+
+
+def test_no_command_writes_over_what_it_reads(ppe_main, tmp_path: Path):
+    "Under the same name, another spelling, a link to it or from it, or as standard input; --force or not."
+    (tmp_path / "v.csv").write_text(",".join(COLUMNS) + "\nme,1,all,0,x,y,a\nme,2,all,0,x,y,b\n")
+    saved(tmp_path, battle(), name="b.csv")
+    (tmp_path / "models.csv").write_text("model\nx\ny\n")
+    (tmp_path / "q.csv").write_text("question_id,category\n1,math\n")
+    for name in ("v", "b", "models", "q"):
+        (tmp_path / f"{name}-hard.csv").hardlink_to(tmp_path / f"{name}.csv")
+        (tmp_path / f"{name}-soft.csv").symlink_to(f"{name}.csv")
+    chosen = ("--questions", "q.csv", "--models", "models.csv", "--calls", 1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for words, inputs in (
+        (("counts", "v.csv"), "v"), (("counts", "v.c*"), "v"), (("counts", "v-soft.csv"), "v"),
+        (("import", "b.csv"), "b"), (("import", "b.csv", "--questions", "q.csv"), "q"),
+        (("next", "v.csv", *chosen), ("v", "models", "q")), (("design", *chosen), ("models", "q")),
+    ):  # fmt: skip
+        for name in inputs:
+            here = tmp_path / f"{name}.csv"
+            for out in (here.name, f"./{here.name}", here, f"{name}-hard.csv", f"{name}-soft.csv"):
+                for force in ((), ("--force",)):
+                    run = ppe_main(*words, "--out", out, *force)
+                    assert (run.code, run.out, run.err.count("\n"), run.new_files) == (2, "", 1, ()), run
+                    assert run.err.endswith(" is an input: it would be overwritten; name another file\n")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,18 @@ def test_balance_of_places_questions_and_pairs_and_no_model_twice_on_a_question_
     assert met.max() > 2 * met.min(), "the others go where models are close"
 
 
+def test_no_more_calls_are_prepared_than_there_are():
+    rng, wordings = np.random.default_rng(6), np.array([2, 1, 1])
+    calls = judged(4, wordings, 10, rng)
+    left, more = (
+        next_calls(*calls, n_models=4, n_variants=wordings, n_calls=n, rng=np.random.default_rng(1))
+        for n in (14, 10**18)
+    )
+    assert left.n_calls == 4 * 6 - 10
+    for name in ("question", "variant", "first", "second"):
+        assert np.array_equal(getattr(left, name), getattr(more, name))
+
+
 def test_an_invalid_verdict_is_spent_and_says_nothing():
     wordings, n = np.array([1, 1, 1]), 3
     calls = (

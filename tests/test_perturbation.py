@@ -278,7 +278,7 @@ def test_limit_used_up_by_the_first_phase(ledger: Ledger):
     questions = [question(number) for number in range(5)]
     backend = Scripted(wordings)
     first = perturb(questions, session=Session(ledger, backend, Limits(max_requests=5)), model="x")
-    assert not first.complete and len(backend.sent) == 5 and "limit was reached" in first.stopped
+    assert not first.complete and len(backend.sent) == 5 and "limit of 5 requests" in first.stopped
     assert set(first.report["reason"]) == {"check not finished"}
     second = perturb(questions, session=Session(ledger, backend, Limits(max_requests=5)), model="x")
     assert second.complete and len(backend.sent) == 10 and not second.stopped

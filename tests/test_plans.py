@@ -21,9 +21,9 @@ from ppe.designs.plans import (
     public_beliefs,
     public_prior,
 )
-from ppe.errors import InputError, MissingDataError
+from ppe.errors import InputError
 from ppe.streams import stream
-from ppe.verdicts import COLUMNS, validate_verdicts
+from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts
 
 MODELS = tuple(f"m{i}" for i in range(6))
 
@@ -230,11 +230,7 @@ def test_targets_are_read():
 def test_the_public_numbers_are_those_of_the_sets():
     from ppe.paper.studies.plans import public_numbers
 
-    try:
-        measured = public_numbers()
-    except MissingDataError as error:
-        pytest.skip(str(error))
-    for name, numbers in measured.items():
+    for name, numbers in public_numbers().items():
         for part in ("strengths", "sigma", "ties", "first_place"):
             assert getattr(numbers, part) == pytest.approx(getattr(PUBLIC[name], part), abs=6e-3), (
                 name,
@@ -279,6 +275,57 @@ def test_the_command(tmp_path):
     questions.write_text("question_id,variant\n" + "".join(f"{q},{v}\n" for q in range(20) for v in range(3)))
     code, out, _ = ppe("plan", "--models", 5, "--questions", questions, "--calls", 100, "--format", "json")
     assert code == 0 and "paraphrases" in {row["kind"] for row in json.loads(out)["designs"]}
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400", "-1"])
+def test_a_number_that_is_none_is_refused_before_anything_is_done(value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pilot_table(np.zeros(3), 1.0, 4).to_csv("v.csv", index=False)
+    with open("answers.jsonl", "w") as file:
+        for model in ("x", "y"):
+            row = {"question_id": 1, "variant": 0, "category": "c", "prompt": "p", "model": model}
+            row["answer"] = "a"
+            file.write(json.dumps(row) + "\n")
+    before = sorted(tmp_path.iterdir())
+    plan = ("plan", "--models", 4, "--questions", 20, "--calls", 50)
+    judge = ("judge", "answers.jsonl", "--model", "j", "--dry-run", "--price-in", 1)
+    adaptive = (*judge, "--adaptive", "--until", "order", "--max-requests", 50)
+    for words in (
+        *((*plan, f"--price-{what}={value}") for what in ("judge", "answer")),
+        ("next", "v.csv", "--questions", "v.csv", "--calls", 1, "--out", "n.csv", f"--level={value}"),
+        (*adaptive, f"--level={value}"),
+        *((*judge, f"--{limit}={value}") for limit in ("timeout", "max-cost", "requests-per-minute")),
+        (*judge, f"--tokens-per-minute={value}"),
+        ("report", "v.csv", "--out", "r.html", f"--level={value}"),
+    ):
+        code, out, err = ppe(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1) and words[-1][2:].split("=")[0] in err, (words, err)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_pilot_of_several_judges_asks_for_one(tmp_path):
+    "Copied verdicts of a second judge are no further evidence."
+    one = pilot_table(np.linspace(-1, 1, 5), 1.0, 5)
+    single, copied = tmp_path / "single.csv", tmp_path / "copied.csv"
+    one.to_csv(single, index=False)
+    pd.concat([one, one.assign(judge="parrot")]).to_csv(copied, index=False)
+    words = ("plan", "--models", 5, "--questions", 60, "--calls", 100, "--format", "json", "--pilot")
+    code, out, err = ppe(*words, copied)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "judge, parrot" in err and "--judge" in err
+    assert ppe(*words, copied, "--judge", "parrot")[:2] == ppe(*words, single)[:2]
+    code, _, err = ppe(*words, copied, "--judge", "nobody")
+    assert code == 2 and "nobody" in err
+    code, _, err = ppe(*words[:-1], "--judge", "parrot")
+    assert code == 2 and "--pilot" in err
+    with pytest.raises(InputError, match="2 judges"):
+        pilot_beliefs(read_verdicts(copied), n_draws=9, rng=stream(1))
+
+
+@pytest.mark.parametrize("n", [5000, 10**9])
+def test_a_plan_for_thousands_of_models_says_what_it_would_take(n, monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 2**17)  # 16 GiB
+    code, out, err = ppe("plan", "--models", n, "--questions", 100)
+    assert (code, out, err.count("\n")) == (2, "", 1) and f"{n} models" in err and "there are 16" in err
 
 
 def test_the_command_refuses_in_one_line(tmp_path):

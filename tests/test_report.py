@@ -21,7 +21,7 @@ from ppe.cli.main import main
 from ppe.errors import InputError
 from ppe.inference.leaderboard import leaderboard
 from ppe.reports.comparison import compare
-from ppe.reports.page import report_page
+from ppe.reports.page import comparison_page, report_page
 from ppe.reports.report import make_report
 from ppe.streams import stream
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts, write_verdicts
@@ -389,10 +389,43 @@ def test_what_changed_is_counted(capsys, tmp_path: Path, monkeypatch):
     assert f"{changed}: {changed} reversed" in page and "ppe report old.csv new.csv --out r.html" in page
 
 
+@pytest.mark.parametrize(("models", "sentence", "places"), [
+    (("d", "e", "f"), "The tables have no model in common.", "No model is in both tables"),
+    (("c", "d", "e"), "one model in common, so there is no order to compare.", "One model has no order"),
+])  # fmt: skip
+def test_tables_with_fewer_than_two_common_models_have_no_order_to_compare(models, sentence, places):
+    page = comparison_page(compare(drawn(("a", "b", "c"), 12), drawn(models, 12), n_resamples=99))
+    words = text_of(page)
+    assert sentence in words and words.count(places) >= 1 and "changed places" not in words
+
+
 def test_noise_is_not_shown_as_a_change():
     one, other = drawn(tuple("abcd"), 15, step=0.0), drawn(tuple("abcd"), 15, step=0.0, seed=9)
     found = compare(one, other)
     assert len(found.swaps) and not found.swaps["shown"].any()
+
+
+def test_names_that_differ_in_the_middle_stay_apart():
+    "In every picture, in the sentences, and in what was added and removed."
+    old, new = (
+        [f"organisation/a-model-of-seven-billion-step-{s}-of-2000-trained-on-our-own-data" for s in steps]
+        for steps in ((100, 200, 300), (150, 200, 300))
+    )
+    verdicts = drawn(old, 20, step=0.0, judges=old[:2])
+    pages = (
+        report_page(make_report(verdicts, n_resamples=99)),
+        comparison_page(compare(verdicts, drawn(new, 20, step=0.0, judges=old[:2]), n_resamples=99)),
+    )
+    for page in pages:
+        for picture in re.findall(r"(?s)<svg.*?</svg>", page):
+            shown = {html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*…[^<]*)</text>", picture)}
+            assert len(shown) == (2 if re.search('id="(places|slopes)-title', picture) else 3), shown
+            assert all(len(text) <= 24 for text in shown)
+        for sentence in re.findall(r"(?s)<(?:p|td)>(?:(?!</).)*?(?:<bdi>[^<]*…[^<]*</bdi>[^<]*){2,}", page):
+            names = re.findall(r"<bdi>([^<]*)</bdi>", sentence)
+            assert len(set(names)) == len(names), names
+    added, removed = rows_of(pages[1], "What only")[0][1:]
+    assert added != removed and "150" in added and "100" in removed
 
 
 # ---- hostile names in a real browser
@@ -552,13 +585,7 @@ def test_fifty_models_on_a_thousand_graphs_stay_small(tmp_path: Path):
 
 
 def test_a_public_set(tmp_path: Path):
-    from ppe.errors import MissingDataError
-    from ppe.paper.datasets import vicuna80_gpt4
-
-    try:
-        verdicts = vicuna80_gpt4()
-    except MissingDataError as error:
-        pytest.skip(str(error))
+    verdicts = ppe.load_verdicts("vicuna80-gpt4")
     report = make_report(verdicts, n_resamples=199)
     assert report.scores["model"].iloc[0] == "gpt4" and report.could_be_first == ["gpt4"]
     write_verdicts(verdicts, tmp_path / "v.csv")

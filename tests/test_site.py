@@ -27,7 +27,7 @@ import stage  # noqa: E402
 from browser import Browser, chromium  # noqa: E402
 
 from ppe.cli.main import app  # noqa: E402
-from ppe.paper.fronts import read_fronts  # noqa: E402
+from ppe.paper.items import read_fronts  # noqa: E402
 
 PAGES = sorted(SITE.glob("*.md"))
 # Pages that show commands. A page that begins to do so belongs here.
@@ -91,7 +91,7 @@ def test_every_make_target_of_a_page_exists():
     shown = {
         name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))
     }
-    assert {"paper", "data", "demo"} <= shown <= targets
+    assert {"paper", "demo"} <= shown <= targets
     assert "site" in targets
 
 

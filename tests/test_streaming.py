@@ -24,7 +24,7 @@ from test_cli import refused
 from ppe import streaming
 from ppe.errors import InputError, PpeError
 from ppe.pool import win_tie_counts_from_table
-from ppe.streaming import KeyFile, estimated_rows, stream_counts
+from ppe.streaming import KeyFile, count_rows, stream_counts
 from ppe.verdicts import read_verdicts, select_verdicts
 
 HEAD = (",".join(COLUMNS) + "\n").encode()
@@ -405,21 +405,20 @@ def test_progress_is_told_of_every_row_in_each_reading(tmp_path, monkeypatch):
     seen = []
 
     class Bar:
-        def __init__(self, *, total):
-            self.total, self.rows = total, 0
+        rows = 0
 
         def __enter__(self):
             return self
 
         def __exit__(self, *_):
-            seen.append((self.rows, self.total))
+            seen.append(self.rows)
 
         def update(self, rows):
             self.rows += rows
 
     stream_counts([path], progress=Bar)
-    assert seen == [(len(rows), len(rows))] * 2, "one reading for the rows, one for the two categories"
-    assert estimated_rows(path) == len(rows)
+    assert seen == [len(rows)] * 2, "one reading for the rows, one for the two categories"
+    assert count_rows(path) == count_rows(path, exact=False) == len(rows)
 
 
 # ---- the command
@@ -444,6 +443,39 @@ def test_a_large_file_is_ranked_by_its_counts_and_says_so(tmp_path, ppe_main, al
     assert done.json()["n_verdicts"] == 2 * len(rows) and "2 judges are added up (j, k)" in done.err
     done = ppe_main("rank", path, two, "--judge", "k", "--format", "json")
     assert done.json()["models"] == report["models"]
+
+
+@pytest.mark.parametrize("note", ["x", "a cell of another column " * 12])
+def test_rows_decide_what_is_large_whatever_they_are_written_in(tmp_path, ppe_main, monkeypatch, note):
+    "Short rows and long ones, in CSV, gzip, Parquet, a pipe, and JSON lines by way of `ppe import`."
+    rows = random_pool(judges=["j"])[:-5]
+    frame = pd.DataFrame(rows, columns=COLUMNS).assign(note=note)
+    for name in ("v.csv", "v.csv.gz"):
+        frame.to_csv(tmp_path / name, index=False)
+    frame.to_parquet(tmp_path / "v.parquet")
+    frame.to_json(tmp_path / "v.jsonl", orient="records", lines=True)
+    done = ppe_main("import", "v.jsonl", "--out", "imported.csv")
+    refused(done)
+    assert ppe_main("import", "v.jsonl", "--out", "imported.csv", *done.err.split()[-2:]).code == 0
+    os.mkfifo(tmp_path / "pipe")
+    for limit, n_graphs in ((len(rows), 11), (len(rows) - 1, None)):
+        monkeypatch.setattr("ppe.cli.counting.LARGE", limit)
+        files = ("v.parquet", "v.csv", "v.csv.gz", "imported.csv")
+        found = [ppe_main("rank", name, "--format", "json") for name in files]
+        with subprocess.Popen(["cp", "v.csv", "pipe"], cwd=tmp_path):
+            found.append(ppe_main("rank", "pipe", "--format", "json"))
+        assert all(done == found[0] for done in found) and found[0].json()["n_graphs"] == n_graphs
+    other = write(tmp_path / "w.csv", [("k", *row[1:]) for row in rows])
+    monkeypatch.setattr("ppe.cli.counting.LARGE", 2 * len(rows))
+    assert ppe_main("rank", "v.csv", other, "--format", "json").json()["n_graphs"] == 22
+
+
+def test_a_size_never_promises_fewer_rows_than_there_are(tmp_path):
+    "The shortest rows that there are, alike, so that they are packed as tightly as can be."
+    (plain := tmp_path / "v.csv").write_bytes(HEAD + b"j,1,c,0,x,y,a\n" * 200_000)
+    (packed := tmp_path / "v.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    assert count_rows(plain) == count_rows(packed) == 200_000 <= count_rows(packed, exact=False)
+    assert count_rows(plain, exact=False) == 200_000 + len(HEAD) // 14
 
 
 def test_what_needs_graphs_gets_them_from_a_large_file(tmp_path, ppe_main, all_large, monkeypatch):

@@ -1,4 +1,4 @@
-"""What two pages of figures/ say of one thing is one number."""
+"""What two pages of figures/, or a page and its data, say of one thing is one number."""
 
 import csv
 from pathlib import Path
@@ -18,3 +18,11 @@ def test_the_noise_of_the_arena_reference_is_the_same_in_table_and_figure():
     for category, row in table.items():
         for column in ("floor", "floor_high"):
             assert abs(float(row[column]) - float(figure[category][column])) < 1e-9, (category, column)
+
+
+def test_the_coverage_table_counts_its_methods_and_kinds_of_limits():
+    table = rows("tab_coverage")
+    kinds = [column for column in table[0] if column.startswith("inside ")]
+    assert (len({row["method"] for row in table}), len(kinds)) == (5, 3)
+    page = (FIGURES / "tab_coverage.ipynb").read_text(encoding="utf-8")
+    assert "for five methods and three kinds of limits" in page

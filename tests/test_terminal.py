@@ -93,3 +93,26 @@ def test_diagnose_and_plan_on_a_terminal(verdicts):
     found = json.loads(piped(*command, "--format", "json"))
     assert shown.count("●") == len(found["designs"])
     assert all(len(line) <= 150 for line in shown.splitlines())
+
+
+def test_a_line_before_the_first_compilation_and_none_where_all_is_kept(tmp_path):
+    "On standard error if that is a terminal; a pipe gets nothing."
+    code = "import numpy as np; from ppe.rankers.kernels import strongly_connected as s; assert s(np.eye(1))"
+
+    def said(folder: str, *, terminal: bool) -> str:
+        master, slave = pty.openpty()
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / folder)}
+        error = slave if terminal else subprocess.PIPE
+        done = subprocess.run([sys.executable, "-c", code], stderr=error, env=environment, check=True)
+        os.set_blocking(master, False)
+        try:
+            shown = os.read(master, 65536) if terminal else done.stderr
+        except BlockingIOError:
+            shown = b""
+        os.close(slave)
+        os.close(master)
+        return shown.decode()
+
+    line = said("one", terminal=True)
+    assert line.startswith("ppe: note: compiling, once") and line.count("\n") == 1
+    assert said("one", terminal=True) == said("two", terminal=False) == ""

@@ -27,7 +27,7 @@ COMMANDS = {
     "diagnose": "diagnose verdicts.csv --simulations 2",
     "import": "import battles.jsonl --out imported.csv",
     "data list": "data list --format json",
-    "data fetch": "data fetch mtbench",
+    "data write": "data write mt-bench-gpt4 --out real.csv",
     "perturb": "perturb mt-bench --model any --out prompts.jsonl --dry-run",
     "paper list": "paper list",
     "paper run": "paper run fig_mu",
@@ -108,9 +108,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def elsewhere(site: Path, home: Path) -> dict[str, str]:
     "The environment of a user with the package in `site`."
-    kept = {name: text for name, text in os.environ.items() if name != "PPE_DATA_DIR"}
-    new = {"PYTHONPATH": str(site), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
-    return kept | new
+    return os.environ | {"PYTHONPATH": str(site), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
 
 
 def command(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
@@ -151,14 +149,14 @@ def refusal(session: dict, name: str) -> str:
     return err
 
 
-def test_the_wheel_holds_the_data_files_of_the_repository_and_no_public_set(wheel: Path):
+def test_the_wheel_holds_the_data_files_of_the_repository(wheel: Path):
     packed = {
         name.removeprefix("ppe/data/"): zipfile.ZipFile(wheel).read(name)
         for name in zipfile.ZipFile(wheel).namelist()
         if name.startswith("ppe/data/")
     }
     data = ROOT / "data"
-    kept = [path for path in data.rglob("*") if path.is_file() and "external" not in path.parts]
+    kept = [path for path in data.rglob("*") if path.is_file()]
     assert len(kept) > 10
     assert packed == {path.relative_to(data).as_posix(): path.read_bytes() for path in kept}
 
@@ -198,35 +196,17 @@ def test_the_command_computes_theory(site: Path, tmp_path: Path):
     assert re.search(r"(?m)^t +293$", done.stdout)
 
 
-def test_the_public_sets_are_listed_and_what_is_not_there_is_one_line(session: dict):
-    sets = json.loads(answer(session, "data list"))
-    assert {"mtbench", "mt-bench-questions"} <= {row["set"] for row in sets}
-    assert not any(row["present"] for row in sets)
-    assert "pip install 'ppe[data]'" in refusal(session, "data fetch")
-    assert "ppe data fetch mt-bench-questions" in refusal(session, "perturb")
+def test_the_public_sets_come_along(session: dict):
+    sets = {row["name"]: row["verdicts"] for row in json.loads(answer(session, "data list"))}
+    assert len(sets) == 7 and sets["mt-bench-gpt4"] == 2400
+    answer(session, "data write")
+    assert (session["folder"] / "real.csv").read_text().count("\n") == 1 + 2400
+    assert "question.jsonl, which lm-sys/FastChat publishes" in refusal(session, "perturb")
 
 
 @pytest.mark.parametrize("name", ["paper list", "paper run", "paper statements"])
 def test_what_needs_a_checkout_says_so(session: dict, name: str):
     assert "no checkout of ppe around" in refusal(session, name)
-
-
-def test_the_command_finds_what_lies_in_the_cache_folder(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    pooch = pytest.importorskip("pooch")
-    sets = tomllib.loads((ROOT / "data" / "sources.toml").read_text(encoding="utf-8"))
-    for name, text in elsewhere(site, tmp_path).items():
-        monkeypatch.setenv(name, text)
-    cache = Path(pooch.os_cache("ppe"))
-    assert tmp_path in cache.parents
-    for file in sets["mtbench"]["files"]:  # only the sizes are asked
-        (path := cache / "mtbench" / file["path"]).parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(bytes(file["bytes"]))
-    done = command(site, tmp_path, "data", "list", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found = {row["set"]: row["where"] for row in json.loads(done.stdout) if row["present"]}
-    assert found == {"mtbench": str(cache / "mtbench")}
 
 
 def test_an_editable_install_reads_the_data_beside_it(source: Path, tmp_path: Path):

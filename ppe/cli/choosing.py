@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .designing import cells_from, models_from, new_pairs
-from .show import emit, emit_json
+from .show import Finite, emit, emit_json
 from ..designs.adaptive import JudgedCalls, judged_calls, wordings
 from ..designs.next_pairs import next_calls
 from ..designs.pair_designs import pair_table
@@ -62,7 +62,7 @@ def state_of(
 @click.option("--force", is_flag=True, help="Overwrite the file at --out.")
 @click.option("--out", required=True, type=click.Path(), help="List of pairs to write: .csv or .csv.gz.")
 @click.option("--seed", type=click.IntRange(min=0), default=20260324, show_default=True, help="Of every random draw.")
-@click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95, show_default=True,
+@click.option("--level", type=Finite(0, 1, min_open=True, max_open=True), default=0.95, show_default=True,
               help="Chance that nothing wrong is ever called settled, however often one looks.")
 @click.option("--until", "goal", metavar="GOAL", help="top=K: which are the best K; order: the whole order; width=W: no rank range wider than W. Without it, calls are chosen for the order and nothing stops.")
 @click.option("--calls", "n_calls", required=True, type=click.IntRange(min=1), help="How many pairs come next; fewer if fewer are left.")
@@ -78,7 +78,7 @@ def next_command(
     Close and little compared pairs come first, on the questions that were used least. Exit code 0: the pairs stand at --out. 3: what
     --until asks for is settled, and nothing was written. 2: an error. Asking after every batch is what the rule is made for.
     """
-    target, asked = new_pairs(out, force=force), None if goal is None else parse_goal(goal)
+    target, asked = new_pairs(out, force=force, inputs=(file, models, questions)), None if goal is None else parse_goal(goal)
     calls, names, cells = _judged(file, judge, models, questions)
     found = None if asked is None else is_settled(*calls.arrays(), n_models=len(names), goal=asked, level=level)
     report = {} if found is None else found.report(names)

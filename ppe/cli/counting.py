@@ -8,7 +8,7 @@ __all__ = ['STDIN', 'ROW_BYTES', 'Counted', 'read_input', 'counts_command']
 # %% ../../nbs/cli/counting.ipynb #counting-03
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from ..errors import InputError, first_five
 from ..files import read_whole, unpacked
 from ..pool import win_tie_counts_from_table
 from ..rankers.registry import COUNT_RANKERS
-from ..streaming import LARGE, estimated_rows, stream_counts
+from ..streaming import LARGE, count_rows, stream_counts
 from ..verdicts import read_verdicts, reading, select_verdicts, validate_verdicts
 
 # %% ../../nbs/cli/counting.ipynb #counting-05
@@ -86,25 +86,22 @@ def _added(sources: Sequence[tuple[str, str | bytes]], needs: Sequence[str]) -> 
     return Counted(add_counts([read_counts(source, name=None if isinstance(source, str) else name) for name, source in sources]))
 
 
-def _judges_note(judges: Sequence[str]) -> tuple[str, ...]:
+def _judges_note(judges: Iterable[str]) -> tuple[str, ...]:
+    judges = sorted(judges)
     return (f"verdicts of {len(judges)} judges are added up ({first_five(judges)}); --judge NAME takes one",) if len(judges) > 1 else ()
 
 
-def _streamed(files: Sequence[str], judge: str | None, category: str | None) -> Counted:
+def _large(counts: PairCounts, n_rows: int, judges: Iterable[str]) -> Counted:
     "Counts of verdicts that are too many for a table."
-    from tqdm import tqdm
-
-    watch = partial(tqdm, unit=" rows", unit_scale=True, leave=False, disable=None)  # silent unless standard error is a terminal
-    found = stream_counts(files, judge=judge, category=category, progress=watch)
-    large = f"{found.n_rows} verdicts, too many for a table: all valid ones are counted, those of incomplete graphs too"
-    return Counted(found.counts, (large, *_judges_note(found.judges)))
+    large = f"{n_rows} verdicts, too many for a table: all valid ones are counted, those of incomplete graphs too"
+    return Counted(counts, (large, *_judges_note(judges)))
 
 
 def _require_memory(n_rows: int, needs: Sequence[str]) -> None:
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if n_rows * ROW_BYTES > there:
         raise InputError(
-            f"{needs[0]} needs a table, and about {n_rows} rows need {n_rows * ROW_BYTES / 2**30:.0f} GiB of memory, of which there are {there / 2**30:.0f}; "
+            f"{needs[0]} needs a table, and {n_rows} rows need {n_rows * ROW_BYTES / 2**30:.0f} GiB of memory, of which there are {there / 2**30:.0f}; "
             f"give a part of the rows, or leave {needs[0].split()[0]} out"
         )
 
@@ -137,11 +134,21 @@ def read_input(
         if len(sources) > 1:
             raise InputError("a pipe stands alone, since it cannot be read twice: put it into a file to add others")
         name, source = sources[0]
-        return select_verdicts(read_verdicts(source, name="input" if name == STDIN else name), judge=judge, category=category)
+        table = read_verdicts(source, name="input" if name == STDIN else name)
+        chosen = select_verdicts(table, judge=judge, category=category)
+        if len(table) <= LARGE or needs:
+            return chosen
+        return _large(PairCounts(*win_tie_counts_from_table(chosen)), len(chosen), chosen["judge"].unique())
     files = [name for name, _ in sources]
-    n_rows = sum(map(estimated_rows, files))
+    n_rows = sum(count_rows(name, exact=False) for name in files)
+    if n_rows > LARGE:  # or perhaps not: small files are not read for this
+        n_rows = sum(map(count_rows, files))
     if n_rows > LARGE and not needs:
-        return _streamed(files, judge, category)
+        from tqdm import tqdm
+
+        watch = partial(tqdm, total=n_rows, unit=" rows", unit_scale=True, leave=False, disable=None)  # silent unless standard error is a terminal
+        found = stream_counts(files, judge=judge, category=category, progress=watch)
+        return _large(found.counts, found.n_rows, found.judges)
     if n_rows > LARGE:
         _require_memory(n_rows, needs)
     return select_verdicts(_table(files), judge=judge, category=category)
@@ -159,12 +166,12 @@ def counts_command(files: tuple[str, ...], judge: str | None, category: str | No
     FILES are verdict tables of any size, which together are one table, or files of counts, which are added up. All valid verdicts
     count, those of incomplete graphs too. `ppe rank` ranks what is written.
     """
-    target = new_table(out, force=force, what="a file of counts")
+    target = new_table(out, force=force, inputs=_files(files), what="a file of counts")
     found = read_input(files, judge=judge, category=category)
     if isinstance(found, Counted):
         counts, notes = found.counts, found.notes[1:]
     else:
-        counts, notes = PairCounts(*win_tie_counts_from_table(found)), _judges_note(sorted(found["judge"].unique()))
+        counts, notes = PairCounts(*win_tie_counts_from_table(found)), _judges_note(found["judge"].unique())
     if not counts.n_verdicts:
         raise InputError("no valid verdict: nothing to count; at least one that says a, b or tie is needed")
     try:

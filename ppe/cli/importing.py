@@ -6,6 +6,7 @@
 __all__ = ['new_table', 'import_command']
 
 # %% ../../nbs/cli/importing.ipynb #c03-9f8ec4
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -14,20 +15,23 @@ import click
 
 from .show import emit, emit_json, note
 from ..errors import InputError
+from ..files import check_outputs
 
 # %% ../../nbs/cli/importing.ipynb #c05-74f5e5
 def new_table(
     path: str,  # as the user wrote it
     *,
     force: bool,  # whether a file that is there may be replaced
+    inputs: Iterable[str | None],  # files that will be read, - for standard input; None is none
     what: str = "a verdict table",  # that goes there
 ) -> Path:
-    "Where to write a table. Raises `InputError` if it could not be written, before anything is read."
+    "Where to write a table. Raises `InputError` if it could not be written or is an input, before anything is read."
     out = Path(path)
     if not out.name.endswith((".csv", ".csv.gz", ".parquet")):
         raise InputError(f"cannot write {path}: {what} ends in .csv, .csv.gz or .parquet")
     if not out.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {out.parent}; make it first")
+    check_outputs({"--out": path}, {"an input": ["/dev/stdin" if name == "-" else name for name in inputs if name is not None]})
     if out.exists() and not force:
         raise InputError(f"{path} exists: it is not overwritten; give --force or another --out")
     return out
@@ -63,7 +67,7 @@ def import_command(
     from ppe.importers.registry import import_verdicts
     from ppe.verdicts import write_verdicts
 
-    target = new_table(out, force=force)
+    target = new_table(out, force=force, inputs=(*files, questions))
     table, report = import_verdicts(
         files, layout, games=games, baseline=baseline, tie_width=tie_width,
         anonymous_only=anonymous_only or None, judge=judge, questions=questions, columns=columns,

@@ -23,7 +23,7 @@ _COMPUTE = ("cycles", "diagnose", "rank")  # and write nothing
 COMMANDS = {  # name → module, object in it, first sentence of its help; in the order of `ppe --help`
     "counts": ("counting", "counts_command", "Add up wins and ties of every pair of models in FILES."),
     "cycles": ("ranking", "cycles_command", "Count the 3- and 4-cycles of every graph in FILE."),
-    "data": ("paper", "data_group", "The public verdict sets: where they come from, and fetching them."),
+    "data": ("paper", "data_group", "The public verdict sets that come with ppe."),
     "design": ("designing", "design_command", "Choose which pairs of models to judge on which questions, evenly, before anything is judged."),
     "diagnose": ("ranking", "diagnose_command", "Say what the graphs in FILE show about how to use them, and advise."),
     "import": ("importing", "import_command", "Make a verdict table from the verdict files of another project: JSON lines, JSON, CSV or Parquet."),
@@ -97,6 +97,7 @@ def main(
     "Entry point of the `ppe` command."
     if arguments is None and sys.argv[1:2] and sys.argv[1] in _COMPUTE and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # closed by the caller: progress goes nowhere, and no other file gets its number
     try:
         if sys.stdout is None:
             raise PpeError("standard output is closed: results have nowhere to go; send them to a file, or to /dev/null")

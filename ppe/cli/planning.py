@@ -12,14 +12,14 @@ import click
 import pandas as pd
 
 from .designing import cells_from, models_from
-from .show import FORMATS, Part, Shown, emit_csv, emit_json, emit_parts, note
+from .show import FORMATS, Finite, Part, Shown, emit_csv, emit_json, emit_parts, note
 from ..counts import is_counts
-from ..designs.plans import Beliefs, Plan, Prices, make_plan, n_draws_for, parse_target, pilot_beliefs, public_beliefs
+from ..designs.plans import Beliefs, Plan, Prices, make_plan, n_draws_for, parse_target, pilot_beliefs, public_beliefs, require_memory
 from ..errors import InputError, first_five
 from ..inference.leaderboard import SEED
 from ..pool import default_models
 from ..streams import stream
-from ..verdicts import read_verdicts
+from ..verdicts import read_verdicts, select_verdicts
 
 # %% ../../nbs/cli/planning.ipynb #pl-04
 DEFAULT_TARGET = "spearman=0.05"  # where neither calls nor a target are given
@@ -36,6 +36,7 @@ def _models(text: str) -> tuple[str, ...]:
         return tuple(models_from(text))
     if n < 2:
         raise InputError(f"--models {n}: a ranking is of at least two models")
+    require_memory(n)  # before they get names
     return default_models(n)
 
 
@@ -54,11 +55,11 @@ def _questions(text: str, wordings: int | None) -> tuple[int, int]:
     return n, wordings or 1
 
 
-def _pilot(path: str, models: tuple[str, ...], named: bool, seed: int) -> Beliefs:
+def _pilot(path: str, judge: str | None, models: tuple[str, ...], named: bool, seed: int) -> Beliefs:
     "What a pilot of exactly these models leaves open."
     if is_counts(path):
         raise InputError(f"{path} holds counts of pairs, which have no questions: how much questions differ decides a plan; give the verdicts as --pilot")
-    verdicts = read_verdicts(path)
+    verdicts = select_verdicts(read_verdicts(path), judge=judge)
     judged = sorted({*verdicts["model_a"].astype(str), *verdicts["model_b"].astype(str)})
     if named and set(judged) != set(models):
         missing, strange = sorted(set(models) - set(judged)), sorted(set(judged) - set(models))
@@ -98,17 +99,18 @@ def _parts(plan: Plan) -> list[Part]:
 @click.command("plan")
 @click.option("--format", "form", type=FORMATS, default="table", show_default=True, help="Output format.")
 @click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Of every random draw.")
-@click.option("--price-answer", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Of one answer of one model.")
-@click.option("--price-judge", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Of one call of the judge.")
+@click.option("--price-answer", type=Finite(min=0), default=0.0, show_default=True, help="Of one answer of one model.")
+@click.option("--price-judge", type=Finite(min=0), default=1.0, show_default=True, help="Of one call of the judge.")
 @click.option("--wordings", type=click.IntRange(min=1), help="Wordings of each question; 1, or as many as every question of the file has.")
 @click.option("--target", metavar="GOAL", help=f"spearman=0.03: expected distance; top=3: the three best right with 90 %; {DEFAULT_TARGET} if no calls are given.")
 @click.option("--calls", "n_calls", type=int, help="Judge calls to spend, in place of a target.")
+@click.option("--judge", help="Only this judge of the pilot.")
 @click.option("--pilot", metavar="VERDICTS", help="Verdict table of a few questions; without it, what public sets show is taken.")
 @click.option("--questions", required=True, metavar="N|FILE", help="How many, or a file as for ppe design.")
 @click.option("--models", required=True, metavar="N|FILE", help="How many, or names or a file as for ppe design.")
 def plan_command(
-    models: str, questions: str, pilot: str | None, n_calls: int | None, target: str | None, wordings: int | None, price_judge: float, price_answer: float,
-    seed: int, form: str,
+    models: str, questions: str, pilot: str | None, judge: str | None, n_calls: int | None, target: str | None, wordings: int | None,
+    price_judge: float, price_answer: float, seed: int, form: str,
 ) -> None:
     """Say what designs would cost and how near their rankings would come, before anything is judged.
 
@@ -120,13 +122,15 @@ def plan_command(
 
     if n_calls is not None and target is not None:
         raise InputError("--calls and --target: a plan is made for one of them; leave the other out")
+    if judge is not None and pilot is None:
+        raise InputError(f"--judge {judge} without --pilot: it chooses among the judges of a pilot; give one, or leave --judge out")
     names = _models(models)
     (n_questions, n_wordings), assumed = _questions(questions, wordings), n_calls is None and target is None
     goal = parse_target(target or DEFAULT_TARGET, len(names)) if n_calls is None else None
     if pilot is None:
         beliefs = public_beliefs(names, n_draws=n_draws_for(len(names)), rng=stream(seed, "plan", "beliefs"))
     else:
-        beliefs = _pilot(pilot, names, _number(models) is None, seed)
+        beliefs = _pilot(pilot, judge, names, _number(models) is None, seed)
     with tqdm(unit="step", leave=False, disable=None) as bar:  # silent unless standard error is a terminal
 
         def tick(done: int, steps: int) -> None:

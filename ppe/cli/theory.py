@@ -6,9 +6,14 @@
 __all__ = ['theory_group', 'theory_recovery', 'theory_graphs_needed', 'theory_alpha', 'theory_grid']
 
 # %% ../../nbs/cli/theory.ipynb #c03-980c6e
+import tempfile
+from functools import partial
+from pathlib import Path
+
 import click
 
 from .show import FORMATS, emit_values
+from ..errors import InputError
 
 # %% ../../nbs/cli/theory.ipynb #c04-1c367f
 @click.group("theory")
@@ -46,8 +51,8 @@ def theory_graphs_needed(n: int, p: float, confidence: float, form: str) -> None
     "The smallest number of graphs whose majority vote recovers the ranking with this probability, exactly."
     from ppe.theory.tournaments import exact_recovery, graphs_needed
 
-    t = int(graphs_needed(n, p, confidence))
-    emit_values({"n": n, "p": p, "confidence": confidence, "t": t, "exact_recovery": float(exact_recovery(n, t, p))}, form)
+    t = graphs_needed(n, p, confidence)
+    emit_values({"n": n, "p": p, "confidence": confidence, "t": t, "exact_recovery": exact_recovery(n, t, p)}, form)
 
 # %% ../../nbs/cli/theory.ipynb #c06-c04caa
 @theory_group.command("alpha")
@@ -63,14 +68,15 @@ def theory_alpha(p: float, d: int, form: str) -> None:
 
 # %% ../../nbs/cli/theory.ipynb #c07-83d994
 @theory_group.command("grid")
-@click.option("--law", "laws", multiple=True, type=click.Choice(["plain", "truncated", "mle"]), default=["plain"], show_default=True)
+@click.option("--law", "laws", multiple=True, type=click.Choice(["plain", "truncated", "mle"]), default=["plain"],
+              show_default=True)
 @click.option("--n", "sizes", type=int, multiple=True, required=True, help="Number of models; repeat for more.")
 @click.option("--p", "levels", type=float, multiple=True, required=True, help="Edge level; repeat for more.")
 @click.option("--c", "constants", type=float, multiple=True, default=[1, 2, 3, 4, 5, 6, 7], show_default=True,
               help="Graphs in units of log n / log(1/(1-4p^2)); repeat for more.")
 @click.option("--trials", type=click.IntRange(min=1), default=400, show_default=True)
 @click.option("--seed", type=int, default=20260324, show_default=True)
-@click.option("--out", required=True, type=click.Path(dir_okay=False), help="CSV; a run that was stopped goes on from it.")
+@click.option("--out", required=True, type=click.Path(dir_okay=False), help="CSV to write when all is computed.")
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Local processes.")
 @click.option("--scheduler", help="Address of a Dask scheduler, in place of local processes.")
 def theory_grid(
@@ -80,13 +86,18 @@ def theory_grid(
     "Simulate recovery over a grid; the same numbers for any number of workers."
     from tqdm import tqdm
 
+    from ppe.files import refuse_other_than_file, write_csv
     from ppe.theory.recovery import recovery_cells, run_grid
 
+    refuse_other_than_file(Path(out))
+    try:
+        with tempfile.TemporaryFile(dir=Path(out).absolute().parent):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror or error}; name a file in a folder to write to") from None
+    if Path(out).is_file() and not Path(out).read_bytes().startswith(b"law,n,p,"):
+        raise InputError(f"--out {out} exists and holds no grid: a grid's file begins with law,n,p; name another file")
     cells = recovery_cells(laws=laws, sizes=sizes, levels=levels, constants=constants)
-    with tqdm(total=len(cells), unit="cell", disable=None) as bar:
-        def counted(rows):
-            for row in rows:
-                bar.update()
-                yield row
-
-        run_grid(cells, n_trials=trials, seed=seed, workers=workers, scheduler=scheduler, path=out, progress=counted)
+    shown = partial(tqdm, unit="cell", disable=None)
+    frame = run_grid(cells, n_trials=trials, seed=seed, workers=workers, scheduler=scheduler, progress=shown)
+    write_csv(frame, Path(out))

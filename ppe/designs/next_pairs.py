@@ -217,8 +217,11 @@ def next_calls(
             best = np.argsort(np.argsort(-theta, kind="stable"), kind="stable") < goal.number
             matters = (best[:, None] != best).astype(np.float64)
     rank_pair, rank_graph = rng.permutation(n_models**2).reshape(n_models, n_models), rng.permutation(int(start[-1]))
+    graph, low, high = start[question] + variant, np.minimum(first, second), np.maximum(first, second)
+    judged = len(np.unique((graph * n_models + low) * n_models + high))
+    n_calls = max(1, min(n_calls, int(start[-1]) * n_models * (n_models - 1) // 2 - judged))  # room for no more than there are
     found = np.empty((n_calls, 4), dtype=np.int64)
-    done = _choose(theta, covariance, question, start[question] + variant, first, second, start, n_calls, matters, rank_pair, rank_graph, found)
+    done = _choose(theta, covariance, question, graph, first, second, start, n_calls, matters, rank_pair, rank_graph, found)
     if not done:
         raise InputError("every pair has been judged on every wording of every question: nothing is left to judge; add questions")
     which, wording, one, two = np.ascontiguousarray(found[:done].T)

@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['PUBLIC', 'LARGEST_SIGMA', 'MOST_TIES', 'CERTAIN', 'SetNumbers', 'Prior', 'public_prior', 'effects_on_one_question',
-           'Beliefs', 'n_draws_for', 'public_beliefs', 'pilot_beliefs', 'Layout', 'layouts', 'Forecast', 'Target',
-           'parse_target', 'Prices', 'Plan', 'make_plan']
+           'Beliefs', 'n_draws_for', 'public_beliefs', 'require_memory', 'pilot_beliefs', 'Layout', 'layouts',
+           'Forecast', 'Target', 'parse_target', 'Prices', 'Plan', 'make_plan']
 
 # %% ../../nbs/designs/plans.ipynb #plan-03
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -183,6 +184,7 @@ def public_beliefs(
 
 # %% ../../nbs/designs/plans.ipynb #plan-13
 _SPREADS = np.exp(np.linspace(log(0.05), log(5.0), 28))
+_PAIR_BYTES = 32_000  # of memory for every two models, where question effects are as large as LARGEST_SIGMA
 _MOST_WORK = 1_500_000  # squared pairs of all questions that a fit of question effects looks at: a few seconds
 
 
@@ -231,6 +233,18 @@ def _log_sigma(pool: Pool, prior: Prior, rng: np.random.Generator) -> tuple[tupl
     return _combined(log(estimate), log(found.sigma_high / low) / 3.92, prior.log_sigma), ""
 
 
+def require_memory(
+    n_models: int,
+) -> None:
+    "Raises: InputError for more models than this machine has memory to plan for."
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if n_models**2 * _PAIR_BYTES > there:
+        raise InputError(
+            f"{n_models} models: a plan takes up to {n_models**2 * _PAIR_BYTES / 2**30:.0f} GiB of memory, of which there are {there / 2**30:.0f}; "
+            f"plan for {int(sqrt(there / _PAIR_BYTES))} or fewer"
+        )
+
+
 def pilot_beliefs(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
@@ -238,8 +252,14 @@ def pilot_beliefs(
     rng: np.random.Generator,
     prior: Prior | None = None,  # of the public sets if not given
 ) -> Beliefs:
-    "What a pilot leaves open about its models and its judge. Raises: InputError for a table without a valid verdict."
+    "What a pilot leaves open about its models and its judge. Raises: InputError for a table without a valid verdict, or of several judges."
     prior, rows = public_prior() if prior is None else prior, placed(verdicts)
+    if len(rows.judges) > 1:
+        raise InputError(
+            f"a pilot of {len(rows.judges)} judges ({first_five(rows.judges)}): a plan is for the calls of one, and what another said of the same answers is no "
+            "further evidence on it; choose one with --judge"
+        )
+    require_memory(len(rows.models))
     pool = comparison_graphs(verdicts, models=rows.models, incomplete="keep")
     half = half_tie_wins(*rows.counts().counts())
     n, n_rows, n_ties = len(rows.models), len(rows.first), int((rows.outcome == 2).sum())
@@ -258,7 +278,7 @@ def pilot_beliefs(
     first = prior.first_place
     ordered = order_effect(rows.counts().pooled(), on_separation="ridge")
     if not ordered.fit.ridge:
-        error = float(question_errors(ordered, rows)[0]) if len(rows.judges) == 1 else np.nan
+        error = float(question_errors(ordered, rows)[0])
         if not np.isfinite(error):
             error = float(next(iter(ordered.fit.estimates["first_place_se"].values()))) * sqrt(max(inflation, 1.0))
         first = _combined(float(next(iter(ordered.fit.estimates["first_place"].values()))), error, prior.first_place)
@@ -581,13 +601,14 @@ def make_plan(
 ) -> Plan:
     """Every layout with its calls, answers, cost, expected distance, probability of the right top, and width of rank ranges.
 
-    Raises: InputError for numbers without a design, or a target that no layout reaches. Cost: `n_draws_for` models, seconds.
+    Raises: InputError for numbers without a design, more models than memory can hold, or a target that no layout reaches. Cost: `n_draws_for` models, seconds.
     """
     n = beliefs.scores.shape[1]
     if n < 2 or n_questions < 1 or n_wordings < 1:
         raise InputError(f"{n} models, {n_questions} questions, {n_wordings} wordings: a plan is for at least two models, one question and one wording of each")
     if (n_calls is None) == (target is None):
         raise InputError("a plan is made for a number of calls or for a target: give one of them")
+    require_memory(n)
     ways, prices = layouts(n, n_questions, n_wordings), prices or Prices()
     if n_calls is not None and n_calls < n - 1:
         raise InputError(f"{n_calls} calls leave some of {n} models unconnected: at least {n - 1} are needed")

@@ -7,7 +7,6 @@ __all__ = ['ALPACA_EVAL']
 
 # %% ../../nbs/importers/alpaca_eval.ipynb #f7b1b27d
 import hashlib
-from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ import pandas as pd
 from ..errors import first_five
 from ..files import plain_number
 from .layouts import Layout, Options, Rows
-from .records import Records, category_column, name_column
+from .records import Records, category_column, name_column, text_column
 
 # %% ../../nbs/importers/alpaca_eval.ipynb #3643305c
 def _number(value: object) -> float:
@@ -48,7 +47,7 @@ _BETWEEN = "preferences that are not 1, 1.5 or 2, taken as the nearest whole num
 
 def _convert(records: Records, options: Options) -> Rows:
     preferences = _preferences(records)
-    texts, datasets = name_column(records, "instruction"), category_column(records, "dataset")
+    texts, datasets = text_column(records, "instruction"), category_column(records, "dataset")
     keys = (f"{dataset}\n{text}".encode() for dataset, text in zip(datasets, texts, strict=True))
     columns = {
         "judge": name_column(records, "annotator"),
@@ -60,7 +59,7 @@ def _convert(records: Records, options: Options) -> Rows:
         "verdict": _verdicts(preferences, options.tie_width or 0.0),
     }
     between = ~np.isnan(preferences) & ~np.isin(preferences, (1, 1.5, 2))
-    return pd.DataFrame(columns), Counter({_ORDER: 1, _BETWEEN: int(between.sum())})
+    return pd.DataFrame(columns | {_ORDER: 1, _BETWEEN: between})
 
 
 ALPACA_EVAL = Layout(

@@ -6,8 +6,6 @@
 __all__ = ['CHATBOT_ARENA']
 
 # %% ../../nbs/importers/arena.ipynb #d6c6f9bd
-from collections import Counter
-
 import numpy as np
 import pandas as pd
 
@@ -50,9 +48,8 @@ def _convert(records: Records, options: Options) -> Rows:
     }
     named = _named(records)
     left_out = np.where(named & bool(options.anonymous_only), "not anonymous", "").astype(object)
-    said = Counter(records.fields["winner"])
-    remarks = {_BOTH_BAD: said["tie (bothbad)"] + said["both_bad"], _NAMED: int((named & (left_out == "")).sum())}
-    return pd.DataFrame(columns | {"left_out": left_out}), Counter(remarks)
+    both_bad = [winner in ("tie (bothbad)", "both_bad") for winner in records.fields["winner"]]
+    return pd.DataFrame(columns | {"left_out": left_out, _BOTH_BAD: both_bad, _NAMED: named})
 
 
 CHATBOT_ARENA = Layout(

@@ -6,8 +6,6 @@
 __all__ = ['ARENA_HARD_BASELINE', 'ARENA_HARD']
 
 # %% ../../nbs/importers/arena_hard.ipynb #abe75a3d
-from collections import Counter
-
 import pandas as pd
 
 from ..errors import InputError, first_five
@@ -34,8 +32,8 @@ def _game_scores(records: Records) -> list[tuple[object, ...]]:  # of the first 
 ARENA_HARD_BASELINE = "gpt-4-0314"  # of version 0.1, whose records name none
 
 
-def _baselines(records: Records, options: Options) -> tuple[pd.Categorical, int]:
-    "The baseline of each record, and for how many it is assumed."
+def _baselines(records: Records, options: Options) -> tuple[pd.Categorical, list[bool]]:
+    "The baseline of each record, and whether it is assumed."
     named = records.fields["baseline"]
     without = [i for i, name in enumerate(named) if name is None]
     others = {str(name) for name in named if name is not None} - {options.baseline}
@@ -48,10 +46,11 @@ def _baselines(records: Records, options: Options) -> tuple[pd.Categorical, int]
         raise records.refuse(without, rule)
     assumed = options.baseline or ARENA_HARD_BASELINE
     filled = records.with_field("baseline", [assumed if name is None else name for name in named])
-    return name_column(filled, "baseline"), 0 if options.baseline else len(without)
+    return name_column(filled, "baseline"), [name is None and options.baseline is None for name in named]
 
 # %% ../../nbs/importers/arena_hard.ipynb #4ac38e2d
 _SCORES = ("A>>B", "A>B", "B<<A", "B<A", "A=B", "B=A", "B>A", "B>>A", "A<B", "A<<B")
+_STRONG_SCORES = ("A>>B", "B<<A", "B>>A", "A<<B")
 _STRONG = "strong wins (A>>B, B>>A), each of which counts as one win: {n}"
 _ASSUMED = f"records that name no baseline; {ARENA_HARD_BASELINE} is assumed (--baseline NAME): {{n}}"
 
@@ -59,7 +58,7 @@ _ASSUMED = f"records that name no baseline; {ARENA_HARD_BASELINE} is assumed (--
 def _convert(records: Records, options: Options) -> Rows:
     scores = _game_scores(records)
     first, second = (verdict_column(records.with_field("score", column), "score", _SCORES) for column in scores)
-    baseline, n_assumed = _baselines(records, options)
+    baseline, assumed = _baselines(records, options)
     columns = {
         "judge": name_column(records, "judge"),
         "question_id": identifier_column(records, "uid" if "uid" in records.fields else "question_id"),
@@ -67,10 +66,10 @@ def _convert(records: Records, options: Options) -> Rows:
         "variant": 1,
         "model_a": baseline,
         "model_b": name_column(records, "model"),
+        _STRONG: [sum(score in _STRONG_SCORES for score in games) for games in zip(*scores, strict=True)],
+        _ASSUMED: assumed,
     }
-    rows, differing = two_games(pd.DataFrame(columns), first, second, options)
-    n_strong = sum(str(score).count(">>") + str(score).count("<<") for column in scores for score in column)
-    return rows, Counter({_STRONG: n_strong, _ASSUMED: n_assumed, **differing})
+    return two_games(pd.DataFrame(columns), first, second, options)
 
 
 ARENA_HARD = Layout(

@@ -7,7 +7,6 @@ __all__ = ['ANY_COLUMNS']
 
 # %% ../../nbs/importers/columns.ipynb #n003
 import math
-from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -78,11 +77,12 @@ def _convert(records: Records, options: Options) -> Rows:
         "model_a": name_column(records, names.model_a),
         "model_b": name_column(records, names.model_b),
         "verdict": _verdicts(records, names),
+        _NO_QUESTION: int(names.question_id is None),
     }
     for key, field in (("question_id", names.question_id), ("variant", names.variant)):
         if field is not None:
             columns[key] = identifier_column(records, field)
-    return pd.DataFrame(columns), Counter({_NO_QUESTION: 0 if names.question_id else len(records)})
+    return pd.DataFrame(columns)
 
 
 ANY_COLUMNS = Layout("columns", "columns named by hand", shapes=(), convert=_convert, options=("columns",), read=_read)

@@ -6,8 +6,6 @@
 __all__ = ['MT_BENCH']
 
 # %% ../../nbs/importers/fastchat.ipynb #50770240
-from collections import Counter
-
 import numpy as np
 import pandas as pd
 
@@ -41,9 +39,9 @@ def _combined(records: Records, options: Options) -> Rows:
         "model_a": name_column(records, "model_a"),
         "model_b": name_column(records, "model_b"),
         "verdict": verdict_column(records, "winner", _WINNERS),
+        _INCONSISTENT: [winner == "tie (inconsistent)" for winner in records.fields["winner"]],
     }
-    n_inconsistent = list(records.fields["winner"]).count("tie (inconsistent)")
-    return pd.DataFrame(rows), Counter({_INCONSISTENT: n_inconsistent})
+    return pd.DataFrame(rows)
 
 # %% ../../nbs/importers/fastchat.ipynb #ecc44ca8
 _GAME_WINNERS = ("model_1", "model_2", "tie", "error")
@@ -60,7 +58,7 @@ def _both_games(records: Records, options: Options) -> Rows:
     second = mirrored(verdict_column(records, "g2_winner", _GAME_WINNERS))
     scored = [i for i, score in enumerate(records.fields["m1_score"]) if score is not None]
     if len(scored) == n:
-        return rows.assign(verdict=first), Counter({_SCORED: n})
+        return rows.assign(verdict=first, **{_SCORED: 1})
     if scored:
         raise records.refuse(scored, "scored one by one (m1_score), others judged as pairs: import them as two files")
     return two_games(rows, first, second, options, ([f"t{t}g1" for t in turn], [f"t{t}g2" for t in turn]))

@@ -9,7 +9,6 @@ __all__ = ['INSPECT']
 import math
 import zipfile
 import zlib
-from collections import Counter
 
 import pandas as pd
 
@@ -105,7 +104,6 @@ _OWN = "samples whose metadata has no question_id, each of which is a question o
 
 def _convert(records: Records, options: Options) -> Rows:
     questions, variants, epochs = (records.fields[key] for key in ("question_id", "variant", "epoch"))
-    own = [i for i, question in enumerate(questions) if question is None]
     records = records.with_field(
         "question_id", [name if question is None else question for question, name in zip(questions, records.fields["id"], strict=True)]
     )
@@ -116,13 +114,13 @@ def _convert(records: Records, options: Options) -> Rows:
         "model_a": name_column(records, "model_a"),
         "model_b": name_column(records, "model_b"),
         "verdict": verdict_column(records, "score", _WORDS),
-    }
+        _ERRORS: [value is None for value in records.fields["score"]], _OWN: [question is None for question in questions],
+    }  # fmt: skip
     if any(variant is not None for variant in variants):
         several = len(set(map(str, epochs))) > 1
         names = identifier_column(records, "variant")
         columns["variant"] = [f"{name}e{epoch}" for name, epoch in zip(names, epochs, strict=True)] if several else names
-    n_none = sum(value is None for value in records.fields["score"])
-    return pd.DataFrame(columns), Counter({_ERRORS: n_none, _OWN: len(own)})
+    return pd.DataFrame(columns)
 
 
 INSPECT = Layout(

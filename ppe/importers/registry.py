@@ -6,6 +6,7 @@
 __all__ = ['LAYOUTS', 'detect_layout', 'ImportReport', 'import_verdicts']
 
 # %% ../../nbs/importers/registry.ipynb #2fc14a3f
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,9 +24,9 @@ from .arena_hard import ARENA_HARD
 from .columns import ANY_COLUMNS
 from .fastchat import MT_BENCH
 from .inspect_log import INSPECT
-from .layouts import ColumnNames, Layout, Options
+from .layouts import ColumnNames, Layout, Options, Rows, remarks
 from .records import RecordFile, identifier_column, name_column, open_records
-from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, Verdict, graph_codes, model_codes, validate_verdicts
+from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, Verdict, graph_codes, mirrored, model_codes, validate_verdicts
 
 # %% ../../nbs/importers/registry.ipynb #4ab29ffd
 LAYOUTS: dict[str, Layout] = {
@@ -38,6 +39,9 @@ def _detected(file: RecordFile) -> Layout:
     for layout in LAYOUTS.values():
         if layout.fits(fields):
             return layout
+    if set(COLUMNS) <= set(fields) and file.is_json():
+        named = ",".join(f"{column}={column}" for column in COLUMNS[:-1])
+        raise InputError(f"{file.name} is a verdict table in JSON; import it with --columns {named},winner=verdict,a=a,b=b,tie=tie,invalid=invalid")
     if set(COLUMNS) <= set(fields):
         raise InputError(f"{file.name} is a verdict table already; use it as it is, as in `ppe rank {file.name}`")
     known = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
@@ -81,16 +85,17 @@ _TEXT_COLUMNS = [column for column in COLUMNS if column not in ID_COLUMNS]
 _VARIANTS = "verdicts on a pair that had one from the same judge on the same question, now further variants: {n}"
 
 
-def _with_variants(rows: pd.DataFrame) -> pd.DataFrame:
+def _with_variants(rows: Rows) -> Rows:
     "The rows with the verdicts of a judge on one question and pair numbered from 1."
     a, b, models = model_codes(rows)
     question, _ = graph_codes(rows, GRAPH_COLUMNS[:2])
     pair = pd.Series((question * len(models) + np.minimum(a, b)) * len(models) + np.maximum(a, b))
-    return rows.assign(variant=pair.groupby(pair).cumcount().to_numpy() + 1)
+    number = pair.groupby(pair).cumcount().to_numpy()
+    return rows.assign(**{"variant": number + 1, _VARIANTS: number > 0})
 
 
-def _joined(frames: Iterable[pd.DataFrame], remarks: Counter[str]) -> pd.DataFrame:
-    "The rows of all files in one frame; adds to the remarks what had to be numbered."
+def _joined(frames: Iterable[Rows]) -> Rows:
+    "The rows of all files in one frame."
     numbered, n = [], 0
     for frame in frames:
         if "question_id" not in frame:
@@ -102,7 +107,6 @@ def _joined(frames: Iterable[pd.DataFrame], remarks: Counter[str]) -> pd.DataFra
     rows = pd.concat(numbered, ignore_index=True).astype(dict.fromkeys(_TEXT_COLUMNS, "category"))
     if "variant" not in rows:
         rows = _with_variants(rows)
-        remarks[_VARIANTS] += int((rows["variant"] > 1).sum())
     mixed = [column for column in ID_COLUMNS if rows[column].dtype == object]
     return rows.astype(dict.fromkeys(mixed, str))
 
@@ -124,25 +128,40 @@ def _with_categories(rows: pd.DataFrame, path: str | PathLike) -> pd.DataFrame:
     return rows.assign(category=pd.Categorical(found[codes]))
 
 # %% ../../nbs/importers/registry.ipynb #67f84d56
-def _without_left_out(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-    "The rows that a verdict table can hold, and how many others there are for each reason."
+_CONTRADICT = "{n} votes contradict another of the same judge on the same question and pair, and none of them counts: {first}; keep the right ones, or name what tells them apart (--columns variant=COLUMN)"
+
+
+def _without_left_out(rows: Rows) -> tuple[Rows, dict[str, int], list[str]]:
+    "The rows that a verdict table can hold, how many others there are for each reason, and where votes contradict each other."
     reasons: Counter[str] = Counter()
+
+    def require_some(rows: Rows) -> None:
+        if not len(rows):
+            seen = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if n)
+            raise InputError(f"nothing to import: every verdict is left out ({seen}); one on two models is needed")
+
     if "left_out" in rows:
         reasons.update(rows["left_out"][rows["left_out"] != ""])
         rows = rows[rows["left_out"] == ""]
     a, b, models = model_codes(rows)
     reasons["model against itself"] = int((a == b).sum())
     rows, a, b = rows[a != b], a[a != b], b[a != b]
-    if not len(rows):
-        seen = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if n)
-        raise InputError(f"nothing to import: every verdict is left out ({seen}); one on two models is needed")
+    require_some(rows)
     graph, _ = graph_codes(rows)
-    pair = (graph * len(models) + np.minimum(a, b)) * len(models) + np.maximum(a, b)
-    repeated = pd.Series(pair).duplicated().to_numpy()
-    reasons["repeated vote"] = int(repeated.sum())
-    kept = rows[~repeated]
+    pair = pd.Series((graph * len(models) + np.minimum(a, b)) * len(models) + np.maximum(a, b))
+    verdict = rows["verdict"].astype(object).to_numpy()
+    says = pd.Series(np.where(a < b, verdict, mirrored(verdict))).where(verdict != "invalid")  # of every pair in one order
+    several = pair.duplicated(keep=False)
+    unlike = says[several].groupby(pair[several]).transform("nunique") > 1
+    contrary = unlike.reindex(pair.index, fill_value=False).to_numpy()
+    repeated = pair.iloc[np.argsort(verdict == "invalid", kind="stable")].duplicated().sort_index().to_numpy() & ~contrary
+    reasons["contradictory vote"], reasons["repeated vote"] = int(contrary.sum()), int(repeated.sum())
+    places = [f"{row.judge} on question {row.question_id}, {row.model_a} and {row.model_b}" for row in rows[contrary & ~pair.duplicated().to_numpy()].itertuples()]
+    kept = rows[~contrary & ~repeated]
+    require_some(kept)
     used = {column: kept[column].cat.remove_unused_categories() for column in _TEXT_COLUMNS}
-    return kept.assign(**used), {reason: n for reason, n in reasons.items() if n}
+    said = [_CONTRADICT.format(n=contrary.sum(), first=first_five(places))] if places else []
+    return kept.assign(**used), {reason: n for reason, n in reasons.items() if n}, said
 
 # %% ../../nbs/importers/registry.ipynb #e4db1dcd
 @dataclass(frozen=True, slots=True)
@@ -200,7 +219,7 @@ _JUDGES = "{n} judges ({names}), ranked together unless one is named: `ppe rank 
 
 def _report(
     table: pd.DataFrame,  # validated
-    remarks: Counter[str],  # sentences with {n}, and the n
+    said: list[str],  # of its rows
     *, layout: str, files: tuple[str, ...], n_records: int, left_out: dict[str, int],
 ) -> ImportReport:
     a, b, models = model_codes(table)
@@ -212,7 +231,7 @@ def _report(
     opponents = np.bincount(np.concatenate([met // n, met % n]), minlength=n)
     hub = models[int(opponents.argmax())] if n > 2 and len(met) == opponents.max() == n - 1 else None
     n_never = n_pairs - len(met)
-    warnings = [remark.format(n=count) for remark, count in remarks.items() if count]
+    warnings = list(said)
     if len(judges := table["judge"].unique()) > 1:
         warnings.insert(0, _JUDGES.format(n=len(judges), names=first_five(judges)))
     if hub is not None:
@@ -233,8 +252,8 @@ def _opened(paths: str | PathLike | Iterable[str | PathLike]) -> list[RecordFile
     listed = [Path(paths)] if isinstance(paths, (str, PathLike)) else [Path(path) for path in paths]
     if not listed:
         raise InputError("no file to import: name at least one")
-    if again := [path for path, n in Counter(path.resolve() for path in listed).items() if n > 1]:
-        raise InputError(f"{first_five(path.name for path in again)} named twice; name each file once")
+    if again := [path for path, n in Counter(map(os.path.realpath, listed)).items() if n > 1]:
+        raise InputError(f"{first_five(map(os.path.basename, again))} named twice; name each file once")
     return [open_records(path) for path in listed]
 
 
@@ -259,18 +278,17 @@ def import_verdicts(
     options, files = Options(games, baseline, tie_width, anonymous_only, named), _opened(paths)
     chosen = _chosen_layout(files, layout, columned=columns is not None)
     _require_meaning(options, chosen)
-    frames, n_records, remarks = [], 0, Counter[str]()
+    frames, n_records = [], 0
     for file in files:
         records = chosen.records(file, options)
-        frame, found = chosen.convert(records, options)
-        frames.append(frame)
+        frames.append(chosen.convert(records, options))
         n_records += len(records)
-        remarks.update(found)
-    rows = _joined(frames, remarks)
+    rows = _joined(frames)
     if judge is not None:
         rows["judge"] = pd.Categorical([judge] * len(rows))
     if questions is not None:
         rows = _with_categories(rows, questions)
-    kept, left_out = _without_left_out(rows)
+    kept, left_out, said = _without_left_out(rows)
     table, names = validate_verdicts(kept), tuple(file.name for file in files)
-    return table, _report(table, remarks, layout=chosen.name, files=names, n_records=n_records, left_out=left_out)
+    said += [remark.format(n=n) for remark, n in remarks(kept).items() if n]
+    return table, _report(table, said, layout=chosen.name, files=names, n_records=n_records, left_out=left_out)

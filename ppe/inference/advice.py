@@ -25,7 +25,7 @@ from scipy.stats import t as student
 from .diagnostics import N_FOLDS, Diagnosis, diagnose_fit, order_flips, question_folds
 from ..rankers.discrimination import DiscriminationFit, draw_graphs, fit_discrimination, fit_discrimination_batch
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import rank_intervals
+from .intervals import questions_needed, rank_intervals
 from ..parallel import parallel_map
 from ..pool import Pool, compared_pairs, comparison_graphs, too_large
 from .first_place import first_place_rates
@@ -758,6 +758,8 @@ def _rank_lines(advice: Advice) -> list[str]:
     if not len(open_rows):
         return [basis, "every rank is certain (95 % for each model)"]
     lines = [basis, f"{len(open_rows)} of {advice.n_models} ranks are open (95 % for each model)"]
+    if advice.n_questions < (needed := questions_needed(0.95)):
+        lines.append(f"{_questions(advice.n_questions)}: fewer than {needed} decide no rank, even if they all agree (sign test)")
     return lines + [f"{row.model}: {row.rank}, may be {row.rank_low} to {row.rank_high}" for row in open_rows.itertuples()]
 
 # %% ../../nbs/inference/advice.ipynb #cell-67

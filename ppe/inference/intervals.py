@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'question_times', 'question_copies', 'question_weights', 'question_resample',
-           'percentile_limits', 'mean_interval', 'difference_limits', 'rank_limits', 'resamples_needed',
-           'RankIntervals', 'rank_intervals']
+           'percentile_limits', 'mean_interval', 'questions_needed', 'difference_limits', 'rank_limits',
+           'resamples_needed', 'RankIntervals', 'rank_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log2
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,8 @@ from ..errors import InputError
 from ..pool import Pool
 from ..streams import stream
 from ..rankers.registry import rank_batch
-from ..rankers.rankings import DISTANCES, TIE_TOLERANCE, BatchScores, shown_ranks
+from ..rankers.separation import same_component
+from ..rankers.rankings import DISTANCES, TIE_TOLERANCE, BatchScores, shown_ranks, tied_places
 from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, require_sources
 
 # %% ../../nbs/inference/intervals.ipynb #cell-05
@@ -148,6 +149,19 @@ def _critical(
     return student.isf(norm.sf(normal), n_questions - 1) * np.sqrt(n_questions / (n_questions - 1))
 
 
+def questions_needed(
+    level: float,  # in (0, 1)
+    n_statements: int = 1,  # that one model is better than another, held together
+) -> int:
+    "The fewest questions that decide anything, if all agree, by a sign test: 5 at 95 %. Source: Dixon and Mood (1946)."
+    return max(ceil(log2(n_statements / (1 - level)) - 1e-9), 1)
+
+
+def _statements(n_models: int, simultaneous: bool) -> int:
+    "That one model is better than another: of all pairs, or of those with one model."
+    return (n_models if simultaneous else 2) * (n_models - 1)
+
+
 def _fewest(tail: float) -> int:
     "Resamples whose extreme leaves this share outside."
     return ceil(1 / tail - 1e-9) - 1 if tail > 0 else 1
@@ -167,6 +181,7 @@ def difference_limits(
 ) -> tuple[np.ndarray, np.ndarray]:  # (n, n): lower and upper limits of score i less score j
     """Limits of all differences by the bootstrap of the largest studentised deviation, wider for few questions. Cost: O(R n²).
 
+    They are infinite where the questions are too few to decide anything.
     Source: Romano and Wolf (2005) for the maximum; Mogstad, Romano, Shaikh and Wilhelm (2024); Hesterberg (2015) for few questions.
     """
     spread, largest = np.zeros((len(scores), len(scores))), np.zeros(resampled.shape)
@@ -175,6 +190,9 @@ def difference_limits(
         largest[:, i] = units.max(axis=1)
     critical = _critical(largest.max(axis=1, keepdims=True) if simultaneous else largest, level, n_questions)
     gap, half = scores[:, None] - scores, critical[:, None] * spread
+    # Where no resample moves a difference, all questions agree: that is worth a sign test, and no more.
+    agreed = (spread == 0) & (n_questions >= questions_needed(level, _statements(len(scores), simultaneous)))
+    half[(half <= _slack(scores)) & ~agreed | (n_questions < questions_needed(level))] = np.inf
     return gap - half, gap + half
 
 
@@ -219,6 +237,10 @@ class RankIntervals:
     ridge: np.ndarray  # (R,) bool: the resample is separated
     level: float
     n_questions: int
+    # (n, n) bool: the row can be certainly better, being above in all best orders of the pool, and comparisons joining the two.
+    above: np.ndarray | None = None
+    # (2, 1 + R, n): first and last places in the best orders of the pool and of each resample; None: there is one.
+    places: np.ndarray | None = None
 
     def table(
         self,
@@ -237,11 +259,38 @@ class RankIntervals:
         })
         return table.sort_values("rank", kind="stable", ignore_index=True)
 
-    def notes(self) -> list[str]:
+    def differences(
+        self,
+        kind: str,  # differences or simultaneous
+    ) -> tuple[np.ndarray, np.ndarray]:  # (n, n) each
+        "Limits of the row's score less the column's, on which rank ranges rest; infinite where nothing can be decided."
+        low, high = _limits(self, kind)
+        if self.above is None:
+            return low, high
+        return np.where(self.above, low, -np.inf), np.where(self.above.T, high, np.inf)
+
+    def notes(
+        self,
+        kind: str = "percentile",  # of the limits, a key of INTERVAL_KINDS
+    ) -> list[str]:
         "What to know before the limits are believed, one sentence each."
-        notes, n_resamples = [], len(self.ridge)
-        if self.n_questions < FEW_QUESTIONS:
+        notes, n_resamples, few = [], len(self.ridge), questions_needed(self.level)
+        if self.n_questions < few:
+            notes.append(
+                f"{self.n_questions} questions decide nothing at level {self.level:g}, neither ranks nor limits of scores: "
+                f"even if they all agree, a sign test does not reject with fewer than {few}."
+            )
+        elif self.n_questions < FEW_QUESTIONS:
             notes.append(f"{self.n_questions} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough.")
+        if self.n_questions >= few and kind != "percentile":
+            pointless = np.isinf(_limits(self, kind)[0]) & (self.scores[:, None] - self.scores > _slack(self.scores))
+            statements = _statements(len(self.models), kind == "simultaneous")
+            if pointless.any():
+                notes.append(
+                    f"{pointless.sum()} differences of scores have limits without width and decide no rank: no resample moves them, "
+                    f"or hardly one; questions that all agree decide from {questions_needed(self.level, statements)} on "
+                    f"(sign test of {statements} statements)."
+                )
         if self.separated:
             notes.append("The pool is separated: its scores are the ridge estimate and depend on the penalty.")
         if self.ridge.any():
@@ -274,6 +323,13 @@ class RankIntervals:
             raise InputError("a pool of one question: every resample is the same, and says nothing; use at least two questions")
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21
+def _limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    return difference_limits(
+        found.scores, found.resampled_scores, n_questions=found.n_questions, level=found.level,
+        simultaneous=kind == "simultaneous",
+    )
+
+
 def _score_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
     if kind == "percentile":
         return percentile_limits(found.resampled_scores, found.level)
@@ -284,16 +340,17 @@ def _score_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarr
 
 def _rank_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
     if kind == "percentile":
-        tail = (1 - found.level) / 2
         # A shared rank of 2.5 stands for the places 2 and 3.
-        low, high = _lower_rank(found.resampled_ranks, tail), -_lower_rank(-found.resampled_ranks, tail)
-        return np.floor(low).astype(np.int64), np.ceil(high).astype(np.int64)
-    limits = difference_limits(
-        found.scores, found.resampled_scores, n_questions=found.n_questions, level=found.level,
-        simultaneous=kind == "simultaneous",
-    )
+        ranks, tail = found.resampled_ranks, (1 - found.level) / 2
+        first, last = (np.floor(ranks), np.ceil(ranks)) if found.places is None else found.places[:, 1:]
+        own = tied_places(found.ranks) if found.places is None else found.places[:, 0]
+        low, high = _lower_rank(first, tail), -_lower_rank(-last, tail)
+        # Six may share rank 3.5 in all resamples: that is no settled place.
+        point = _lower_rank(ranks, tail) == -_lower_rank(-ranks, tail)
+        low, high = np.where(point, np.minimum(low, own[0]), low), np.where(point, np.maximum(high, own[1]), high)
+        return low.astype(np.int64), high.astype(np.int64)
     # A chain of ties is at most n links long: no tie in it counts as a certain difference.
-    return rank_limits(*limits, slack=len(found.models) * _slack(found.scores))
+    return rank_limits(*found.differences(kind), slack=len(found.models) * _slack(found.scores))
 
 
 def _lower_rank(
@@ -331,7 +388,12 @@ def rank_intervals(
         question_weights(method, pool, n_resamples=n_resamples, rng=rng),
     ])
     fits = rank_batch(pool, weights, ranker=ranker, mu=method.mu) if fit_batch is None else fit_batch(weights)
+    above = None if fits.above is None else fits.above[0]
+    if above is None and fits.ridge[0]:
+        wins, ties = pool.counts(weights[:1])
+        above = same_component(wins + np.swapaxes(wins, 1, 2) + ties)[0][0]
     return RankIntervals(
         ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0]),
         fits.scores[1:], fits.ranks[1:], fits.ridge[1:], level, pool.n_questions,
+        above=above, places=fits.places,
     )

@@ -349,10 +349,27 @@ def _judge_notes(board: Leaderboard) -> list[str]:
     return [f"one judge, {board.judges[0]}: there is nothing to weigh but the order of the answers"] if board.weighted and len(board.judges) == 1 else []
 
 
+def _best_order_notes(board: Leaderboard) -> list[str]:
+    "What a ranker that looks for a best order could not settle."
+    found = board.estimates()
+    if found.get("certified") == "no":
+        return ["the order is not proved to be a best one: a minute was not enough; copeland has no such search"]
+    return {
+        "no": [
+            f"several orders have the fewest disagreements ({found.get('disagreements', 0):g}): a score counts the models below in all of them, less those above in all "
+            "of them; rank ranges (--intervals) hold the places in each"
+        ],
+        "not decided": [
+            "whether other orders have as few disagreements was not settled within a minute: a score counts the models that are proved to be below in all of them, "
+            "less those above"
+        ],
+    }.get(str(found.get("only_order")), [])
+
+
 def _notes(board: Leaderboard) -> list[str]:
-    notes = [] if board.intervals is None else board.intervals.notes()
+    notes = [] if board.intervals is None else board.intervals.notes(board.kind)
     by_cycles = not _keeps_all(board.method) or find_ranker(board.ranking.ranker).takes == "scores"
     if by_cycles and board.pool is not None and not is_complete(board.pool):
         notes.append("a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than it is")
-    notes += _order_notes(board) + _judge_notes(board)
+    notes += _order_notes(board) + _judge_notes(board) + _best_order_notes(board)
     return notes

@@ -8,111 +8,83 @@ __all__ = ['typst_math', 'markdown_runs', 'markdown_tables', 'write_book']
 # %% ../../nbs/paper/book.ipynb #book-03
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
 from ..errors import InputError, PpeError
-from ..files import write_bytes
-from .fronts import Artefact, Front, read_fronts
+from ..files import project_root, write_bytes
+from .items import Artefact, Front, place_of, read_fronts
 from .gallery import in_parts
 from .pdf import describe_pdf
-from .profiles import PROFILES, checkout
 
 # %% ../../nbs/paper/book.ipynb #book-05
 _SYMBOLS = {  # of LaTeX: of Typst; Greek letters have the same names
-    "epsilon": "epsilon.alt", "varepsilon": "epsilon", "le": "<=", "leq": "<=", "ge": ">=", "geq": ">=", "ne": "!=", "neq": "!=",
-    "times": "times", "cdot": "dot.op", "pm": "plus.minus", "approx": "approx", "sim": "tilde.op", "to": "arrow.r", "infty": "infinity",
-    "succ": "succ", "sum": "sum", "prod": "product", "log": "log", "min": "min", "max": "max", "ell": "ell", "ldots": "dots.h", "in": "in",
-    ",": "thin", " ": "space", "%": "\\%", "{": "\\{", "}": "\\}",
-} | {greek: greek for word in ("alpha beta gamma delta zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega").split()
-     for greek in (word, word.title())}  # fmt: skip
-_FUNCTIONS = {"frac": ("frac", 2), "tfrac": ("frac", 2), "binom": ("binom", 2), "sqrt": ("sqrt", 1), "hat": ("hat", 1), "tilde": ("tilde", 1), "bar": ("overline", 1)}
-_WORDS = {"mathrm", "text", "operatorname"}  # what follows is set upright
+    "epsilon": "epsilon.alt", "varepsilon": "epsilon", "le": "<=", "ge": ">=", "ne": "!=", "times": "times", "cdot": "dot.op",
+    "pm": "plus.minus", "approx": "approx", ",": "thin", "%": "\\%",
+} | dict.fromkeys(("alpha", "beta", "gamma", "delta", "Delta", "kappa", "lambda", "mu", "pi", "rho", "sigma", "tau", "theta"))  # fmt: skip
 
 
 def typst_math(
     tex: str,  # what stands between dollar signs
 ) -> str:
-    """A small formula of LaTeX in Typst's language.
+    """A small formula of LaTeX in Typst's language: signs, Greek letters, indices and exponents.
 
     Raises: InputError for a command that is not known here, and for braces that do not match.
     """
-    tokens = re.findall(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\S", tex)[::-1]
-
-    def group() -> str:  # what follows: all between braces, or one token, of a number its first digit
-        if tokens and tokens[-1][0].isdigit():
-            first, rest = tokens[-1][0], tokens.pop()[1:]
-            tokens.extend([rest] if rest else [])
-            return first
-        return one()
-
-    def several(end: str) -> str:
-        parts = []
-        while tokens and tokens[-1] != end:
-            parts.append(one())
-        if end and not (tokens and tokens.pop() == end):
-            raise InputError(f"the formula ${tex}$ ends before {end!r}; correct it")
-        return re.sub(r" (?=[_^]\()", "", " ".join(parts))
-
-    def one() -> str:
-        if not tokens:
-            raise InputError(f"the formula ${tex}$ ends too early; correct it")
-        token = tokens.pop()
-        if token == "{":
-            return several("}")
-        if token in "_^":
-            return f"{token}({group()})"
-        if token[0] != "\\" or len(token) == 1:
-            return token if token[0].isalnum() or token == "'" else "minus" if token == "-" else f"\\{token}"
-        if (name := token[1:]) in _FUNCTIONS:
-            function, n_arguments = _FUNCTIONS[name]
-            return f"{function}({', '.join(group() for _ in range(n_arguments))})"
-        if name in _WORDS:
-            return f'upright("{re.sub(r"[^A-Za-z0-9-]", "", group())}")'
-        if name not in _SYMBOLS:
+    said, depth = [], 0
+    for token in re.findall(r"\\[A-Za-z]+|\\.|[_^]\{|(?<=[_^])\d|\d+(?:\.\d+)?|\S", tex):
+        if token == "{" or (token[0] == "\\" and token[1:] not in _SYMBOLS):
             raise InputError(f"the formula ${tex}$ has {token}, which is not known here: write it otherwise, or add it to nbs/paper/book.ipynb")
-        return _SYMBOLS[name]
-
-    return several("")
+        depth += token[-1] == "{"
+        depth -= token == "}"
+        if depth < 0:
+            break
+        said.append(
+            _SYMBOLS[token[1:]] or token[1:] if token[0] == "\\"
+            else token.replace("{", "(") if token[0] in "_^"
+            else token if token[0].isalnum() or token == "'"
+            else {"-": "minus", "}": ")"}.get(token, f"\\{token}")
+        )  # fmt: skip
+    if depth or tex.rstrip()[-1:] in ("_", "^"):
+        raise InputError(f"the formula ${tex}$ has braces that do not match, or ends too early; correct it")
+    return re.sub(r" ?([_^]\(?) ?| (?=\))", r"\1", " ".join(said))
 
 # %% ../../nbs/paper/book.ipynb #book-09
-_Run = dict[str, Any]  # text, or math, with its marks
 _MATH = re.compile(r"\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)")
+
+
+def _formula(state: Any, silent: bool) -> bool:
+    if found := _MATH.match(state.src, state.pos):
+        if not silent:
+            state.push("math", "", 0).content = found[1]
+        state.pos = found.end()
+    return bool(found)
 
 
 def _parser() -> Any:
     from markdown_it import MarkdownIt
 
-    def formula(state: Any, silent: bool) -> bool:
-        found = _MATH.match(state.src, state.pos)
-        if found and not silent:
-            state.push("math", "", 0).content = found[1]
-        state.pos = found.end() if found else state.pos
-        return bool(found)
-
     parser = MarkdownIt("commonmark").enable("table")
-    parser.inline.ruler.before("escape", "math", formula)
+    parser.inline.ruler.before("escape", "math", _formula)
     parser.inline.add_terminator_char("$")
     return parser
 
 
-def _runs(tokens: Any) -> list[_Run]:
+def _runs(tokens: Any) -> list[dict[str, Any]]:
     "The pieces of one paragraph or cell, each with its marks."
-    runs: list[_Run] = []
-    marks: list[str] = []
+    runs, marks = list[dict[str, Any]](), list[str]()
     for token in tokens:
         kind, _, side = token.type.partition("_")
         if kind in ("strong", "em"):
             marks = [*marks, kind] if side == "open" else marks[:-1]
-        elif token.type == "math":
+        elif kind == "math":
             runs.append({"math": typst_math(token.content), "marks": marks})
-        elif token.type == "hardbreak" or (token.type == "html_inline" and re.fullmatch(r"<br */?>", token.content)):
+        elif kind == "hardbreak" or (kind == "html" and re.fullmatch(r"<br */?>", token.content)):
             runs.append({"text": "\n", "marks": []})
-        elif token.type == "softbreak":
-            runs.append({"text": " ", "marks": marks})
-        elif kind != "link" and token.content:
-            runs.append({"text": token.content, "marks": [*marks, "code"] if token.type == "code_inline" else marks})
+        elif kind != "link" and (kind == "softbreak" or token.content):
+            runs.append({"text": token.content or " ", "marks": [*marks, "code"] if kind == "code" else marks})
     return runs
 
 
@@ -140,158 +112,21 @@ def markdown_tables(
     return tables
 
 # %% ../../nbs/paper/book.ipynb #book-12
-_PROGRAM = r"""
-#let book = json(bytes(sys.inputs.book))
-#let (width, height, margin, edge) = (210mm, 297mm, 16.1mm, 18mm)  // leaves 7 in, the width of a printed figure
-#set document(title: book.title + ": " + book.subtitle, date: none)
-#set page(width: width, height: height, margin: (x: margin, y: edge), numbering: "1 / 1")
-#set text(lang: "en", font: "Libertinus Serif", size: 10pt)
-#set par(leading: 0.6em)
-#show raw: set text(font: "DejaVu Sans Mono", size: 0.82em)
-#show heading.where(level: 1): set text(size: 19pt)
-#show heading.where(level: 2): it => block(below: 8pt, sticky: true, text(size: 14pt, it.body))
-#show outline.entry.where(level: 1): set block(above: 12pt)
-#show outline.entry.where(level: 1): set text(weight: "bold")
-
-#let piece(run) = {
-  let body = if "math" in run { math.equation(eval(run.math, mode: "math")) } else if run.text == "\n" { linebreak() } else if "code" in run.marks {
-    raw(run.text)
-  } else { text(run.text) }
-  if "strong" in run.marks { body = strong(body) }
-  if "em" in run.marks { body = emph(body) }
-  body
-}
-#let pieces(runs) = runs.map(piece).join()
-#let caption(artefact) = text(size: 8.5pt)[#raw(artefact.name). #text(artefact.caption)]
-
-// A picture and its caption on one page, together with what has been taken of it if the picture then keeps two thirds of its size.
-#let picture(artefact, taken: 0pt) = {
-  let natural = measure(image(artefact.file))
-  let room(taken) = (height - 2 * edge) - measure(block(width: width - 2 * margin, caption(artefact))).height - taken - 34pt
-  let scale(taken) = calc.min(1, (width - 2 * margin) / natural.width, room(taken) / natural.height)
-  let chosen = if scale(taken) > 0.66 * scale(0pt) { scale(taken) } else { scale(0pt) }
-  block(breakable: false, spacing: 14pt, {
-    align(center, image(artefact.file, alt: artefact.alt, width: natural.width * chosen))
-    caption(artefact)
-  })
-}
-
-// Widths at 1 pt: of a column that breaks nowhere but in its heading, of one that breaks only where it must, and what it should have.
-#let inset = (x: 2.6pt, y: 1.7pt)
-#let opens-group(row) = row.len() > 1 and row.slice(1).all(cell => cell == ())  // a heading between the rows
-#let set-in(body) = measure(text(size: 10pt, body)).width / 10pt
-#let longest(cell) = calc.max(0.0, ..cell.map(run => if "math" in run { set-in(piece(run)) } else {
-  calc.max(..run.text.split(regex("\s")).map(word => set-in(piece((text: word, marks: run.marks)))))
-}))
-#let widths(rows) = range(rows.first().len()).map(column => {
-  let heading = rows.first().at(column)
-  let (whole, least) = (calc.max(longest(heading), set-in(pieces(heading)) / 3), longest(heading))
-  for row in rows.slice(1).filter(row => not opens-group(row)) {
-    let one = set-in(pieces(row.at(column)))
-    whole = calc.max(whole, one)
-    least = calc.max(least, if one < 12 { one } else { longest(row.at(column)) })
-  }
-  (whole: whole, least: least, wanted: calc.max(least, calc.min(whole, 20.0)))
-})
-
-#let choices = (9, 8.5, 8, 7.5, 7).map(size => (size: size, across: false)) + (8, 7.5, 7).map(size => (size: size, across: true)) + (
-  (6.5, false), (6.5, true), (6, true), (5.5, true), (5, true), (4.5, true), (4, true),
-).map(((size, across)) => (size: size, across: across))
-
-#let fitted(one) = {
-  let columns = widths(one.rows)
-  let room(choice) = ((if choice.across { height } else { width }) - 2 * margin - columns.len() * 2 * inset.x) / 1pt - 1.0
-  let fits(choice) = columns.map(column => column.wanted).sum() * choice.size <= room(choice)
-  let choice = choices.find(fits)
-  if choice == none { choice = choices.last() }
-  let (least, whole) = (columns.map(column => column.least * choice.size), columns.map(column => column.whole * choice.size))
-  let rest = room(choice) - least.sum()
-  let wish = whole.sum() - least.sum()
-  let share = if wish > rest { calc.max(0.0, rest) / wish } else { 1.0 }
-  (..choice, columns: least.zip(whole).map(((low, high)) => (low + share * (high - low) + 0.2) * 1pt + 2 * inset.x))
-}
-
-#let set-table(one, plan) = {
-  let line = table.hline(stroke: 0.6pt)
-  let sides = one.align.map(side => (left: left, center: center, right: right).at(side))
-  let heading = one.rows.first().zip(sides).map(((cell, side)) => table.cell(align: side + bottom, pieces(cell)))
-  let rows = one.rows.slice(1).enumerate().map(((number, row)) => if opens-group(row) {
-    table.cell(colspan: row.len(), align: left, inset: (..inset, top: 4pt), pieces(row.first()))
-  } else { row.map(cell => table.cell(fill: if calc.odd(number) { luma(243) }, pieces(cell))) })
-  let whole = text(size: plan.size * 1pt, hyphenate: false, table(
-    columns: plan.columns, inset: inset, stroke: none, align: sides.map(side => side + top),
-    table.header(line, ..heading, line), ..rows.flatten(), line,
-  ))
-  block(width: 100%, breakable: measure(whole).height > 80mm, align(center, whole))
-}
-
-#let tables(artefact, plans) = {
-  block(sticky: true, spacing: 14pt, caption(artefact))
-  for (one, plan) in artefact.tables.zip(plans) { set-table(one, plan) }
-}
-
-#let head(entry) = {
-  if entry.opens != none { heading(level: 1, entry.opens) }
-  block(sticky: true, below: 6pt, text(size: 9pt, fill: luma(90), entry.item))
-  heading(level: 2, pieces(entry.question))
-  block(fill: luma(240), inset: 8pt, radius: 3pt, width: 100%, sticky: true, pieces(entry.answer))
-  block(above: 8pt, sticky: true, text(size: 9pt, fill: luma(90))[How it was made: #raw(entry.notebook)])
-}
-
-// Neighbours that lie across share their pages, and the head lies as what follows it.
-#let set-entry(entry) = {
-  let parts = ()
-  for (number, artefact) in entry.artefacts.enumerate() {
-    let (across, body) = if artefact.kind == "figure" {
-      (false, picture(artefact, taken: if number == 0 { measure(block(width: width - 2 * margin, head(entry))).height } else { 0pt }))
-    } else {
-      let plans = artefact.tables.map(fitted)
-      (plans.any(plan => plan.across), tables(artefact, plans))
-    }
-    if parts.len() > 0 and parts.last().across == across { parts.last().body += body } else { parts.push((across: across, body: body)) }
-  }
-  if parts == () { head(entry) + [Not made here yet.] }
-  for (number, part) in parts.enumerate() {
-    let body = if number == 0 { head(entry) + part.body } else { part.body }
-    if part.across { page(flipped: true, body) } else { body }
-  }
-}
-
-#v(1fr)
-#text(size: 26pt, weight: "bold", book.title)
-
-#text(size: 14pt, book.subtitle)
-
-#pieces(book.about)
-#v(2fr)
-#pagebreak()
-#outline(depth: 2, title: "Contents", indent: 1em)
-
-#for part in book.parts {
-  for (number, entry) in part.entries.enumerate() {
-    pagebreak(weak: true)
-    context set-entry(entry + (opens: if number == 0 { part.heading }))
-  }
-}
-"""
-
-# %% ../../nbs/paper/book.ipynb #book-13
 def _artefact(artefact: Artefact, root: Path, place: str) -> dict[str, Any]:
     "What the program is told of an artefact. Raises InputError for a table that is not there to be read."
     said = {"name": artefact.name, "kind": artefact.kind, "caption": artefact.caption, "alt": artefact.alt}
     if artefact.kind == "figure":
         return {**said, "file": f"/{place}/{artefact.name}.pdf"}
     path = root / place / f"{artefact.name}.md"
-    tables = markdown_tables(path.read_text(encoding="utf-8")) if path.is_file() else []
-    if not tables:
+    if not (tables := markdown_tables(path.read_text(encoding="utf-8")) if path.is_file() else []):
         raise InputError(f"{place}/{artefact.name}.md is not there, or holds no table: run `ppe paper run` again")
     return {**said, "tables": tables}
 
 
 def _entry(front: Front, root: Path, place: str) -> dict[str, Any]:
+    texts = {"question": markdown_runs(front.item.question), "answer": markdown_runs(front.item.answer)}
     artefacts = [_artefact(artefact, root, place) for artefact in front.artefacts]
-    texts = {"question": markdown_runs(front.question), "answer": markdown_runs(front.answer)}
-    return {"item": front.item, "notebook": front.notebook, **texts, "artefacts": artefacts}
+    return {"item": front.item.item, "notebook": front.item.notebook, **texts, "artefacts": artefacts}
 
 
 def write_book(
@@ -304,7 +139,7 @@ def write_book(
     """
     import typst
 
-    root, place = checkout(profile, root)[0], PROFILES[profile]
+    root, place = project_root() if root is None else root, place_of(profile)
     parts = in_parts(read_fronts(root, profile=profile).values())
     book = {
         "title": "Figures and tables",
@@ -317,9 +152,8 @@ def write_book(
         "parts": [{"heading": heading, "entries": [_entry(front, root, place) for front in part]} for heading, part in parts.items()],
     }
     try:
-        pdf = typst.compile(  # type: ignore[type-var]  # its stub wants program and root to be of one type
-            _PROGRAM.encode(), root=str(root), ignore_system_fonts=True, sys_inputs={"book": json.dumps(book)},
-        )
+        program = files("ppe.paper").joinpath("book.typ").read_bytes()
+        pdf = typst.compile(program, root=str(root), ignore_system_fonts=True, sys_inputs={"book": json.dumps(book)})  # type: ignore[type-var]
     except typst.TypstError as error:
         raise PpeError(f"Typst cannot set the book: {error}") from None
     described = describe_pdf(pdf, title=f"{book['title']}: {book['subtitle']}")

@@ -9,12 +9,12 @@ __all__ = ['WIDTH', 'unlinked', 'gallery_entry', 'in_parts', 'write_gallery']
 import html
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from ..files import write_text
-from .fronts import Artefact, Front, read_fronts, relink
-from .profiles import FOLDERS, PROFILES, checkout
+from ..files import project_root
+from .items import BEYOND, FOLDERS, Artefact, Front, Item, place_of, read_fronts, relink
 
 # %% ../../nbs/paper/gallery.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen
@@ -44,48 +44,47 @@ def gallery_entry(
     executed: Collection[str],  # stems of the executed notebooks that lie there
 ) -> str:  # Markdown
     "Question, picture, answer and links of one notebook."
-    source, published = os.path.relpath(front.notebook, place), {f"{folder}/{name}.ipynb" for folder in FOLDERS.values() for name in executed}
-    shown = f"{front.name}.ipynb" if front.name in executed else source
-    parts = [f"### [{unlinked(front.question)}]({shown})"]
+    source, published = os.path.relpath(front.item.notebook, place), {f"{folder}/{name}.ipynb" for folder in FOLDERS.values() for name in executed}
+    shown = f"{front.item.name}.ipynb" if front.item.name in executed else source
+    parts = [f"### [{unlinked(front.item.question)}]({shown})"]
     if front.artefacts and front.artefacts[0].kind == "figure":
         main = front.artefacts[0]
         picture = f'<img src="{main.name}.png" width="{WIDTH}" alt="{html.escape(main.alt)}">'
         parts.append(f'<a href="{shown}">{picture}</a>')
-    parts.append(relink(front.answer, source=str(Path(front.notebook).parent), place=place, published=published))
-    links = [f"[executed notebook]({shown})"] if front.name in executed else ["not made here yet"]
-    parts.append(" · ".join([front.item, *links, f"[source]({source})", *map(_files, front.artefacts)]))
+    parts.append(relink(front.item.answer, source=str(Path(front.item.notebook).parent), place=place, published=published))
+    links = [f"[executed notebook]({shown})"] if front.item.name in executed else ["not made here yet"]
+    parts.append(" · ".join([front.item.item, *links, f"[source]({source})", *map(_files, front.artefacts)]))
     return "\n\n".join(parts)
 
 # %% ../../nbs/paper/gallery.ipynb #gallery-06
-_BEYOND = "(not in the paper)"  # ends the item of whatever is not
-
-
 def in_parts(
     fronts: Iterable[Front],
 ) -> dict[str, list[Front]]:  # heading → fronts, in their order; no heading is empty
     "What the paper shows, and what it does not."
     parts: dict[str, list[Front]] = {"In the paper": [], "Not in the paper": []}
     for front in fronts:
-        parts["Not in the paper" if front.item.endswith(_BEYOND) else "In the paper"].append(front)
+        parts["Not in the paper" if front.item.item.endswith(BEYOND) else "In the paper"].append(front)
     return {heading: part for heading, part in parts.items() if part}
 
 
 def write_gallery(
     root: Path | None = None,  # checkout; None finds it
     profile: str = "full",
+    *,
+    items: Mapping[str, Item] | None = None,  # None reads them
 ) -> Path:  # the page written
     """Write README.md into the profile's folder of outputs: every notebook with question, picture, answer and links.
 
     Raises: InputError as `read_fronts`.
     """
-    root, place = checkout(profile, root)[0], PROFILES[profile]
+    root, place = project_root() if root is None else root, place_of(profile)
     page = [
         "# Figures and tables",
         "Every figure, table and theorem of the paper, and what goes beyond it: the question, the answer, and where it comes from. "
         f"This page is written by `ppe paper run{'' if profile == 'full' else f' --profile {profile}'}`; to change it, change the notebooks.",
     ]
     executed = {path.stem for path in (root / place).glob("*.ipynb")}
-    for heading, part in in_parts(read_fronts(root, profile=profile).values()).items():
+    for heading, part in in_parts(read_fronts(root, profile=profile, items=items).values()).items():
         page += [f"## {heading}", *(gallery_entry(front, place=place, executed=executed) for front in part)]
     text, path = "\n\n".join(page) + "\n", root / place / "README.md"
     return path if path.is_file() and path.read_text(encoding="utf-8") == text else write_text(text, path)

@@ -79,7 +79,7 @@ class Referenced:
 # %% ../../nbs/paper/referenced.ipynb #m017
 _REAL = {
     # name: (set, judge, reference as printed, label, verdicts, reference verdicts)
-    "mtbench": ("MT-Bench", "GPT-4", "expert votes", "GPT-4 against expert votes", "mtbench-gpt4", "mtbench-human"),
+    "mtbench": ("MT-Bench", "GPT-4", "expert votes", "GPT-4 against expert votes", "mt-bench-gpt4", "mt-bench-human"),
     "vicuna80": ("Vicuna-80", "GPT-4", "human votes", "GPT-4 against human votes", "vicuna80-gpt4", "vicuna80-human"),
     "votes": ("Vicuna-80", "people", "GPT-4, all questions", "human votes against GPT-4", "vicuna80-human", "vicuna80-gpt4"),
     "h2o": ("H2O", "GPT-4", "Arena votes, 7 of 15 models", "GPT-4 against Arena votes on 7 of 15 models", "h2o-gpt4", ""),
@@ -94,20 +94,20 @@ _JUDGE_AMONG = {"mtbench": "gpt-4", "vicuna80": "gpt4", "h2o": "gpt-4-0613", "oa
 def real_pools(
     names: Sequence[str] = LLM_JUDGED,  # out of REAL_POOLS
 ) -> list[Referenced]:
-    "The public pools with a reference that shares no verdict; raises `MissingDataError` if a set is not on this machine."
+    "The public pools with a reference that shares no verdict."
     found = []
     for name in names:
         title, judge, reference_label, label, judged, other = _REAL[name]
         known: Pool | None
         if name == "votes":  # the same models in the same order as the graphs that give the reference
-            known = comparison_graphs(datasets.load(other))
-            pool, reference = comparison_graphs(datasets.load(judged), models=known.models), rank(known).ranks
+            known = comparison_graphs(datasets.load_verdicts(other))
+            pool, reference = comparison_graphs(datasets.load_verdicts(judged), models=known.models), rank(known).ranks
         elif other:
-            pool = comparison_graphs(datasets.load(judged))
-            known = comparison_graphs(datasets.load(other), models=pool.models, incomplete="keep")
+            pool = comparison_graphs(datasets.load_verdicts(judged))
+            known = comparison_graphs(datasets.load_verdicts(other), models=pool.models, incomplete="keep")
             reference = reference_ranks(datasets.human_reference(other), pool.models)
         else:
-            pool, known = comparison_graphs(datasets.load(judged)), None
+            pool, known = comparison_graphs(datasets.load_verdicts(judged)), None
             ratings = datasets.human_reference(judged)
             among = np.isin(pool.models, ratings.index)
             reference = np.full(pool.n_models, np.nan)

@@ -56,7 +56,7 @@ def copeland(
 
     Raises: InputError for counts that break a rule of `check_counts`; NoMaximumError naming groups of models that never met,
     unless the fallback was asked for.
-    Source: Copeland (1951); Coleman (1966); paper, appendix on baselines.
+    Source: Copeland (1951); Coleman (1966); paper, appendices A.3 and A.4.
     """
     check_on_separation(on_separation)
     wins, ties = check_counts(wins, ties)

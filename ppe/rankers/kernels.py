@@ -150,7 +150,8 @@ def _start(half, total, won, theta, sweeps):
         theta[i] = (won[i] + 0.5) / (met - won[i] + 0.5)
     for _ in range(sweeps):
         _newman_sweep(half, total, theta)
-    theta[:] = np.log(theta)
+    for i in range(len(theta)):  # a whole slice at once takes seconds to compile
+        theta[i] = np.log(theta[i])
     theta -= theta.mean()
 
 # %% ../../nbs/rankers/kernels.ipynb #d16dc2b9

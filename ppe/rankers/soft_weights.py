@@ -69,12 +69,14 @@ def soft_weights_of(
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-13
 @njit(cache=True)
-def _counts(halves, weights):
-    "Weighted half-tie wins."
-    total = np.zeros(halves.shape[1:])
+def _counts(halves, weights, total):
+    "Weighted half-tie wins, in place; written out, as numba takes seconds to compile sums of arrays."
+    total[:] = 0.0
     for g in range(len(weights)):
         if weights[g] > 0.0:
-            total += weights[g] * halves[g]
+            for i in range(len(total)):
+                for j in range(len(total)):
+                    total[i, j] += weights[g] * halves[g, i, j]
     return total
 
 
@@ -120,14 +122,18 @@ def _best_scale(half, theta, ridge=0.0):
 def _held_out_losses(halves, copies, scores, order, fold_of_graph, n_folds, grid):
     "Loss of the verdicts of every fold held out, for every steepness, infinite where a fit did not converge; their number."
     losses, verdicts = np.empty((n_folds, len(grid))), 0.0
-    batch = np.empty((len(grid), halves.shape[1], halves.shape[1]))
+    n = halves.shape[1]
+    batch, everything, unseen = np.empty((len(grid), n, n)), np.empty((n, n)), np.empty((n, n))
+    held, training = np.empty(len(copies)), np.empty(len(copies))
     for fold in range(n_folds):
-        held = np.where(fold_of_graph == fold, copies, 0.0)
-        training = copies - held
-        everything, unseen = _counts(halves, training), _counts(halves, held)
+        for g in range(len(copies)):
+            held[g] = copies[g] if fold_of_graph[g] == fold else 0.0
+            training[g] = copies[g] - held[g]
+        _counts(halves, training, everything)
+        _counts(halves, held, unseen)
         ridge = 0.0 if strongly_connected(everything) else RIDGE
         for k in range(len(grid)):
-            batch[k] = _counts(halves, _weights(training, scores, order, grid[k]))
+            _counts(halves, _weights(training, scores, order, grid[k]), batch[k])
         theta, iterations, _ = newton_batch(batch, RIDGE)
         for k in range(len(grid)):
             fitted = iterations[k] > 0
@@ -168,21 +174,27 @@ def _within_one_error(losses, best):
 @njit(cache=True)
 def _fit_one(halves, copies, scores, order, blocks, grid):
     "Mean losses (NaN if there is one question only), place of the steepness chosen, weighted counts."
-    fold, n_folds = _folds(copies, blocks)
-    everything = _counts(halves, copies)
+    fold_of_graph, n_folds = _folds(copies, blocks)
+    half = _counts(halves, copies, np.empty((halves.shape[1], halves.shape[1])))
     if n_folds < 2:
-        return np.full(len(grid), np.nan), 0, everything
-    losses, verdicts = _held_out_losses(halves, copies, scores, order, fold, n_folds, grid)
-    means, exists, best = losses.sum(axis=0) / verdicts, strongly_connected(everything), 0
-    counts, candidate = np.empty((len(grid), *everything.shape)), np.ones(len(grid), np.bool_)
+        return np.full(len(grid), np.nan), 0, half
+    losses, verdicts = _held_out_losses(halves, copies, scores, order, fold_of_graph, n_folds, grid)
+    exists, best = strongly_connected(half), 0
+    means, candidate = np.zeros(len(grid)), np.ones(len(grid), np.bool_)
     for k in range(len(grid)):
-        counts[k] = _counts(halves, _weights(copies, scores, order, grid[k]))
+        for fold in range(n_folds):
+            means[k] += losses[fold, k]
+        means[k] /= verdicts
+        _counts(halves, _weights(copies, scores, order, grid[k]), half)
         # A steepness that leaves too few graphs for a maximum is no candidate if others have one.
-        candidate[k] = not exists or strongly_connected(counts[k])
+        candidate[k] = not exists or strongly_connected(half)
         if candidate[k] and means[k] < means[best] - EQUAL_LOSS:
             best = k
-    chosen = np.flatnonzero(candidate & _within_one_error(losses / verdicts, best))[0]
-    return means, chosen, counts[chosen]
+    within, chosen = _within_one_error(losses / verdicts, best), best
+    for k in range(best - 1, -1, -1):
+        if candidate[k] and within[k]:
+            chosen = k
+    return means, chosen, _counts(halves, _weights(copies, scores, order, grid[chosen]), half)
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-22
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,15 +251,6 @@ def fit_soft_weights(
     )
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-24
-@njit(cache=True)
-def _weighted_counts(halves, copies, scores, order, blocks, grid):
-    "Counts at the steepness that each row of copies chooses."
-    half = np.empty((len(copies), *halves.shape[1:]))
-    for k in range(len(copies)):
-        half[k] = _fit_one(halves, copies[k], scores, order, blocks, grid)[2]
-    return half
-
-
 def soft_weights(
     pool: Pool,
     *,
@@ -272,7 +275,8 @@ def soft_weights_batch(
     weights = check_weights(weights, len(pool))
     check_counts(*pool.counts(weights), batch=True)
     halves, scores, order, blocks = _prepared(pool, mu)
-    half = _weighted_counts(halves, weights.astype(np.float64), scores, order, blocks, np.array(STEEPNESS))
+    grid = np.array(STEEPNESS)
+    half = np.array([_fit_one(halves, row, scores, order, blocks, grid)[2] for row in weights.astype(np.float64)])
     theta, iterations, penalised = newton_batch(half, RIDGE)
     if not iterations.all():
         raise ConvergenceError(

@@ -48,7 +48,7 @@ def _quasi_newton(
         return -davidson_log_likelihood(*at, wins, ties), -score[: len(point)]
 
     start = np.append((theta - theta[-1])[:-1], log(nu) if with_ties else [])
-    options, bounds = {"maxiter": max_iterations, "gtol": 1e-8}, None
+    options, bounds = {"maxiter": min(max_iterations, 2000), "gtol": 1e-8}, None
     if algorithm == "L-BFGS-B":
         options |= {"ftol": 0.0, "maxcor": 30}
         bounds = [(-np.inf, np.inf)] * (n - 1) + [(log(1e-12), 700.0)] * with_ties  # above, exp overflows

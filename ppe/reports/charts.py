@@ -9,9 +9,11 @@ __all__ = ['UNSEEN', 'EMOJI_FORM', 'INK', 'PAPER', 'COLOURS', 'SVG', 'SCALE', 'W
 
 # %% ../../nbs/reports/charts.ipynb #rp03-ca989a
 import io
+import os
 import unicodedata
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -41,27 +43,46 @@ def text_width(
     return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
 
 
-def shortened(
-    text: str,
-    places: int = 24,  # at most
-) -> str:
-    "The text as it is shown on a picture: cut in the middle if it is long."
-    text = visible(text)
-    if text_width(text) <= places and len(text) <= 3 * places:
+def _cut(text: str, places: int, marks: Collection[int] = ()) -> str:
+    "What fits of a text: the marked characters, then by turns some of its end, of its beginning and of what follows each mark; dots for the rest."
+    if text_width(text) <= places and len(text) <= 3 * places:  # a run of accents does not make a text long without end
         return text
-    tail = _fitting(text[::-1], places // 3)[::-1]
-    return f"{_fitting(text, places - 1 - text_width(tail))}…{tail}"
+
+    def drawn(kept: set[int]) -> str:
+        ordered = [-1, *sorted(kept), len(text)]
+        return "".join(text[at : at + 1] if at == before + 1 else f"…{text[at : at + 1]}" for before, at in pairwise(ordered))
+
+    kept = {at for at in marks if at < len(text)}
+    starts = [0, *(at + 1 for at in sorted(kept))]
+    for turn in range(len(text)):
+        for at in (len(text) - 1 - turn, *(start + 2 * turn + more for start in starts for more in (0, 1))):
+            wider = drawn(kept | {at}) if at < len(text) else ""
+            if text_width(wider) > places or len(wider) > 3 * places:
+                return drawn(kept)
+            kept |= {at} if wider else set()
+    return text
 
 
-def _fitting(text: str, places: int) -> str:
-    "As much of the beginning as fits; a run of accents does not make a text long without end."
-    taken, width = 0, 0
-    for c in text[: 3 * places]:
-        width += text_width(c)
-        if width > places:
-            break
-        taken += 1
-    return text[:taken]
+def shortened(
+    names: Iterable[str],
+    places: int = 24,  # at most, unless two names need more to differ
+) -> dict[str, str]:  # by name
+    "Names as they are shown beside each other on a picture: long ones are cut, in such places that distinct names stay distinct."
+    texts = {name: visible(name) for name in names}
+    marks: dict[str, set[int]] = {name: set() for name in texts}
+    shown = {name: _cut(text, places) for name, text in texts.items()}
+    while True:
+        alike: dict[str, list[str]] = {}
+        for name, text in shown.items():
+            alike.setdefault(text, []).append(name)
+        groups = [group for group in alike.values() if len({texts[name] for name in group}) > 1]
+        if not groups:
+            return shown
+        for group in groups:
+            at = len(os.path.commonprefix([texts[name] for name in group]))
+            for name in group:  # where the group first differs; if that is shown and does not help, as for x and xx, the whole name
+                shown[name] = texts[name] if at in marks[name] else _cut(texts[name], places, marks[name] | {at})
+                marks[name].add(at)
 
 # %% ../../nbs/reports/charts.ipynb #rp08-895280
 INK, PAPER = "#010203", "#fdfcfb"  # stand for the colour of the text and of the page while a picture is drawn
@@ -146,19 +167,19 @@ LABELS = 24  # places of a name on a picture
 _POINT = 1 / 72
 
 
-def _label_width(names: Sequence[str], places: int) -> float:
+def _label_width(shown: Sequence[str]) -> float:
     "Inches that the longest of these names takes, and one space."
-    return (max(text_width(shortened(name, places)) for name in names) + 1) * 0.62 * FONT_SIZE * _POINT
+    return (max(map(text_width, shown)) + 1) * 0.62 * FONT_SIZE * _POINT
 
 
-def _rows(figure: "Figure", names: Sequence[str], row: float, left: float, right: float, bottom: float) -> Any:
+def _rows(figure: "Figure", shown: Sequence[str], row: float, left: float, right: float, bottom: float) -> Any:
     "Axes with one line for each name, numbered from the top."
     width, height = figure.get_size_inches()
-    ax = figure.add_axes((left / width, bottom / height, (width - left - right) / width, row * len(names) / height))
-    ax.set(ylim=(len(names) - 0.5, -0.5), yticks=[])
+    ax = figure.add_axes((left / width, bottom / height, (width - left - right) / width, row * len(shown) / height))
+    ax.set(ylim=(len(shown) - 0.5, -0.5), yticks=[])
     ax.spines["left"].set_visible(False)
-    for place, name in enumerate(names):
-        ax.text(-0.05 / (width - left - right), place, shortened(name, LABELS), ha="right", va="center", transform=ax.get_yaxis_transform())
+    for place, name in enumerate(shown):
+        ax.text(-0.05 / (width - left - right), place, name, ha="right", va="center", transform=ax.get_yaxis_transform())
     return ax
 
 
@@ -175,11 +196,12 @@ def score_chart(
 ) -> str:
     "Scores, best at the top, with the ranks that each may have at the right."
     row, bottom, right = 0.175, 0.42, 0.55
-    left = 0.1 + _label_width(names, LABELS)
+    shown = list(shortened(names, LABELS).values())
+    left = 0.1 + _label_width(shown)
 
     def draw(figure: "Figure") -> None:
-        ax = _rows(figure, names, row, left, right, bottom)
-        place = np.arange(len(names))
+        ax = _rows(figure, shown, row, left, right, bottom)
+        place = np.arange(len(shown))
         for at in place[place % 2 == 1]:
             ax.axhspan(at - 0.5, at + 0.5, color=GREY, alpha=0.12, lw=0)
         if low is not None and high is not None:
@@ -191,7 +213,7 @@ def score_chart(
         ax.set_xlabel("score")
         ax.locator_params(axis="x", nbins=5)
 
-    return drawn(draw, (WIDTH, row * len(names) + bottom + 0.22), key=key, title=title, description=description)
+    return drawn(draw, (WIDTH, row * len(shown) + bottom + 0.22), key=key, title=title, description=description)
 
 # %% ../../nbs/reports/charts.ipynb #rp15-691877
 SHADES = 21  # of the palette; an odd number has one for a half
@@ -219,7 +241,8 @@ def win_matrix(
     from matplotlib.patches import PathPatch
 
     n = len(names)
-    left, top, bottom = 0.32 + _label_width(names, LABELS), 0.24, 0.5
+    shown = list(shortened(names, LABELS).values())
+    left, top, bottom = 0.32 + _label_width(shown), 0.24, 0.5
     cell = min(0.42, max(0.12, (WIDTH - left - 0.08) / n))
     side = cell * n
     width = left + side + 0.08
@@ -233,7 +256,7 @@ def win_matrix(
 
     def draw(figure: "Figure") -> None:
         height = figure.get_size_inches()[1]
-        ax = _rows(figure, names, cell, left, 0.08, bottom)
+        ax = _rows(figure, shown, cell, left, 0.08, bottom)
         ax.set(xlim=(-0.5, n - 0.5), xticks=[])
         ax.spines["bottom"].set_visible(False)
         step = 1 if n <= 20 else 5
@@ -268,6 +291,7 @@ def cycle_chart(
     columns = min(2, len(cycles))
     rows = -(-len(cycles) // columns)
     cell_width, cell_height = WIDTH / 2, 1.75
+    shown = shortened([name for names, _, _ in cycles for name in names], 16)
 
     def draw(figure: "Figure") -> None:
         width, height = figure.get_size_inches()
@@ -285,7 +309,7 @@ def cycle_chart(
                             arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6, "ls": "-" if survives else (0, (3, 2)), "shrinkA": 0, "shrinkB": 0})
                 middle = (0.55 if k == 1 else 1.42) * (start + end) / 2  # the lowest stands above its arrow, away from the names
                 ax.text(middle[0], middle[1], f"+{100 * margins[k]:.0f}", ha="center", va="center", fontsize=7, color=GREY)
-                ax.text(x[k], y[k] + (0.16 if k == 0 else -0.16), shortened(names[k], 16), ha="center", va="bottom" if k == 0 else "top")
+                ax.text(x[k], y[k] + (0.16 if k == 0 else -0.16), shown[names[k]], ha="center", va="bottom" if k == 0 else "top")
 
     return drawn(draw, (columns * cell_width, rows * cell_height), key="cycles", title=title, description=description)
 
@@ -301,10 +325,11 @@ def rate_chart(
 ) -> str:
     "How often the answer shown first wins, by judge, beside one half."
     row, bottom = 0.2, 0.42
-    left = 0.1 + _label_width(names, LABELS)
+    shown = list(shortened(names, LABELS).values())
+    left = 0.1 + _label_width(shown)
 
     def draw(figure: "Figure") -> None:
-        ax = _rows(figure, names, row, left, 0.25, bottom)
+        ax = _rows(figure, shown, row, left, 0.25, bottom)
         place = np.arange(len(names))
         ax.axvline(50, color=GREY, lw=0.8, ls=(0, (3, 2)))
         ax.hlines(place, 100 * low, 100 * high, color=OKABE_ITO["blue"], lw=2.2)
@@ -324,7 +349,8 @@ def slope_chart(
 ) -> str:
     "A line for each model from its rank before to its rank after; those that rose or fell among these models are coloured."
     n, row = len(names), 0.175
-    side = 0.4 + _label_width(names, LABELS - 6)
+    shown = list(shortened(names, LABELS - 6).values())
+    side = 0.4 + _label_width(shown)
 
     def draw(figure: "Figure") -> None:
         width, height = figure.get_size_inches()
@@ -332,7 +358,7 @@ def slope_chart(
         ax.set(xlim=(0, 1), ylim=(n + 0.5, 0.5))
         ax.axis("off")
         places = [np.argsort(np.argsort(ranks, kind="stable")) + 1 for ranks in (before, after)]
-        for at, name in enumerate(names):
+        for at, name in enumerate(shown):
             moved = places[1][at] - places[0][at]
             colour = GREY if moved == 0 else OKABE_ITO["blue"] if moved < 0 else OKABE_ITO["vermillion"]
             y = places[0][at], places[1][at]
@@ -341,7 +367,7 @@ def slope_chart(
                 gap = 0.07 / (width - 2 * side)
                 ax.text(x - gap if sign == "right" else x + gap, place, f"{rank:g}", ha=sign, va="center", color=GREY)
                 wide = gap + 0.24 / (width - 2 * side)
-                ax.text(x - wide if sign == "right" else x + wide, place, shortened(name, LABELS - 6), ha=sign, va="center")
+                ax.text(x - wide if sign == "right" else x + wide, place, name, ha=sign, va="center")
         for x, text, sign in ((0, "before", "right"), (1, "after", "left")):
             ax.text(x, 0.35, text, ha=sign, va="bottom", color=GREY)
 

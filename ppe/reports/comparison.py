@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..inference.intervals import difference_limits
 from ..inference.leaderboard import SEED, Incomplete
 from ..rankers.rankings import TIE_TOLERANCE
 from .agreement import OUTCOMES, agreement, cells, shared
@@ -45,7 +44,7 @@ def certain_order(
     found = report.board.intervals
     if found is None:
         return None
-    low, _ = difference_limits(found.scores, found.resampled_scores, n_questions=found.n_questions, level=found.level, simultaneous=KIND == "simultaneous")
+    low, _ = found.differences(KIND)
     slack = len(found.scores) * TIE_TOLERANCE * max(1.0, float(np.abs(found.scores).max()))  # as rank ranges take ties
     return list(found.models), low > slack
 

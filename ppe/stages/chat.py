@@ -349,7 +349,7 @@ def reply_from_body(
     body: Any,  # parsed JSON of a chat completion
     *,
     seconds: float = 0.0,
-    secret: str = "",  # not to be repeated in a message
+    secret: str = "",  # not to be kept, whatever repeats it
 ) -> Reply:
     "Take a chat completion apart. Raises `CallFailed` for anything else."
     try:
@@ -363,11 +363,11 @@ def reply_from_body(
         said = error.get("message") if isinstance(error, dict) else error
         raise CallFailed("malformed reply", quoted(said or "no chat completion with choices[0].message", secret), charged=True) from None
     # Half a surrogate pair can be written in JSON but neither stored nor printed.
-    raw = content.encode("utf-8", "replace").decode("utf-8") if isinstance(content, str) else ""
+    raw = redact(content.encode("utf-8", "replace").decode("utf-8"), secret) if isinstance(content, str) else ""
     text, usage = clean_text(raw), body.get("usage") if isinstance(body.get("usage"), dict) else {}
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     read, written = (n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_COUNTED else None for n in counts)
-    return Reply(text, read, written, quoted(reason), seconds, None if raw == text else raw)
+    return Reply(text, read, written, quoted(reason, secret), seconds, None if raw == text else raw)
 
 # %% ../../nbs/stages/chat.ipynb #cell-40
 MAX_REPLY_BYTES = 4 * 2**20
@@ -384,7 +384,7 @@ def _certificates() -> Any:
         raise InputError(f"cannot read the certificates ({files or 'of this machine'}): {error}; correct or unset it") from None
 
 
-def _guarded_transport(certificates: Any, limit: int) -> Any:
+def _guarded_transport(certificates: Any, limit: int, secret: str) -> Any:
     "The client's transport with a limit on the size of a reply."
     import httpx2
 
@@ -409,7 +409,7 @@ def _guarded_transport(certificates: Any, limit: int) -> Any:
             packed = response.headers.get("content-encoding", "identity")
             if packed.strip().lower() != "identity":
                 await response.aclose()
-                raise CallFailed("compressed reply", f"{quoted(packed)}, though none was asked for", charged=True)
+                raise CallFailed("compressed reply", f"{quoted(packed, secret)}, though none was asked for", charged=True)
             response.stream = GuardedStream(response.stream)
             return response
 
@@ -496,7 +496,7 @@ class ApiBackend:
         import openai
 
         http_client = httpx2.AsyncClient(
-            transport=_guarded_transport(self._certificates, self.max_reply_bytes),
+            transport=_guarded_transport(self._certificates, self.max_reply_bytes, self._secret),
             timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, 30.0)),
             follow_redirects=False,  # a redirect could lead the prompts away from the address that was checked
         )

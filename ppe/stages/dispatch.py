@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .chat import Backend, CallFailed, Reply, Request, quoted, reply_from_body, request_body
-from ..errors import InputError
+from ..errors import InputError, PpeError
 from .ledger import Attempt, Claim, Ledger, claim, mark_batch, release, release_dead, run_progress, settle, token_totals, unwritable
 from .prompts import UnreadableReply, read_reply
 
@@ -149,13 +149,18 @@ class Summary:
 class _Work:
     "The state of a run while it is under way."
 
-    def __init__(self, ledger: Ledger, run: int, backend: Backend, limits: Limits, prices: Prices, bar: Any):
+    def __init__(
+        self, ledger: Ledger, run: int, backend: Backend, limits: Limits, prices: Prices, history: Sequence[Summary], bar: Any
+    ):
         self.ledger, self.run, self.backend, self.limits, self.prices, self.bar = ledger, run, backend, limits, prices, bar
         self.summary, self.pacer = Summary(), Pacer(limits)
         self.ready: deque[Claim] = deque()
         self.again: list[tuple[float, int, Claim]] = []  # failed, to be tried again from a time of the loop on; a heap
         self.given_up: set[int] = set()  # ids that this run leaves open
-        self.last_failure = ""
+        self.refused: list[Attempt] = []  # since the last answer
+        self.answered, self.refusal, self.last_failure = False, "", ""
+        self.sent_before, self.cost_before = sum(done.sent for done in history), sum(done.cost for done in history)
+        self.longest = 0  # reply so far, in tokens
         self.position, self.exhausted = 0, False
         self.under_way, self.reserved, self.failures_in_a_row = 0, 0.0, 0
         self.refill, self.stopping = asyncio.Lock(), asyncio.Event()
@@ -201,6 +206,7 @@ async def _next_claim(work: _Work) -> Claim | None:
 
 async def _wait_for_others(work: _Work) -> bool:
     "Whether requests of the run are open, or with another living process, after a look around."
+    await _settle_refused(work)  # others wait for what is held back
     async with work.refill:
         await work.in_thread(release_dead, work.ledger)
         left = await work.in_thread(run_progress, work.ledger, work.run)
@@ -214,43 +220,85 @@ async def _wait_for_others(work: _Work) -> bool:
     return bool(left.claimed)
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-21
-def _most(work: _Work, request: Request) -> float:
-    "The most that one call may cost."
-    return work.prices.cost(request.most_tokens, request.decoding.max_tokens)
-
-
-def _within_limits(work: _Work, request: Request) -> bool:
-    "Whether one more request may be sent; stops the run if not."
-    limits, summary = work.limits, work.summary
-    if limits.max_requests is not None and summary.sent >= limits.max_requests:
-        work.stop(f"the limit of {limits.max_requests} requests was reached")
-    elif limits.max_cost is not None and summary.cost + work.reserved + _most(work, request) > limits.max_cost:
-        work.stop(f"the next request could pass the limit of {limits.max_cost:g} on the cost")
-    return not summary.stopped
+async def _settle_refused(
+    work: _Work,
+    by_answer: bool = False,  # that has just come
+) -> None:
+    "Settle what was refused since the last answer: as invalid if others are answered, or else as open, with an error."
+    held, work.refused = work.refused, []
+    if not held:
+        return
+    in_a_row = len(held) >= work.limits.outage and not by_answer
+    if not (in_a_row or work.answered):
+        same = "SELECT backend, model, decoding FROM requests WHERE id IN (SELECT request FROM uses WHERE run = ?)"
+        known = f"SELECT count(*) FROM requests WHERE reply IS NOT NULL AND (backend, model, decoding) IN ({same})"
+        if (await work.in_thread(work.ledger.query, known, work.run))[0][0]:
+            work.answered = True
+    if invalid := work.answered and not in_a_row and not work.refusal:
+        work.summary.invalid += len(held)
+        work.bar.update(len(held))
+    elif (in_a_row or not work.answered) and work.last_failure == held[-1].outcome:
+        counted = f"{len(held)} requests{' in a row' * in_a_row} were refused{' and none was answered' * (not work.answered)}"
+        work.refusal = work.refusal or (
+            f"{counted}, the last: {work.last_failure}; that decides nothing and they are open: correct the setting at fault, or the account, or "
+            "leave these texts out, and give the same command again"
+        )
+        work.stop(work.refusal)
+    work.given_up |= set() if invalid else {attempt.id for attempt in held}
+    for attempt in held:
+        await work.settled.put(attempt if invalid else replace(attempt, final=False, later=True))
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-23
-CUT = ("length", "content_filter")  # finish reasons of a reply that did not come to its end
+async def _granted(work: _Work, request: Request) -> int:  # new tokens that the reply may have; 0 when the run stops
+    "What the limits leave for one more request, as soon as enough of what is under way is paid."
+    limits, prices = work.limits, work.prices
+    while not work.summary.stopped:
+        left = (math.inf if limits.max_cost is None else limits.max_cost) - work.cost_before - work.summary.cost - work.reserved
+        if limits.max_requests is not None and work.sent_before + work.summary.sent >= limits.max_requests:
+            work.stop(f"the limit of {limits.max_requests} requests was reached")
+        elif prices.cost(request.most_tokens, request.decoding.max_tokens) <= left:
+            return request.decoding.max_tokens
+        elif work.under_way:
+            await asyncio.sleep(0.01)
+        else:
+            rest = left - prices.cost(request.most_tokens, 0)
+            if (tokens := math.floor(rest * 1e6 / prices.output) if prices.output else 0) >= max(work.longest, 1):
+                return tokens
+            work.stop(f"the next request could pass the limit of {limits.max_cost:g} on the cost")
+    return 0
+
+# %% ../../nbs/stages/dispatch.ipynb #cell-24
+CUT = "length"  # finish reason of a reply that came to the limit on new tokens
 CALLS = 5  # without a reply, after which a request is left open
 MAX_BACK_OFF = 8.0  # seconds
 
 
 def _read(number: int, expects: str, reply: Reply, final: bool) -> Attempt:
     "What a reply makes of a request."
-    if reply.finish_reason in CUT and expects != "text":
-        return Attempt(number, f"unreadable: cut off, {reply.finish_reason}", reply=reply, final=final)
+    if reply.finish_reason == "content_filter":
+        return Attempt(number, "unreadable: cut off by the endpoint's content filter", reply=reply, final=final)
+    if reply.finish_reason == CUT and expects != "text":
+        return Attempt(number, "unreadable: cut off, length", reply=reply, final=final)
     try:
         return Attempt(number, "ok", read_reply(expects, reply.text), reply)
     except UnreadableReply as error:
         return Attempt(number, f"unreadable: {error}", reply=reply, final=final)
 
 
-async def _attempt(work: _Work, current: Claim) -> tuple[Attempt, float]:  # seconds to wait before the next, if there is one
+async def _attempt(
+    work: _Work,
+    current: Claim,
+    tokens: int,  # granted
+) -> tuple[Attempt, float]:  # seconds to wait before the next, if there is one
     "Make one call and read the reply."
+    wanted = current.request.decoding
     try:
-        reply = await work.backend.complete(current.request)
+        reply = await work.backend.complete(replace(current.request, decoding=replace(wanted, max_tokens=tokens)))
     except CallFailed as error:
         work.last_failure = str(error)
-        work.summary.cost += _most(work, current.request) if error.charged else 0.0
+        if error.charged:
+            work.summary.cost += work.prices.cost(current.request.most_tokens, tokens)
+            work.longest = max(work.longest, tokens)
         work.failures_in_a_row = 0 if error.decided else work.failures_in_a_row + 1
         if error.fatal:
             work.stop(str(error))
@@ -260,15 +308,19 @@ async def _attempt(work: _Work, current: Claim) -> tuple[Attempt, float]:  # sec
         pause = min(0.5 * 2**current.calls, MAX_BACK_OFF) if error.wait is None else error.wait
         return Attempt(current.id, str(error), final=error.decided, later=later), pause
     work.failures_in_a_row = 0
+    if tokens < wanted.max_tokens and reply.finish_reason != "stop" and (reply.tokens_out is None or reply.tokens_out >= tokens):
+        work.stop(f"a reply came to what was left of the limit of {work.limits.max_cost:g} on the cost")
+        return Attempt(current.id, f"cut off at {tokens} tokens by the limit on the cost", reply=reply, later=True), 0.0
     return _read(current.id, current.request.expects, reply, current.attempts + 1 >= work.limits.attempts), 0.0
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-26
-def _count(work: _Work, current: Claim, attempt: Attempt) -> None:
+def _count(work: _Work, current: Claim, tokens: int, attempt: Attempt) -> None:
     "Add an attempt to the summary."
     summary, reply = work.summary, attempt.reply
     if reply is not None:
         tokens_in = reply.tokens_in if reply.tokens_in is not None else current.request.most_tokens
-        tokens_out = reply.tokens_out if reply.tokens_out is not None else current.request.decoding.max_tokens
+        tokens_out = reply.tokens_out if reply.tokens_out is not None else tokens
+        work.longest = max(work.longest, tokens_out)
         summary.tokens_in += tokens_in
         summary.tokens_out += tokens_out
         summary.cost += work.prices.cost(tokens_in, tokens_out)
@@ -276,7 +328,7 @@ def _count(work: _Work, current: Claim, attempt: Attempt) -> None:
         summary.done += 1
     else:
         summary.failed += 1
-        summary.invalid += attempt.final
+        summary.invalid += attempt.final and reply is not None
         reason = attempt.outcome[:80]
         summary.reasons[reason] = summary.reasons.get(reason, 0) + 1
 
@@ -287,18 +339,24 @@ INTERRUPTED = "interrupted"
 async def _worker(work: _Work) -> None:
     "Send requests, one after the other, until there are none."
     while (current := await _next_claim(work)) is not None:
-        if not _within_limits(work, current.request):
+        if not (tokens := await _granted(work, current.request)):
             return
-        reserved = _most(work, current.request)
+        reserved = work.prices.cost(current.request.most_tokens, tokens)
         work.under_way, work.reserved, work.summary.sent = work.under_way + 1, work.reserved + reserved, work.summary.sent + 1
         try:
             await work.pacer.wait(current.request, work.stopping)
             if work.stopping.is_set() and work.summary.stopped == INTERRUPTED:
                 work.summary.sent -= 1
                 return
-            attempt, pause = await _attempt(work, current)
-            _count(work, current, attempt)
-            await work.settled.put(attempt)
+            attempt, pause = await _attempt(work, current, tokens)
+            _count(work, current, tokens, attempt)
+            if refused := attempt.final and attempt.reply is None:
+                work.refused.append(attempt)
+            else:
+                await work.settled.put(attempt)
+            work.answered |= attempt.reply is not None
+            if attempt.reply is not None or len(work.refused) >= max(work.limits.outage, work.limits.concurrency):
+                await _settle_refused(work, by_answer=attempt.reply is not None)
             if attempt.later:
                 work.given_up.add(current.id)
             elif attempt.outcome != "ok" and not attempt.final:
@@ -307,7 +365,7 @@ async def _worker(work: _Work) -> None:
                 heapq.heappush(work.again, (asyncio.get_running_loop().time() + pause, current.id, current))
         finally:
             work.under_way, work.reserved = work.under_way - 1, work.reserved - reserved
-        if attempt.outcome == "ok" or attempt.final:
+        if attempt.outcome == "ok" or (attempt.final and not refused):
             work.bar.update()
         work.bar.set_postfix(failed=work.summary.failed, cost=f"{work.summary.cost:.2f}", refresh=False)
 
@@ -364,6 +422,7 @@ async def _run(work: _Work) -> None:
                     async with asyncio.TaskGroup() as group:
                         for _ in range(work.limits.concurrency):
                             group.create_task(_worker(work))
+                    await _settle_refused(work)
             finally:
                 if not writer.done():
                     await work.settled.put(None)
@@ -390,6 +449,21 @@ def _in_fresh_loop(coroutine: Any) -> Any:
         return thread.submit(asyncio.run, coroutine).result()
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-37
+class _Heedless:
+    "Standard error, where what cannot be written is dropped."
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.flush()
+
+
 def run_requests(
     ledger: Ledger,
     run: int,  # planned
@@ -397,12 +471,14 @@ def run_requests(
     *,
     limits: Limits = Limits(),
     prices: Prices = Prices(),
+    history: Sequence[Summary] = (),  # runs that count against the same limits
     progress: bool = False,  # a bar on stderr
     label: str = "",  # of the bar
 ) -> Summary:
     """Send every open request of a run and write down what comes back; stops cleanly at a limit, an outage or Ctrl-C.
 
     Requests that another process has claimed are waited for, or taken over if it dies. The backend is closed at the end.
+    Raises: PpeError if all requests are refused, or many in a row, and if the ledger cannot be written.
     """
     from tqdm import tqdm
 
@@ -411,9 +487,11 @@ def run_requests(
 
     async def whole() -> Summary:
         total, initial = before.total - before.batch, before.settled
-        with tqdm(total=total, initial=initial, desc=label, unit="req", disable=not progress, file=sys.stderr) as bar:
-            work, start = _Work(ledger, run, backend, limits, prices, bar), time.perf_counter()
+        with tqdm(total=total, initial=initial, desc=label, unit="req", disable=not progress, file=_Heedless()) as bar:
+            work, start = _Work(ledger, run, backend, limits, prices, history, bar), time.perf_counter()
             await _run(work)
+        if work.refusal:
+            raise PpeError(work.refusal)
         work.summary.seconds = time.perf_counter() - start
         if work.given_up and not work.summary.stopped:
             work.stop(f"{len(work.given_up)} requests got no reply, the last: {work.last_failure}")
@@ -438,24 +516,11 @@ class Session:
     progress: bool = False  # show a bar
     history: list[Summary] = field(default_factory=list)
 
-    def _left(self) -> Limits | None:
-        "The limits that are left after what was done; None if there is nothing left."
-        limits = self.limits
-        requests = None if limits.max_requests is None else limits.max_requests - sum(done.sent for done in self.history)
-        money = None if limits.max_cost is None else limits.max_cost - sum(done.cost for done in self.history)
-        if (requests is not None and requests <= 0) or (money is not None and money <= 0):
-            return None
-        return replace(limits, max_requests=requests, max_cost=money)
-
     def work(self, run: int, label: str = "") -> Summary:
-        "Send what is open in a planned run, within what is left of the limits."
-        limits, before = self._left(), run_progress(self.ledger, run)
-        if limits is None and before.unfinished:
-            summary = Summary(reused=before.settled, left=before.unfinished, stopped="the limit was reached before this phase")
-        else:
-            summary = run_requests(
-                self.ledger, run, self.backend, limits=limits or self.limits, prices=self.prices, progress=self.progress, label=label
-            )
+        "Send what is open in a planned run, within what is left of the limits; raises what `run_requests` does."
+        summary = run_requests(
+            self.ledger, run, self.backend, limits=self.limits, prices=self.prices, history=self.history, progress=self.progress, label=label
+        )
         self.history.append(summary)
         return summary
 
@@ -524,6 +589,9 @@ def write_batch(
                     if not inside:
                         return written
                     os.replace(file.name, target)
+                except OSError as error:
+                    error.filename = str(target)
+                    raise
                 finally:
                     Path(file.name).unlink(missing_ok=True)
             mark_batch(ledger, inside)

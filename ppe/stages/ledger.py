@@ -46,7 +46,7 @@ CREATE TABLE requests (
   characters INTEGER NOT NULL, most_tokens INTEGER NOT NULL,
   status TEXT NOT NULL DEFAULT 'open' CHECK (status IN ('open', 'claimed', 'batch', 'done', 'invalid')),
   owner INTEGER, attempts INTEGER NOT NULL DEFAULT 0,
-  forgiven INTEGER NOT NULL DEFAULT 0,  -- attempts that do not count: no reply came, or another round was given since
+  forgiven INTEGER NOT NULL DEFAULT 0,  -- attempts that do not count: no whole reply came, or another round was given since
   batches INTEGER NOT NULL DEFAULT 0,   -- files that it stood in; the last one may still be out
   reply TEXT, raw TEXT, parsed TEXT, finish_reason TEXT,
   tokens_in INTEGER, tokens_out INTEGER, seconds REAL, endpoint TEXT, time TEXT,
@@ -459,7 +459,7 @@ def _settle_one(db: sqlite3.Connection, attempt: Attempt, owner: int | None, end
     mine = db.execute(
         f"UPDATE requests SET attempts = attempts + 1, forgiven = forgiven + ?, {', '.join(f'{name} = ?' for name in changes)} "
         "WHERE id = ? AND owner IS ? AND status IN (?, ?)",
-        (failed and attempt.reply is None and not attempt.final, *changes.values(), attempt.id, owner,
+        (failed and (attempt.reply is None or attempt.later) and not attempt.final, *changes.values(), attempt.id, owner,
          *(("batch", "open") if owner is None else ("claimed", "claimed"))),
     ).rowcount  # fmt: skip
     if mine and failed:

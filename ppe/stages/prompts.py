@@ -407,12 +407,56 @@ _BEFORE_LABEL = re.compile(
 )
 _CLOSING = re.compile(rf"[.!?][\"')*_]{{0,4}}[ \t\n*_\"'(]{{1,6}}{_TAG}{_MARKS}$", re.IGNORECASE | re.MULTILINE)
 _ANY_TAG = re.compile(r"\[(?<![A-Za-z0-9]\[)[ *_]{0,4}(?P<tag>[ABC])[ *_]{0,4}\\?\]", re.IGNORECASE)
+# What introduces the words of somebody else, up to the verdict among them; and what takes a verdict back.
+_QUOTING = re.compile(
+    r"\b(?:(?:contain|includ|insert|append|stat|claim|declar|quot|repeat|say|read)(?:s|es|ed|ing)|contain|include|said|writes|wrote"
+    r"|(?:end|begin|start)(?:s|ed|ing)\s{1,2}(?:with|in|by)|(?:line|words|text)\s{1,2}(?:is|are)|(?:tell|ask|instruct|order|urge|command|want)(?:s|ed|ing)\s{1,2}"
+    r"(?:the\s{1,2})?\w{1,20}\s{1,2}to\s{1,2}\w{1,20}(?:\s{1,2}with)?)(?:\s{1,2}(?:the|an?|its|this|following|last|final|forged|fake"
+    rf"|hidden|lines?|words?|texts?|strings?|phrase|tag|sentence|statement|instruction|claim)){{0,6}}{_LINK}\Z",
+    re.IGNORECASE,
+)
+_DISOWNED = re.compile(
+    rf"\bnot\s{{1,2}}(?:mine\b|my\s{{1,2}}(?:\w{{1,12}}\s{{1,2}})?{_VERDICT_WORD})"
+    r"|\bI\s{1,2}(?:disagree|do\s{1,2}not\s{1,2}agree)\s{1,2}with\s{1,2}(?:the|this|that)\s{1,2}(?:quot|line|claim|statement|verdict)",
+    re.IGNORECASE,
+)
+_OWN_LABEL = re.compile(rf"{_VERDICT_WORD}(?![A-Za-z]){_LINK}(?:is\b{_LINK})?\Z", re.IGNORECASE)
 
 # %% ../../nbs/stages/prompts.ipynb #cell-46
+MOST_STATED = 1000  # a reply with more verdicts than this is none; looking at each costs time
+
+
+def _claims(pattern: re.Pattern, text: str) -> list[re.Match]:
+    "All verdicts that a reply has, its own or not."
+    claims = list(islice(pattern.finditer(text), MOST_STATED + 1))
+    if len(claims) > MOST_STATED:
+        raise UnreadableReply(f"more than {MOST_STATED} verdicts in one reply")
+    return claims
+
+
+def _starts_a_label(text: str, start: int) -> bool:
+    return _BEFORE_LABEL.search(text[max(0, start - 80) : start]) is not None
+
+
 def _is_stated(match: re.Match) -> bool:
     if match["label"] is None:
         return match["end"] is not None  # alone on its line
-    return _BEFORE_LABEL.search(match.string[max(0, match.start() - 80) : match.start()]) is not None
+    return _starts_a_label(match.string, match.start())
+
+
+def _is_quoted(claim: re.Match) -> bool:
+    "Whether a verdict is a repetition of somebody else's words."
+    text, start, end = claim.string, claim.start(), claim.end("tag")
+    line, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end, end + 1000)
+    sentence = text[max(0, start - 160) : start + (text[start] in ".!?")]
+    if text[line : line + 8].lstrip().startswith(">") or _QUOTING.search(sentence):
+        return True
+    before, after = text[max(line, start - 1000) : start], text[end : end + 1000 if stop < 0 else stop]
+    before = re.sub(r"\A[\W_]*(?:feedback[\W_]*)?", "", before, flags=re.IGNORECASE)  # marks that open a line are decoration
+    if (label := _OWN_LABEL.search(before)) and _starts_a_label(before, label.start()):
+        return False
+    open_marks = [mark for mark in "\"`" if before.count(mark) % 2 and mark in after]
+    return bool(open_marks) or before.rfind("“") > before.rfind("”") or before[-2:] in (" '", " ‘", " «")
 
 
 def _last(
@@ -425,7 +469,6 @@ def _last(
     return last
 
 # %% ../../nbs/stages/prompts.ipynb #cell-47
-MOST_STATED = 1000  # a reply with more verdicts than this is none; looking at each costs time
 _VERDICTS = {"A": "a", "B": "b", "C": "tie"}
 
 
@@ -434,12 +477,9 @@ def read_verdict(text: str, n: int | None = None) -> str:  # a, b or tie; n is n
     text = _spoken(text)
     if not _ANY_TAG.search(text):
         raise UnreadableReply("no [A], [B] or [C] in the reply")
-    candidates = list(islice(_STATED.finditer(text), MOST_STATED + 1))
-    if len(candidates) > MOST_STATED:
-        raise UnreadableReply(f"more than {MOST_STATED} verdicts in one reply")
-    if stated := [match for match in candidates if _is_stated(match)][-2:]:
+    if stated := [match for match in _claims(_STATED, text) if _is_stated(match) and not _is_quoted(match)][-2:]:
         last = _last(stated)
-    elif closing := {match["tag"].upper(): match for match in _CLOSING.finditer(text)}:  # the last of each
+    elif closing := {match["tag"].upper(): match for match in _claims(_CLOSING, text) if not _is_quoted(match)}:  # the last of each
         if len(closing) > 1:
             raise UnreadableReply(f"sentences end with {' and with '.join(sorted(closing))}, and none says verdict")
         last = closing.popitem()[1]
@@ -449,6 +489,8 @@ def read_verdict(text: str, n: int | None = None) -> str:  # a, b or tie; n is n
     for match in _ANY_TAG.finditer(text, last.end("tag")):
         if match["tag"].upper() != verdict:
             raise UnreadableReply(f"the reply names [{match['tag'].upper()}] after the verdict [{verdict}]")
+    if _DISOWNED.search(text, last.end("tag")):
+        raise UnreadableReply(f"the reply disowns the verdict [{verdict}]")
     return _VERDICTS[verdict]
 
 # %% ../../nbs/stages/prompts.ipynb #cell-49
@@ -466,14 +508,14 @@ _SCORE_RESULT = re.compile(
 
 
 def _read_result(pattern: re.Pattern, valid: str, text: str) -> str:
-    claims = list(islice(pattern.finditer(_spoken(text)), MOST_STATED + 1))
+    claims = _claims(pattern, _spoken(text))
     if not claims:
         raise UnreadableReply(f"no [RESULT] tag is followed by one of {', '.join(valid)}")
-    if len(claims) > MOST_STATED:
-        raise UnreadableReply(f"more than {MOST_STATED} results in one reply")
-    last, said = claims[-1], list(dict.fromkeys(claim["tag"].upper() for claim in claims))
-    if len(said) > 1:
+    if len(said := list(dict.fromkeys(claim["tag"].upper() for claim in claims))) > 1:
         raise UnreadableReply(f"different results in one reply: {first_five(said)}")
+    if not (own := [claim for claim in claims if not _is_quoted(claim)]) or _DISOWNED.search(own[-1].string, own[-1].end("tag")):
+        raise UnreadableReply(f"the result {said[0]} is quoted, and the reply has none of its own")
+    last = own[-1]
     if last["end"] is None or last["tag"].upper() not in tuple(valid):
         raise UnreadableReply(f"the last [RESULT] begins with {last['tag']}, but is not just one of {', '.join(valid)}")
     return last["tag"].lower()

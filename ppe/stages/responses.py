@@ -241,8 +241,8 @@ class Responses:
 
     @property
     def n_cut(self) -> int:
-        "Answers that did not come to their end: the limit on tokens, or a filter."
-        return int((self.report["finish_reason"].isin(CUT) & (self.report["status"] == "done")).sum())
+        "Answers that came to the limit on tokens before their end."
+        return int(((self.report["finish_reason"] == CUT) & (self.report["status"] == "done")).sum())
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def respond(
 ) -> Responses:
     """Have one model answer prompts; goes on where it was stopped.
 
-    Raises: InputError. Source: sections 3.1 and 4.1, appendix A.2. Cost: one request an answer.
+    Raises: InputError. Source: section 3.1, appendices A.2 and A.3. Cost: one request an answer.
     """
     ledger, name = session.ledger, check_name(model if name is None else name, "model")
     run = plan_responses(

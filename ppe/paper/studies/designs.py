@@ -71,16 +71,16 @@ class Recorded:
         return cls(name, title, points, wins, ties)
 
 
-_VERDICTS = {"mtbench": "mtbench-gpt4", "vicuna80": "vicuna80-gpt4", "votes": "vicuna80-human", "h2o": "h2o-gpt4", "oa": "oa-gpt4"}
+_VERDICTS = {"mtbench": "mt-bench-gpt4", "vicuna80": "vicuna80-gpt4", "votes": "vicuna80-human", "h2o": "h2o-gpt4", "oa": "oa-gpt4"}
 
 
 def recorded_sets(
     names: Sequence[str] = REAL_POOLS,
 ) -> list[Recorded]:
-    "The public sets; raises `MissingDataError` if one is not on this machine."
+    "The public sets."
     found = []
     for judged in real_pools(names):
-        pool, table = judged.pool, datasets.load(_VERDICTS[judged.name])
+        pool, table = judged.pool, datasets.load_verdicts(_VERDICTS[judged.name])
         questions = pd.unique(pool.index["question_id"])
         kept = pd.MultiIndex.from_frame(table[["question_id", "variant"]]).isin(pd.MultiIndex.from_frame(pool.index[["question_id", "variant"]]))
         # First turn, first vote.

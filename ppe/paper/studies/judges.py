@@ -81,8 +81,8 @@ class JudgedBattles:
 
 
 def arena_battles() -> JudgedBattles:
-    "The Arena battles of people and three language models; raises `MissingDataError` if they are not on this machine."
-    return JudgedBattles.of(datasets.load("ppr-arena"))
+    "The Arena battles of people and three language models."
+    return JudgedBattles.of(datasets.load_verdicts("ppr-arena"))
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-12
 def _judges_alone(arena: JudgedBattles, half: np.ndarray) -> dict[str, Ranking]:

@@ -31,18 +31,18 @@ from ...streams import stream
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-05
 _VERDICTS = {  # name of a real pool → its set of verdicts, its key in PUBLIC
-    "mtbench": ("mtbench-gpt4", "MT-Bench, GPT-4"), "vicuna80": ("vicuna80-gpt4", "Vicuna-80, GPT-4"), "votes": ("vicuna80-human", "Vicuna-80, people"),
+    "mtbench": ("mt-bench-gpt4", "MT-Bench, GPT-4"), "vicuna80": ("vicuna80-gpt4", "Vicuna-80, GPT-4"), "votes": ("vicuna80-human", "Vicuna-80, people"),
     "h2o": ("h2o-gpt4", "H2O, GPT-4"), "oa": ("oa-gpt4", "OpenAssistant, GPT-4"),
 }  # fmt: skip
 
 
 def public_numbers() -> dict[str, SetNumbers]:
-    "What `PUBLIC` holds, from the sets. Raises `MissingDataError` if a set is not on this machine."
+    "What `PUBLIC` holds, from the sets."
     found = {}
     for one in real_pools(tuple(_VERDICTS)):
         verdicts, name = _VERDICTS[one.name]
         wins, ties = one.pool.counts()
-        shown = order_effect(placed(datasets.load(verdicts)).counts(), on_separation="ridge").fit.estimates["first_place"]
+        shown = order_effect(placed(datasets.load_verdicts(verdicts)).counts(), on_separation="ridge").fit.estimates["first_place"]
         found[name] = SetNumbers(
             float(bradley_terry(wins, ties).scores.std(ddof=1)), fit_question_effects(one.pool).sigma,
             float(ties.sum() / 2 / (wins.sum() + ties.sum() / 2)), float(next(iter(shown.values()))),
@@ -98,9 +98,9 @@ class Judged:
 
     @classmethod
     def of(cls, data: Referenced) -> "Judged":
-        "A real pool without further wordings; raises `MissingDataError` if the set is not here."
+        "A real pool without further wordings."
         pool, (verdicts, name) = data.pool.subset(data.pool.first_variants), _VERDICTS[data.name]
-        return cls(data.name, data.title, pool, cls._part(datasets.load(verdicts), pool), public_prior(name))
+        return cls(data.name, data.title, pool, cls._part(datasets.load_verdicts(verdicts), pool), public_prior(name))
 
     @staticmethod
     def _part(verdicts: pd.DataFrame, pool: Pool) -> pd.DataFrame:

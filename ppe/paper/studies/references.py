@@ -115,14 +115,14 @@ def human_reference_draws(
 ) -> ReferenceDraws:
     """Bootstrap the questions behind `human_reference`.
 
-    Raises: InputError for an unknown set, MissingDataError if the votes are not on this machine.
+    Raises: InputError for an unknown set.
     """
-    if name not in datasets.SETS:
-        raise InputError(f"unknown verdict set {name!r}: known are {', '.join(datasets.SETS)}")
-    known = datasets.SETS[name].reference
+    if name not in datasets.verdict_sets():
+        raise InputError(f"unknown verdict set {name!r}: known are {', '.join(datasets.verdict_sets())}")
+    known = datasets.verdict_set(name).reference
     if not isinstance(known, str):
         return arena_vote_draws({model: known[model] for model in models or known}, n_draws=n_draws, rng=rng)
-    return vote_reference_draws(datasets.load(known), models=models, n_draws=n_draws, rng=rng)
+    return vote_reference_draws(datasets.load_verdicts(known), models=models, n_draws=n_draws, rng=rng)
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-15
 _Z = float(norm.ppf(0.975))

@@ -37,7 +37,7 @@ class JudgedSet:
 
 
 def judged_sets(names: Sequence[str] = REAL_POOLS) -> list[JudgedSet]:
-    "Effects of the public sets by `fit_question_effects`. Raises `MissingDataError` if a set is not on this machine."
+    "Effects of the public sets by `fit_question_effects`."
     found = []
     for one in real_pools(names):
         fit = fit_question_effects(one.pool)
