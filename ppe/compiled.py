@@ -42,9 +42,11 @@ def find_room() -> None:
 @cache
 def _tell_of_compiling() -> None:
     "To be called once numba is imported."
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
     from multiprocessing import parent_process
 
-    if sys.stderr is None or not sys.stderr.isatty() or parent_process() is not None:
+    if parent_process() is not None:
         return
     from numba.core import event
 

@@ -521,7 +521,7 @@ def test_what_the_readme_says_of_designs_and_plans():
     def published(name: str) -> pd.DataFrame:
         return pd.read_csv(ROOT / "figures" / f"{name}.csv")
 
-    assert "0.27 of the calls on H2O and 0.41 to 0.47 on the three smaller ones" in text
+    assert "0.27 of the calls on H2O and 0.41 to 0.47 on the other three" in text
     assert "0.64 where people judged (not shown to be below 1)" in text
     assert "GPT-4 (not shown to be below 1 on OpenAssistant)" in text
     assert "0.17 on *simulated* pools of 20 models" in text
