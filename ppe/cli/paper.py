@@ -82,11 +82,12 @@ def paper_statements() -> None:
 @click.argument("names", nargs=-1)
 @_profile
 @click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Notebooks run at a time.")
-def paper_run(names: tuple[str, ...], profile: Profile, workers: int) -> int:
+@click.option("--scheduler", help="Address of a Dask scheduler that computes the studies' cells.")
+def paper_run(names: tuple[str, ...], profile: Profile, workers: int, scheduler: str | None) -> int:
     "Run the named figures and tables (all of them if none is named); what is up to date is left alone."
     from ppe.paper.runner import run
 
-    return run(names or None, profile=profile, workers=workers).exit_code
+    return run(names or None, profile=profile, workers=workers, scheduler=scheduler).exit_code
 
 
 @paper_group.command("publish")
