@@ -14,18 +14,10 @@ from ppe.errors import InputError
 from ppe.pool import comparison_graphs
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Prices, Session, estimate
-from ppe.stages.judging import (
-    MIRRORED,
-    graph_variant,
-    judge,
-    pairs_to_judge,
-    plan_judging,
-    split_graph_variant,
-    verdict_table,
-)
+from ppe.stages.judging import judge, pairs_to_judge, plan_judging, verdict_table
 from ppe.stages.ledger import Ledger, run_progress
 from ppe.stages.responses import Answer
-from ppe.verdicts import read_verdicts, write_verdicts
+from ppe.verdicts import MIRRORED, read_verdicts, write_verdicts
 
 pytestmark = pytest.mark.usefixtures("hasty")
 
@@ -364,8 +356,8 @@ def test_tables_are_accepted_downstream(session, tmp_path):
     assert len(graphs) == 3 * 2 * 5 and graphs.n_dropped == 0
     assert graphs.models == tuple(f"model {m}" for m in range(5))
     assert judged.verdicts.groupby(["question_id", "variant"]).size().eq(5 * 4 // 2).all()
-    variants = [split_graph_variant(v) for v in judged.verdicts["variant"]]
-    assert variants == list(zip(judged.details["variant"], judged.details["judge_variant"], strict=True))
+    units = zip(judged.details["variant"], judged.details["judge_variant"], strict=True)
+    assert judged.verdicts["variant"].tolist() == [f"{variant}.j{wording}" for variant, wording in units]
     path = write_verdicts(judged.verdicts, tmp_path / "verdicts.csv.gz")
     assert read_verdicts(path).equals(judged.verdicts) and set(judged.verdicts["judge"]) == {"The judge"}
     judged.details.to_csv(tmp_path / "details.csv", index=False)
@@ -378,13 +370,6 @@ def test_original_wording_keeps_plain_variants(session):
     assert judged.verdicts["variant"].dtype == np.int64 and set(judged.verdicts["variant"]) == {0, 1}
     mixed = judge(pool(n_variants=2), session=session(by_number(0.5)), model="m", judge_variants=(0, 3))
     assert set(mixed.verdicts["variant"]) == {"0", "1", "0.j3", "1.j3"}
-
-
-@given(st.integers(0, 10**6), st.integers(0, 99))
-def test_graph_variants_round_trip(variant, wording):
-    name = graph_variant(variant, wording)
-    assert split_graph_variant(name) == split_graph_variant(str(name)) == (variant, wording)
-    assert isinstance(name, int) == (wording == 0)
 
 
 def test_missing_answers_are_listed_and_never_filled(session):

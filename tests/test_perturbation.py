@@ -22,9 +22,7 @@ from ppe.stages.perturbation import (
     filter_candidates,
     normalise,
     perturb,
-    plan_checks,
-    plan_generation,
-    read_candidates,
+    plan_perturbation,
 )
 from ppe.stages.prompts import load_prompts
 
@@ -269,7 +267,7 @@ def test_cost_limit_holds_over_both_phases(tmp_path: Path, ledger: Ledger):
         complete = done.complete
         assert spent[-1] <= 17.0 and bool(done.stopped) != complete and len(spent) < 10
     assert len(spent) > 1
-    run = plan_generation(ledger, questions, backend="api", model="x", prompts=load_prompts(), decoding=short)
+    ((run,),) = ledger.query("SELECT id FROM runs WHERE stage = 'perturb/generate'")
     assert estimate(ledger, run, prices).spent == pytest.approx(11.0)
     assert sum(spent) == pytest.approx(22.0)
 
@@ -304,7 +302,7 @@ def test_a_question_more_asks_only_for_that_one(ledger: Ledger):
 
 def test_batch_files_serve_both_phases(tmp_path: Path, ledger: Ledger):
     "What a command with --batch does, by hand, and the live stage finds nothing left to do."
-    questions, prompts = [question(number) for number in range(4)], load_prompts()
+    questions = [question(number) for number in range(4)]
     names = {"backend": "api", "model": "x"}
 
     def answer(run: int, name: str, reply) -> None:
@@ -320,11 +318,11 @@ def test_batch_files_serve_both_phases(tmp_path: Path, ledger: Ledger):
         )
         assert read_batch(ledger, tmp_path / f"{name}-out.jsonl")["done"] == 4
 
-    run = plan_generation(ledger, questions, prompts=prompts, **names)
+    run, later = plan_perturbation(ledger, questions, **names)
     asked = re.compile(r"<(\d+)>")
     answer(run, "generate", lambda body: wordings(int(asked.search(body["messages"][-1]["content"])[1])))
-    candidates = read_candidates(ledger, run, questions)
-    checks = plan_checks(ledger, questions, candidates, generation_run=run, prompts=prompts, **names)
+    checks, none_later = plan_perturbation(ledger, questions, **names)
+    assert (later, none_later) == (4, 0) and checks != run
     answer(checks, "check", lambda body: ["NO"] * 2 + ["YES"] * 6)
     silent = Scripted(wordings)
     done = perturb(questions, session=Session(ledger, silent), model="x")
@@ -343,7 +341,7 @@ def test_prompts_can_be_written_for_the_next_stage(tmp_path: Path, ledger: Ledge
     "questions, options, words",
     [
         ([], {}, "no questions"),
-        ([question(1), question(2), question(1)], {}, "question 1 given twice"),
+        ([question(1), question(2), question(1)], {}, r"given twice: 1 in entry 3 \(first in entry 1\)"),
         ([question(1)], {"m": 0}, "m = 0"),
         ([question(1)], {"m": 5, "n_candidates": 4}, "m = 5"),
         ([question(1)], {"m": 0, "n_candidates": 0}, "m = 0"),
