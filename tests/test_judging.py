@@ -499,13 +499,9 @@ def test_hostile_answers_decide_nothing(tmp_path_factory, attacks, mode):
     for answers in ([hostile, honest], [honest, hostile]):
         with Ledger(tmp_path_factory.mktemp("hostile") / "ledger.sqlite") as ledger:
             order = "both" if mode == "single" else "given"
-            judged = judge(
-                answers, session=Session(ledger, Reader(pair, score)), model="m", mode=mode, order=order
-            )
+            judged = judge(answers, session=Session(ledger, Reader(pair, score)), model="m", mode=mode, order=order)
         (row,) = judged.details.itertuples()
-        assert (
-            row.basis in ("agree", "scored") and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"
-        )
+        assert row.basis in ("agree", "scored") and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"
 
 
 def test_the_marker_cannot_be_learnt(session):

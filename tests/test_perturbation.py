@@ -126,12 +126,8 @@ def test_settings_and_order_of_the_two_phases(ledger: Ledger):
     assert (generate.model, generate.decoding) == ("gen", Decoding(0.7, 1.0, 12_000))
     assert (check.model, check.decoding, check.expects) == ("chk", Decoding(0.0, 1.0, 600), "labels:8")
     assert generate.messages == prompts.render("paraphrase", k=8, original=question(1).prompt)
-    assert check.messages == prompts.render(
-        "equivalence", original=question(1).prompt, candidates=wordings(1)
-    )
-    assert [(p.variant, p.prompt) for p in done.prompts] == list(
-        enumerate([question(1).prompt, *wordings(1, 4)])
-    )
+    assert check.messages == prompts.render("equivalence", original=question(1).prompt, candidates=wordings(1))
+    assert [(p.variant, p.prompt) for p in done.prompts] == list(enumerate([question(1).prompt, *wordings(1, 4)]))
     row = done.report.iloc[0]
     assert exchange(ledger, row["generation_key"])["stage"] == "perturb/generate"
     assert json.loads(exchange(ledger, row["check_key"])["parsed"]) == ["YES"] * 8
@@ -139,9 +135,7 @@ def test_settings_and_order_of_the_two_phases(ledger: Ledger):
 
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)  # examples that write files are too slow to shrink
 REPLIES = st.one_of(
-    st.lists(
-        st.sampled_from(["", "Same.", "same", "One", "Two.", "Three", "Four", "Five"]), min_size=1, max_size=8
-    ),
+    st.lists(st.sampled_from(["", "Same.", "same", "One", "Two.", "Three", "Four", "Five"]), min_size=1, max_size=8),
     st.just("no list at all"),
 )
 
@@ -192,11 +186,7 @@ def test_any_replies_and_any_stops(cases, m: int, sittings: list[int]):
         short += [number] * (len(good) < m)
         assert row.kept == min(m, len(good))
         if isinstance(said, str):
-            assert (
-                row.reason.startswith("generation invalid")
-                and row.returned is pd.NA
-                and row.accepted is pd.NA
-            )
+            assert row.reason.startswith("generation invalid") and row.returned is pd.NA and row.accepted is pd.NA
             continue
         assert (row.returned, row.empty, row.unchanged) == (len(said), said.count(""), 0)
         assert row.duplicate == len(said) - said.count("") - len(distinct)

@@ -70,9 +70,7 @@ def ledger(tmp_path: Path):
 
 @pytest.mark.parametrize("disorder", [0, 1])
 def test_every_answer_stands_by_its_prompt(ledger: Ledger, disorder: int):
-    done = respond(
-        PROMPTS, session=Session(ledger, Echo(disorder=disorder), Limits(concurrency=16)), model="m"
-    )
+    done = respond(PROMPTS, session=Session(ledger, Echo(disorder=disorder), Limits(concurrency=16)), model="m")
     assert done.complete and done.missing.empty and not done.ignored
     assert done.answers == tuple(
         Answer(p.question_id, p.category, p.variant, p.prompt, "m", f"{p.prompt} / 0") for p in PROMPTS
@@ -98,9 +96,7 @@ def test_sampling_control(ledger: Ledger):
     done = respond(PROMPTS, session=Session(ledger, backend), model="m", decoding=STOCHASTIC, repeats=5)
     assert len(backend.sent) == len({request.key for request in backend.sent}) == 30
     assert [(a.question_id, a.variant, a.prompt, a.answer) for a in done.answers] == [
-        (number, draw, f"Task {number}.0", f"Task {number}.0 / {draw}")
-        for number in range(6)
-        for draw in range(5)
+        (number, draw, f"Task {number}.0", f"Task {number}.0 / {draw}") for number in range(6) for draw in range(5)
     ]
     assert "12 of 18" in done.ignored and "1, 2" in done.ignored
     again = respond(PROMPTS[::3], session=Session(ledger, backend), model="m", decoding=STOCHASTIC, repeats=5)
@@ -119,9 +115,7 @@ def test_more_draws_later_keep_the_first(ledger: Ledger):
     st.lists(st.sampled_from(["fine", "empty", "blank", "too long", "once empty"]), min_size=1, max_size=8),
     st.lists(st.integers(1, 5), max_size=5),
 )
-@settings(
-    max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate)
-)  # slow to shrink
+@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))  # slow to shrink
 def test_any_failures_and_any_stops(kinds: list[str], sittings: list[int]):
     prompts, tried = [Prompt(k, "made", 0, f"Task {k}") for k in range(len(kinds))], {}
 
@@ -131,9 +125,7 @@ def test_any_failures_and_any_stops(kinds: list[str], sittings: list[int]):
         kind = kinds[int(text.split()[1])]
         if kind == "too long":
             return CallFailed("http 400", "too long", decided=True)
-        return {"empty": "", "blank": " \n\t"}.get(
-            kind, "" if kind == "once empty" and tried[text] == 1 else "Yes."
-        )
+        return {"empty": "", "blank": " \n\t"}.get(kind, "" if kind == "once empty" and tried[text] == 1 else "Yes.")
 
     with TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.sqlite") as opened:
         for limit in sittings:
@@ -238,9 +230,7 @@ NAME = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 2), NAME, TEXT, st.none() | TEXT), min_size=1, max_size=12
-    ),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), NAME, TEXT, st.none() | TEXT), min_size=1, max_size=12),
     st.booleans(),
 )
 @settings(max_examples=100, deadline=None)
@@ -275,9 +265,7 @@ ROW = {
 def message(folder: Path, *files: list) -> str:
     paths = [folder / f"{'abc'[k]}.jsonl" for k in range(len(files))]
     for path, rows in zip(paths, files, strict=True):
-        path.write_bytes(
-            b"".join(row if isinstance(row, bytes) else json.dumps(row).encode() + b"\n" for row in rows)
-        )
+        path.write_bytes(b"".join(row if isinstance(row, bytes) else json.dumps(row).encode() + b"\n" for row in rows))
     with pytest.raises(InputError) as raised:
         read_answers(paths)
     assert "\n" not in str(raised.value)
