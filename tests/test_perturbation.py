@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import unicodedata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,24 +11,18 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from ppe.errors import InputError
-from ppe.stages.benchmarks import Question, read_prompts, write_prompts
+from ppe.stages.benchmarks import Question
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Prices, Session, estimate, read_batch, write_batch
 from ppe.stages.ledger import Ledger, exchange, results
 from ppe.stages.perturbation import (
     COUNTS,
-    filter_candidates,
-    normalise,
     perturb,
     plan_perturbation,
 )
 from ppe.stages.prompts import load_prompts
 
 pytestmark = pytest.mark.usefixtures("hasty")
-
-MARKS = " \n\t\"'`“”«».!?…。？"
-WORDS = st.text(alphabet="aAbé ß" + MARKS, max_size=8)
 
 
 def question(number: int) -> Question:
@@ -76,42 +69,6 @@ def ledger(tmp_path: Path):
 
 
 # Normalisation and filter
-
-
-@given(st.text(max_size=30), st.text(alphabet=MARKS, max_size=4))
-@settings(max_examples=300, deadline=None)
-def test_normal_form_is_stable_and_blind_to_what_it_says(text: str, ending: str):
-    form = normalise(text)
-    assert normalise(form) == form
-    assert normalise(f"  “{text}\u200b{ending}\n") == form
-    assert normalise(unicodedata.normalize("NFD", text)) == form
-    assert "  " not in form and form.strip() == form
-
-
-@given(st.text(alphabet="abz\n .!?\"'", max_size=20))
-def test_ascii_normal_form_by_regular_expressions(text: str):
-    spaced = re.sub(r"\s+", " ", text).strip()
-    assert normalise(text) == re.sub(r"[ \"'.!?]+$", "", re.sub(r"^[ \"']+", "", spaced))
-
-
-def test_what_counts_inside_a_text():
-    different = ["not a", "a", "a, b", "a b", "-5", "5", "(a)", "a; b", "'a' b", "a'b"]
-    assert len({normalise(text) for text in different}) == len(different)
-
-
-@given(WORDS, st.lists(WORDS, max_size=7))
-@settings(max_examples=300, deadline=None)
-def test_filter_keeps_the_first_of_each_class(original: str, candidates: list[str]):
-    kept, dropped = filter_candidates(original, candidates)
-    forms = [normalise(candidate) for candidate in candidates]
-    place = {form: i for i, form in reversed(list(enumerate(forms)))}
-    survivors = [i for form, i in place.items() if form not in ("", normalise(original))]
-    assert kept == [candidates[i].strip() for i in sorted(survivors)]
-    assert len(kept) + len(dropped) == len(candidates)
-    assert [text for text, _ in dropped] == [c for i, c in enumerate(candidates) if i not in survivors]
-    for text, reason in dropped:
-        expected = "empty" if not normalise(text) else "duplicate"
-        assert reason == ("unchanged" if normalise(text) == normalise(original) != "" else expected)
 
 
 # The stage
@@ -200,23 +157,6 @@ def test_any_replies_and_any_stops(cases, m: int, sittings: list[int]):
             assert row.reason.startswith("check invalid") and row.accepted is pd.NA
     assert [(p.variant, p.prompt) for p in whole.prompts] == expected
     assert whole.short == tuple(short)
-
-
-@pytest.mark.parametrize("n_returned", [1, 5, 8, 13])
-def test_another_number_than_asked_is_counted_not_refused(ledger: Ledger, n_returned: int):
-    backend = Scripted(lambda number: wordings(number, n_returned))
-    done = perturb([question(1)], session=Session(ledger, backend), model="x", m=4, n_candidates=8)
-    row = done.report.iloc[0]
-    assert (row["asked"], row["returned"], row["kept"]) == (8, n_returned, min(4, n_returned))
-    assert len(backend.sent) == 2 and len(done.prompts) == 1 + min(4, n_returned)
-
-
-@pytest.mark.parametrize("n_labels", [0, 7, 9, 16])
-def test_labels_that_do_not_fit_are_never_used(ledger: Ledger, n_labels: int):
-    backend = Scripted(wordings, lambda number, n: ["YES"] * n_labels)
-    done = perturb([question(1)], session=Session(ledger, backend), model="x")
-    assert done.complete and len(done.prompts) == 1 and done.short == (1,)
-    assert done.report.loc[0, "reason"].startswith("check invalid") and len(backend.sent) == 1 + 3
 
 
 def test_nothing_left_to_check_asks_nothing(ledger: Ledger):
@@ -318,27 +258,3 @@ def test_batch_files_serve_both_phases(tmp_path: Path, ledger: Ledger):
     done = perturb(questions, session=Session(ledger, silent), model="x")
     assert not silent.sent and done.complete and [p.prompt for p in done.prompts[1:5]] == wordings(0)[2:6]
     assert len(list(results(ledger, checks))) == 4
-
-
-def test_prompts_can_be_written_for_the_next_stage(tmp_path: Path, ledger: Ledger):
-    awkward = ["A\nB <1>", "日本語 <1>", "\u2028 x <1>", '"quoted" <1>']
-    done = perturb([question(1)], session=Session(ledger, Scripted(lambda number: awkward)), model="x")
-    assert len(done.prompts) == 5
-    assert read_prompts(write_prompts(done.prompts, tmp_path / "prompts.jsonl")) == done.prompts
-
-
-@pytest.mark.parametrize(
-    "questions, options, words",
-    [
-        ([], {}, "no questions"),
-        ([question(1), question(2), question(1)], {}, r"given twice: 1 in entry 3 \(first in entry 1\)"),
-        ([question(1)], {"m": 0}, "m = 0"),
-        ([question(1)], {"m": 5, "n_candidates": 4}, "m = 5"),
-        ([question(1)], {"m": 0, "n_candidates": 0}, "m = 0"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_planned(ledger: Ledger, questions, options, words: str):
-    with pytest.raises(InputError, match=words) as raised:
-        perturb(questions, session=Session(ledger, Scripted(wordings)), model="x", **options)
-    assert "\n" not in str(raised.value)
-    assert ledger.query("SELECT count(*) FROM runs") == [(0,)]
