@@ -32,7 +32,8 @@ from ..stages.judging import run_details, verdict_table
 from ..stages.ledger import Ledger, exchange, reopen_batch, reopen_invalid, run_progress
 from ..stages.perturbation import CHECKING, GENERATION, perturb, plan_perturbation
 from ..stages.prompts import load_prompts
-from ..stages.responses import Answer, answers_needed, plan_responses, read_answers, respond, write_answers
+from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, answers_needed, plan_responses, read_answers
+from ..stages.responses import respond, write_answers
 from ..verdicts import write_verdicts
 
 if TYPE_CHECKING:  # scipy takes a second to import, and only --adaptive needs it
@@ -372,7 +373,7 @@ def respond_command(**options: Any) -> int:
     this target; a target that stands in no pair is an error, and nothing is sent.
     """
     prompts = _chosen(every := read_prompts(options["prompts_file"]), options)
-    paper = Decoding(temperature=0.0 if options["draws"] == 1 else 1.0, max_tokens=2048)
+    paper = DETERMINISTIC if options["draws"] == 1 else STOCHASTIC
     settings: dict[str, Any] = {
         "system": options["system"], "decoding": _decoding(options, paper), "repeats": options["draws"],
         "pairs": _listed(options["pairs_path"], every, prompts), "name": options["name"],
