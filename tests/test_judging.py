@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -14,18 +14,10 @@ from ppe.errors import InputError
 from ppe.pool import comparison_graphs
 from ppe.stages.chat import CallFailed, Decoding, Reply
 from ppe.stages.dispatch import Limits, Prices, Session, estimate
-from ppe.stages.judging import (
-    MIRRORED,
-    graph_variant,
-    judge,
-    pairs_to_judge,
-    plan_judging,
-    split_graph_variant,
-    verdict_table,
-)
+from ppe.stages.judging import judge, pairs_to_judge, plan_judging, verdict_table
 from ppe.stages.ledger import Ledger, run_progress
 from ppe.stages.responses import Answer
-from ppe.verdicts import read_verdicts, write_verdicts
+from ppe.verdicts import MIRRORED, read_verdicts, write_verdicts
 
 pytestmark = pytest.mark.usefixtures("hasty")
 
@@ -115,48 +107,6 @@ def session(tmp_path):
 # The hybrid rule
 
 
-def paper_rule(ab, ba, score_a, score_b):
-    "Appendix C.1, steps 1 to 5, in terms of the tags; None: unreadable."
-    if ab is not None and ba is not None and {ab, ba} == {"A", "B"}:
-        return "a" if ab == "A" else "b"
-    if score_a is None or score_b is None:
-        return "invalid"
-    return {1: "a", 0: "tie", -1: "b"}[(score_a > score_b) - (score_a < score_b)]
-
-
-def test_hybrid_on_every_combination_of_replies(session):
-    tags, scores = ("A", "B", None), (None, 1, 2, 3, 4, 5)
-    cases = dict(enumerate(product(tags, tags, scores, scores), 1))
-
-    def case(question):
-        return cases[int(question.split()[1].rstrip("?"))]
-
-    def pair(question, a, b):
-        tag = case(question)[0 if a == "one" else 1]
-        return tagged(tag) if tag else "I like [RESULT] both."
-
-    def score(question, text):
-        found = case(question)[2 if text == "one" else 3]
-        return f"[RESULT] {found}" if found else "[RESULT] six"
-
-    answers = [answer(q, m, text) for q in cases for m, text in (("x", "one"), ("y", "two"))]
-    backend = Reader(pair, score)
-    judged = judge(answers, session=session(backend, attempts=1, concurrency=32), model="scripted")
-    assert judged.complete and len(judged.verdicts) == len(cases) == 324
-    assert judged.verdicts["verdict"].tolist() == [paper_rule(*case) for case in cases.values()]
-    for row, (ab, ba, score_a, score_b) in zip(judged.details.itertuples(), cases.values(), strict=True):
-        agree = {ab, ba} == {"A", "B"}
-        assert row.cause == ("" if agree else "unreadable" if None in (ab, ba) else "flip")
-        assert (row.basis == "agree") == agree == (row.key_score_a == "")
-        if not agree:
-            assert [None if pd.isna(s) else int(s) for s in (row.score_a, row.score_b)] == [score_a, score_b]
-            scored = "scored-tie" if score_a == score_b else "scored"
-            assert row.basis == ("invalid" if None in (score_a, score_b) else scored)
-    in_doubt = sum({ab, ba} != {"A", "B"} for ab, ba, *_ in cases.values())
-    assert len(backend.sent) == 2 * 324 + 2 * in_doubt, "no score is asked for when the orders agree"
-    assert judged.counts["score_requests_saved"] == 0, "with two models there is nothing to share"
-
-
 def test_texts_that_the_judge_does_not_take_are_invalid_and_never_ties(session):
     def pair(question, a, b):
         return CallFailed("http 400", "context length", decided=True) if "1" in question else tagged("A")
@@ -169,46 +119,7 @@ def test_texts_that_the_judge_does_not_take_are_invalid_and_never_ties(session):
     assert judged.details["cause"].tolist() == ["unreadable", "flip"]
 
 
-def test_scores_are_shared_within_a_graph_and_across_wordings(session):
-    answers = [answer(q, f"model {m}", f"{10 * q + m} of its own") for q in (1, 2) for m in range(6)]
-    backend = by_number(100)
-    judged = judge(answers, session=session(backend), model="m", judge_variants=(0, 1, 2))
-    n_pairs = 2 * 15
-    assert judged.counts["causes"] == {"flip": 3 * n_pairs} and judged.counts["flips_to_first"] == 3 * n_pairs
-    n_scores = sum(request.stage == "judge/score" for request in backend.sent)
-    assert n_scores == 12 == judged.counts["score_requests"]
-    assert judged.counts["score_requests_saved"] == 2 * 3 * n_pairs - 12
-    assert len({request.key for request in backend.sent}) == len(backend.sent)
-
-
 # The single prompt
-
-
-def test_single_orders(session):
-    answers, backend = pool(n_questions=4, n_models=6), by_number(1.5)
-    given_, both, ties, hybrid = (
-        judge(answers, session=session(backend), model="m", **options)
-        for options in (
-            {"mode": "single"},
-            {"mode": "single", "order": "both"},
-            {"mode": "single", "order": "both", "flips": "tie"},
-            {},
-        )
-    )
-    numbers = {(a.question_id, a.model): number(a.answer) for a in answers}
-    rows = (judged.details.itertuples() for judged in (given_, both, ties, hybrid))
-    for one, two, other, row in zip(*rows, strict=True):
-        a, b = numbers[one.question_id, one.model_a], numbers[one.question_id, one.model_b]
-        assert one.verdict == ("a" if a + 1.5 > b else "b")
-        assert one.basis == "single" and one.shown_first == one.model_a
-        flips = abs(a - b) <= 1
-        agreed = ("agree", "a" if a > b else "b")
-        assert (two.basis, two.verdict) == (("order-flip", "invalid") if flips else agreed)
-        assert (other.basis, other.verdict) == (("order-flip", "tie") if flips else agreed)
-        assert (row.basis == "agree") == (not flips) and (flips or row.verdict == two.verdict)
-        assert two.key_ab == one.key_ab, "the reply in the given order is used again"
-    assert both.counts["flips_to_first"] == both.counts["bases"]["order-flip"] > 0
-    assert both.counts["flips_to_second"] == 0
 
 
 def test_true_ties_and_half_flips_are_told_apart(session):
@@ -364,27 +275,13 @@ def test_tables_are_accepted_downstream(session, tmp_path):
     assert len(graphs) == 3 * 2 * 5 and graphs.n_dropped == 0
     assert graphs.models == tuple(f"model {m}" for m in range(5))
     assert judged.verdicts.groupby(["question_id", "variant"]).size().eq(5 * 4 // 2).all()
-    variants = [split_graph_variant(v) for v in judged.verdicts["variant"]]
-    assert variants == list(zip(judged.details["variant"], judged.details["judge_variant"], strict=True))
+    units = zip(judged.details["variant"], judged.details["judge_variant"], strict=True)
+    assert judged.verdicts["variant"].tolist() == [f"{variant}.j{wording}" for variant, wording in units]
     path = write_verdicts(judged.verdicts, tmp_path / "verdicts.csv.gz")
     assert read_verdicts(path).equals(judged.verdicts) and set(judged.verdicts["judge"]) == {"The judge"}
     judged.details.to_csv(tmp_path / "details.csv", index=False)
     again = pd.read_csv(tmp_path / "details.csv", keep_default_na=False)
     assert verdict_table(again, "The judge").equals(judged.verdicts)
-
-
-def test_original_wording_keeps_plain_variants(session):
-    judged = judge(pool(n_variants=2), session=session(by_number(0.5)), model="m")
-    assert judged.verdicts["variant"].dtype == np.int64 and set(judged.verdicts["variant"]) == {0, 1}
-    mixed = judge(pool(n_variants=2), session=session(by_number(0.5)), model="m", judge_variants=(0, 3))
-    assert set(mixed.verdicts["variant"]) == {"0", "1", "0.j3", "1.j3"}
-
-
-@given(st.integers(0, 10**6), st.integers(0, 99))
-def test_graph_variants_round_trip(variant, wording):
-    name = graph_variant(variant, wording)
-    assert split_graph_variant(name) == split_graph_variant(str(name)) == (variant, wording)
-    assert isinstance(name, int) == (wording == 0)
 
 
 def test_missing_answers_are_listed_and_never_filled(session):
@@ -415,24 +312,6 @@ def test_every_pair_once(keys):
     assert sorted(pairs) == expected
     order = list(dict.fromkeys(f"m{m}" for _, m in keys))
     assert all(order.index(p.first.model) < order.index(p.second.model) for p in found.pairs)
-
-
-def test_answers_are_cut_and_counted(session):
-    seen = []
-
-    def pair(question, a, b):
-        seen.extend([a, b])
-        return tagged("A")
-
-    def score(question, text):
-        seen.append(text)
-        return "[RESULT] 1"
-
-    answers = [answer(1, "x", "é" * 12_001), answer(1, "y", "é" * 12_000), answer(1, "z", "short")]
-    judged = judge(answers, session=session(Reader(pair, score)), model="m")
-    assert judged.counts["answers_cut"] == 1 and max(map(len, seen)) == 12_000
-    shorter = judge(answers, session=session(Reader(pair, score)), model="m", max_characters=4)
-    assert shorter.counts["answers_cut"] == 3
 
 
 # What is sent and what it is known by
@@ -514,13 +393,9 @@ def test_hostile_answers_decide_nothing(tmp_path_factory, attacks, mode):
     for answers in ([hostile, honest], [honest, hostile]):
         with Ledger(tmp_path_factory.mktemp("hostile") / "ledger.sqlite") as ledger:
             order = "both" if mode == "single" else "given"
-            judged = judge(
-                answers, session=Session(ledger, Reader(pair, score)), model="m", mode=mode, order=order
-            )
+            judged = judge(answers, session=Session(ledger, Reader(pair, score)), model="m", mode=mode, order=order)
         (row,) = judged.details.itertuples()
-        assert (
-            row.basis in ("agree", "scored") and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"
-        )
+        assert row.basis in ("agree", "scored") and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"
 
 
 def test_the_marker_cannot_be_learnt(session):
@@ -539,26 +414,3 @@ def test_the_marker_cannot_be_learnt(session):
 
 
 # Refusals
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mode": "jury"}, "it is single"),
-        ({"order": "random"}, "asks in both orders by itself"),
-        ({"mode": "single", "order": "up"}, "given, random or both"),
-        ({"mode": "single", "score_rubric": "x"}, "it has neither"),
-        ({"mode": "single", "judge_variants": (0, 1)}, "it has neither"),
-        ({"judge_variants": (99,)}, "from 0"),
-        ({"judge_variants": (True,)}, "from 0"),
-        ({"judge_variants": "all"}, "or 'equivalent'"),
-        ({"max_characters": 0}, "at least 1 character"),
-        ({"flips": "a"}, "invalid or tie"),
-        ({"name": ""}, "empty name"),
-    ],
-)
-def test_refused_settings_send_nothing(session, options, message):
-    backend = by_number(0)
-    with pytest.raises(InputError, match=message):
-        judge(pool(), session=session(backend), model="m", **options)
-    assert not backend.sent

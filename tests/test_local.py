@@ -27,9 +27,7 @@ from ppe.stages.prompts import Message
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def ask(
-    text: str, *, max_tokens: int = 8, temperature: float = 0.0, model: str = "smollm2", **changes
-) -> Request:
+def ask(text: str, *, max_tokens: int = 8, temperature: float = 0.0, model: str = "smollm2", **changes) -> Request:
     decoding = Decoding(temperature=temperature, max_tokens=max_tokens)
     return Request("respond", "transformers", model, "", (Message("user", (text,)),), decoding, **changes)
 
@@ -71,9 +69,9 @@ def test_text_without_tags_is_left_alone(text: str):
 
 
 @given(
-    st.lists(
-        st.sampled_from(["<|im_end|>", "<|im_", "end|>", "</s>", "<", "s>", " "]) | st.text(max_size=3)
-    ).map("".join)
+    st.lists(st.sampled_from(["<|im_end|>", "<|im_", "end|>", "</s>", "<", "s>", " "]) | st.text(max_size=3)).map(
+        "".join
+    )
 )
 def test_no_mark_survives_and_only_spaces_are_added(text: str):
     marks = ("<|im_end|>", "</s>", "<s>")
@@ -150,9 +148,7 @@ def test_what_is_wrong_with_a_path_is_said(tmp_path: Path):
     with pytest.raises(InputError, match=r"GGUF files there: small\.gguf"):
         model_source(tmp_path, "large.gguf")
     assert (
-        model_source(tmp_path / "small.gguf")
-        == model_source(tmp_path, "small.gguf")
-        == (str(tmp_path), "small.gguf")
+        model_source(tmp_path / "small.gguf") == model_source(tmp_path, "small.gguf") == (str(tmp_path), "small.gguf")
     )
 
 
@@ -192,9 +188,7 @@ def test_replies_agree_with_the_library_asked_directly(smollm2: LocalBackend):
             return_dict=True,
         )
         with torch.inference_mode():
-            written = model.model.generate(**shown, max_new_tokens=8, do_sample=False)[
-                0, shown["input_ids"].shape[1] :
-            ]
+            written = model.model.generate(**shown, max_new_tokens=8, do_sample=False)[0, shown["input_ids"].shape[1] :]
         assert reply.text == model.tokenizer.decode(written, skip_special_tokens=True)
         assert (reply.tokens_in, reply.tokens_out) == (shown["input_ids"].shape[1], len(written))
 
@@ -204,15 +198,11 @@ def test_draws_belong_to_the_request(smollm2: LocalBackend):
     alone = gathered(smollm2, hot)[0]
     together = gathered(smollm2, ask("Say hello."), replace(hot, repeat=1), hot)
     assert alone.text == together[2].text != together[1].text
-    assert (
-        together[0].text == gathered(smollm2, ask("Say hello."))[0].text
-    )  # a greedy row beside sampled ones
+    assert together[0].text == gathered(smollm2, ask("Say hello."))[0].text  # a greedy row beside sampled ones
 
 
 def test_each_request_has_its_own_limit(smollm2: LocalBackend):
-    short, long = gathered(
-        smollm2, ask("Tell me a story.", max_tokens=3), ask("Tell me a story.", max_tokens=9)
-    )
+    short, long = gathered(smollm2, ask("Tell me a story.", max_tokens=3), ask("Tell me a story.", max_tokens=9))
     assert (short.tokens_out, short.finish_reason, long.tokens_out) == (3, "length", 9)
     assert long.text.startswith(short.text)
 
@@ -276,14 +266,9 @@ def test_the_official_client_is_served(address: str):
     with openai.OpenAI(base_url=address, api_key="none", max_retries=0, timeout=300) as client:
         assert [model.id for model in client.models.list()] == ["smollm2"]
         message = {"role": "user", "content": "Say hello."}
-        said = client.chat.completions.create(
-            model="smollm2", messages=[message], temperature=0, max_tokens=8
-        )
+        said = client.chat.completions.create(model="smollm2", messages=[message], temperature=0, max_tokens=8)
         assert said.choices[0].message.content and said.usage.completion_tokens == 8
-        assert (
-            said.usage.total_tokens == said.usage.prompt_tokens + 8
-            and said.choices[0].finish_reason == "length"
-        )
+        assert said.usage.total_tokens == said.usage.prompt_tokens + 8 and said.choices[0].finish_reason == "length"
         with pytest.raises(openai.NotFoundError, match="this server has 'smollm2'"):
             client.chat.completions.create(model="other", messages=[message])
         with pytest.raises(openai.BadRequestError, match="streaming"):

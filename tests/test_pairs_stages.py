@@ -6,23 +6,19 @@ from itertools import combinations
 
 import pandas as pd
 import pytest
-from test_judging import Reader, answer, by_number, pool, tagged
-from test_llm_stages import (  # noqa: F401 - fixtures
-    judge_arguments,
-    judge_process,
-    key,
-    serve,
-    write_answers_file,
-)
+from test_judging import Reader, answer, by_number, fenced, pool, tagged
+from test_llm_stages import judge_arguments, judge_process, key, serve, write_answers_file  # noqa: F401 - fixtures
+from test_responses import Echo
 
 from ppe.cli.main import main
+from ppe.cli.stages import _input_categories
 from ppe.errors import InputError
 from ppe.pairs import write_pairs
 from ppe.stages.benchmarks import Prompt, write_prompts
 from ppe.stages.dispatch import Limits, Session
 from ppe.stages.judging import judge, plan_judging, run_details
 from ppe.stages.ledger import Ledger, results
-from ppe.stages.responses import plan_responses, respond
+from ppe.stages.responses import STOCHASTIC, plan_responses, respond
 from ppe.verdicts import read_verdicts
 
 pytestmark = pytest.mark.usefixtures("hasty")
@@ -40,8 +36,6 @@ def table(*rows) -> pd.DataFrame:
 
 def asked(backend) -> list[tuple[str, str, str]]:
     "What the judge saw of every comparison: question, first and second answer."
-    from test_judging import fenced
-
     fields = [fenced(r.messages[-1].text) for r in backend.sent if r.stage != "judge/score"]
     return [(f["INSTRUCTION"], f["ANSWER_A"], f["ANSWER_B"]) for f in fields]
 
@@ -72,18 +66,14 @@ def test_exactly_the_pairs_of_the_list_are_judged_with_model_a_first(ledger):
     rows = judged.verdicts[["question_id", "model_a", "model_b", "verdict"]].astype(object).values.tolist()
     assert rows == [[2, "z", "w", "b"], [1, "x", "y", "a"], [2, "x", "z", "a"]]
     assert judged.details["shown_first"].tolist() == ["z", "", "x"], "the pair in both orders has no first"
-    assert (
-        judged.complete and judged.counts["answers_not_needed"] == 12 - 5 and judged.counts["missing"] == []
-    )
+    assert judged.complete and judged.counts["answers_not_needed"] == 12 - 5 and judged.counts["missing"] == []
 
 
 def test_one_or_both_orders_are_decided_as_the_rules_say(ledger):
     "A judge that takes what it sees first: the pair that stands there twice is a flip."
     backend = Reader(lambda question, a, b: tagged("A"))
     for flips in ("invalid", "tie"):
-        judged = judge(
-            named(), pairs=LIST, session=Session(ledger, backend), model="m", mode="single", flips=flips
-        )
+        judged = judge(named(), pairs=LIST, session=Session(ledger, backend), model="m", mode="single", flips=flips)
         assert judged.details["basis"].tolist() == ["single", "order-flip", "single"]
         assert judged.verdicts["verdict"].tolist() == ["a", flips, "a"]
     assert len(backend.sent) == 4
@@ -102,9 +92,7 @@ def test_a_run_that_is_partly_in_both_orders_is_read_back_from_the_ledger_alone(
 @pytest.mark.parametrize("mode", ["single", "hybrid"])
 def test_stopped_after_every_request_it_ends_as_the_undisturbed_run(tmp_path, mode):
     answers, pairs = pool(3, 5, n_variants=2), []
-    for q, v, (a, b) in [(q, v, p) for q in (1, 2, 3) for v in (0, 1) for p in combinations(range(5), 2)][
-        ::3
-    ]:
+    for q, v, (a, b) in [(q, v, p) for q in (1, 2, 3) for v in (0, 1) for p in combinations(range(5), 2)][::3]:
         pairs += [(q, v, f"model {a}", f"model {b}")] + [(q, v, f"model {b}", f"model {a}")] * (a % 2)
     pairs = table(*pairs)
     with Ledger(tmp_path / "whole.sqlite") as one, Ledger(tmp_path / "parts.sqlite") as other:
@@ -136,13 +124,9 @@ def test_the_hybrid_asks_in_both_orders_whatever_the_list_says(ledger):
 
 
 def test_every_wording_of_the_judge_gets_the_same_pairs(ledger):
-    judged = judge(
-        named(), pairs=LIST, session=Session(ledger, by_number(1)), model="m", judge_variants=(0, 2, 5)
-    )
+    judged = judge(named(), pairs=LIST, session=Session(ledger, by_number(1)), model="m", judge_variants=(0, 2, 5))
     columns = ["question_id", "model_a", "model_b"]
-    parts = {
-        v: part[columns].values.tolist() for v, part in judged.verdicts.groupby("variant", observed=True)
-    }
+    parts = {v: part[columns].values.tolist() for v, part in judged.verdicts.groupby("variant", observed=True)}
     assert set(parts) == {"0", "0.j2", "0.j5"}
     assert all(part == parts["0"] for part in parts.values()) and len(parts["0"]) == 3
 
@@ -229,13 +213,9 @@ NEEDS = table((1, 1, "x", "y"), (3, 0, "y", "z"), (1, 1, "y", "z"))
 
 
 def test_only_the_answers_that_the_list_needs_are_generated(ledger):
-    from test_responses import Echo
-
     backend = Echo()
     for model, needed in {"x": [(1, 1)], "y": [(1, 1), (3, 0)], "z": [(1, 1), (3, 0)]}.items():
-        found = respond(
-            PROMPTS, session=Session(ledger, backend), model=f"vendor/{model}", name=model, pairs=NEEDS
-        )
+        found = respond(PROMPTS, session=Session(ledger, backend), model=f"vendor/{model}", name=model, pairs=NEEDS)
         assert [(a.question_id, a.variant) for a in found.answers] == needed and found.complete
         assert {a.model for a in found.answers} == {model}
     assert len(backend.sent) == 5
@@ -244,10 +224,6 @@ def test_only_the_answers_that_the_list_needs_are_generated(ledger):
 
 
 def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
-    from test_responses import Echo
-
-    from ppe.stages.responses import STOCHASTIC
-
     backend = Echo()
     pairs = table((1, 4, "x", "y"), (2, 0, "y", "x"), (2, 3, "x", "z"))
     settings = {"session": Session(ledger, backend), "model": "x", "decoding": STOCHASTIC, "repeats": 5}
@@ -268,8 +244,6 @@ def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
     ],
 )
 def test_a_list_that_cannot_be_answered_sends_nothing(ledger, pairs, name, said):
-    from test_responses import Echo
-
     backend = Echo()
     with pytest.raises(InputError, match=said):
         respond(PROMPTS, session=Session(ledger, backend), model="m", name=name, pairs=pairs)
@@ -282,71 +256,33 @@ def test_a_list_that_cannot_be_answered_sends_nothing(ledger, pairs, name, said)
 def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys):  # noqa: F811
     served = serve()
     common = ["--base-url", f"{served.url}/v1", "--quiet", "--ledger", str(tmp_path / "ledger.sqlite")]
-    prompts = write_prompts(
-        [Prompt(q, "math" if q % 2 else "art", 0, f"What is {q} + {q}?") for q in range(12)],
-        tmp_path / "prompts.jsonl",
-    )
+    prompts = tmp_path / "prompts.jsonl"
+    write_prompts([Prompt(q, "math" if q % 2 else "art", 0, f"What is {q} + {q}?") for q in range(12)], prompts)
     rows = [(q, 0, *pair) for q, pair in zip(range(12), list(combinations("xyz", 2)) * 4, strict=True)]
-    listed = str(write_pairs(table(*rows), tmp_path / "pairs.csv"))
-    files = [str(tmp_path / f"{model}.jsonl") for model in "xyz"]
-    for model, file in zip("xyz", files, strict=True):
-        assert (
-            main(["respond", str(prompts), "--model", model, "--out", file, "--pairs", listed, *common]) == 0
-        )
+    listed, out = str(write_pairs(table(*rows), tmp_path / "pairs.csv")), tmp_path / "verdicts.csv"
+    files = {model: str(tmp_path / f"{model}.jsonl") for model in "xyzw"}
+    for model, file in files.items():
+        code = main(["respond", str(prompts), "--model", model, "--out", file, "--pairs", listed, *common])
+        assert code == (2 if model == "w" else 0)
     assert served.n_served() == 24, "two answers for each pair, of 36 that there could be"
-    assert (
-        main(
-            [
-                "respond",
-                str(prompts),
-                "--model",
-                "w",
-                "--out",
-                str(tmp_path / "w.jsonl"),
-                "--pairs",
-                listed,
-                *common,
-            ]
-        )
-        == 2
-    )
-    assert "w stands in no pair" in capsys.readouterr().err and served.n_served() == 24
-    assert not (tmp_path / "w.jsonl").exists()
-    out = tmp_path / "verdicts.csv"
-    judging = [
-        "judge",
-        *files,
-        "--model",
-        "j",
-        "--mode",
-        "single",
-        "--pairs",
-        listed,
-        "--out",
-        str(out),
-        *common,
-    ]
+    assert "w stands in no pair" in capsys.readouterr().err and not (tmp_path / "w.jsonl").exists()
+    judging = ["judge", *list(files.values())[:3], "--model", "j", "--mode", "single", "--pairs", listed, *common]
     assert main([*judging, "--dry-run"]) == 0 and "12 requests" in capsys.readouterr().out
     assert main([*judging, "--order", "both"]) == 2
-    assert main([*judging[:-6], "--out", listed, *common]) == 2, "the list is an input"
+    assert main([*judging, "--out", listed]) == 2, "the list is an input"
     assert main([*judging, "--category", "poetry"]) == 2
     capsys.readouterr()
+    judging += ["--out", str(out)]
     assert main(judging) == 0 and served.n_served() == 36
-    found = (
-        read_verdicts(out)[["question_id", "variant", "model_a", "model_b"]].astype(object).values.tolist()
-    )
+    found = read_verdicts(out)[["question_id", "variant", "model_a", "model_b"]].astype(object).values.tolist()
     assert found == [list(row) for row in rows]
     assert main([*judging, "--category", "math"]) == 0 and served.n_served() == 36
     assert len(read_verdicts(out)) == 6, "pairs on other categories are left out"
 
 
 def test_launch_has_jobs_for_the_categories_of_the_list_alone(tmp_path, monkeypatch):
-    from ppe.cli.stages import _input_categories
-
     write_answers_file(tmp_path / "answers.jsonl", 3, 4)  # odd questions are math, even ones writing
-    listed = write_pairs(
-        table((1, 0, "model-0", "model-2"), (3, 0, "model-0", "model-1")), tmp_path / "pairs.csv"
-    )
+    listed = write_pairs(table((1, 0, "model-0", "model-2"), (3, 0, "model-0", "model-1")), tmp_path / "pairs.csv")
     words = judge_arguments(tmp_path, "http://127.0.0.1:9", "--pairs", str(listed))
     assert _input_categories(words) == ["math"]
     assert _input_categories(words[:-2]) == ["writing", "math"]

@@ -22,7 +22,7 @@ from ppe.designs.precision import (
 from ppe.errors import ConvergenceError, InputError
 from ppe.rankers.bradley_terry import bradley_terry_batch
 from ppe.rankers.rankings import mid_ranks, spearman_distance
-from ppe.stages.judging import decide_both
+from ppe.stages.judging import decide
 
 POINTS = {"a": 1.0, "tie": 0.5, "b": 0.0}
 
@@ -40,7 +40,7 @@ def verdicts(x: np.ndarray, effects: CallEffects, orders: str) -> list[dict[floa
         return [{POINTS[said]: chance for said, chance in way.items()} for way in (forward, backward)]
     decided = {points: np.zeros_like(x) for points in POINTS.values()}
     for ab, ba in product(POINTS, POINTS):
-        decided[POINTS[decide_both(ab, ba, flips="tie").verdict]] += forward[ab] * backward[ba]
+        decided[POINTS[decide(ab, ba, flips="tie").verdict]] += forward[ab] * backward[ba]
     return [decided]
 
 
