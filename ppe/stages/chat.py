@@ -44,9 +44,9 @@ class Decoding:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise InputError(f"top-p {self.top_p}: it lies above 0 and at most at 1; the paper uses 1")
         if self.max_tokens < 1:
-            raise InputError(f"max tokens {self.max_tokens}: a reply needs at least 1 token; the paper uses 512 to judge")
+            raise InputError(f"max tokens {self.max_tokens}: a reply needs at least 1; the paper uses 512 to judge")
 
-# %% ../../nbs/stages/chat.ipynb #cell-07
+
 TURN_TOKENS = 16  # of the marks that a chat template puts around a message, at most
 
 
@@ -67,18 +67,14 @@ class Request:
     @property
     def key(self) -> str:
         "64 hexadecimal digits that name the request, the same in every process."
-        content = [
-            self.stage, self.backend, self.model, self.prompt_version, [[message.role, message.text] for message in self.messages],
-            asdict(self.decoding), self.order, self.repeat,
-        ]  # fmt: skip
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        name = [self.stage, self.backend, self.model, self.prompt_version]
+        said = [[message.role, message.text] for message in self.messages]
+        content = [*name, said, asdict(self.decoding), self.order, self.repeat]
         try:
-            return hashlib.sha256(text.encode()).hexdigest()
+            return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
         except UnicodeEncodeError as error:
-            raise InputError(
-                f"a prompt for {self.stage} holds half of a surrogate pair at character {error.start}: "
-                "text must be valid Unicode; repair the input file"
-            ) from None
+            where = f"a prompt for {self.stage} holds half of a surrogate pair at character {error.start}"
+            raise InputError(f"{where}: text must be valid Unicode; repair the input file") from None
 
     @property
     def characters(self) -> int:
@@ -87,8 +83,8 @@ class Request:
 
     @property
     def most_tokens(self) -> int:
-        "What all messages can come to at most: no token is shorter than a byte, and each message adds the marks of its turn."
-        return sum(len(part.encode()) for message in self.messages for part in message.parts) + TURN_TOKENS * len(self.messages)
+        "What all messages come to at most: no token is shorter than a byte, and each message adds marks of its turn."
+        return sum(len(message.text.encode()) + TURN_TOKENS for message in self.messages)
 
 # %% ../../nbs/stages/chat.ipynb #cell-13
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,7 @@ class Reply:
     seconds: float = 0.0
     raw: str | None = None  # before clean-up, when that changed anything
 
-# %% ../../nbs/stages/chat.ipynb #cell-14
+
 class CallFailed(PpeError):
     "No reply came, or none that could be taken apart."
 
@@ -137,10 +133,8 @@ class Backend(Protocol):
 # %% ../../nbs/stages/chat.ipynb #cell-18
 def is_loopback(host: str) -> bool:  # of a name or number
     "Whether an address never leaves this machine."
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or host.endswith(".localhost") or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -158,17 +152,21 @@ def check_base_url(
     except ValueError:  # brackets, a port that is none
         sound = False
     if not sound:
-        shown = f"base URL {url!r:.60}" if "@" not in url else "base URL"
-        raise InputError(f"{shown}: this is no address; one looks like https://api.openai.com/v1 or http://127.0.0.1:8000/v1")
+        shown = "" if "@" in url else f" {url!r:.60}"
+        raise InputError(
+            f"base URL{shown}: no address; one looks like https://api.openai.com/v1 or http://127.0.0.1:8000/v1"
+        )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InputError(
-            f"base URL for {parts.hostname}: it holds a user name, a password or parameters; secrets come from the environment only, see --key-variable"
+            f"base URL for {parts.hostname}: it holds a user name, a password or parameters; secrets come from the "
+            "environment only, see --key-variable"
         )
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"base URL {url!r}: an address starts with https:// (or http:// on this machine) and names a host")
+        raise InputError(f"base URL {url!r}: it starts with https:// (or http:// on this machine) and names a host")
     if parts.scheme == "http" and not is_loopback(parts.hostname) and not allow_insecure:
         raise InputError(
-            f"base URL {url!r}: http to another machine would send prompts and key in the clear; use https, or --allow-insecure on a network that you trust"
+            f"base URL {url!r}: http to another machine would send prompts and key in the clear; use https, or "
+            "--allow-insecure on a network that you trust"
         )
     return parts._replace(netloc=parts.netloc.lower()).geturl().rstrip("/")
 
@@ -192,7 +190,7 @@ def read_key(
     "The key of an endpoint from the environment. Raises `InputError` when it is not there."
     key = os.environ.get(variable, "").strip()
     if not key and needed:
-        raise InputError(f"no key in {variable}: the endpoint needs one; export {variable}=… or name another with --key-variable")
+        raise InputError(f"no key in {variable}: the endpoint needs one; export {variable}=…, or give --key-variable")
     if not key.isascii() or not key.isprintable():
         raise InputError(f"the key in {variable} holds characters that no HTTP header can carry; copy it again")
     return key
@@ -241,24 +239,30 @@ _STOPS = (
     "<|eot|>", "<|END_OF_TURN_TOKEN|>", "<|END_RESPONSE|>", "<|end_of_solution|>", "<end_of_turn>", "<eos>",
     "<｜end▁of▁sentence｜>",
 )  # fmt: skip
+_STOP = "|".join(map(re.escape, _STOPS))
+_TURN = "|".join((*_TURN_STARTS, _STOP))
 
 # %% ../../nbs/stages/chat.ipynb #cell-25
 _FLAGS = re.IGNORECASE | re.DOTALL | re.MULTILINE
-_AT_START = [re.compile(rf"\s*(?:{'|'.join((*_TURN_STARTS, *map(re.escape, _STOPS)))})")] + [
-    re.compile(rf"\s*{opening}.*?(?:{closing}|\Z)[^\S\n]*\n*", _FLAGS) for opening, closing in _BLOCKS
-]
-_OPENING = [re.compile(rf"^[^\S\n]*{opening}", _FLAGS) for opening, _ in _BLOCKS]
-_CLOSING = [re.compile(rf"{closing}[^\S\n]*(?:\n+|\Z)", _FLAGS) for _, closing in _BLOCKS]
-_ALONE = [re.compile(rf"^[^\S\n]*{closing}[^\S\n]*(?:\n+|\Z)", _FLAGS) for _, closing in _BLOCKS]
-
-# %% ../../nbs/stages/chat.ipynb #cell-26
-def _start(text: str) -> int:
-    "Where the text begins after markers and reasoning blocks at its start."
-    place, patterns = 0, iter(_AT_START)
-    while (pattern := next(patterns, None)) is not None:
-        if found := pattern.match(text, place):
-            place, patterns = found.end(), iter(_AT_START)
-    return place
+_ANY_TAG = re.compile("|".join((*(tag for block in _BLOCKS for tag in block), _TURN, "</s>")), re.IGNORECASE)
+_AT_START = re.compile(
+    rf"(?:\s*(?:{_TURN})|"
+    + "|".join(rf"(?is:\s*{opening}.*?(?:{closing}|\Z)[^\S\n]*\n*)" for opening, closing in _BLOCKS) + ")*+"
+)  # fmt: skip
+_INSIDE = [  # of a block's own kind: the start of a line, the end of a line, a closing tag on a line of its own
+    (re.compile(rf"^[^\S\n]*{opening}", _FLAGS), re.compile(rf"{closing}[^\S\n]*(?:\n+|\Z)", _FLAGS),
+     re.compile(rf"^[^\S\n]*{closing}[^\S\n]*(?:\n+|\Z)", _FLAGS))
+    for opening, closing in _BLOCKS
+]  # fmt: skip
+# A stop marker and then the start of a turn: the model wrote the other side of the conversation as well.
+_NEXT_TURN = re.compile(
+    rf"(?:{_STOP})\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|system|assistant)\|>)"
+)
+# The end marker of Llama 2 is also the end of struck-out text in HTML.
+_AT_END, _AT_END_OR_S = (
+    re.compile(rf"(?:\s*(?:{'|'.join(re.escape(stop[::-1]) for stop in stops)}))*+")
+    for stops in (_STOPS, (*_STOPS, "</s>"))
+)
 
 
 def _without_blocks(text: str, opening: re.Pattern, closing: re.Pattern, alone: re.Pattern) -> str:
@@ -272,8 +276,7 @@ def _without_blocks(text: str, opening: re.Pattern, closing: re.Pattern, alone: 
         return text
     starts = [start for start, _ in outside_code(opening)]
     first = min(starts, default=len(text))
-    lone = [end for start, end in outside_code(alone) if start < first]
-    kept, place = [], max(lone, default=0)
+    kept, place = [], max((end for start, end in outside_code(alone) if start < first), default=0)
     for start in starts:
         following = bisect(ends, (start, 0))
         if start >= place and following < len(ends):
@@ -281,50 +284,26 @@ def _without_blocks(text: str, opening: re.Pattern, closing: re.Pattern, alone: 
             place = ends[following][1]
     return "".join((*kept, text[place:]))
 
-# %% ../../nbs/stages/chat.ipynb #cell-27
-# A stop marker and then the start of a turn: the model wrote the other side of the conversation as well.
-_NEXT_TURN = re.compile(
-    rf"(?:{'|'.join(map(re.escape, _STOPS))})\s*"
-    r"(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|system|assistant)\|>)"
-)
-
-
-def _end(text: str) -> int:
-    "Where the text ends before stop markers at its end, or before an invented turn."
-    end = found.start() if (found := _NEXT_TURN.search(text)) else len(text)
-    # The end marker of Llama 2 is also the end of struck-out text in HTML.
-    stops = _STOPS if "<s>" in text else (*_STOPS, "</s>")
-    while True:
-        bare = end
-        while bare and text[bare - 1].isspace():
-            bare -= 1
-        stop = next((stop for stop in stops if text.endswith(stop, 0, bare)), None)
-        if stop is None:
-            return bare if end < len(text) else end
-        end = bare - len(stop)
-
-# %% ../../nbs/stages/chat.ipynb #cell-29
-_ANY_TAG = re.compile(
-    "|".join((*(closing for _, closing in _BLOCKS), *(opening for opening, _ in _BLOCKS), *_TURN_STARTS, *map(re.escape, _STOPS), "</s>")),
-    re.IGNORECASE,
-)
-
 
 def clean_text(text: str) -> str:
     """What a model said without reasoning blocks and turn markers; any other text is unchanged.
 
     Cleaning twice is cleaning once. Source: appendix A.2 names the step; the list of tags is this project's.
     """
-    if not _ANY_TAG.search(text):
-        return text  # most replies, at a tenth of the cost
-    while True:
-        cleaned = text[_start(text) :]
-        for patterns in zip(_OPENING, _CLOSING, _ALONE, strict=True):
+    while _ANY_TAG.search(text):  # most replies hold none
+        cleaned = text[_AT_START.match(text).end() :]  # type: ignore[union-attr]  # it matches nothing, too
+        for patterns in _INSIDE:
             cleaned = _without_blocks(cleaned, *patterns)
-        cleaned = cleaned[: _end(cleaned)]
+        whole = cleaned
+        if invented := _NEXT_TURN.search(cleaned):
+            cleaned = cleaned[: invented.start()]
+        stops = _AT_END if "<s>" in whole else _AT_END_OR_S
+        n_stops = stops.match(cleaned[::-1]).end()  # type: ignore[union-attr]
+        cleaned = cleaned[: len(cleaned) - n_stops].rstrip() if n_stops or invented else cleaned
         if cleaned == text:
-            return text
+            break
         text = cleaned
+    return text
 
 # %% ../../nbs/stages/chat.ipynb #cell-34
 def request_body(
@@ -354,72 +333,29 @@ def reply_from_body(
     "Take a chat completion apart. Raises `CallFailed` for anything else."
     try:
         choice = body["choices"][0]
-        content = choice["message"].get("content")
-        reason = choice.get("finish_reason") or ""
+        content, reason = choice["message"].get("content"), choice.get("finish_reason") or ""
         if isinstance(content, list):  # of parts, as some servers send it
             content = "".join(part.get("text") or "" for part in content if isinstance(part, dict))
     except (AttributeError, IndexError, KeyError, TypeError):
         error = body.get("error") if isinstance(body, dict) else None
         said = error.get("message") if isinstance(error, dict) else error
-        raise CallFailed("malformed reply", quoted(said or "no chat completion with choices[0].message", secret), charged=True) from None
+        said = quoted(said or "no chat completion with choices[0].message", secret)
+        raise CallFailed("malformed reply", said, charged=True) from None
     # Half a surrogate pair can be written in JSON but neither stored nor printed.
     raw = redact(content.encode("utf-8", "replace").decode("utf-8"), secret) if isinstance(content, str) else ""
     text, usage = clean_text(raw), body.get("usage") if isinstance(body.get("usage"), dict) else {}
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    read, written = (n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_COUNTED else None for n in counts)
+    read, written = (n if type(n) is int and 0 <= n <= MOST_COUNTED else None for n in counts)
     return Reply(text, read, written, quoted(reason, secret), seconds, None if raw == text else raw)
 
 # %% ../../nbs/stages/chat.ipynb #cell-40
 MAX_REPLY_BYTES = 4 * 2**20
-
-
-def _certificates() -> Any:
-    "What an encrypted connection is checked against. Raises `InputError` if it cannot be read."
-    import httpx2
-
-    try:
-        return httpx2.create_ssl_context()
-    except OSError as error:
-        files = ", ".join(f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ)
-        raise InputError(f"cannot read the certificates ({files or 'of this machine'}): {error}; correct or unset it") from None
-
-
-def _guarded_transport(certificates: Any, limit: int, secret: str) -> Any:
-    "The client's transport with a limit on the size of a reply."
-    import httpx2
-
-    class GuardedStream(httpx2.AsyncByteStream):
-        def __init__(self, stream: Any):
-            self.stream = stream
-
-        async def __aiter__(self):
-            received = 0
-            async for part in self.stream:
-                received += len(part)
-                if received > limit:
-                    raise CallFailed("reply too large", f"more than {limit} bytes", charged=True)
-                yield part
-
-        async def aclose(self) -> None:
-            await self.stream.aclose()
-
-    class GuardedTransport(httpx2.AsyncHTTPTransport):
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            response = await super().handle_async_request(request)
-            packed = response.headers.get("content-encoding", "identity")
-            if packed.strip().lower() != "identity":
-                await response.aclose()
-                raise CallFailed("compressed reply", f"{quoted(packed, secret)}, though none was asked for", charged=True)
-            response.stream = GuardedStream(response.stream)
-            return response
-
-    return GuardedTransport(verify=certificates, limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256))
-
-# %% ../../nbs/stages/chat.ipynb #cell-41
 FATAL_STATUS = {401: "the key was refused", 403: "the key may not do this", 404: "no such model or address"}
 PASSING_STATUS = (408, 409, 425, 429)  # and all from 500 on
 MAX_WAIT = 60.0  # seconds; a server that asks for more is tried again when we see fit
-_OF_THE_TEXT = re.compile(r"context[ _-]?(?:length|size|window)|too (?:long|many tokens)|content[ _-]?(?:filter|policy)", re.IGNORECASE)
+_OF_THE_TEXT = re.compile(
+    r"context[ _-]?(?:length|size|window)|too (?:long|many tokens)|content[ _-]?(?:filter|policy)", re.IGNORECASE
+)
 
 
 def _wait(headers: Mapping[str, str]) -> float | None:
@@ -443,27 +379,26 @@ def _failure(error: Exception, secret: str) -> CallFailed:
     cause = error.__cause__ or error
     if isinstance(cause, CallFailed):
         return cause
-    if isinstance(error, openai.APIStatusError):
-        status, said = error.status_code, quoted(error.message, secret)
-        if status in FATAL_STATUS:
-            return CallFailed(f"http {status}", f"{FATAL_STATUS[status]}: {said}", fatal=True)
-        if 300 <= status < 400:
-            return CallFailed(f"http {status}", "the endpoint sends us elsewhere; give its right address as the base URL", fatal=True)
-        if status == 429 and getattr(error, "code", None) == "insufficient_quota":
-            return CallFailed("http 429", f"the account has no credit left: {said}", fatal=True)
-        if status in (400, 413, 422) and _OF_THE_TEXT.search(f"{error.message} {error.body}"):
-            return CallFailed(f"http {status}", said, decided=True)
-        passing = status in PASSING_STATUS or status >= 500
-        return CallFailed(f"http {status}", said, retryable=passing, wait=_wait(error.response.headers))
-    unsent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
-    kind = "timeout" if isinstance(error, openai.APITimeoutError) else "connection failed"
-    return CallFailed(kind, quoted(str(cause) or type(cause).__name__, secret), charged=not unsent)
+    if not isinstance(error, openai.APIStatusError):
+        unsent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
+        kind = "timeout" if isinstance(error, openai.APITimeoutError) else "connection failed"
+        return CallFailed(kind, quoted(str(cause) or type(cause).__name__, secret), charged=not unsent)
+    status, said = error.status_code, quoted(error.message, secret)
+    if status in FATAL_STATUS:
+        return CallFailed(f"http {status}", f"{FATAL_STATUS[status]}: {said}", fatal=True)
+    if 300 <= status < 400:
+        elsewhere = "the endpoint sends us elsewhere; give its right address as the base URL"
+        return CallFailed(f"http {status}", elsewhere, fatal=True)
+    if status == 429 and getattr(error, "code", None) == "insufficient_quota":
+        return CallFailed("http 429", f"the account has no credit left: {said}", fatal=True)
+    if status in (400, 413, 422) and _OF_THE_TEXT.search(f"{error.message} {error.body}"):
+        return CallFailed(f"http {status}", said, decided=True)
+    passing = status in PASSING_STATUS or status >= 500
+    return CallFailed(f"http {status}", said, retryable=passing, wait=_wait(error.response.headers))
 
-# %% ../../nbs/stages/chat.ipynb #cell-42
+
 class ApiBackend:
     "An endpoint that speaks the OpenAI API, through the official client."
-
-    name = "api"
 
     def __init__(
         self,
@@ -476,7 +411,7 @@ class ApiBackend:
         token_parameter: str = "max_tokens",  # name of the limit on new tokens
         max_reply_bytes: int = MAX_REPLY_BYTES,
     ):
-        "Raises: InputError for an unsafe address, a missing key or `openai` package, and certificates that cannot be read."
+        "Raises: InputError for an unsafe address, no key, no `openai` package, and certificates that cannot be read."
         if find_spec("openai") is None:
             raise InputError("the openai package is missing: pip install 'ppe[api]', or `make setup` in a checkout")
         if token_parameter not in ("max_tokens", "max_completion_tokens"):
@@ -487,40 +422,63 @@ class ApiBackend:
         self.endpoint = check_base_url(base_url, allow_insecure=allow_insecure)
         self.token_parameter, self.timeout, self.max_reply_bytes = token_parameter, timeout, max_reply_bytes
         self._secret = read_key(key_variable, needed=not is_loopback(urlsplit(self.endpoint).hostname or ""))
-        self._certificates = _certificates()
         self._client: Any = None
+        import httpx2
+
+        try:
+            self._certificates = httpx2.create_ssl_context()
+        except OSError as error:
+            named = ", ".join(f"{k}={os.environ[k]}" for k in ("SSL_CERT_FILE", "SSL_CERT_DIR") if k in os.environ)
+            named = named or "of this machine"
+            raise InputError(f"cannot read the certificates ({named}): {error}; correct or unset it") from None
 
     def _open(self) -> Any:
         "A client for the running loop."
         import httpx2
         import openai
 
+        async def take_whole(response: httpx2.Response) -> None:
+            "Receive a reply as it comes, up to the limit, and leave it where the client looks for it."
+            packed = response.headers.get("content-encoding", "identity")
+            if packed.strip().lower() != "identity":
+                said = f"{quoted(packed, self._secret)}, though none was asked for"
+                raise CallFailed("compressed reply", said, charged=True)
+            received = bytearray()
+            async for part in response.aiter_raw():
+                received += part
+                if len(received) > self.max_reply_bytes:
+                    raise CallFailed("reply too large", f"more than {self.max_reply_bytes} bytes", charged=True)
+            response.stream, response.is_stream_consumed = httpx2.ByteStream(bytes(received)), False
+            response.is_closed = False
+
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=256)
         http_client = httpx2.AsyncClient(
-            transport=_guarded_transport(self._certificates, self.max_reply_bytes, self._secret),
+            verify=self._certificates, limits=limits, event_hooks={"response": [take_whole]},
             timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, 30.0)),
             follow_redirects=False,  # a redirect could lead the prompts away from the address that was checked
-        )
-        return openai.AsyncOpenAI(api_key=self._secret or "none", base_url=self.endpoint, max_retries=0, http_client=http_client)
+        )  # fmt: skip
+        key = self._secret or "none"
+        return openai.AsyncOpenAI(api_key=key, base_url=self.endpoint, max_retries=0, http_client=http_client)
 
     async def complete(self, request: Request) -> Reply:
         "Send one request, once; raises `CallFailed`."
         import httpx2
         import openai
 
-        self._client = self._client or self._open()
-        started = time.perf_counter()
+        self._client, started = self._client or self._open(), time.perf_counter()
         body = json.dumps(request_body(request, self.token_parameter)).encode()
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        options = {"headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"}}
         try:
             async with asyncio.timeout(self.timeout):
                 # The low-level call leaves out the typed model of a reply, a third of its cost.
-                response = await self._client.post("/chat/completions", cast_to=httpx2.Response, content=body, options={"headers": headers})
+                response = await self._client.post(
+                    "/chat/completions", cast_to=httpx2.Response, content=body, options=options
+                )
+            received = json.loads(response.content)
         except TimeoutError:
             raise CallFailed("timeout", f"no whole reply within {self.timeout:g} s", charged=True) from None
         except (openai.OpenAIError, httpx2.HTTPError, CallFailed) as error:
             raise _failure(error, self._secret) from None
-        try:
-            received = json.loads(response.content)
         except (ValueError, RecursionError):
             said = quoted(response.content[:2000].decode("utf-8", "replace"), self._secret)
             raise CallFailed("malformed reply", f"not JSON: {said[:120]!r}", charged=True) from None

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['VERSION', 'SCHEMA', 'MAX_CACHED_TEXTS', 'PART_SIZE', 'CHUNK', 'REQUEST_COLUMNS', 'Use', 'Claim', 'Attempt', 'Result',
-           'Progress', 'Ledger', 'unwritable', 'open_run', 'is_planned', 'plan_run', 'planned_run', 'release',
-           'release_dead', 'claim', 'settle', 'results', 'run_progress', 'token_totals', 'find_request', 'exchange',
-           'why_nothing', 'reopen_invalid', 'mark_batch', 'reopen_batch']
+           'Progress', 'Ledger', 'unwritable', 'open_run', 'plan_run', 'planned_run', 'release', 'release_dead',
+           'claim', 'settle', 'results', 'run_progress', 'token_totals', 'exchange', 'why_nothing', 'reopen_invalid',
+           'mark_batch', 'reopen_batch']
 
 # %% ../../nbs/stages/ledger.ipynb #cell-05
 import fcntl
@@ -27,8 +27,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .chat import Decoding, Reply, Request
 from ..errors import InputError, PpeError, first_five
+from .chat import Decoding, Reply, Request
 from .prompts import Message
 
 # %% ../../nbs/stages/ledger.ipynb #cell-06
@@ -46,7 +46,7 @@ CREATE TABLE requests (
   characters INTEGER NOT NULL, most_tokens INTEGER NOT NULL,
   status TEXT NOT NULL DEFAULT 'open' CHECK (status IN ('open', 'claimed', 'batch', 'done', 'invalid')),
   owner INTEGER, attempts INTEGER NOT NULL DEFAULT 0,
-  forgiven INTEGER NOT NULL DEFAULT 0,  -- attempts that do not count: no whole reply came, or another round was given since
+  forgiven INTEGER NOT NULL DEFAULT 0,  -- attempts that do not count: no whole reply, or another round was given
   batches INTEGER NOT NULL DEFAULT 0,   -- files that it stood in; the last one may still be out
   reply TEXT, raw TEXT, parsed TEXT, finish_reason TEXT,
   tokens_in INTEGER, tokens_out INTEGER, seconds REAL, endpoint TEXT, time TEXT,
@@ -55,11 +55,13 @@ CREATE TABLE requests (
 CREATE INDEX requests_owner ON requests (owner) WHERE owner IS NOT NULL;
 CREATE TABLE attempts (
   request INTEGER NOT NULL REFERENCES requests, number INTEGER NOT NULL,
-  outcome TEXT NOT NULL, reply TEXT, tokens_in INTEGER, tokens_out INTEGER, seconds REAL, endpoint TEXT, time TEXT NOT NULL,
+  outcome TEXT NOT NULL, reply TEXT, tokens_in INTEGER, tokens_out INTEGER, seconds REAL, endpoint TEXT,
+  time TEXT NOT NULL,
   PRIMARY KEY (request, number)
 ) WITHOUT ROWID;
 CREATE TABLE runs (
-  id INTEGER PRIMARY KEY, stage TEXT NOT NULL, settings TEXT NOT NULL, inputs TEXT NOT NULL, planned INTEGER NOT NULL DEFAULT 0,
+  id INTEGER PRIMARY KEY, stage TEXT NOT NULL, settings TEXT NOT NULL, inputs TEXT NOT NULL,
+  planned INTEGER NOT NULL DEFAULT 0,
   UNIQUE (stage, settings, inputs)
 );
 CREATE TABLE uses (
@@ -101,7 +103,7 @@ class Attempt:
     final: bool = False  # no further attempt: a failed one makes the request invalid
     later: bool = False  # no further attempt by this process: the request is open again
 
-# %% ../../nbs/stages/ledger.ipynb #cell-10
+
 @dataclass(frozen=True, slots=True)
 class Result:
     "The state of one use of a run."
@@ -117,7 +119,7 @@ class Result:
     def is_settled(self) -> bool:
         return self.status in ("done", "invalid")
 
-# %% ../../nbs/stages/ledger.ipynb #cell-12
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     "How far a run is; numbers of requests, each counted once."
@@ -156,44 +158,6 @@ def _unlock(path: Path, handle: int) -> None:
     path.unlink(missing_ok=True)
     os.close(handle)
 
-# %% ../../nbs/stages/ledger.ipynb #cell-18
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    "Everything or nothing, and nobody else writes meanwhile."
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield db
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:  # SQLite itself takes a transaction back when the disk is full
-            db.execute("ROLLBACK")
-        raise
-
-
-def _tables(db: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-
-
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    "Make the tables unless they are there. Raises `InputError` for what is no ledger, or one of another version."
-    db.execute("PRAGMA busy_timeout = 60000")
-    if "ledger" not in _tables(db):
-        if _tables(db):
-            raise InputError(f"{path} is a database, but not a ledger; name another file with --ledger")
-        db.execute("PRAGMA journal_mode = WAL")
-        with _transaction(db):
-            if not _tables(db):  # another process may have been first
-                for statement in SCHEMA.split(";\n"):
-                    db.execute(statement)
-                db.execute("INSERT INTO ledger VALUES (?)", (VERSION,))
-    db.execute("PRAGMA synchronous = FULL")
-    versions = [version for (version,) in db.execute("SELECT version FROM ledger LIMIT 2")]
-    if versions != [VERSION]:
-        found = f"of version {versions[0]!r:.20}" if len(versions) == 1 else "without a version"
-        raise InputError(f"{path} is a ledger {found}; this ppe reads version {VERSION}: use the ppe that made it, or name another file with --ledger")
-    if missing := [name for name in ("texts", "requests", "attempts", "runs", "uses", "workers") if name not in _tables(db)]:
-        raise InputError(f"{path} is a damaged ledger, without {', '.join(missing)}; restore a copy, or name another file with --ledger")
-
 # %% ../../nbs/stages/ledger.ipynb #cell-20
 MAX_CACHED_TEXTS = 4096
 
@@ -208,14 +172,44 @@ class Ledger:
         "Raises: InputError when the file is not a ledger, or one of another version."
         self.path, self._guard = Path(path), threading.RLock()
         self.worker: tuple[int, Path, int] | None = None  # number of this process, its lock file, the handle on it
-        self.text_id, self.text = lru_cache(MAX_CACHED_TEXTS)(self._text_id), lru_cache(MAX_CACHED_TEXTS)(self._text)
+        self.text_id = lru_cache(MAX_CACHED_TEXTS)(self._text_id)
+        self.text = lru_cache(MAX_CACHED_TEXTS)(self._text)
         if not self.path.parent.is_dir():
             raise InputError(f"cannot make the ledger {self.path}: its folder does not exist; make it first")
         try:
             self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
-            _prepare(self._db, self.path)
+            self._prepare()
         except sqlite3.DatabaseError as error:
             raise InputError(f"cannot use {self.path} as a ledger: {error}; name another file with --ledger") from None
+
+    def _prepare(self) -> None:
+        "Make the tables unless they are there. Raises `InputError` for no ledger, or one of another version."
+        self.query("PRAGMA busy_timeout = 60000")
+        if "ledger" not in (tables := self._tables()):
+            if tables:
+                raise InputError(f"{self.path} is a database, but not a ledger; name another file with --ledger")
+            self.query("PRAGMA journal_mode = WAL")
+            with self.transaction() as db:
+                if not self._tables():  # another process may have been first
+                    for statement in SCHEMA.split(";\n"):
+                        db.execute(statement)
+                    db.execute("INSERT INTO ledger VALUES (?)", (VERSION,))
+        self.query("PRAGMA synchronous = FULL")
+        versions = [version for (version,) in self.query("SELECT version FROM ledger LIMIT 2")]
+        if versions != [VERSION]:
+            found = f"of version {versions[0]!r:.20}" if len(versions) == 1 else "without a version"
+            raise InputError(
+                f"{self.path} is a ledger {found}; this ppe reads version {VERSION}: use the ppe that made it, or name "
+                "another file with --ledger"
+            )
+        if missing := {"texts", "requests", "attempts", "runs", "uses", "workers"} - self._tables():
+            lost = ", ".join(sorted(missing))
+            raise InputError(
+                f"{self.path} is a damaged ledger, without {lost}; restore a copy, or give another --ledger"
+            )
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self.query("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def __enter__(self) -> "Ledger":
         return self
@@ -233,7 +227,7 @@ class Ledger:
                 # On a full disk nothing can be given back; whoever comes next finds the lock free and takes over.
                 with suppress(sqlite3.Error):
                     release(self)
-                    self._db.execute("DELETE FROM workers WHERE id = ?", (number,))
+                    self.query("DELETE FROM workers WHERE id = ?", number)
                 _unlock(path, handle)
                 self.worker = None
             self._db.close()
@@ -241,18 +235,25 @@ class Ledger:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         "Everything or nothing, and nobody else writes meanwhile."
-        with self._guard, _transaction(self._db) as db:
-            yield db
+        with self._guard:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # SQLite itself takes a transaction back when the disk is full
+                    self._db.execute("ROLLBACK")
+                raise
 
     def query(self, sql: str, *values: Any) -> list[tuple]:
-        "All rows of a SELECT."
+        "All rows of a statement."
         with self._guard:
             return self._db.execute(sql, values).fetchall()
 
     def _text_id(self, text: str) -> int:
         "The number of a text, which is added unless it is there; only within a transaction."
         digest = hashlib.sha256(text.encode()).digest()
-        self._db.execute("INSERT OR IGNORE INTO texts (sha256, text) VALUES (?, ?)", (digest, text))
+        self.query("INSERT OR IGNORE INTO texts (sha256, text) VALUES (?, ?)", digest, text)
         return self.query("SELECT id FROM texts WHERE sha256 = ?", digest)[0][0]
 
     def _text(self, number: int) -> str:
@@ -262,12 +263,17 @@ class Ledger:
         "SQLite's own check of the file: 'ok', or what is wrong."
         return self.query("PRAGMA integrity_check")[0][0]
 
-# %% ../../nbs/stages/ledger.ipynb #cell-22
+
 def unwritable(ledger: Ledger, error: sqlite3.Error) -> PpeError:
     "What to say when the file cannot be written, because the disk is full or belongs to somebody else."
-    return PpeError(f"the ledger {ledger.path} cannot be written: {error}; all that was in it is kept, so mend that and go on")
+    return PpeError(f"the ledger {ledger.path} cannot be written: {error}; what was in it is kept: mend that and go on")
 
 # %% ../../nbs/stages/ledger.ipynb #cell-24
+PART_SIZE = 200  # characters; longer parts are kept once in the table of texts
+CHUNK = 500  # uses per transaction when a run is planned
+REQUEST_COLUMNS = "stage, backend, model, prompt_version, messages, decoding, shown_order, repeat, expects"
+
+
 def open_run(
     ledger: Ledger,
     stage: str,
@@ -281,37 +287,25 @@ def open_run(
         return db.execute("SELECT id FROM runs WHERE stage = ? AND settings = ? AND inputs = ?", values).fetchone()[0]
 
 
-def is_planned(ledger: Ledger, run: int) -> bool:
-    "Whether the plan of a run is complete, so that it need not be made again."
-    return bool(ledger.query("SELECT planned FROM runs WHERE id = ?", run)[0][0])
-
-# %% ../../nbs/stages/ledger.ipynb #cell-26
-PART_SIZE = 200  # characters; longer parts are kept once in the table of texts
-
-
-def _add_use(ledger: Ledger, db: sqlite3.Connection, run: int, use: Use) -> bool:
+def _add_use(ledger: Ledger, run: int, use: Use) -> bool:
     "Add a request unless it is known, and say what the run needs it for; true if it is new."
-    request, key = use.request, use.request.key
-    found = db.execute("SELECT id FROM requests WHERE key = ?", (key,)).fetchone()
-    if found is None:
+    request, key, text_id = use.request, use.request.key, ledger.text_id
+    if is_new := not ledger.query("SELECT 1 FROM requests WHERE key = ?", key):
         messages = [
-            [message.role, [ledger.text_id(part) if len(part) > PART_SIZE else part for part in message.parts]]
+            [message.role, [text_id(part) if len(part) > PART_SIZE else part for part in message.parts]]
             for message in request.messages
         ]
-        cursor = db.execute(
-            "INSERT INTO requests (key, stage, backend, model, prompt_version, messages, decoding, shown_order, repeat, "
-            "expects, characters, most_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (key, request.stage, request.backend, request.model, request.prompt_version, json.dumps(messages, ensure_ascii=False),
-             json.dumps(asdict(request.decoding)), request.order, request.repeat, request.expects, request.characters,
-             request.most_tokens),
+        ledger.query(
+            f"INSERT INTO requests (key, {REQUEST_COLUMNS}, characters, most_tokens) VALUES ({', '.join('?' * 12)})",
+            key, request.stage, request.backend, request.model, request.prompt_version,
+            json.dumps(messages, ensure_ascii=False), json.dumps(asdict(request.decoding)), request.order,
+            request.repeat, request.expects, request.characters, request.most_tokens,
         )  # fmt: skip
-    number = cursor.lastrowid if found is None else found[0]
-    item = json.dumps(use.item, ensure_ascii=False)
-    db.execute("INSERT OR IGNORE INTO uses (run, position, request, item) VALUES (?, ?, ?, ?)", (run, use.position, number, item))
-    return found is None
-
-# %% ../../nbs/stages/ledger.ipynb #cell-28
-CHUNK = 500  # uses per transaction when a run is planned
+    ledger.query(
+        "INSERT OR IGNORE INTO uses (run, position, request, item) SELECT ?, ?, id, ? FROM requests WHERE key = ?",
+        run, use.position, json.dumps(use.item, ensure_ascii=False), key,
+    )  # fmt: skip
+    return is_new
 
 
 def plan_run(
@@ -325,22 +319,20 @@ def plan_run(
 
     Cost: about 0.1 ms a use; memory for one chunk.
     """
-    given = new = 0
-    uses = iter(uses)
+    given, new, uses = 0, 0, iter(uses)
     while chunk := list(islice(uses, CHUNK)):
         try:
-            with ledger.transaction() as db:
-                new += sum(_add_use(ledger, db, run, use) for use in chunk)
+            with ledger.transaction():
+                new += sum(_add_use(ledger, run, use) for use in chunk)
         except BaseException:
             ledger.text_id.cache_clear()  # the texts that it numbers were rolled back
             raise
         given += len(chunk)
     if complete:
-        with ledger.transaction() as db:
-            db.execute("UPDATE runs SET planned = 1 WHERE id = ?", (run,))
+        ledger.query("UPDATE runs SET planned = 1 WHERE id = ?", run)
     return given, new
 
-# %% ../../nbs/stages/ledger.ipynb #cell-30
+
 def planned_run(
     ledger: Ledger,
     stage: str,
@@ -350,18 +342,20 @@ def planned_run(
 ) -> int:  # number of the run
     "Find or make a run, and plan it unless that was done."
     run = open_run(ledger, stage, settings, inputs)
-    if not is_planned(ledger, run):
+    if not ledger.query("SELECT planned FROM runs WHERE id = ?", run)[0][0]:
         plan_run(ledger, run, uses)
     return run
 
 # %% ../../nbs/stages/ledger.ipynb #cell-35
+_REOPEN = "UPDATE requests SET status = 'open', owner = NULL WHERE owner = ? AND status = 'claimed'"
+
+
 def _register(ledger: Ledger) -> int:
     "The number of this process among the workers of the ledger."
     if ledger.worker is None:
         path = ledger.path.with_name(f"{ledger.path.name}-{uuid.uuid4().hex}.lock")
         with ledger.transaction() as db:
-            db.execute("INSERT INTO workers (lock) VALUES (?)", (path.name,))
-            (number,) = db.execute("SELECT last_insert_rowid()").fetchone()
+            number = db.execute("INSERT INTO workers (lock) VALUES (?)", (path.name,)).lastrowid or 0
             handle = _lock(path)  # within: a file without a row is then left over from a process that was killed
         ledger.worker = number, path, handle
     return ledger.worker[0]
@@ -379,16 +373,10 @@ def _orphaned_locks(ledger: Ledger) -> list[Path]:
     return [path for path in found if _is_lock(ledger, path.name) and path.name not in known]
 
 
-def _reopen(db: sqlite3.Connection, owner: int) -> int:
-    "Open again what a process had claimed and not settled."
-    return db.execute("UPDATE requests SET status = 'open', owner = NULL WHERE owner = ? AND status = 'claimed'", (owner,)).rowcount
-
-# %% ../../nbs/stages/ledger.ipynb #cell-37
 def release(ledger: Ledger) -> None:
     "Open again what this process had claimed and not settled."
     if ledger.worker is not None:
-        with ledger.transaction() as db:
-            _reopen(db, ledger.worker[0])
+        ledger.query(_REOPEN, ledger.worker[0])
 
 
 def release_dead(ledger: Ledger) -> int:  # requests that became open
@@ -399,7 +387,7 @@ def release_dead(ledger: Ledger) -> int:  # requests that became open
         with suppress(BlockingIOError):  # it lives
             handle = None if path is None else _lock(path)
             with ledger.transaction() as db:
-                freed += _reopen(db, number)
+                freed += db.execute(_REOPEN, (number,)).rowcount
                 db.execute("DELETE FROM workers WHERE id = ?", (number,))
             if path is not None and handle is not None:
                 _unlock(path, handle)
@@ -409,12 +397,10 @@ def release_dead(ledger: Ledger) -> int:  # requests that became open
                 path.unlink(missing_ok=True)
     return freed
 
-# %% ../../nbs/stages/ledger.ipynb #cell-39
-REQUEST_COLUMNS = "stage, backend, model, prompt_version, messages, decoding, shown_order, repeat, expects"
 
-
-def _request(ledger: Ledger, row: Sequence[Any]) -> Request:
+def _request(ledger: Ledger, number: int) -> Request:
     "A request from its row, with the exact text."
+    row = ledger.query(f"SELECT {REQUEST_COLUMNS} FROM requests WHERE id = ?", number)[0]
     stage, backend, model, version, messages, decoding, order, repeat, expects = row
     whole = tuple(
         Message(role, tuple(part if isinstance(part, str) else ledger.text(part) for part in parts))
@@ -435,41 +421,42 @@ def claim(
     owner = _register(ledger)
     with ledger.transaction() as db:
         found = db.execute(
-            "SELECT min(position), id FROM (SELECT position, id FROM uses JOIN requests ON request = id "
-            "WHERE run = ? AND position >= ? AND status = 'open' AND id NOT IN (SELECT value FROM json_each(?)) "
-            "ORDER BY position LIMIT ?) GROUP BY id ORDER BY 1", (run, start, json.dumps(list(without)), limit),
+            "SELECT min(position), id, attempts - forgiven FROM (SELECT position, id, attempts, forgiven FROM uses "
+            "JOIN requests ON request = id WHERE run = ? AND position >= ? AND status = 'open' AND id NOT IN "
+            "(SELECT value FROM json_each(?)) ORDER BY position LIMIT ?) GROUP BY id ORDER BY 1",
+            (run, start, json.dumps(list(without)), limit),
         ).fetchall()
-        db.executemany("UPDATE requests SET status = 'claimed', owner = ? WHERE id = ?", [(owner, number) for _, number in found])
-    claims = []
-    for _, number in found:
-        attempts, *row = ledger.query(f"SELECT attempts - forgiven, {REQUEST_COLUMNS} FROM requests WHERE id = ?", number)[0]
-        claims.append(Claim(number, _request(ledger, row), attempts))
+        update = "UPDATE requests SET status = 'claimed', owner = ? WHERE id = ?"
+        db.executemany(update, [(owner, number) for _, number, _ in found])
+    claims = [Claim(number, _request(ledger, number), attempts) for _, number, attempts in found]
     return claims, found[-1][0] + 1 if found else start
 
 # %% ../../nbs/stages/ledger.ipynb #cell-42
 def _settle_one(db: sqlite3.Connection, attempt: Attempt, owner: int | None, endpoint: str, time: str) -> bool:
     "Write down one attempt; false if the request is not the owner's, or settled or at work when there is no owner."
     reply, failed = attempt.reply or Reply(""), attempt.outcome != "ok"
-    status = "done" if not failed else "invalid" if attempt.final else "open" if owner is None or attempt.later else "claimed"
+    again = "open" if owner is None or attempt.later else "claimed"
+    status = "done" if not failed else "invalid" if attempt.final else again
     said = None if attempt.reply is None else reply.text
-    usage = {"tokens_in": reply.tokens_in, "tokens_out": reply.tokens_out, "seconds": reply.seconds, "endpoint": endpoint, "time": time}
+    usage = (reply.tokens_in, reply.tokens_out, reply.seconds, endpoint, time)
     changes: dict[str, Any] = {"status": status, "owner": owner if status == "claimed" else None}
     if status in ("done", "invalid"):
-        changes |= {"reply": said, "raw": reply.raw, "parsed": attempt.parsed, "finish_reason": reply.finish_reason or None, **usage}
+        kept = (said, reply.raw, attempt.parsed, reply.finish_reason or None, *usage)
+        names = "reply, raw, parsed, finish_reason, tokens_in, tokens_out, seconds, endpoint, time"
+        changes |= zip(names.split(", "), kept, strict=True)
+    forgiven = failed and (attempt.reply is None or attempt.later) and not attempt.final
+    before = ("batch", "open") if owner is None else ("claimed", "claimed")
     mine = db.execute(
-        f"UPDATE requests SET attempts = attempts + 1, forgiven = forgiven + ?, {', '.join(f'{name} = ?' for name in changes)} "
+        f"UPDATE requests SET attempts = attempts + 1, forgiven = forgiven + ?, {' = ?, '.join(changes)} = ? "
         "WHERE id = ? AND owner IS ? AND status IN (?, ?)",
-        (failed and (attempt.reply is None or attempt.later) and not attempt.final, *changes.values(), attempt.id, owner,
-         *(("batch", "open") if owner is None else ("claimed", "claimed"))),
-    ).rowcount  # fmt: skip
+        (forgiven, *changes.values(), attempt.id, owner, *before),
+    ).rowcount
     if mine and failed:
-        db.execute(
-            "INSERT INTO attempts SELECT id, attempts, ?, ?, ?, ?, ?, ?, ? FROM requests WHERE id = ?",
-            (attempt.outcome, said, *usage.values(), attempt.id),
-        )
+        entry = "INSERT INTO attempts SELECT id, attempts, ?, ?, ?, ?, ?, ?, ? FROM requests WHERE id = ?"
+        db.execute(entry, (attempt.outcome, said, *usage, attempt.id))
     return bool(mine)
 
-# %% ../../nbs/stages/ledger.ipynb #cell-44
+
 def settle(
     ledger: Ledger,
     attempts: Sequence[Attempt],
@@ -480,12 +467,15 @@ def settle(
     "Write down what became of attempts, all in one transaction; when it returns, they are on the disk."
     for attempt in attempts:
         if (attempt.outcome == "ok") != (attempt.parsed is not None):
-            raise PpeError(f"attempt on request {attempt.id}: it is 'ok' if and only if the reply was read; got {attempt.outcome!r}")
+            raise PpeError(f"attempt on request {attempt.id}: 'ok' if and only if it was read; got {attempt.outcome!r}")
     owner, time = None if batch else _register(ledger), datetime.now(UTC).isoformat(timespec="milliseconds")
     with ledger.transaction() as db:
         return sum(_settle_one(db, attempt, owner, endpoint, time) for attempt in attempts)
 
 # %% ../../nbs/stages/ledger.ipynb #cell-46
+_OF_RUN = "id IN (SELECT request FROM uses WHERE run = ?)"
+
+
 def results(ledger: Ledger, run: int) -> Iterator[Result]:  # in plan order, one for each use
     "What a run has so far."
     last = -1
@@ -500,86 +490,79 @@ def results(ledger: Ledger, run: int) -> Iterator[Result]:  # in plan order, one
 
 def run_progress(ledger: Ledger, run: int) -> Progress:
     "How many requests of a run are in which state."
-    counts = dict(ledger.query(
-        "SELECT status, count(*) FROM requests WHERE id IN (SELECT request FROM uses WHERE run = ?) GROUP BY status", run
-    ))  # fmt: skip
+    counts = dict(ledger.query(f"SELECT status, count(*) FROM requests WHERE {_OF_RUN} GROUP BY status", run))
     return Progress(*(counts.get(status, 0) for status in ("open", "claimed", "batch", "done", "invalid")))
 
 
-def token_totals(ledger: Ledger, run: int) -> tuple[int, int]:  # tokens read, tokens written; of all attempts whose reply said so
+def token_totals(
+    ledger: Ledger, run: int
+) -> tuple[int, int]:  # tokens read, tokens written; of all replies that said so
     "What a run has used so far."
-    mine = "IN (SELECT request FROM uses WHERE run = ?)"
-    final = ledger.query(f"SELECT total(tokens_in), total(tokens_out) FROM requests WHERE status = 'done' AND id {mine}", run)[0]
-    failed = ledger.query(f"SELECT total(tokens_in), total(tokens_out) FROM attempts WHERE request {mine}", run)[0]
-    return int(final[0] + failed[0]), int(final[1] + failed[1])
+    ((tokens_in, tokens_out),) = ledger.query(
+        "SELECT total(tokens_in), total(tokens_out) FROM (SELECT id, tokens_in, tokens_out FROM requests "
+        "WHERE status = 'done' UNION ALL SELECT request, tokens_in, tokens_out FROM attempts) WHERE " + _OF_RUN, run,
+    )  # fmt: skip
+    return int(tokens_in), int(tokens_out)
 
 # %% ../../nbs/stages/ledger.ipynb #cell-51
-def find_request(
-    ledger: Ledger,
-    key: str,  # or its first characters
-) -> int:  # id
-    "The request with this key. Raises `InputError` if there is none, or more than one."
-    found = ledger.query("SELECT id, key FROM requests WHERE substr(key, 1, ?) = ? LIMIT 6", len(key), key)
-    if len(found) != 1 or not key:
-        seen = f"keys {first_five(full[:16] for _, full in found)} begin with it" if found and key else "no key begins with it"
-        raise InputError(f"request {key!r}: {seen}; give more of the key, as in details.csv")
-    return found[0][0]
-
-
 def exchange(
     ledger: Ledger,
     key: str,  # or its first characters
 ) -> dict[str, Any]:
-    "One request in full: what was sent, what came back, how it was read, what failed before."
-    number = find_request(ledger, key)
-    request = _request(ledger, ledger.query(f"SELECT {REQUEST_COLUMNS} FROM requests WHERE id = ?", number)[0])
+    "One request in full: what was sent, what came back, how it was read. Raises `InputError` unless one key begins so."
+    found = ledger.query("SELECT id, key FROM requests WHERE substr(key, 1, ?) = ? LIMIT 6", len(key), key)
+    if len(found) != 1 or not key:
+        seen = (
+            f"keys {first_five(full[:16] for _, full in found)} begin with it" if found and key else "no key begins so"
+        )
+        raise InputError(f"request {key!r}: {seen}; give more of the key, as in details.csv")
+    number, request = found[0][0], _request(ledger, found[0][0])
     fields = "key, status, reply, raw, parsed, finish_reason, tokens_in, tokens_out, seconds, endpoint, time"
     values = ledger.query(f"SELECT {fields} FROM requests WHERE id = ?", number)[0]
     failed = ledger.query("SELECT outcome, reply, time FROM attempts WHERE request = ? ORDER BY number", number)
     return {
-        "stage": request.stage, "backend": request.backend, "model": request.model, "prompt_version": request.prompt_version,
-        "order": request.order, "repeat": request.repeat, "decoding": asdict(request.decoding),
+        "stage": request.stage, "backend": request.backend, "model": request.model,
+        "prompt_version": request.prompt_version, "order": request.order, "repeat": request.repeat,
+        "decoding": asdict(request.decoding),
         "messages": [{"role": message.role, "content": message.text} for message in request.messages],
         **dict(zip(fields.split(", "), values, strict=True)),
         "failed_attempts": [dict(zip(("outcome", "reply", "time"), entry, strict=True)) for entry in failed],
     }  # fmt: skip
 
-# %% ../../nbs/stages/ledger.ipynb #cell-53
+
 def why_nothing(ledger: Ledger, result: Result) -> str:
     "Why a use has no reply that was read; empty if it has one."
     if result.is_settled:
         return "" if result.status == "done" else exchange(ledger, result.key)["failed_attempts"][-1]["outcome"]
     return "not finished"
 
-# %% ../../nbs/stages/ledger.ipynb #cell-55
+
 def reopen_invalid(
     ledger: Ledger,
     stage: str,  # all that belongs to it: "judge" has "judge/pair" and "judge/score"
 ) -> int:  # requests opened
     "Give the invalid requests of a stage another round of attempts; the record of the failed ones is kept."
+    sql = "UPDATE requests SET status = 'open', forgiven = attempts WHERE status = 'invalid' AND stage || '/' GLOB ?"
     with ledger.transaction() as db:
-        return db.execute(
-            "UPDATE requests SET status = 'open', forgiven = attempts WHERE status = 'invalid' AND (stage = ? OR substr(stage, 1, ?) = ?)",
-            (stage, len(stage) + 1, f"{stage}/"),
-        ).rowcount
+        return db.execute(sql, (f"{glob.escape(stage)}/*",)).rowcount
 
-# %% ../../nbs/stages/ledger.ipynb #cell-57
+
 def mark_batch(
     ledger: Ledger,
     claims: Iterable[int],  # ids; of this process
 ) -> None:
     "Note that requests stand in one more batch file, so that nobody sends them live."
     owner = _register(ledger)
+    sql = (
+        "UPDATE requests SET status = 'batch', batches = batches + 1, owner = NULL "
+        "WHERE id = ? AND owner = ? AND status = 'claimed'"
+    )
     with ledger.transaction() as db:
-        db.executemany(
-            "UPDATE requests SET status = 'batch', batches = batches + 1, owner = NULL WHERE id = ? AND owner = ? AND status = 'claimed'",
-            [(number, owner) for number in claims],
-        )
+        db.executemany(sql, [(number, owner) for number in claims])
 
 
 def reopen_batch(ledger: Ledger, run: int) -> int:  # requests opened
     "Give up the batch files of a run: what they have not settled is open again."
     with ledger.transaction() as db:
-        return db.execute(
-            "UPDATE requests SET status = 'open' WHERE status = 'batch' AND id IN (SELECT request FROM uses WHERE run = ?)", (run,)
-        ).rowcount
+        sql = f"UPDATE requests SET status = 'open' WHERE status = 'batch' AND {_OF_RUN}"
+        return db.execute(sql, (run,)).rowcount
