@@ -256,6 +256,14 @@ def test_two_processes_that_are_refused_everything_do_not_wait_for_each_other(tm
     assert codes == [2, 2] and states(tmp_path) == {"open": 60}
 
 
+def test_a_refused_key_stops_at_once(tmp_path, serve, capsys):
+    server = serve(refusing(401, message=f"bad key Bearer {KEY}"))
+    answers(tmp_path, 20)
+    assert judged(tmp_path, server.url, "--concurrency", "2") == 3 and server.asked <= 2
+    error = capsys.readouterr().err
+    assert "the key was refused" in error and KEY not in error and states(tmp_path) == {"open": 120}
+
+
 # ---- one poisonous reply
 
 
@@ -539,6 +547,9 @@ REFUSED = [
     "--details {d}/verdicts.csv", "--report {d}/answers.jsonl", "--report {d}/ledger.sqlite-wal", "--report {d}/link",
     "--report {d}/hard", "--report {d}/folder/answers.jsonl", "--batch-file {d}/answers.jsonl --batch write",
     "--batch-file {d}/link.jsonl --batch write", "--batch-file {d}/b.jsonl --batch write --report {d}/b.jsonl",
+    "--base-url http://example.org/v1", "--key-variable PPE_NO_SUCH_KEY --base-url https://example.org/v1",
+    "--max-cost 1", "--concurrency 0", "--category poetry", "--judge-variants 0,x", "--temperature hot",
+    "--prompts no-such.toml",
 ]  # fmt: skip
 
 
@@ -555,9 +566,16 @@ def test_refused_before_anything_is_sent(tmp_path, serve, more, capsys):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     given = [word.replace("\u00a0", " ").format(d=tmp_path) for word in more.split(" ")]
     assert judged(tmp_path, server.url, *given) == 2
-    names = {"--base-url": "base URL", "--timeout": "timeout", "--concurrency": "concurrency"}
-    said = "link" if "link.jsonl" in more else names.get(given[0], given[0])
-    assert said in one_line(capsys) and server.asked == 0
+    names = {
+        "--base-url": "base URL",
+        "--timeout": "timeout",
+        "--concurrency": "concurrency",
+        "--max-cost": "--price-in",
+    }
+    files = ("--out", "--report", "--details", "--batch-file")
+    said = names.get(given[0], given[0] if given[0] in files and "link.jsonl" not in more else Path(given[1]).name)
+    line = one_line(capsys)
+    assert said in line and ("example.org" not in given[1] or "--allow-insecure" in line) and server.asked == 0
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 

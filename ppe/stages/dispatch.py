@@ -168,7 +168,7 @@ class Summary:
     stopped: str = ""  # why, if before the end
     reasons: dict[str, int] = field(default_factory=dict)  # of failed attempts
 
-
+# %% ../../nbs/stages/dispatch.ipynb #cell-16
 class _Work:
     "A run while it is under way."
 
@@ -195,206 +195,214 @@ class _Work:
         self.summary.stopped = self.summary.stopped or reason
         self.stopping.set()
 
-    async def next_claim(self) -> Claim | None:
-        "The next request to send; None when nothing is left for this process."
-        most = 4 * self.limits.concurrency
-        while not self.summary.stopped:
-            async with self.refill:
-                if not self.ready and not self.exhausted:
-                    claims, self.position = await asyncio.to_thread(
-                        claim, self.ledger, self.run, max(64, most), start=self.position, without=tuple(self.given_up)
-                    )
-                    self.ready.extend(claims)
-                    self.exhausted = not claims
-            # Many that wait for another attempt would fill the memory with their texts, so then they come first.
-            many = len(self.again) >= most
-            if self.again and (many or not self.ready) and self.again[0][0] <= asyncio.get_running_loop().time():
-                return heapq.heappop(self.again)[-1]
-            if self.ready and not many:
-                return self.ready.popleft()
-            if self.under_way or self.again:
-                await asyncio.sleep(0.01)
-            elif not await self.others_work():
-                return None
-        return None
+# %% ../../nbs/stages/dispatch.ipynb #cell-19
+async def _next_claim(work: _Work) -> Claim | None:
+    "The next request to send; None when nothing is left for this process."
+    most = 4 * work.limits.concurrency
+    while not work.summary.stopped:
+        async with work.refill:
+            if not work.ready and not work.exhausted:
+                claims, work.position = await asyncio.to_thread(
+                    claim, work.ledger, work.run, max(64, most), start=work.position, without=tuple(work.given_up)
+                )
+                work.ready.extend(claims)
+                work.exhausted = not claims
+        # Many that wait for another attempt would fill the memory with their texts, so then they come first.
+        many = len(work.again) >= most
+        if work.again and (many or not work.ready) and work.again[0][0] <= asyncio.get_running_loop().time():
+            return heapq.heappop(work.again)[-1]
+        if work.ready and not many:
+            return work.ready.popleft()
+        if work.under_way or work.again:
+            await asyncio.sleep(0.01)
+        elif not await _others_work(work):
+            return None
+    return None
 
-    async def others_work(self) -> bool:
-        "Whether requests of the run are open, or with another living process, after a look around."
-        await self.settle_refused()  # others wait for what is held back
-        async with self.refill:
-            await asyncio.to_thread(release_dead, self.ledger)
-            left = await asyncio.to_thread(run_progress, self.ledger, self.run)
-            mine = "SELECT count(*) FROM requests WHERE status = 'open' AND id IN (SELECT value FROM json_each(?))"
-            given_up = await asyncio.to_thread(self.ledger.query, mine, json.dumps(list(self.given_up)))
-            if left.open > given_up[0][0]:
-                self.position, self.exhausted = 0, False
-                return True
-        if left.claimed:
-            await asyncio.sleep(POLL_SECONDS)
-        return bool(left.claimed)
 
-    async def settle_refused(
-        self,
-        by_answer: bool = False,  # that has just come
-    ) -> None:
-        "Settle what was refused since the last answer: as invalid if others are answered, or else as open, an error."
-        held, self.refused = self.refused, []
-        if not held:
-            return
-        in_a_row = len(held) >= self.limits.outage and not by_answer
-        if not (in_a_row or self.answered):
-            same = "SELECT backend, model, decoding FROM requests WHERE id IN (SELECT request FROM uses WHERE run = ?)"
-            known = f"SELECT 1 FROM requests WHERE reply IS NOT NULL AND (backend, model, decoding) IN ({same}) LIMIT 1"
-            self.answered = bool(await asyncio.to_thread(self.ledger.query, known, self.run))
-        if invalid := self.answered and not in_a_row and not self.refusal:
-            self.summary.invalid += len(held)
-            self.bar.update(len(held))
-        elif (in_a_row or not self.answered) and self.last_failure == held[-1].outcome:
-            unanswered = " and none was answered" * (not self.answered)
-            self.refusal = self.refusal or (
-                f"{len(held)} requests{' in a row' * in_a_row} were refused{unanswered}, the last: {self.last_failure}"
-                "; that decides nothing and they are open: correct the setting at fault, or the account, or leave "
-                "these texts out, and give the same command again"
-            )
-            self.stop(self.refusal)
-        self.given_up |= set() if invalid else {attempt.id for attempt in held}
-        for attempt in held:
-            await self.settled.put(attempt if invalid else replace(attempt, final=False, later=True))
+async def _others_work(work: _Work) -> bool:
+    "Whether requests of the run are open, or with another living process, after a look around."
+    await _settle_refused(work)  # others wait for what is held back
+    async with work.refill:
+        await asyncio.to_thread(release_dead, work.ledger)
+        left = await asyncio.to_thread(run_progress, work.ledger, work.run)
+        mine = "SELECT count(*) FROM requests WHERE status = 'open' AND id IN (SELECT value FROM json_each(?))"
+        given_up = await asyncio.to_thread(work.ledger.query, mine, json.dumps(list(work.given_up)))
+        if left.open > given_up[0][0]:
+            work.position, work.exhausted = 0, False
+            return True
+    if left.claimed:
+        await asyncio.sleep(POLL_SECONDS)
+    return bool(left.claimed)
 
-    async def granted(self, request: Request) -> int:  # new tokens that the reply may have; 0 when the run stops
-        "What the limits leave for one more request, as soon as enough of what is under way is paid."
-        limits, prices = self.limits, self.prices
-        while not self.summary.stopped:
-            spent = self.cost_before + self.summary.cost + self.reserved
-            left = math.inf if limits.max_cost is None else limits.max_cost - spent
-            if limits.max_requests is not None and self.sent_before + self.summary.sent >= limits.max_requests:
-                self.stop(f"the limit of {limits.max_requests} requests was reached")
-            elif prices.cost(request.most_tokens, request.decoding.max_tokens) <= left:
-                return request.decoding.max_tokens
-            elif self.under_way:
-                await asyncio.sleep(0.01)
-            else:
-                rest = left - prices.cost(request.most_tokens, 0)
-                if (tokens := math.floor(rest * 1e6 / prices.output) if prices.output else 0) >= max(self.longest, 1):
-                    return tokens
-                self.stop(f"the next request could pass the limit of {limits.max_cost:g} on the cost")
-        return 0
+# %% ../../nbs/stages/dispatch.ipynb #cell-21
+async def _settle_refused(
+    work: _Work,
+    by_answer: bool = False,  # that has just come
+) -> None:
+    "Settle what was refused since the last answer: as invalid if others are answered, or else as open, an error."
+    held, work.refused = work.refused, []
+    if not held:
+        return
+    in_a_row = len(held) >= work.limits.outage and not by_answer
+    if not (in_a_row or work.answered):
+        same = "SELECT backend, model, decoding FROM requests WHERE id IN (SELECT request FROM uses WHERE run = ?)"
+        known = f"SELECT 1 FROM requests WHERE reply IS NOT NULL AND (backend, model, decoding) IN ({same}) LIMIT 1"
+        work.answered = bool(await asyncio.to_thread(work.ledger.query, known, work.run))
+    if invalid := work.answered and not in_a_row and not work.refusal:
+        work.summary.invalid += len(held)
+        work.bar.update(len(held))
+    elif (in_a_row or not work.answered) and work.last_failure == held[-1].outcome:
+        unanswered = " and none was answered" * (not work.answered)
+        work.refusal = work.refusal or (
+            f"{len(held)} requests{' in a row' * in_a_row} were refused{unanswered}, the last: {work.last_failure}"
+            "; that decides nothing and they are open: correct the setting at fault, or the account, or leave "
+            "these texts out, and give the same command again"
+        )
+        work.stop(work.refusal)
+    work.given_up |= set() if invalid else {attempt.id for attempt in held}
+    for attempt in held:
+        await work.settled.put(attempt if invalid else replace(attempt, final=False, later=True))
 
-    async def attempt(
-        self,
-        current: Claim,
-        tokens: int,  # granted
-    ) -> tuple[Attempt, float]:  # seconds to wait before the next, if there is one
-        "Make one call, read the reply and count what it cost."
-        wanted, summary, pause = current.request.decoding, self.summary, 0.0
-        try:
-            asked = replace(current.request, decoding=replace(wanted, max_tokens=tokens))
-            reply = await self.backend.complete(asked)
-        except CallFailed as error:
-            self.last_failure = str(error)
-            if error.charged:
-                summary.cost += self.prices.cost(current.request.most_tokens, tokens)
-                self.longest = max(self.longest, tokens)
-            self.failures_in_a_row = 0 if error.decided else self.failures_in_a_row + 1
-            if error.fatal:
-                self.stop(str(error))
-            elif self.failures_in_a_row >= self.limits.outage:
-                self.stop(f"{self.failures_in_a_row} failures in a row, the last: {error}")
-            tried = not error.retryable or current.calls + 1 >= CALLS or bool(summary.stopped)
-            pause = min(0.5 * 2**current.calls, MAX_BACK_OFF) if error.wait is None else error.wait
-            attempt = Attempt(current.id, str(error), final=error.decided, later=tried and not error.decided)
+# %% ../../nbs/stages/dispatch.ipynb #cell-23
+async def _granted(work: _Work, request: Request) -> int:  # new tokens that the reply may have; 0 when the run stops
+    "What the limits leave for one more request, as soon as enough of what is under way is paid."
+    limits, prices = work.limits, work.prices
+    while not work.summary.stopped:
+        spent = work.cost_before + work.summary.cost + work.reserved
+        left = math.inf if limits.max_cost is None else limits.max_cost - spent
+        if limits.max_requests is not None and work.sent_before + work.summary.sent >= limits.max_requests:
+            work.stop(f"the limit of {limits.max_requests} requests was reached")
+        elif prices.cost(request.most_tokens, request.decoding.max_tokens) <= left:
+            return request.decoding.max_tokens
+        elif work.under_way:
+            await asyncio.sleep(0.01)
         else:
-            self.failures_in_a_row = 0
-            read = current.request.most_tokens if reply.tokens_in is None else reply.tokens_in
-            written = tokens if reply.tokens_out is None else reply.tokens_out
-            self.longest = max(self.longest, written)
-            summary.tokens_in, summary.tokens_out = summary.tokens_in + read, summary.tokens_out + written
-            summary.cost += self.prices.cost(read, written)
-            if tokens < wanted.max_tokens and reply.finish_reason != "stop" and written >= tokens:
-                self.stop(f"a reply came to what was left of the limit of {self.limits.max_cost:g} on the cost")
-                cut = f"cut off at {tokens} tokens by the limit on the cost"
-                attempt = Attempt(current.id, cut, reply=reply, later=True)
-            else:
-                last = current.attempts + 1 >= self.limits.attempts
-                attempt = _read(current.id, current.request.expects, reply, last)
-        failed = attempt.outcome != "ok"
-        summary.done, summary.failed = summary.done + (not failed), summary.failed + failed
-        summary.invalid += attempt.final and attempt.reply is not None
-        if failed:
-            reason = attempt.outcome[:80]
-            summary.reasons[reason] = summary.reasons.get(reason, 0) + 1
-        return attempt, pause
+            rest = left - prices.cost(request.most_tokens, 0)
+            if (tokens := math.floor(rest * 1e6 / prices.output) if prices.output else 0) >= max(work.longest, 1):
+                return tokens
+            work.stop(f"the next request could pass the limit of {limits.max_cost:g} on the cost")
+    return 0
 
-    async def worker(self) -> None:
-        "Send requests, one after the other, until there are none."
-        while (current := await self.next_claim()) is not None:
-            if not (tokens := await self.granted(current.request)):
-                return
-            reserved = self.prices.cost(current.request.most_tokens, tokens)
-            self.under_way, self.reserved, self.summary.sent = (
-                self.under_way + 1, self.reserved + reserved, self.summary.sent + 1
-            )  # fmt: skip
-            try:
-                await self.pacer.wait(current.request, self.stopping)
-                if self.stopping.is_set() and self.summary.stopped == INTERRUPTED:
-                    self.summary.sent -= 1
-                    return
-                attempt, pause = await self.attempt(current, tokens)
-                answered = attempt.reply is not None
-                if refused := attempt.final and not answered:
-                    self.refused.append(attempt)
-                else:
-                    await self.settled.put(attempt)
-                self.answered |= answered
-                if answered or len(self.refused) >= max(self.limits.outage, self.limits.concurrency):
-                    await self.settle_refused(by_answer=answered)
-                if attempt.later:
-                    self.given_up.add(current.id)
-                elif attempt.outcome != "ok" and not attempt.final:
-                    calls = 0 if answered else current.calls + 1
-                    current = replace(current, attempts=current.attempts + answered, calls=calls)
-                    heapq.heappush(self.again, (asyncio.get_running_loop().time() + pause, current.id, current))
-            finally:
-                self.under_way, self.reserved = self.under_way - 1, self.reserved - reserved
-            self.bar.update(attempt.outcome == "ok" or (attempt.final and not refused))
-            self.bar.set_postfix(failed=self.summary.failed, cost=f"{self.summary.cost:.2f}", refresh=False)
+# %% ../../nbs/stages/dispatch.ipynb #cell-24
+async def _attempt(
+    work: _Work,
+    current: Claim,
+    tokens: int,  # granted
+) -> tuple[Attempt, float]:  # seconds to wait before the next, if there is one
+    "Make one call, read the reply and count what it cost."
+    wanted, summary, pause = current.request.decoding, work.summary, 0.0
+    try:
+        asked = replace(current.request, decoding=replace(wanted, max_tokens=tokens))
+        reply = await work.backend.complete(asked)
+    except CallFailed as error:
+        work.last_failure = str(error)
+        if error.charged:
+            summary.cost += work.prices.cost(current.request.most_tokens, tokens)
+            work.longest = max(work.longest, tokens)
+        work.failures_in_a_row = 0 if error.decided else work.failures_in_a_row + 1
+        if error.fatal:
+            work.stop(str(error))
+        elif work.failures_in_a_row >= work.limits.outage:
+            work.stop(f"{work.failures_in_a_row} failures in a row, the last: {error}")
+        tried = not error.retryable or current.calls + 1 >= CALLS or bool(summary.stopped)
+        pause = min(0.5 * 2**current.calls, MAX_BACK_OFF) if error.wait is None else error.wait
+        attempt = Attempt(current.id, str(error), final=error.decided, later=tried and not error.decided)
+    else:
+        work.failures_in_a_row = 0
+        read = current.request.most_tokens if reply.tokens_in is None else reply.tokens_in
+        written = tokens if reply.tokens_out is None else reply.tokens_out
+        work.longest = max(work.longest, written)
+        summary.tokens_in, summary.tokens_out = summary.tokens_in + read, summary.tokens_out + written
+        summary.cost += work.prices.cost(read, written)
+        if tokens < wanted.max_tokens and reply.finish_reason != "stop" and written >= tokens:
+            work.stop(f"a reply came to what was left of the limit of {work.limits.max_cost:g} on the cost")
+            cut = f"cut off at {tokens} tokens by the limit on the cost"
+            attempt = Attempt(current.id, cut, reply=reply, later=True)
+        else:
+            last = current.attempts + 1 >= work.limits.attempts
+            attempt = _read(current.id, current.request.expects, reply, last)
+    failed = attempt.outcome != "ok"
+    summary.done, summary.failed = summary.done + (not failed), summary.failed + failed
+    summary.invalid += attempt.final and attempt.reply is not None
+    if failed:
+        reason = attempt.outcome[:80]
+        summary.reasons[reason] = summary.reasons.get(reason, 0) + 1
+    return attempt, pause
 
-    async def write(self) -> None:
-        "Write attempts to the ledger until None comes, what arrives within 50 milliseconds in one transaction."
-        group: list[Attempt | None] = []
-        while None not in group:
-            group = [await self.settled.get()]
-            if group[0] is not None and self.settled.empty():
-                await asyncio.sleep(GROUP_SECONDS)
-            while group[-1] is not None and len(group) < GROUP_SIZE and not self.settled.empty():
-                group.append(self.settled.get_nowait())
-            if attempts := [attempt for attempt in group if attempt is not None]:
-                await asyncio.to_thread(settle, self.ledger, attempts, endpoint=self.backend.endpoint)
-
-    async def all(self) -> None:
-        "All workers, and the writer, which ends last; should it fail, there is no point in sending more."
+# %% ../../nbs/stages/dispatch.ipynb #cell-28
+async def _worker(work: _Work) -> None:
+    "Send requests, one after the other, until there are none."
+    while (current := await _next_claim(work)) is not None:
+        if not (tokens := await _granted(work, current.request)):
+            return
+        reserved = work.prices.cost(current.request.most_tokens, tokens)
+        work.under_way, work.reserved, work.summary.sent = (
+            work.under_way + 1, work.reserved + reserved, work.summary.sent + 1
+        )  # fmt: skip
         try:
-            async with asyncio.TaskGroup() as outer:
-                writer = outer.create_task(self.write())
-                try:
-                    with _on_signal(lambda: self.stop(INTERRUPTED)):
-                        async with asyncio.TaskGroup() as group:
-                            for _ in range(self.limits.concurrency):
-                                group.create_task(self.worker())
-                        await self.settle_refused()
-                finally:
-                    if not writer.done():
-                        await self.settled.put(None)
-        except BaseExceptionGroup as several:
-            first: BaseException = several
-            while isinstance(first, BaseExceptionGroup):
-                first = first.exceptions[0]
-            raise first from None
+            await work.pacer.wait(current.request, work.stopping)
+            if work.stopping.is_set() and work.summary.stopped == INTERRUPTED:
+                work.summary.sent -= 1
+                return
+            attempt, pause = await _attempt(work, current, tokens)
+            answered = attempt.reply is not None
+            if refused := attempt.final and not answered:
+                work.refused.append(attempt)
+            else:
+                await work.settled.put(attempt)
+            work.answered |= answered
+            if answered or len(work.refused) >= max(work.limits.outage, work.limits.concurrency):
+                await _settle_refused(work, by_answer=answered)
+            if attempt.later:
+                work.given_up.add(current.id)
+            elif attempt.outcome != "ok" and not attempt.final:
+                calls = 0 if answered else current.calls + 1
+                current = replace(current, attempts=current.attempts + answered, calls=calls)
+                heapq.heappush(work.again, (asyncio.get_running_loop().time() + pause, current.id, current))
         finally:
-            # What cannot be given back now is taken over when this process is gone.
-            with suppress(sqlite3.Error):
-                await asyncio.to_thread(release, self.ledger)
-            await self.backend.close()
+            work.under_way, work.reserved = work.under_way - 1, work.reserved - reserved
+        work.bar.update(attempt.outcome == "ok" or (attempt.final and not refused))
+        work.bar.set_postfix(failed=work.summary.failed, cost=f"{work.summary.cost:.2f}", refresh=False)
+
+# %% ../../nbs/stages/dispatch.ipynb #cell-30
+async def _write(work: _Work) -> None:
+    "Write attempts to the ledger until None comes, what arrives within 50 milliseconds in one transaction."
+    group: list[Attempt | None] = []
+    while None not in group:
+        group = [await work.settled.get()]
+        if group[0] is not None and work.settled.empty():
+            await asyncio.sleep(GROUP_SECONDS)
+        while group[-1] is not None and len(group) < GROUP_SIZE and not work.settled.empty():
+            group.append(work.settled.get_nowait())
+        if attempts := [attempt for attempt in group if attempt is not None]:
+            await asyncio.to_thread(settle, work.ledger, attempts, endpoint=work.backend.endpoint)
+
+# %% ../../nbs/stages/dispatch.ipynb #cell-33
+async def _do_all(work: _Work) -> None:
+    "All workers, and the writer, which ends last; should it fail, there is no point in sending more."
+    try:
+        async with asyncio.TaskGroup() as outer:
+            writer = outer.create_task(_write(work))
+            try:
+                with _on_signal(lambda: work.stop(INTERRUPTED)):
+                    async with asyncio.TaskGroup() as group:
+                        for _ in range(work.limits.concurrency):
+                            group.create_task(_worker(work))
+                    await _settle_refused(work)
+            finally:
+                if not writer.done():
+                    await work.settled.put(None)
+    except BaseExceptionGroup as several:
+        first: BaseException = several
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
+    finally:
+        # What cannot be given back now is taken over when this process is gone.
+        with suppress(sqlite3.Error):
+            await asyncio.to_thread(release, work.ledger)
+        await work.backend.close()
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-32
 @contextmanager
@@ -432,7 +440,7 @@ class _Heedless:
         with suppress(OSError, ValueError, AttributeError):
             sys.stderr.flush()
 
-
+# %% ../../nbs/stages/dispatch.ipynb #cell-37
 def run_requests(
     ledger: Ledger,
     run: int,  # planned
@@ -461,7 +469,7 @@ def run_requests(
         )  # fmt: skip
         with bar:
             work, start = _Work(ledger, run, backend, limits, prices, history, bar), time.perf_counter()
-            await work.all()
+            await _do_all(work)
         work.summary.seconds = time.perf_counter() - start
         return work
 
@@ -482,7 +490,7 @@ def run_requests(
     work.summary.reused, work.summary.left = before.settled, run_progress(ledger, run).unfinished
     return work.summary
 
-
+# %% ../../nbs/stages/dispatch.ipynb #cell-39
 @dataclass(frozen=True, slots=True)
 class Session:
     "A ledger, a backend, how hard to work, and what was done so far."
@@ -528,7 +536,7 @@ def _batch_lines(ledger: Ledger, run: int, token_parameter: str) -> Iterator[tup
             yield each.id, json.dumps(entry | body, ensure_ascii=True) + "\n"
         claims, position = claim(ledger, run, 1000, start=position)
 
-
+# %% ../../nbs/stages/dispatch.ipynb #cell-57
 def write_batch(
     ledger: Ledger,
     run: int,
@@ -600,7 +608,7 @@ def _batch_attempt(ledger: Ledger, place: str, line: str, limits: Limits) -> Att
     late = status == "open" or int(file) < batches
     return "known" if status not in ("batch", "open") or (late and attempt.outcome != "ok") else attempt
 
-
+# %% ../../nbs/stages/dispatch.ipynb #cell-61
 def read_batch(
     ledger: Ledger,
     path: str | Path,  # output or error file of the Batch API
