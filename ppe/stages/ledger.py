@@ -46,7 +46,8 @@ CREATE TABLE requests (
   characters INTEGER NOT NULL, most_tokens INTEGER NOT NULL,
   status TEXT NOT NULL DEFAULT 'open' CHECK (status IN ('open', 'claimed', 'batch', 'done', 'invalid')),
   owner INTEGER, attempts INTEGER NOT NULL DEFAULT 0,
-  forgiven INTEGER NOT NULL DEFAULT 0,  -- attempts that do not count: no whole reply, or another round was given
+  forgiven INTEGER NOT NULL DEFAULT 0,  \
+-- attempts that do not count: no whole reply came, or another round was given since
   batches INTEGER NOT NULL DEFAULT 0,   -- files that it stood in; the last one may still be out
   reply TEXT, raw TEXT, parsed TEXT, finish_reason TEXT,
   tokens_in INTEGER, tokens_out INTEGER, seconds REAL, endpoint TEXT, time TEXT,
@@ -55,13 +56,13 @@ CREATE TABLE requests (
 CREATE INDEX requests_owner ON requests (owner) WHERE owner IS NOT NULL;
 CREATE TABLE attempts (
   request INTEGER NOT NULL REFERENCES requests, number INTEGER NOT NULL,
-  outcome TEXT NOT NULL, reply TEXT, tokens_in INTEGER, tokens_out INTEGER, seconds REAL, endpoint TEXT,
-  time TEXT NOT NULL,
+  outcome TEXT NOT NULL, reply TEXT, tokens_in INTEGER, tokens_out INTEGER, seconds REAL, endpoint TEXT, \
+time TEXT NOT NULL,
   PRIMARY KEY (request, number)
 ) WITHOUT ROWID;
 CREATE TABLE runs (
-  id INTEGER PRIMARY KEY, stage TEXT NOT NULL, settings TEXT NOT NULL, inputs TEXT NOT NULL,
-  planned INTEGER NOT NULL DEFAULT 0,
+  id INTEGER PRIMARY KEY, stage TEXT NOT NULL, settings TEXT NOT NULL, inputs TEXT NOT NULL, \
+planned INTEGER NOT NULL DEFAULT 0,
   UNIQUE (stage, settings, inputs)
 );
 CREATE TABLE uses (
