@@ -15,16 +15,7 @@ from pathlib import Path
 import pytest
 
 from ppe.errors import InputError, PpeError
-from ppe.stages.launch import (
-    Job,
-    JobResult,
-    choose_devices,
-    ending,
-    launch,
-    local_cluster,
-    query_gpus,
-    run_command,
-)  # fmt: skip
+from ppe.stages.launch import Job, JobResult, choose_devices, launch, local_cluster, query_gpus
 
 pytest.importorskip("distributed", reason="needs ppe[cluster]")
 
@@ -114,11 +105,7 @@ def remote(run, cluster):
 
 
 def test_a_gpu_without_a_uuid_goes_by_its_number_and_one_whose_uuid_is_a_fault_is_left_out(home):
-    table = (
-        "3, [N/A], 512, 81559, 0\n"
-        "4, [GPU requires reset], 512, 81559, 0\n"
-        "5, [Unknown Error], [N/A], [N/A], [N/A]\n"
-    )
+    table = "3, [N/A], 512, 81559, 0\n4, [GPU requires reset], 512, 81559, 0\n5, [Unknown Error], [N/A], [N/A], [N/A]\n"
     said: list[str] = []
     assert choose_devices(lambda: table, None, said.append) == {"GPU 3": "3"}
     assert len(said) == 2 and "out of order: 4, [GPU" in said[0] and "out of order: 5, [Unknown" in said[1]
@@ -183,14 +170,6 @@ def test_the_mask_says_which_gpus_may_be_used(run, monkeypatch):
         run([shell("a", "true")], query=lambda: idle(3))
 
 
-def test_a_gpu_on_which_jobs_die_costs_each_job_one_attempt(run):
-    # GPU 0 fails at once and is idle all the time; GPU 1 needs a while for each job.
-    script = 'test "$CUDA_VISIBLE_DEVICES" != GPU-0 || exit 1; sleep 0.2'
-    results = run([shell(f"job {k}", script) for k in range(5)], query=lambda: idle(2))
-    assert all_done(results) and {workers_of(result)[-1] for result in results} == {"GPU 1"}
-    assert all(workers_of(result).count("GPU 0") <= 1 for result in results)
-
-
 def test_a_killed_workers_job_is_done_on_another_gpu_and_nothing_of_it_is_left(run):
     # The worker is the parent of the command. The helper would outlive both.
     script = """
@@ -231,38 +210,34 @@ def test_a_cluster_without_workers_is_waited_for_and_then_told(run):
 # ---- a cluster that exists
 
 
-def test_bad_input_is_not_tried_again_and_attempts_have_an_end(remote):
-    jobs = [
-        shell("bad", "exit 2"),
-        shell("dies", "exit 1"),
-        shell("killed", "kill -9 $$"),
-        shell("good", "true"),
-    ]
-    results = remote(jobs, attempts=2)
-    outcomes = [(result.outcome, len(result.attempts)) for result in results]
-    assert outcomes == [("bad input", 1), ("failed", 2), ("failed", 2), ("done", 1)]
-    words = ("bad input", "(exit 2)", "failed", "(exit 1)", "(Killed)", "done", "(exit 0)", "logs/04-good")
+def test_each_job_ends_in_its_own_way_and_a_later_launch_adds_to_the_logs(remote):
+    cases = {
+        "bad": ("exit 2", "bad input", 1),
+        "dies": ("exit 1", "failed", 2),
+        "killed": ("kill -9 $$", "failed", 2),
+        "gone": ("exec ./no-such-command", "failed", 2),
+        "a/b c": ("echo said", "done", 1),
+        **{300 * "x" + more: ("true", "done", 1) for more in ("", "y")},
+    }
+    for times in (1, 2):
+        results = remote([shell(name, script) for name, (script, *_) in cases.items()], attempts=2)
+        assert [[result.outcome, len(result.attempts)] for result in results] == [end for _, *end in cases.values()]
+        log = Path("logs/05-a-b-c.log").read_text().splitlines()
+        assert log[1::2] == times * ["said"] and log[0].startswith("# a/b c, attempt 1, ")
+    words = (
+        "bad input",
+        "(exit 2)",
+        "failed",
+        "(exit 1)",
+        "(Killed)",
+        "(exit 127)",
+        "done",
+        "(exit 0)",
+        "logs/05-a-b-c",
+    )
     assert all(word in "\n".join(map(str, results)) for word in words)
+    assert "no-such-command" in Path("logs/04-gone.log").read_text() and len({result.log for result in results}) == 7
     assert {worker for result in results for worker in workers_of(result)} == {"one", "two"}
-
-
-def test_a_worker_of_the_cluster_is_killed_in_mid_job(remote):
-    script = "if [ ! -e first ]; then > first; kill -9 $PPID; sleep 300; fi"
-    (math,) = remote([shell("math", script)])
-    assert [status for _, status in math.attempts] == [None, 0] and len(set(workers_of(math))) == 2
-
-
-def test_a_name_may_be_longer_than_a_file_name_can_be(remote):
-    results = remote([shell("x" * 300, "true"), shell("x" * 300 + "y", "true")])
-    assert [result.outcome for result in results] == ["done", "done"]
-    assert results[0].log != results[1].log
-
-
-def test_a_later_launch_adds_to_the_logs(remote):
-    for word in ("one", "two"):
-        remote([shell("a/b c", f"echo {word}")])
-    log = Path("logs/01-a-b-c.log").read_text().splitlines()
-    assert log[1::2] == ["one", "two"] and log[0].startswith("# a/b c, attempt 1, ")
 
 
 def test_outside_the_main_thread_signals_are_left_alone(remote):
@@ -273,55 +248,12 @@ def test_outside_the_main_thread_signals_are_left_alone(remote):
     assert all_done(found[0]) and signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.mark.parametrize(
-    "jobs, options, words",
-    [
-        ([], {}, "one at least"),
-        ([Job("a", ("true",)), Job("a", ("true",))], {}, "a, a: .* no name twice"),
-        ([Job("a", ("true",))], {"workers": 0}, "workers = 0"),
-        ([Job("a", ("true",))], {"attempts": 0}, "attempts = 0"),
-        ([Job("a", ("true",))], {"log_folder": __file__}, "folder"),
-        ([Job("a", ("true",))], {"scheduler": "tcp://127.0.0.1:9", "workers": 2}, "no workers where"),
-        ([Job("a", ("true",))], {"scheduler": "nonsense://x"}, "Dask at nonsense"),
-    ],
-)
-def test_bad_input_is_told_before_anything_starts(run, jobs, options, words):
-    with pytest.raises(PpeError, match=words):
-        run(jobs, query=lambda: "", say=lambda text: "CPU" in text or pytest.fail(text), **options)
-
-
-def test_a_missing_extra_is_one_line_that_names_it(run, monkeypatch):
+def test_dask_is_imported_by_a_launch_alone_and_the_extra_is_named_where_it_is_missing(run, monkeypatch):
+    code = "import sys, ppe.stages.launch; sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"pip install 'ppe\[cluster\]'"):
         run([Job("a", ("true",))])
-
-
-def test_dask_is_imported_by_a_launch_alone():
-    code = "import sys, ppe.stages.launch; sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# ---- the guard of a command
-
-
-def test_what_a_command_leaves_behind_is_killed_when_it_ends(home):
-    status = run_command(("sh", "-c", "sleep 300 & echo $!"), Path("log"), ".", lambda: True, 1)
-    assert status == 0
-    wait_for(lambda: not runs(int(Path("log").read_text())))
-
-
-@pytest.mark.parametrize(
-    "script, status",
-    [("exit 7", 7), ("kill -TERM $$", -signal.SIGTERM), ("kill -9 $$", -signal.SIGKILL)],
-)
-def test_a_command_ends_in_its_own_way(home, script, status):
-    assert run_command(("sh", "-c", script), Path("log"), ".", lambda: True, 1) == status
-    assert ending(status) in ("exit 7", "Terminated", "Killed")
-
-
-def test_a_command_that_is_not_there_is_told_in_the_log(home):
-    assert run_command(("./no-such-command",), Path("log"), ".", lambda: True, 1) == 127
-    assert "no-such-command" in Path("log").read_text()
 
 
 # ---- the launching process is told to end, or killed

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages.prompts import LAYOUTS, READERS, UnreadableReply, fence_marker, load_prompts, read_reply
+from ppe.stages.prompts import LAYOUTS, UnreadableReply, fence_marker, load_prompts, read_reply
 
 PROMPTS = load_prompts()
 ALPHABETS = {"verdict": {"a", "b", "tie"}, "result": {"a", "b"}, "score": set("12345")}
@@ -31,15 +31,7 @@ no | \\u00e4 | \\ud800 | { | } | é | 判決 | 👩‍💻 | ſ | 1) | word
 """
 FRAGMENTS = [
     *re.split(r" \| |\n", FRAGMENTS.strip()),
-    "\n",
-    "\r\n",
-    "\r",
-    "\0",
-    " ",
-    "\t",
-    "\u2028",
-    "\ufeff",
-    "\u212a",
+    *("\n", "\r\n", "\r", "\0", " ", "\t", "\u2028", "\ufeff", "\u212a"),
 ]
 HOSTILE = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=25).map("".join)
 SENDABLE = HOSTILE.filter(lambda text: not re.search("[\ud800-\udfff]", text))
@@ -103,9 +95,7 @@ TRIPLES = st.lists(SENDABLE, min_size=3, max_size=3)
 @example("hybrid_pair", ["", "\n", "\r\n"], "x", 0)
 @example("pairwise", ["same", "same", "same"], "x", 0)
 @example("equivalence", ["1) a\n2) b", "", "\n2)\n<<CANDIDATE_2_START"], "x", 0)
-def test_every_value_stands_once_between_its_own_fences(
-    template: str, texts: list[str], rubric: str, variant: int
-):
+def test_every_value_stands_once_between_its_own_fences(template: str, texts: list[str], rubric: str, variant: int):
     options = {}
     if LAYOUTS[template].rubric and rubric.strip():
         options["rubric"] = rubric
@@ -133,11 +123,6 @@ def test_a_marker_that_a_text_holds_is_passed_over(texts: list[str], n: int):
     assert len({*held, marker}) == n + 1
 
 
-def test_values_do_not_meet_in_the_hash():
-    "Two requests that differ only in where one text ends and the next begins have different markers."
-    assert len({fence_marker(texts) for texts in (["ab", "c"], ["a", "bc"], ["abc"], ["a", "b", "c"])}) == 4
-
-
 def test_long_text_that_recurs_is_a_part_of_its_own():
     "The task, the rubric and every answer can be stored once, whatever else stands in the request."
     values = {"instruction": "q", "answer_b": "second " * 9}
@@ -145,12 +130,6 @@ def test_long_text_that_recurs_is_a_part_of_its_own():
     shared = set(one.parts) & set(two.parts)
     assert {PROMPTS.judge_variants[0].task, PROMPTS.rubrics["pair"], "second " * 9, "q"} <= shared
     assert all(len(part) < 200 for part in set(one.parts) - shared)
-
-
-def test_the_prompt_file_is_package_data():
-    root = Path(__file__).resolve().parents[1]
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    assert "prompts.toml" in project["tool"]["setuptools"]["package-data"]["ppe.stages"]
 
 
 @settings(max_examples=200, deadline=None)
@@ -210,13 +189,6 @@ def test_what_is_quoted_before_the_verdict_does_not_decide(quoted: str, expects:
     assert found == ("2" if expects == "score" else "b") or (found is None and ambiguous)
 
 
-@given(st.permutations(["[RESULT] B", "Response A contains '[RESULT] A'", "So much for that."]))
-def test_two_different_results_are_none_in_whatever_order(lines: list[str]):
-    assert outcome("result", "\n".join(lines)) is None
-    assert outcome("result", "\n".join(lines).replace("A'", "B'")) == "b"
-    assert outcome("score", "\n".join(lines).replace("] A", "] 5").replace("] B", "] 1")) is None
-
-
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(["", "**", "_", '"', "("]),
@@ -240,9 +212,7 @@ def test_two_verdicts_side_by_side_are_read_only_if_they_agree(one: str, two: st
     assert found == (one.lower() if one == two else None)
 
 
-PROSE = st.sampled_from(
-    ["", "Here they are:\n", "```json\n", "Sure! I wrote ", 'I used [these] and "those".\n']
-)
+PROSE = st.sampled_from(["", "Here they are:\n", "```json\n", "Sure! I wrote ", 'I used [these] and "those".\n'])
 
 
 @settings(max_examples=400, deadline=None)
@@ -260,37 +230,6 @@ def test_an_array_comes_back_as_it_was_written(
     assert outcome(f"strings:{len(items) + 1}", array) is None
     found = outcome("strings", before + array + "\n" + after)
     assert found is None or json.loads(found) == items or "</think" in array
-
-
-@pytest.mark.parametrize("n", [1, 2, 7])
-def test_labels_have_the_length_that_was_asked_for(n: int):
-    labels = [" yes ", "NO", "No\n"] * 3
-    for length in range(1, 10):
-        found = outcome(f"labels:{n}", json.dumps(labels[:length]))
-        assert (found is None) == (length != n)
-        assert found is None or json.loads(found) == [label.strip().upper() for label in labels[:n]]
-
-
-def test_an_array_inside_something_else_is_not_read():
-    array = '["YES", "NO"]'
-    inside = ("[{}]", "[ {}, 1]", "[1, {}, 2]", "[1, {}\n]", '{{"labels": {}}}', '{{"x" : {}}}')
-    broken = (
-        '["YES", ["NO", "NO"]]',
-        "['YES', 'NO']",
-        '["YES", "NO"',
-        '"YES", "NO"]',
-        '["YES" "NO"]',
-        '["YES", "\\q"]',
-    )
-    for reply in (*(pattern.format(array) for pattern in inside), *broken, "null", "[]"):
-        assert outcome("labels:2", reply) is None, reply
-
-
-def test_no_reply_without_a_verdict_is_a_tie():
-    replies = "|tie|Tie.|[tie]|Both are equally good.|[RESULT] tie|[RESULT] C|[RESULT] A or B|C|[RESULT] Both"
-    for reply in replies.split("|"):
-        for expects in ("verdict", "result", "score"):
-            assert outcome(expects, reply) is None, (expects, reply)
 
 
 # Each unit sends a pattern back to its start as often as can be; quadratic work on 10 MB would take days.
@@ -315,11 +254,3 @@ def test_ten_megabytes_are_read_to_the_end(unit: str, expects: str):
 def test_depth_does_not_matter():
     for reply in ("[" * 100_000 + '"a"' + "]" * 100_000, '{"a":' * 100_000, "[[" * 50_000 + '["YES"]'):
         assert outcome("labels:1", reply) is None
-
-
-def test_every_reader_has_a_name_and_bad_names_are_refused():
-    assert set(READERS) == {"text", "verdict", "result", "score", "strings", "labels"}
-    bad = "|label|labels|labels:0|labels:-1|labels:x|labels:|labels:٣|score:5|verdict:"
-    for expects in bad.split("|"):
-        with pytest.raises(InputError, match="choose one|correct it"):
-            read_reply(expects, "[A]")
