@@ -32,7 +32,7 @@ from ..rankers.registry import RANKERS, find_ranker
 from ..verdicts import read_verdicts, select_verdicts
 
 if TYPE_CHECKING:
-    from ppe.inference.advice import TableAdvice
+    from ppe.inference.advice import Advice
 
 # %% ../../nbs/cli/ranking.ipynb #c05-cd23a7
 _incomplete = click.option("--incomplete", type=click.Choice(["auto", "drop", "keep"]), default="auto", show_default=True,
@@ -280,11 +280,11 @@ def _processors(verdicts: pd.DataFrame) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") and len(verdicts) >= MANY else 1
 
 
-def _advice_parts(found: "TableAdvice") -> list[Part]:
+def _advice_parts(found: "Advice") -> list[Part]:
     "The readable form of an advice: its sections; a terminal gets the ranks as a table."
     parts: list[Part] = []
     for name, lines in found.sections().items():
-        ranks = found.advice.ranks if name == "ranks" and sys.stdout.isatty() else None
+        ranks = found.ranks if name == "ranks" and sys.stdout.isatty() else None
         parts += [""] * bool(parts) + [Heading(name)]
         if ranks is None:
             parts += [f"  {line}" for line in lines]

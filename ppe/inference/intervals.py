@@ -11,6 +11,7 @@ __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'question_times', 'question_copies
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -109,17 +110,27 @@ def percentile_limits(
 
 
 def mean_interval(
-    values: np.ndarray,  # (R,) independent replicates
+    values: np.ndarray | pd.Series,  # (R,) independent replicates; a single one has no width
     *,
-    rng: np.random.Generator,
-    n_bootstrap: int = 2000,
     level: float = 0.95,
+    by: Literal["student", "normal", "bootstrap"] = "bootstrap",
+    rng: np.random.Generator | None = None,  # of the bootstrap
+    n_bootstrap: int = 2000,
 ) -> tuple[float, float, float]:  # mean, low, high
-    "Mean of independent replicates and its bootstrap percentile interval."
-    values = np.asarray(values, dtype=np.float64)
-    counts = rng.multinomial(len(values), np.full(len(values), 1 / len(values)), size=n_bootstrap)
-    low, high = percentile_limits(counts @ values / len(values), level)
-    return float(values.mean()), float(low), float(high)
+    "Mean of independent replicates and its interval: Student's, the normal one, or percentiles of a bootstrap."
+    mean, count = float(values.mean()), len(values)
+    if by == "bootstrap":
+        assert rng is not None
+        counts = rng.multinomial(count, np.full(count, 1 / count), size=n_bootstrap)
+        low, high = percentile_limits(counts @ np.asarray(values, dtype=np.float64) / count, level)
+        return mean, float(low), float(high)
+    from scipy.stats import norm  # here: scipy.stats takes a second to import, and a ranking alone does without
+    from scipy.stats import t as student
+
+    tail = (1 - level) / 2
+    quantile = norm.isf(tail) if by == "normal" else student.isf(tail, count - 1)
+    half = float(quantile * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
+    return mean, mean - half, mean + half
 
 
 def _deviations(
@@ -141,7 +152,9 @@ def _critical(
     # The small slack keeps (R + 1) · level whole where it should be.
     place = ceil((len(largest) + 1) * level - 1e-9)
     if not 0 < level < 1 or place > len(largest):
-        raise InputError(f"{len(largest)} resamples for level {level:g}: at least {_fewest(1 - level)}, and a level between 0 and 1")
+        raise InputError(
+            f"{len(largest)} resamples for level {level:g}: at least {_fewest(1 - level)}, and a level between 0 and 1"
+        )
     normal = np.minimum(np.sort(largest, axis=0)[place - 1], 37.0)  # beyond it the normal tail is no number above 0
     from scipy.stats import norm  # here: scipy.stats takes a second to import, and a ranking alone does without
     from scipy.stats import t as student
@@ -253,10 +266,17 @@ class RankIntervals:
         self._check(kind)
         score_low, score_high = _score_limits(self, kind)
         rank_low, rank_high = _rank_limits(self, kind)
-        table = pd.DataFrame({
-            "model": list(self.models), "score": self.scores, "score_low": score_low, "score_high": score_high,
-            "rank": shown_ranks(self.ranks), "rank_low": rank_low, "rank_high": rank_high,
-        })
+        table = pd.DataFrame(
+            {
+                "model": list(self.models),
+                "score": self.scores,
+                "score_low": score_low,
+                "score_high": score_high,
+                "rank": shown_ranks(self.ranks),
+                "rank_low": rank_low,
+                "rank_high": rank_high,
+            }
+        )
         return table.sort_values("rank", kind="stable", ignore_index=True)
 
     def differences(
@@ -281,7 +301,9 @@ class RankIntervals:
                 f"even if they all agree, a sign test does not reject with fewer than {few}."
             )
         elif self.n_questions < FEW_QUESTIONS:
-            notes.append(f"{self.n_questions} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough.")
+            notes.append(
+                f"{self.n_questions} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough."
+            )
         if self.n_questions >= few and kind != "percentile":
             pointless = np.isinf(_limits(self, kind)[0]) & (self.scores[:, None] - self.scores > _slack(self.scores))
             statements = _statements(len(self.models), kind == "simultaneous")
@@ -320,12 +342,17 @@ class RankIntervals:
                 "ask for more resamples or a lower level"
             )
         if self.n_questions < 2:
-            raise InputError("a pool of one question: every resample is the same, and says nothing; use at least two questions")
+            raise InputError(
+                "a pool of one question: every resample is the same, and says nothing; use at least two questions"
+            )
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21
 def _limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
     return difference_limits(
-        found.scores, found.resampled_scores, n_questions=found.n_questions, level=found.level,
+        found.scores,
+        found.resampled_scores,
+        n_questions=found.n_questions,
+        level=found.level,
         simultaneous=kind == "simultaneous",
     )
 
@@ -369,7 +396,8 @@ def rank_intervals(
     n_resamples: int,
     rng: np.random.Generator,
     level: float = 0.95,
-    fit_batch: Callable[[np.ndarray], BatchScores] | None = None,  # ranks weights (B, G) of the graphs, in place of `rank_batch`
+    fit_batch: Callable[[np.ndarray], BatchScores]
+    | None = None,  # ranks weights (B, G) of the graphs, in place of `rank_batch`
 ) -> RankIntervals:
     """Rank the graphs that a method keeps, and again in every resample of the questions.
 
@@ -383,17 +411,29 @@ def rank_intervals(
     if not 0 < level < 1:
         raise InputError(f"level = {level}: the share of resamples inside an interval lies between 0 and 1")
     ranker = method.ranker or ranker
-    weights = np.concatenate([
-        draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=1, rng=rng),
-        question_weights(method, pool, n_resamples=n_resamples, rng=rng),
-    ])
+    weights = np.concatenate(
+        [
+            draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=1, rng=rng),
+            question_weights(method, pool, n_resamples=n_resamples, rng=rng),
+        ]
+    )
     fits = rank_batch(pool, weights, ranker=ranker, mu=method.mu) if fit_batch is None else fit_batch(weights)
     above = None if fits.above is None else fits.above[0]
     if above is None and fits.ridge[0]:
         wins, ties = pool.counts(weights[:1])
         above = same_component(wins + np.swapaxes(wins, 1, 2) + ties)[0][0]
     return RankIntervals(
-        ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0]),
-        fits.scores[1:], fits.ranks[1:], fits.ridge[1:], level, pool.n_questions,
-        above=above, places=fits.places,
+        ranker,
+        method.name,
+        pool.models,
+        fits.scores[0],
+        fits.ranks[0],
+        bool(fits.ridge[0]),
+        fits.scores[1:],
+        fits.ranks[1:],
+        fits.ridge[1:],
+        level,
+        pool.n_questions,
+        above=above,
+        places=fits.places,
     )

@@ -19,7 +19,7 @@ from ..counts import PairCounts
 from ..errors import InputError, first_five
 from .intervals import INTERVAL_KINDS, RankIntervals, rank_intervals
 from .methods import ALL_GRAPHS, Method, source_rows
-from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, is_complete, too_large, win_tie_counts_from_table
+from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, too_large, win_tie_counts_from_table
 from ..places import PlaceCounts, Placed, placed
 from ..rankers.judges import weighted_judges, weighted_judges_batch
 from ..rankers.order_effect import check_order_form, order_effect_batch, question_errors
@@ -115,7 +115,11 @@ class Leaderboard:
     def table(self) -> pd.DataFrame:  # model, score, rank, and with intervals LIMITS; best first
         "One row for each model."
         table = self.ranking.table()
-        return table if self.intervals is None else table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
+        return (
+            table
+            if self.intervals is None
+            else table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
+        )
 
     def kept(self) -> pd.DataFrame | None:  # judge, question_id, category, variant, score
         "The graphs that were ranked, in the method's order; None if graphs were not made."
@@ -146,7 +150,9 @@ class Leaderboard:
     ) -> "Leaderboard":
         "The same leaderboard with limits of scores and ranks. Raises as `rank_intervals`, and for a table without graphs."
         if self.n_graphs is None:
-            raise InputError("--intervals: counts hold no questions to resample; give the verdict table, or leave --intervals out")
+            raise InputError(
+                "--intervals: counts hold no questions to resample; give the verdict table, or leave --intervals out"
+            )
         if self.pool is None:
             raise InputError(
                 "--intervals: this table is too large to resample its questions; take a part of it (--judge, --category), "
@@ -189,7 +195,9 @@ def _chosen_rows(method: Method, pool: Pool) -> np.ndarray:
 
 def _require_complete(verdicts: pd.DataFrame, method: Method, ranker: str) -> None:
     "Raises `InputError` for what compares cycle scores, of graphs that are incomplete by design."
-    scores = [f"selection by cycle scores ({method.name})"] * (not _keeps_all(method)) + [f"{ranker}, which weighs graphs by cycle scores,"] * (find_ranker(ranker).takes == "scores")
+    scores = [f"selection by cycle scores ({method.name})"] * (not _keeps_all(method)) + [
+        f"{ranker}, which weighs graphs by cycle scores,"
+    ] * (find_ranker(ranker).takes == "scores")
     if scores:
         most, n = int(np.bincount(graph_codes(verdicts)[0]).max()), len(model_codes(verdicts)[2])
         raise InputError(
@@ -217,7 +225,10 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
     else:
         ranking = fit_order_effect(counts, ranker=ranker, on_separation=on_separation)
         errors = np.full(len(rows.judges), np.nan) if ranking.fit.ridge else question_errors(ranking, rows)
-        finite = {judge: float(error) if np.isfinite(error) else None for judge, error in zip(rows.judges, errors, strict=True)}
+        finite = {
+            judge: float(error) if np.isfinite(error) else None
+            for judge, error in zip(rows.judges, errors, strict=True)
+        }
         more["first_place_se_questions"] = finite
     shown = (counts.first + counts.second + counts.ties).sum(axis=0)
     pairs = np.triu_indices(len(rows.models), 1)
@@ -227,7 +238,9 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
 
 
 def _distances(ranking: Ranking, ranks: np.ndarray | None) -> dict[str, float] | None:
-    return None if ranks is None else {name: float(measure(ranking.ranks, ranks)) for name, measure in DISTANCES.items()}
+    return (
+        None if ranks is None else {name: float(measure(ranking.ranks, ranks)) for name, measure in DISTANCES.items()}
+    )
 
 
 def leaderboard(
@@ -239,7 +252,9 @@ def leaderboard(
     on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
     reference: Mapping[str, float | str] | None = None,  # rating by model; a higher rating is better
     order_effect: bool = False,  # with an effect of the first place for each judge, of the verdicts of the graphs that are ranked
-    judges: Literal["pooled", "weighted"] = "pooled",  # every verdict alike; or a discrimination and an order effect for each judge
+    judges: Literal[
+        "pooled", "weighted"
+    ] = "pooled",  # every verdict alike; or a discrimination and an order effect for each judge
 ) -> Leaderboard:
     """Select graphs, rank the models, and measure the distance to a reference.
 
@@ -247,11 +262,15 @@ def leaderboard(
     complete graph where one is needed, an order effect or weighted judges with a ranker that has no such form; NoMaximumError as `rank` and `order_effect`.
     """
     if method.draw != "once":
-        raise InputError(f"{method.name} draws by {method.draw}: a leaderboard ranks the graphs that a method keeps, once")
+        raise InputError(
+            f"{method.name} draws by {method.draw}: a leaderboard ranks the graphs that a method keeps, once"
+        )
     ranker = method.ranker or ranker
     weighted = judges == "weighted"
     if weighted and find_ranker(ranker).name != "bradley-terry":
-        raise InputError(f"--judges weighted is a form of bradley-terry: {ranker} has no weights for judges; leave --ranker out")
+        raise InputError(
+            f"--judges weighted is a form of bradley-terry: {ranker} has no weights for judges; leave --ranker out"
+        )
     if order_effect:
         check_order_form(find_ranker(ranker).name)
     order_effect = order_effect or weighted
@@ -296,11 +315,16 @@ def counts_leaderboard(
     "The leaderboard of counts, without graphs. Raises as `rank_counts`, and InputError for a reference that lacks a model."
     ranks = None if reference is None else reference_ranks(reference, counts.models)
     ranking = rank_counts(counts.wins, counts.ties, ranker=ranker, models=counts.models, on_separation=on_separation)
-    return Leaderboard(ranking, ALL_GRAPHS, None, None, None, None, _distances(ranking, ranks), n_verdicts=counts.n_verdicts)
+    return Leaderboard(
+        ranking, ALL_GRAPHS, None, None, None, None, _distances(ranking, ranks), n_verdicts=counts.n_verdicts
+    )
 
 # %% ../../nbs/inference/leaderboard.ipynb #c15-16f652
 def _fit_report(board: Leaderboard) -> dict[str, Any]:
-    fit = {name: getattr(board.ranking.fit, name) for name in ("converged", "iterations", "log_likelihood", "ridge", "solver")}
+    fit = {
+        name: getattr(board.ranking.fit, name)
+        for name in ("converged", "iterations", "log_likelihood", "ridge", "solver")
+    }
     return fit | board.estimates()
 
 
@@ -308,7 +332,10 @@ def _interval_report(board: Leaderboard) -> dict[str, Any] | None:
     if (found := board.intervals) is None:
         return None
     return {
-        "kind": board.kind, "promise": INTERVAL_KINDS[board.kind], "level": found.level, "n_resamples": len(found.ridge),
+        "kind": board.kind,
+        "promise": INTERVAL_KINDS[board.kind],
+        "level": found.level,
+        "n_resamples": len(found.ridge),
         "seed": board.seed,
     }
 
@@ -316,12 +343,20 @@ def _interval_report(board: Leaderboard) -> dict[str, Any] | None:
 def _report(board: Leaderboard) -> dict[str, Any]:
     kept, everything = board.kept(), _keeps_all(board.method)
     return {
-        "ranker": board.ranking.ranker, "n_models": len(board.ranking.models), "n_graphs": board.n_graphs,
-        "n_graphs_dropped": board.n_dropped, "incomplete_by_design": board.by_design, "judges": "weighted" if board.weighted else "pooled", "n_judges": len(board.judges),
+        "ranker": board.ranking.ranker,
+        "n_models": len(board.ranking.models),
+        "n_graphs": board.n_graphs,
+        "n_graphs_dropped": board.n_dropped,
+        "incomplete_by_design": board.by_design,
+        "judges": "weighted" if board.weighted else "pooled",
+        "n_judges": len(board.judges),
         "selection": "none" if everything else "global" if board.method.by == "pool" else "block",
-        "keep": None if everything else board.method.keep, "mu": board.method.mu,
-        "kept": None if kept is None else kept.to_dict("records"), "models": board.table().to_dict("records"),
-        "fit": _fit_report(board), "distances": None if board.distances is None else dict(board.distances),
+        "keep": None if everything else board.method.keep,
+        "mu": board.method.mu,
+        "kept": None if kept is None else kept.to_dict("records"),
+        "models": board.table().to_dict("records"),
+        "fit": _fit_report(board),
+        "distances": None if board.distances is None else dict(board.distances),
         "intervals": _interval_report(board),
     } | ({} if board.n_verdicts is None else {"n_verdicts": board.n_verdicts})
 
@@ -336,7 +371,9 @@ def _order_notes(board: Leaderboard) -> list[str]:
         )
     if share is not None and board.n_dropped and not board.by_design:
         dropped = "1 incomplete graph" if board.n_dropped == 1 else f"{board.n_dropped} incomplete graphs"
-        notes.append(f"{dropped} dropped, which might tell more of the effect of the order; --incomplete keep uses all verdicts")
+        notes.append(
+            f"{dropped} dropped, which might tell more of the effect of the order; --incomplete keep uses all verdicts"
+        )
     return notes
 
 
@@ -346,7 +383,11 @@ def _judge_notes(board: Leaderboard) -> list[str]:
             f"verdicts of {len(board.judges)} judges are pooled, each counting the same ({first_five(board.judges)}): --judges separate ranks by each, "
             "--judges weighted estimates how well each separates the models, --judge NAME takes one"
         ]
-    return [f"one judge, {board.judges[0]}: there is nothing to weigh but the order of the answers"] if board.weighted and len(board.judges) == 1 else []
+    return (
+        [f"one judge, {board.judges[0]}: there is nothing to weigh but the order of the answers"]
+        if board.weighted and len(board.judges) == 1
+        else []
+    )
 
 
 def _best_order_notes(board: Leaderboard) -> list[str]:
@@ -369,7 +410,9 @@ def _best_order_notes(board: Leaderboard) -> list[str]:
 def _notes(board: Leaderboard) -> list[str]:
     notes = [] if board.intervals is None else board.intervals.notes(board.kind)
     by_cycles = not _keeps_all(board.method) or find_ranker(board.ranking.ranker).takes == "scores"
-    if by_cycles and board.pool is not None and not is_complete(board.pool):
-        notes.append("a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than it is")
+    if by_cycles and board.pool is not None and not complete_graphs(board.pool).all():
+        notes.append(
+            "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than it is"
+        )
     notes += _order_notes(board) + _judge_notes(board) + _best_order_notes(board)
     return notes

@@ -21,14 +21,21 @@ from ..designs.next_pairs import next_calls
 from ..designs.stopping import Goal, Settled, is_settled
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ppe.inference.advice import (
-    SMALL_POOL, advice_sentence, complete_graphs, cycle_slope, expected_gain, question_effects, recommend, split_gain, spread_profile,
+    SMALL_POOL,
+    advice_sentence,
+    cycle_slope,
+    expected_gain,
+    question_effects,
+    recommend,
+    split_gain,
+    spread_profile,
 )
 from ..inference.diagnostics import order_flips
 from ..inference.first_place import first_place_rates
 from ..inference.intervals import resamples_needed
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
 from ..inference.real_cycles import RealCycles, real_cycles
-from ..pool import Pool, win_tie_counts_from_table
+from ..pool import Pool, complete_graphs, win_tie_counts_from_table
 from ..rankers.registry import find_ranker
 from .agreement import judge_agreement
 from ..streams import stream
@@ -70,12 +77,16 @@ class Report:
     ties: np.ndarray  # (n, n)
     advice: str | None  # one sentence
     cycles: RealCycles | None
-    questions: pd.DataFrame | None  # question_id, category, graphs, score, c3_bad, c4_bad: means over the complete graphs; worst first
+    questions: (
+        pd.DataFrame | None
+    )  # question_id, category, graphs, score, c3_bad, c4_bad: means over the complete graphs; worst first
     judges: pd.DataFrame  # judge, verdicts, invalid, ties, then rate, low, high, basis, reason of `first_place_rates`, changed, reversed, pairs
     n_judges: int  # all of them
     agreement: pd.DataFrame | None  # of every two judges listed
     further: Further | None
-    counts: Mapping[str, int]  # verdicts, invalid, graphs, used, dropped, models, questions, judges, categories, variants
+    counts: Mapping[
+        str, int
+    ]  # verdicts, invalid, graphs, used, dropped, models, questions, judges, categories, variants
     missing: Mapping[str, str]  # reason by part: ranges, advice, cycles, questions, flips, agreement, further
     level: float
     n_resamples: int  # made
@@ -119,7 +130,9 @@ def _resamples(asked: int | None, board: Leaderboard, level: float) -> int:
     return max(SLOW_RESAMPLES, 2 * needed, min(max(most, 20 * needed), DRAWS // max(board.n_used or 1, 1)))
 
 
-def _with_ranges(board: Leaderboard, n_resamples: int, level: float, seed: int) -> tuple[Leaderboard, pd.DataFrame, str]:
+def _with_ranges(
+    board: Leaderboard, n_resamples: int, level: float, seed: int
+) -> tuple[Leaderboard, pd.DataFrame, str]:
     "The board with intervals and its table; or without, and why."
     if not n_resamples:
         return board, board.table(), "no resamples were asked for (--intervals 0)"
@@ -144,7 +157,9 @@ def judge_table(
     """
     valid, tied = (verdicts["verdict"] != "invalid").to_numpy(), (verdicts["verdict"] == "tie").to_numpy()
     code, names = pd.factorize(verdicts["judge"].astype(str), sort=True)
-    sums = [np.bincount(code, part, minlength=len(names)).astype(np.int64) for part in (np.ones(len(code)), ~valid, tied)]
+    sums = [
+        np.bincount(code, part, minlength=len(names)).astype(np.int64) for part in (np.ones(len(code)), ~valid, tied)
+    ]
     table = pd.DataFrame({"judge": list(names), "verdicts": sums[0], "invalid": sums[1], "ties": sums[2]})
     table = table.sort_values(["verdicts", "judge"], ascending=[False, True], ignore_index=True).head(JUDGES)
     listed = verdicts[valid & verdicts["judge"].isin(table["judge"]).to_numpy()].reset_index(drop=True)
@@ -169,7 +184,12 @@ def _flips(verdicts: pd.DataFrame, judge: str) -> dict[str, Any]:
         return none | {"no_flips": str(error)}
     if not row["both_valid"]:
         return none | {"no_flips": "no pair has valid verdicts in both orders"}
-    return {"both": int(row["both_valid"]), "changed": float(row["changed_rate"]), "reversed": float(row["reversed_rate"]), "no_flips": ""}
+    return {
+        "both": int(row["both_valid"]),
+        "changed": float(row["changed_rate"]),
+        "reversed": float(row["reversed_rate"]),
+        "no_flips": "",
+    }
 
 # %% ../../nbs/reports/report.ipynb #rp10-a9baca
 def worst_questions(
@@ -185,11 +205,17 @@ def worst_questions(
         raise InputError("no graph has all its pairs, and cycle scores of others cannot be compared")
     part = pool if whole.all() else pool.subset(whole)
     scored = part.index[["question_id", "category"]].assign(
-        category=part.index["category"].astype(str), graphs=1, score=part.scores(mu), c3_bad=part.cycles.c3_bad, c4_bad=part.cycles.c4_bad
+        category=part.index["category"].astype(str),
+        graphs=1,
+        score=part.scores(mu),
+        c3_bad=part.cycles.c3_bad,
+        c4_bad=part.cycles.c4_bad,
     )
-    table = scored.groupby(["question_id", "category"], sort=False, observed=True).agg(
-        {"graphs": "sum", "score": "mean", "c3_bad": "mean", "c4_bad": "mean"}
-    ).reset_index()
+    table = (
+        scored.groupby(["question_id", "category"], sort=False, observed=True)
+        .agg({"graphs": "sum", "score": "mean", "c3_bad": "mean", "c4_bad": "mean"})
+        .reset_index()
+    )
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../nbs/reports/report.ipynb #rp12-c2bc41
@@ -204,12 +230,16 @@ def short_advice(
     Raises: InputError or ConvergenceError where the spread cannot be had, and for fewer questions than estimates can rest on.
     """
     if pool.n_questions < SMALL_POOL:
-        raise InputError(f"{pool.n_questions} question{'s' * (pool.n_questions != 1)}: with fewer than {SMALL_POOL} no advice can be relied on")
+        raise InputError(
+            f"{pool.n_questions} question{'s' * (pool.n_questions != 1)}: with fewer than {SMALL_POOL} no advice can be relied on"
+        )
     rng = partial(stream, seed, "report")
     spread = spread_profile(pool, spreads=())
     effects = question_effects(pool, n_simulations=100, rng=rng("effects"))
     if effects.beyond:
-        return advice_sentence(recommend(spread, None, effects, None, None), spread, effects, None, None, n_simulations=0)
+        return advice_sentence(
+            recommend(spread, None, effects, None, None), spread, effects, None, None, n_simulations=0
+        )
     made: dict[str, Any] = {}
     for name, task in (
         ("cycles", partial(cycle_slope, pool, n_simulations=SIMULATIONS, rng=rng("cycles"), mu=mu)),
@@ -217,7 +247,7 @@ def short_advice(
         ("halves", partial(split_gain, pool, n_splits=SIMULATIONS, rng=rng("halves"), mu=mu)),
     ):
         try:
-            made[name] = task()
+            made[name] = task().done()
         except (InputError, ConvergenceError, NoMaximumError):
             made[name] = None
     way = recommend(spread, made["cycles"], effects, made["expected"], made["halves"])
@@ -237,15 +267,28 @@ def further_calls(
     "What is settled, and the next calls. Raises `InputError` for several judges."
     judges = verdicts["judge"].astype(str).unique()
     if len(judges) > 1:
-        raise InputError(f"verdicts of {len(judges)} judges: the next calls are for one of them; make a report for it (--judge)")
+        raise InputError(
+            f"verdicts of {len(judges)} judges: the next calls are for one of them; make a report for it (--judge)"
+        )
     models = model_codes(verdicts)[2]
     cells = verdicts[["question_id", "variant"]].astype(str).drop_duplicates(ignore_index=True)
     calls: JudgedCalls = judged_calls(verdicts, models, cells)
-    best, order = (is_settled(*calls.arrays(), n_models=len(models), goal=goal, level=level) for goal in (Goal("top", 1), Goal("order")))
+    best, order = (
+        is_settled(*calls.arrays(), n_models=len(models), goal=goal, level=level)
+        for goal in (Goal("top", 1), Goal("order"))
+    )
     n_variants, n_calls, new = wordings(cells), min(CALLS, max(20, len(calls) // 10)), False
-    if len(calls) >= len(cells) * len(models) * (len(models) - 1) // 2:  # no pair stands there twice: every one has been judged
+    if (
+        len(calls) >= len(cells) * len(models) * (len(models) - 1) // 2
+    ):  # no pair stands there twice: every one has been judged
         n_variants, new = np.concatenate([n_variants, np.ones(max(len(n_variants), 20), dtype=np.int64)]), True
-    design = next_calls(*calls.arrays(), n_models=len(models), n_variants=n_variants, n_calls=n_calls, rng=stream(seed, "next", len(calls)))
+    design = next_calls(
+        *calls.arrays(),
+        n_models=len(models),
+        n_variants=n_variants,
+        n_calls=n_calls,
+        rng=stream(seed, "next", len(calls)),
+    )
     low, high = np.minimum(design.first, design.second), np.maximum(design.first, design.second)
     pair, times = np.unique(low * len(models) + high, return_counts=True)
     places = np.argsort(np.argsort(-order.scores, kind="stable"), kind="stable")
@@ -253,7 +296,9 @@ def further_calls(
     for code, count in zip(pair, times, strict=True):
         ahead, behind = sorted(divmod(int(code), len(models)), key=lambda at: places[at])
         rows.append((models[ahead], models[behind], int(count), places[ahead], places[behind]))
-    table = pd.DataFrame(sorted(rows, key=lambda row: (-row[2], row[3], row[4])), columns=["model", "other", "calls", "_1", "_2"])
+    table = pd.DataFrame(
+        sorted(rows, key=lambda row: (-row[2], row[3], row[4])), columns=["model", "other", "calls", "_1", "_2"]
+    )
     return Further(best, order, design.n_calls, table[["model", "other", "calls"]], new, models)
 
 # %% ../../nbs/reports/report.ipynb #rp16-a762cf
@@ -269,7 +314,9 @@ def _cycles_of(pool: Pool | None, level: float, seed: int) -> RealCycles:
 
 def _advice_of(pool: Pool | None, n_verdicts: int, seed: int) -> str:
     if pool is None or n_verdicts > ADVISED:
-        raise InputError(f"left out of a report on more than {ADVISED:,} verdicts ({n_verdicts:,} here): it takes minutes to hours; `ppe diagnose` computes it")
+        raise InputError(
+            f"left out of a report on more than {ADVISED:,} verdicts ({n_verdicts:,} here): it takes minutes to hours; `ppe diagnose` computes it"
+        )
     return short_advice(pool, seed=seed)
 
 
@@ -346,7 +393,13 @@ def make_report(
 def _counted(verdicts: pd.DataFrame, board: Leaderboard) -> dict[str, int]:
     unique = {name: len(graph_codes(verdicts, [name])[1]) for name in ("question_id", "judge", "category")}
     return {
-        "verdicts": len(verdicts), "invalid": int((verdicts["verdict"] == "invalid").sum()), "models": len(board.ranking.models),
-        "questions": unique["question_id"], "categories": unique["category"], "judges": unique["judge"], "graphs": len(graph_codes(verdicts, GRAPH_COLUMNS)[1]),
-        "used": board.n_used or 0, "dropped": board.n_dropped or 0,
+        "verdicts": len(verdicts),
+        "invalid": int((verdicts["verdict"] == "invalid").sum()),
+        "models": len(board.ranking.models),
+        "questions": unique["question_id"],
+        "categories": unique["category"],
+        "judges": unique["judge"],
+        "graphs": len(graph_codes(verdicts, GRAPH_COLUMNS)[1]),
+        "used": board.n_used or 0,
+        "dropped": board.n_dropped or 0,
     }
