@@ -14,7 +14,7 @@ from scipy.stats import kendalltau, spearmanr
 import ppe
 from ppe.errors import InputError, NoMaximumError
 from ppe.inference.intervals import question_weights
-from ppe.inference.judge_leaderboards import judge_leaderboards
+from ppe.inference.leaderboard import judge_leaderboards
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.methods import ALL_GRAPHS
 from ppe.inference.people_and_judges import fit_people_and_judges, matched_battles

@@ -23,7 +23,7 @@ from .show import FORMATS, Heading, Part, Shown, emit_csv, emit_json, emit_parts
 from ..errors import InputError, first_five
 from ..files import plain_number, read_content
 from ..inference.intervals import INTERVAL_KINDS
-from ..inference.judge_leaderboards import JudgeLeaderboards, judge_leaderboards
+from ..inference.leaderboard import JudgeLeaderboards, judge_leaderboards
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, counts_leaderboard, incomplete_by_design, leaderboard
 from ..inference.methods import Method
 from ..pool import comparison_graphs, graph_table

@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ..files import format_number
 from .diagnostics import N_FOLDS, Diagnosis, diagnose_fit, order_flips, question_folds
-from .first_place import first_place_rates
+from .diagnostics import first_place_rates
 from .intervals import mean_interval, questions_needed, rank_intervals
 from .leaderboard import SEED
 from .methods import TRUNCATED, source_rows

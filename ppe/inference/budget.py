@@ -90,7 +90,9 @@ def _check_alphas(alphas: Sequence[float]) -> np.ndarray:
             "and at most 1, in one list; correct them"
         )
     if (np.diff(values) <= 0).any():
-        raise InputError(f"keep proportions {first_five(f'{a:g}' for a in values)} do not increase; sort them, each once")
+        raise InputError(
+            f"keep proportions {first_five(f'{a:g}' for a in values)} do not increase; sort them, each once"
+        )
     return values
 
 # %% ../../nbs/inference/budget.ipynb #cell-19
@@ -179,7 +181,9 @@ def rank_stability(
     ranks = fits.ranks.reshape(len(proportions), n_repeats, -1)
     first, second = np.triu_indices(n_repeats, 1)
     apart = DISTANCES[distance](ranks[:, first], ranks[:, second]).mean(axis=1)
-    return RankStability(proportions, np.array(budgets), apart, fits.ridge.reshape(len(proportions), -1).sum(axis=1), n_repeats)
+    return RankStability(
+        proportions, np.array(budgets), apart, fits.ridge.reshape(len(proportions), -1).sum(axis=1), n_repeats
+    )
 
 # %% ../../nbs/inference/budget.ipynb #cell-31
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,9 +264,13 @@ def rescaled(
     def mean_loss(factor: float, position: int) -> float:
         return float(held_out_log_loss(factor * cv.strengths[:, position], cv.held_out).mean())
 
-    factors = np.array([
-        minimize_scalar(mean_loss, bounds=(0.0, 10.0), args=(position,), method="bounded", options={"xatol": 1e-7}).x
-        for position in range(len(cv.alphas))
-    ])
+    factors = np.array(
+        [
+            minimize_scalar(
+                mean_loss, bounds=(0.0, 10.0), args=(position,), method="bounded", options={"xatol": 1e-7}
+            ).x
+            for position in range(len(cv.alphas))
+        ]
+    )
     strengths = factors[:, None] * cv.strengths
     return replace(cv, strengths=strengths, losses=held_out_log_loss(strengths, cv.held_out[:, None])), factors

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'question_times', 'question_copies', 'question_weights', 'question_resample',
            'percentile_limits', 'mean_interval', 'questions_needed', 'difference_limits', 'rank_limits',
-           'resamples_needed', 'RankIntervals', 'rank_intervals']
+           'resamples_needed', 'RankIntervals', 'rank_intervals', 'fitted_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +19,10 @@ import pandas as pd
 from ..errors import InputError
 from ..pool import Pool
 from ..streams import stream
+from ..rankers.question_effects import fit_question_effects
 from ..rankers.registry import rank_batch
 from ..rankers.separation import same_component
-from ..rankers.rankings import DISTANCES, TIE_TOLERANCE, BatchScores, shown_ranks, tied_places
+from ..rankers.rankings import DISTANCES, TIE_TOLERANCE, BatchScores, mid_ranks, shown_ranks, tied_places
 from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, require_sources
 
 # %% ../../nbs/inference/intervals.ipynb #cell-05
@@ -436,4 +437,39 @@ def rank_intervals(
         pool.n_questions,
         above=above,
         places=fits.places,
+    )
+
+# %% ../../nbs/inference/intervals.ipynb #qi-cell-05
+def fitted_intervals(
+    pool: Pool,
+    *,
+    n_draws: int,  # from the normal distribution of the estimate; they stand for resamples
+    rng: np.random.Generator,
+    level: float = 0.95,
+) -> RankIntervals:  # `separated` where the fit needed its fallback
+    """Rank a pool by strengths with question effects, with intervals from their covariance.
+
+    Raises: InputError for a level outside (0, 1), no draw, and as `fit_question_effects`. Cost: one fit.
+    """
+    if not 0 < level < 1 or n_draws < 1:
+        raise InputError(
+            f"level = {level}, {n_draws} draws: the level lies between 0 and 1, and at least one draw is needed"
+        )
+    fit = fit_question_effects(pool, on_separation="ridge")
+    values, vectors = np.linalg.eigh(fit.covariance)
+    # Rounding, and a penalised fit without curvature, leave values below 0: no spread there.
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = fit.theta + rng.standard_normal((n_draws, len(fit.theta))) @ root.T
+    return RankIntervals(
+        "question-effects",
+        ALL_GRAPHS.name,
+        pool.models,
+        fit.theta,
+        mid_ranks(fit.theta),
+        fit.ridge > 0,
+        drawn,
+        mid_ranks(drawn),
+        np.zeros(n_draws, dtype=bool),
+        level,
+        pool.n_questions,
     )

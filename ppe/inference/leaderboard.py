@@ -4,19 +4,20 @@
 
 # %% auto #0
 __all__ = ['LIMITS', 'SEED', 'Incomplete', 'COMPLETE_SHARE', 'PlacedGraphs', 'Leaderboard', 'incomplete_by_design', 'leaderboard',
-           'counts_leaderboard']
+           'counts_leaderboard', 'JudgeLeaderboards', 'judge_leaderboards']
 
 # %% ../../nbs/inference/leaderboard.ipynb #c03-bbbe87
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from ..counts import PairCounts
-from ..errors import InputError, first_five
+from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .intervals import INTERVAL_KINDS, RankIntervals, rank_intervals
 from .methods import ALL_GRAPHS, Method, source_rows
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, too_large, win_tie_counts_from_table
@@ -28,7 +29,7 @@ from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, re
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
 from ..streams import stream
 from ..truncation import block_top_k, global_top_k
-from ..verdicts import GRAPH_COLUMNS, graph_codes, model_codes
+from ..verdicts import GRAPH_COLUMNS, graph_codes, model_codes, select_verdicts
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd
 LIMITS = ["score_low", "score_high", "rank_low", "rank_high"]
@@ -416,3 +417,107 @@ def _notes(board: Leaderboard) -> list[str]:
         )
     notes += _order_notes(board) + _judge_notes(board) + _best_order_notes(board)
     return notes
+
+# %% ../../nbs/inference/leaderboard.ipynb #jl-07
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgeLeaderboards:
+    "The leaderboard of each judge, all of the same models."
+
+    boards: Mapping[str, Leaderboard]  # by judge, names sorted
+
+    def ranks(self) -> pd.DataFrame:  # model, then a column for each judge, with intervals "low–high" behind the rank
+        "Ranks side by side, by mean rank."
+        columns = {}
+        for judge, board in self.boards.items():
+            table = board.table().set_index("model")
+            columns[judge] = table["rank"].map("{:g}".format)
+            if board.intervals is not None:
+                columns[judge] += (
+                    " (" + table["rank_low"].map("{:g}".format) + "–" + table["rank_high"].map("{:g}".format) + ")"
+                )
+        mean = sum(board.table().set_index("model")["rank"] for board in self.boards.values())
+        table = pd.DataFrame(columns).loc[mean.sort_values(kind="stable").index]
+        return table.rename_axis("model").reset_index()
+
+    def distances(self) -> pd.DataFrame:  # judge, other, then the four distances
+        "How far apart the rankings of every two judges are."
+        pairs = combinations(self.boards.items(), 2)
+        return pd.DataFrame([
+            {"judge": one, "other": other} | {
+                name: float(measure(board.ranking.ranks, second.ranking.ranks)) for name, measure in DISTANCES.items()
+            }
+            for (one, board), (other, second) in pairs
+        ])  # fmt: skip
+
+    def table(self) -> pd.DataFrame:  # judge, model, score, rank, and with intervals their limits
+        "One row for each judge and model."
+        return pd.concat(
+            [board.table().assign(judge=judge) for judge, board in self.boards.items()], ignore_index=True
+        )[
+            ["judge", "model", "score", "rank"]
+            + (LIMITS if any(board.intervals for board in self.boards.values()) else [])
+        ]
+
+    def report(self) -> dict[str, Any]:
+        "Everything as JSON takes it (`ppe rank --judges separate --format json`)."
+        return {
+            "judges": "separate",
+            "leaderboards": {judge: board.report() for judge, board in self.boards.items()},
+            "distances": self.distances().to_dict("records"),
+        }
+
+    def notes(self) -> list[str]:
+        "What to know before the rankings are believed, one sentence each, and of which judge."
+        return [f"judge {judge}: {line}" for judge, board in self.boards.items() for line in board.notes()]
+
+    def with_intervals(
+        self,
+        *,
+        n_resamples: int,
+        level: float = 0.95,
+        kind: str = "differences",  # a key of INTERVAL_KINDS
+        seed: int = SEED,
+    ) -> "JudgeLeaderboards":
+        "The same with limits of scores and ranks; the same resamples for judges with the same questions. Raises as `Leaderboard.with_intervals`."
+        return JudgeLeaderboards(
+            {
+                judge: board.with_intervals(n_resamples=n_resamples, level=level, kind=kind, seed=seed)
+                for judge, board in self.boards.items()
+            }
+        )
+
+# %% ../../nbs/inference/leaderboard.ipynb #jl-08
+def judge_leaderboards(
+    verdicts: pd.DataFrame,  # validated verdict table of at least two judges
+    *,
+    method: Method = ALL_GRAPHS,  # which graphs of each judge are ranked
+    ranker: str = "bradley-terry",  # a key of `RANKERS`, unless the method fixes one
+    incomplete: Incomplete = "auto",  # graphs that lack a pair, as in `leaderboard`
+    on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
+    reference: Mapping[str, float | str] | None = None,  # rating by model; a higher rating is better
+    order_effect: bool = False,  # with an effect of the first place
+) -> JudgeLeaderboards:
+    """The leaderboard of each judge. Raises as `leaderboard`, naming the judge; and `InputError` for one judge alone, or judges of different models."""
+    judges = sorted(verdicts["judge"].astype(str).unique())
+    if len(judges) < 2:
+        raise InputError(f"one judge, {judges[0]}: separate rankings need at least two; leave --judges separate out")
+    models: dict[str, set[str]] = {}
+    boards = {}
+    for judge in judges:
+        part = select_verdicts(verdicts, judge=judge)
+        models[judge] = set(part["model_a"]) | set(part["model_b"])
+        if missing := models[judge] ^ models[judges[0]]:
+            raise InputError(
+                f"judges {judges[0]} and {judge} judged different models ({first_five(sorted(missing))} by one of them alone): rankings of "
+                "different models have no distance; leave these models out, or rank one judge (--judge)"
+            )
+        try:
+            boards[judge] = leaderboard(
+                part, method=method, ranker=ranker, incomplete=incomplete, on_separation=on_separation, reference=reference,
+                order_effect=order_effect,
+            )  # fmt: skip
+        except NoMaximumError as error:
+            raise NoMaximumError(f"judge {judge}: {error}", above=error.above, below=error.below) from None
+        except (InputError, ConvergenceError) as error:
+            raise type(error)(f"judge {judge}: {error}") from None
+    return JudgeLeaderboards(boards)

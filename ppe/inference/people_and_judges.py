@@ -76,7 +76,9 @@ def matched_battles(
 
     Raises: InputError for a battle of people that a judge lacks, for models that people never judged, or no battle at all.
     """
-    models = model_codes(pd.concat([people[["model_a", "model_b"]], judges[["model_a", "model_b"]]]).astype("category"))[2]
+    models = model_codes(
+        pd.concat([people[["model_a", "model_b"]], judges[["model_a", "model_b"]]]).astype("category")
+    )[2]
     voted = _points(people, models).groupby(_BATTLE)["points"].mean()
     # An invalid verdict is -1 for a moment: NaN is a battle that the judge did not have.
     judged = _points(judges, models).fillna({"points": -1.0}).set_index([*_BATTLE, "judge"])["points"].unstack()
@@ -120,7 +122,9 @@ def _contributions(battles: Battles, theta: np.ndarray) -> np.ndarray:  # (1 + J
     def mean_parts(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
         question, residual = battles.question[rows], (expected - points)[rows] / rows.sum()
         parts = np.bincount(question * n + battles.first[rows], residual, n_questions * n)
-        parts = (parts - np.bincount(question * n + battles.second[rows], residual, n_questions * n)).reshape(n_questions, n)
+        parts = (parts - np.bincount(question * n + battles.second[rows], residual, n_questions * n)).reshape(
+            n_questions, n
+        )
         share = np.bincount(question, minlength=n_questions) / rows.sum()
         return parts - share[:, None] * parts.sum(axis=0)
 
@@ -141,7 +145,9 @@ def _raise_no_maximum(wins: np.ndarray, models: tuple[str, ...]) -> None:
     k = int(np.argmin(taken)) + 1
     above, below = ([models[v] for v in group] for group in (order[:k], order[k:]))
     if taken[k - 1] > 1e-9:
-        raise ConvergenceError("people and judges: Newton's method did not converge, although a maximum exists; leave out models with few battles")
+        raise ConvergenceError(
+            "people and judges: Newton's method did not converge, although a maximum exists; leave out models with few battles"
+        )
     raise NoMaximumError(
         f"no maximum of people and judges together: by their joint verdicts {first_five(below)} take no points from {first_five(above)}; "
         "every group must take some from the others (Ford 1957); add battles of people, or leave these models out",
@@ -150,13 +156,19 @@ def _raise_no_maximum(wins: np.ndarray, models: tuple[str, ...]) -> None:
     )
 
 
-def _solved(terms: np.ndarray, weights: np.ndarray, n_people: int, models: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _solved(
+    terms: np.ndarray, weights: np.ndarray, n_people: int, models: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:
     "Scores and fractional wins at given weights. Raises `NoMaximumError`, `ConvergenceError`."
     wins = np.tensordot(np.append(1.0, weights), terms, 1)
     wins = np.where(np.abs(wins) < 1e-12, 0.0, wins) * n_people  # what rounding leaves of two equal terms
     met = wins + wins.T
     theta, steps = fit_newton(wins, 0.0, np.zeros(len(wins)))
-    if not steps or not same_component(met[None])[0].all() or np.abs(np.subtract.outer(theta, theta)[met > 0]).max() > FARTHEST:
+    if (
+        not steps
+        or not same_component(met[None])[0].all()
+        or np.abs(np.subtract.outer(theta, theta)[met > 0]).max() > FARTHEST
+    ):
         _raise_no_maximum(wins, models)
     return theta, wins / n_people
 
@@ -264,7 +276,9 @@ def _given(weights: Mapping[str, float], judges: tuple[str, ...]) -> np.ndarray:
     "Weights in the order of the judges. Raises `InputError`."
     given = np.array([weights.get(judge, np.nan) for judge in judges], dtype=np.float64)
     if set(weights) != set(judges) or not (given >= 0).all() or given.sum() > 1 + 1e-9:
-        raise InputError(f"weights {dict(weights)}: one number from 0 on for each of {', '.join(judges)}, at most 1 in sum")
+        raise InputError(
+            f"weights {dict(weights)}: one number from 0 on for each of {', '.join(judges)}, at most 1 in sum"
+        )
     return given
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-22

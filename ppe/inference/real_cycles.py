@@ -63,21 +63,27 @@ class RealCycles:
     def by_model(self) -> pd.DataFrame:  # model, cycles, confident; most cycles first
         "In how many cycles each model sits."
         n = len(self.models)
-        table = pd.DataFrame({
-            "model": self.models, "cycles": np.bincount(self.cycles.ravel(), minlength=n),
-            "confident": np.bincount(self.cycles[self.confident].ravel(), minlength=n),
-        })
+        table = pd.DataFrame(
+            {
+                "model": self.models,
+                "cycles": np.bincount(self.cycles.ravel(), minlength=n),
+                "confident": np.bincount(self.cycles[self.confident].ravel(), minlength=n),
+            }
+        )
         return table.sort_values(["cycles", "model"], ascending=[False, True], ignore_index=True)
 
     def table(self) -> pd.DataFrame:  # first, second, third, weakest, low, confident
         "One row for each cycle: its models, each beats the next and the last the first; its smallest margin; the smallest of its lower limits."
         steps = [list(pairwise((*cycle, cycle[0]))) for cycle in self.cycles.tolist()]
         names = np.array(self.models, dtype=object)[self.cycles]
-        return pd.DataFrame({
-            **{place: names[:, at] for at, place in enumerate(("first", "second", "third"))},
-            "weakest": [min(self.margins[pair] for pair in three) for three in steps],
-            "low": [min(self.low[pair] for pair in three) for three in steps], "confident": self.confident,
-        })
+        return pd.DataFrame(
+            {
+                **{place: names[:, at] for at, place in enumerate(("first", "second", "third"))},
+                "weakest": [min(self.margins[pair] for pair in three) for three in steps],
+                "low": [min(self.low[pair] for pair in three) for three in steps],
+                "confident": self.confident,
+            }
+        )
 
 # %% ../../nbs/inference/real_cycles.ipynb #real-10
 def _by_question(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
@@ -95,13 +101,17 @@ def _half_widths(off: np.ndarray, times: np.ndarray, least: np.ndarray, level: f
     "Half widths of limits of sums over questions that hold for all at once, (P,), from the parts of each question (Q, P) and resamples (R, Q)."
     place = ceil((len(times) + 1) * level - 1e-9)
     if not 0 < level < 1 or place > len(times):
-        raise InputError(f"{len(times)} resamples for level {level:g}: a level between 0 and 1, and so many that (resamples + 1) · level is at most their number")
+        raise InputError(
+            f"{len(times)} resamples for level {level:g}: a level between 0 and 1, and so many that (resamples + 1) · level is at most their number"
+        )
     times, n_questions = times.astype(np.float64), len(off)
     moved = times @ off
     spread = np.sqrt((off**2).sum(axis=0) * n_questions / (n_questions - 1))
     own = np.sqrt(np.maximum(times @ off**2 - moved**2 / n_questions, 0.0) * n_questions / (n_questions - 1))
     largest = (np.abs(moved) / np.maximum(own, least)).max(axis=1)
-    alone = float(student.isf((1 - level) / 2, n_questions - 1))  # of a single value; where all are unanimous resamples say nothing
+    alone = float(
+        student.isf((1 - level) / 2, n_questions - 1)
+    )  # of a single value; where all are unanimous resamples say nothing
     return max(np.sort(largest)[place - 1], alone) * np.maximum(spread, least)
 
 
@@ -118,7 +128,9 @@ def real_cycles(
     Source: Romano and Wolf (2005); this notebook.
     """
     if pool.n_questions < 2:
-        raise InputError("a pool of one question: every resample is the same, and says nothing; use at least two questions")
+        raise InputError(
+            "a pool of one question: every resample is the same, and says nothing; use at least two questions"
+        )
     net, met = _by_question(pool)
     total = met.sum(axis=0)
     compared = total > 0

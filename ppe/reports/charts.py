@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # %% ../../nbs/reports/charts.ipynb #rp05-281e5f
-UNSEEN = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")  # printable for Python, and without ink
+UNSEEN = frozenset(
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+)  # printable for Python, and without ink
 EMOJI_FORM = "\ufe0f"  # asks for the coloured form of the character before it
 
 
@@ -50,7 +52,9 @@ def _cut(text: str, places: int, marks: Collection[int] = ()) -> str:
 
     def drawn(kept: set[int]) -> str:
         ordered = [-1, *sorted(kept), len(text)]
-        return "".join(text[at : at + 1] if at == before + 1 else f"…{text[at : at + 1]}" for before, at in pairwise(ordered))
+        return "".join(
+            text[at : at + 1] if at == before + 1 else f"…{text[at : at + 1]}" for before, at in pairwise(ordered)
+        )
 
     kept = {at for at in marks if at < len(text)}
     starts = [0, *(at + 1 for at in sorted(kept))]
@@ -80,13 +84,21 @@ def shortened(
             return shown
         for group in groups:
             at = len(os.path.commonprefix([texts[name] for name in group]))
-            for name in group:  # where the group first differs; if that is shown and does not help, as for x and xx, the whole name
+            for name in (
+                group
+            ):  # where the group first differs; if that is shown and does not help, as for x and xx, the whole name
                 shown[name] = texts[name] if at in marks[name] else _cut(texts[name], places, marks[name] | {at})
                 marks[name].add(at)
 
 # %% ../../nbs/reports/charts.ipynb #rp08-895280
 INK, PAPER = "#010203", "#fdfcfb"  # stand for the colour of the text and of the page while a picture is drawn
-COLOURS = {INK: "currentColor", PAPER: "var(--paper)", GREY.lower(): "var(--soft)", OKABE_ITO["blue"].lower(): "var(--blue)", OKABE_ITO["vermillion"].lower(): "var(--red)"}
+COLOURS = {
+    INK: "currentColor",
+    PAPER: "var(--paper)",
+    GREY.lower(): "var(--soft)",
+    OKABE_ITO["blue"].lower(): "var(--blue)",
+    OKABE_ITO["vermillion"].lower(): "var(--red)",
+}
 SVG = "http://www.w3.org/2000/svg"
 SCALE = 110  # pixels of a wide screen for an inch
 
@@ -95,7 +107,9 @@ def _attributes(style: str) -> dict[str, str]:
     "A style as the attributes that SVG has for it; the font is the page's."
     pairs = (part.split(":", 1) for part in style.split(";") if ":" in part)
     found = {name.strip(): value.strip() for name, value in pairs}
-    return {name: COLOURS.get(value, value).removesuffix("px") for name, value in found.items() if name != "font-family"}
+    return {
+        name: COLOURS.get(value, value).removesuffix("px") for name, value in found.items() if name != "font-family"
+    }
 
 
 def _rewritten(element: ElementTree.Element, key: str) -> None:
@@ -154,7 +168,13 @@ def drawn(
     for text in root.iter(f"{{{SVG}}}text"):
         text.set("unicode-bidi", "plaintext")
         text.attrib.setdefault("fill", "currentColor")
-    root.attrib = {"viewBox": root.attrib["viewBox"], "width": f"{size[0] * SCALE:.0f}", "class": "chart", "role": "img", "aria-labelledby": f"{key}-title {key}-desc"}
+    root.attrib = {
+        "viewBox": root.attrib["viewBox"],
+        "width": f"{size[0] * SCALE:.0f}",
+        "class": "chart",
+        "role": "img",
+        "aria-labelledby": f"{key}-title {key}-desc",
+    }
     for place, (name, words) in enumerate((("title", title), ("desc", description))):
         element = ElementTree.Element(f"{{{SVG}}}{name}", {"id": f"{key}-{name}"})
         element.text = visible(words)
@@ -179,7 +199,9 @@ def _rows(figure: "Figure", shown: Sequence[str], row: float, left: float, right
     ax.set(ylim=(len(shown) - 0.5, -0.5), yticks=[])
     ax.spines["left"].set_visible(False)
     for place, name in enumerate(shown):
-        ax.text(-0.05 / (width - left - right), place, name, ha="right", va="center", transform=ax.get_yaxis_transform())
+        ax.text(
+            -0.05 / (width - left - right), place, name, ha="right", va="center", transform=ax.get_yaxis_transform()
+        )
     return ax
 
 
@@ -209,7 +231,9 @@ def score_chart(
         ax.plot(scores, place, ls="none", marker="o", ms=4, color=OKABE_ITO["blue"], mec=PAPER, mew=0.6)
         for at, text in enumerate(ranks):
             ax.text(1 + 0.06 / (WIDTH - left - right), at, text, va="center", transform=ax.get_yaxis_transform())
-        ax.text(1 + 0.06 / (WIDTH - left - right), -0.9, "rank", va="center", transform=ax.get_yaxis_transform(), color=GREY)
+        ax.text(
+            1 + 0.06 / (WIDTH - left - right), -0.9, "rank", va="center", transform=ax.get_yaxis_transform(), color=GREY
+        )
         ax.set_xlabel("score")
         ax.locator_params(axis="x", nbins=5)
 
@@ -226,7 +250,10 @@ def _shades() -> list[tuple[str, str]]:
 
     found = [matplotlib.colormaps["cividis"](k / (SHADES - 1))[:3] for k in range(SHADES)]
     light = [np.dot([0.2126, 0.7152, 0.0722], np.power(rgb, 2.2)) for rgb in found]
-    return [("#" + "".join(f"{round(255 * part):02x}" for part in rgb), "#0a0a0a" if lum > 0.18 else "#ffffff") for rgb, lum in zip(found, light, strict=True)]
+    return [
+        ("#" + "".join(f"{round(255 * part):02x}" for part in rgb), "#0a0a0a" if lum > 0.18 else "#ffffff")
+        for rgb, lum in zip(found, light, strict=True)
+    ]
 
 
 def win_matrix(
@@ -263,18 +290,41 @@ def win_matrix(
         for at in range(n):
             if not (at + 1) % step or at == 0:
                 ax.text(at, -0.5 - 0.03 / cell, f"{at + 1}", ha="center", va="bottom", fontsize=7)
-                ax.text(-left / side + 0.05 / side, at, f"{at + 1}", ha="left", va="center", transform=ax.get_yaxis_transform(), fontsize=7, color=GREY)
+                ax.text(
+                    -left / side + 0.05 / side,
+                    at,
+                    f"{at + 1}",
+                    ha="left",
+                    va="center",
+                    transform=ax.get_yaxis_transform(),
+                    fontsize=7,
+                    color=GREY,
+                )
         shade = np.where(np.isnan(share), -1, np.rint(np.nan_to_num(share) * (SHADES - 1))).astype(int)
         np.fill_diagonal(shade, -1)
         for at, (colour, ink) in enumerate(shades):
             if len(cells := np.argwhere(shade == at)):
-                ax.add_patch(PathPatch(squares(cells), facecolor=colour, edgecolor=PAPER, lw=0.5 if n <= 30 else 0.2, clip_on=False))
+                ax.add_patch(
+                    PathPatch(
+                        squares(cells), facecolor=colour, edgecolor=PAPER, lw=0.5 if n <= 30 else 0.2, clip_on=False
+                    )
+                )
                 for i, j in cells if n <= WITH_NUMBERS else ():
-                    ax.text(j, i, f"{100 * share[i, j]:.0f}", ha="center", va="center", color=ink, fontsize=min(8, 26 * cell))
+                    ax.text(
+                        j,
+                        i,
+                        f"{100 * share[i, j]:.0f}",
+                        ha="center",
+                        va="center",
+                        color=ink,
+                        fontsize=min(8, 26 * cell),
+                    )
         key = figure.add_axes((left / width, 0.27 / height, min(side, 1.8) / width, 0.09 / height))
         for at, (colour, _) in enumerate(shades):
             key.axvspan(at, at + 1, color=colour, lw=0)
-        key.set(xlim=(0, SHADES), yticks=[], xticks=[0.5, SHADES / 2, SHADES - 0.5], xticklabels=["0 %", "50 %", "100 %"])
+        key.set(
+            xlim=(0, SHADES), yticks=[], xticks=[0.5, SHADES / 2, SHADES - 0.5], xticklabels=["0 %", "50 %", "100 %"]
+        )
         key.tick_params(length=0, pad=2, labelsize=7)
         key.spines[:].set_visible(False)
 
@@ -282,7 +332,9 @@ def win_matrix(
 
 # %% ../../nbs/reports/charts.ipynb #rp19-00ebb6
 def cycle_chart(
-    cycles: Sequence[tuple[tuple[str, str, str], tuple[float, float, float], bool]],  # models, each beats the next; margins of the three; survives
+    cycles: Sequence[
+        tuple[tuple[str, str, str], tuple[float, float, float], bool]
+    ],  # models, each beats the next; margins of the three; survives
     *,
     title: str,
     description: str,
@@ -299,17 +351,45 @@ def cycle_chart(
         x, y = 1.05 * np.cos(angle), 0.72 * np.sin(angle)
         for at, (names, margins, survives) in enumerate(cycles):
             row, column = divmod(at, columns)
-            ax = figure.add_axes((column * cell_width / width, (rows - 1 - row) * cell_height / height, cell_width / width, cell_height / height))
+            ax = figure.add_axes(
+                (
+                    column * cell_width / width,
+                    (rows - 1 - row) * cell_height / height,
+                    cell_width / width,
+                    cell_height / height,
+                )
+            )
             ax.set(xlim=(-1.75, 1.75), ylim=(-1.05, 1.25))
             ax.axis("off")
             colour = OKABE_ITO["vermillion"] if survives else GREY
             for k in range(3):
                 start, end = np.array([x[k], y[k]]), np.array([x[(k + 1) % 3], y[(k + 1) % 3]])
-                ax.annotate("", start + 0.84 * (end - start), start + 0.16 * (end - start),
-                            arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6, "ls": "-" if survives else (0, (3, 2)), "shrinkA": 0, "shrinkB": 0})
-                middle = (0.55 if k == 1 else 1.42) * (start + end) / 2  # the lowest stands above its arrow, away from the names
-                ax.text(middle[0], middle[1], f"+{100 * margins[k]:.0f}", ha="center", va="center", fontsize=7, color=GREY)
-                ax.text(x[k], y[k] + (0.16 if k == 0 else -0.16), shown[names[k]], ha="center", va="bottom" if k == 0 else "top")
+                ax.annotate(
+                    "",
+                    start + 0.84 * (end - start),
+                    start + 0.16 * (end - start),
+                    arrowprops={
+                        "arrowstyle": "-|>",
+                        "color": colour,
+                        "lw": 1.6,
+                        "ls": "-" if survives else (0, (3, 2)),
+                        "shrinkA": 0,
+                        "shrinkB": 0,
+                    },
+                )
+                middle = (
+                    (0.55 if k == 1 else 1.42) * (start + end) / 2
+                )  # the lowest stands above its arrow, away from the names
+                ax.text(
+                    middle[0], middle[1], f"+{100 * margins[k]:.0f}", ha="center", va="center", fontsize=7, color=GREY
+                )
+                ax.text(
+                    x[k],
+                    y[k] + (0.16 if k == 0 else -0.16),
+                    shown[names[k]],
+                    ha="center",
+                    va="bottom" if k == 0 else "top",
+                )
 
     return drawn(draw, (columns * cell_width, rows * cell_height), key="cycles", title=title, description=description)
 

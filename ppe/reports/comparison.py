@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..inference.leaderboard import SEED, Incomplete
 from ..rankers.rankings import TIE_TOLERANCE
-from .agreement import OUTCOMES, agreement, cells, shared
+from .report import OUTCOMES, agreement, cells, shared
 from .report import KIND, Report, Tick, make_report
 from ..verdicts import model_codes
 
@@ -32,14 +32,18 @@ class Comparison:
     removed: Mapping[str, tuple[str, ...]]
     cells: Mapping[str, int]  # old, new, shared, changed, reversed, became_invalid, became_valid
     same: Mapping[str, float | int] | None  # `agreement` on the cells that both have; None if there are none
-    ranks: pd.DataFrame  # model, rank_old, range_old, rank_new, range_new, score_old, score_new: models of both, by the old rank
+    ranks: (
+        pd.DataFrame
+    )  # model, rank_old, range_old, rank_new, range_new, score_old, score_new: models of both, by the old rank
     swaps: pd.DataFrame  # was_ahead, is_ahead, shown: pairs whose order changed; those that are shown first
     certain: bool  # both tables have ranges, so that a change can be shown
 
 
 def certain_order(
     report: Report,
-) -> tuple[list[str], np.ndarray] | None:  # models, and (n, n) bool: the row is certainly better than the column; None without ranges
+) -> (
+    tuple[list[str], np.ndarray] | None
+):  # models, and (n, n) bool: the row is certainly better than the column; None without ranges
     "Which differences of scores are beyond the simultaneous limits."
     found = report.board.intervals
     if found is None:
@@ -60,7 +64,8 @@ def _swaps(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
             sure.append(found[1][np.ix_(place, place)])
     before, after = (rank[:, None] < rank for rank in ranks)  # the row is ahead
     rows = [
-        {"was_ahead": common[i], "is_ahead": common[j], "shown": bool(sure[0][i, j] and sure[1][j, i])} for i, j in np.argwhere(before & after.T)
+        {"was_ahead": common[i], "is_ahead": common[j], "shown": bool(sure[0][i, j] and sure[1][j, i])}
+        for i, j in np.argwhere(before & after.T)
     ]
     table = pd.DataFrame(rows, columns=["was_ahead", "is_ahead", "shown"])
     return table.sort_values("shown", ascending=False, kind="stable", ignore_index=True)
@@ -86,15 +91,20 @@ def _changes(both: pd.DataFrame) -> dict[str, int]:
     invalid = OUTCOMES["invalid"]
     valid = (one != invalid) & (other != invalid)
     return {
-        "shared": len(both), "changed": int((one != other).sum()), "reversed": int((valid & (one == -other) & (one != 0)).sum()),
-        "became_invalid": int(((one != invalid) & (other == invalid)).sum()), "became_valid": int(((one == invalid) & (other != invalid)).sum()),
+        "shared": len(both),
+        "changed": int((one != other).sum()),
+        "reversed": int((valid & (one == -other) & (one != 0)).sum()),
+        "became_invalid": int(((one != invalid) & (other == invalid)).sum()),
+        "became_valid": int(((one == invalid) & (other != invalid)).sum()),
     }
 
 
 def _members(table: pd.DataFrame) -> dict[str, set[str]]:
     "What a table is about, by kind."
     columns = {"questions": "question_id", "judges": "judge", "categories": "category"}
-    return {"models": set(model_codes(table)[2])} | {kind: {str(value) for value in table[column].unique()} for kind, column in columns.items()}
+    return {"models": set(model_codes(table)[2])} | {
+        kind: {str(value) for value in table[column].unique()} for kind, column in columns.items()
+    }
 
 
 def compare(
@@ -111,7 +121,17 @@ def compare(
 ) -> Comparison:
     "Compare two tables. The options are those of `make_report`, which raises for either."
     one, other = (
-        make_report(table, ranker=ranker, incomplete=incomplete, reference=reference, level=level, n_resamples=n_resamples, seed=seed, tick=tick, parts=())
+        make_report(
+            table,
+            ranker=ranker,
+            incomplete=incomplete,
+            reference=reference,
+            level=level,
+            n_resamples=n_resamples,
+            seed=seed,
+            tick=tick,
+            parts=(),
+        )
         for table in (old, new)
     )
     tick("what changed")

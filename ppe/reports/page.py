@@ -46,7 +46,13 @@ class Source:
 
 def percent(share: float, digits: int = 0) -> str:
     "A share in percent, with a narrow space; levels such as 0.995 keep their digits."
-    return "–" if share is None or not np.isfinite(share) else f"{round(100 * share, 6):g} %" if digits == 0 else f"{100 * share:.{digits}f} %"
+    return (
+        "–"
+        if share is None or not np.isfinite(share)
+        else f"{round(100 * share, 6):g} %"
+        if digits == 0
+        else f"{100 * share:.{digits}f} %"
+    )
 
 
 def _signed(value: float) -> str:
@@ -73,21 +79,34 @@ def _file(name: str) -> str:
 NAMED = 8  # in one sentence or cell; the others are counted
 
 
-def _render(template: str, title: str, source: Source, facts: Sequence[tuple[str, str]], names: Iterable[str], **values: Any) -> str:
+def _render(
+    template: str, title: str, source: Source, facts: Sequence[tuple[str, str]], names: Iterable[str], **values: Any
+) -> str:
     "A page from a template that lies in the package; names: all that its sentences may name, where they are shortened."
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     style = _file("report.css")
-    environment = Environment(loader=FunctionLoader(_file), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=FunctionLoader(_file), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters |= {"visible": visible, "short": shortened(names, 60).__getitem__}
     environment.globals |= {"percent": percent, "plural": _plural, "signed": _signed, "named": NAMED}
     values["charts"] = {name: Markup(svg) for name, svg in values["charts"].items()}
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return environment.get_template(template).render(
-        title=title, style=Markup(style), style_hash=f"sha256-{digest}", version=__version__, facts=list(facts), command=source.command,
-        n_files=len(source.files), **values,
-    ) + "\n"
+    return (
+        environment.get_template(template).render(
+            title=title,
+            style=Markup(style),
+            style_hash=f"sha256-{digest}",
+            version=__version__,
+            facts=list(facts),
+            command=source.command,
+            n_files=len(source.files),
+            **values,
+        )
+        + "\n"
+    )
 
 
 PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "matplotlib", "jinja2")  # whose versions the page names
@@ -96,7 +115,13 @@ PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "matplotlib", "jinja2")  # wh
 def _facts(report: Report, source: Source) -> list[tuple[str, str]]:
     "Settings and versions, which two reports with the same options share."
     chosen = [(key, value) for key, value in (source.chosen or {}).items()]
-    versions = ", ".join([f"ppe {__version__}", f"Python {platform.python_version()}", *(f"{name} {metadata.version(name)}" for name in PACKAGES)])
+    versions = ", ".join(
+        [
+            f"ppe {__version__}",
+            f"Python {platform.python_version()}",
+            *(f"{name} {metadata.version(name)}" for name in PACKAGES),
+        ]
+    )
     ranges = f"{report.n_resamples:,} resamples of the questions, {KIND}" if report.n_resamples else "none"
     return chosen + [
         ("ranker", f"{find_ranker(report.board.ranking.ranker).label} ({report.board.ranking.ranker})"), ("graphs that lack a pair", report.incomplete),
@@ -109,7 +134,11 @@ def _data_facts(report: Report, source: Source, at: int, about: str = "") -> lis
     counts, board = report.counts, report.board
     name, digest = ("".join(part[at : at + 1]) for part in (source.files, source.sha256))
     used = f"{counts['used']:,} of {counts['graphs']:,}" + (
-        ", incomplete by design: every verdict counts" if board.by_design else f"; {counts['dropped']:,} incomplete left out" if counts["dropped"] else ""
+        ", incomplete by design: every verdict counts"
+        if board.by_design
+        else f"; {counts['dropped']:,} incomplete left out"
+        if counts["dropped"]
+        else ""
     )
     return [(f"{about}file", name)] * bool(name) + [(f"SHA-256{' of it' if name else ''}", digest)] * bool(digest) + [
         (f"{about}verdicts", f"{counts['verdicts']:,}, of them {counts['invalid']:,} invalid"), (f"{about}graphs ranked", used),
@@ -121,9 +150,14 @@ def _data_facts(report: Report, source: Source, at: int, about: str = "") -> lis
 def _score_rows(report: Report) -> list[dict[str, str]]:
     rows = []
     for row in report.scores.to_dict("records"):
-        ranges = {} if "rank_low" not in row else {
-            "range": _range(row["rank_low"], row["rank_high"]), "limits": f"{_number(row['score_low'])} … {_number(row['score_high'])}"
-        }
+        ranges = (
+            {}
+            if "rank_low" not in row
+            else {
+                "range": _range(row["rank_low"], row["rank_high"]),
+                "limits": f"{_number(row['score_low'])} … {_number(row['score_high'])}",
+            }
+        )
         rows.append({"rank": f"{row['rank']:g}", "model": row["model"], "score": _number(row["score"])} | ranges)
     return rows
 
@@ -137,13 +171,21 @@ def _score_picture(report: Report, rows: Sequence[Mapping[str, str]]) -> tuple[s
     table, ranged = report.scores, "rank_low" in report.scores
     low, high = (table["score_low"].to_numpy(), table["score_high"].to_numpy()) if ranged else (None, None)
     caption = f"Scores by {find_ranker(report.board.ranking.ranker).label}" + (
-        f", with limits that hold for all models at once at level {percent(report.level)}; at the right the ranks that each may have." if ranged
+        f", with limits that hold for all models at once at level {percent(report.level)}; at the right the ranks that each may have."
+        if ranged
         else "; no limits can be given: " + report.missing["ranges"] + "."
     )
-    what = f"Scores of {len(table)} models, best first. " + "; ".join(f"{row['rank']}: {row['model']}, {row['score']}" for row in rows[:10])
+    what = f"Scores of {len(table)} models, best first. " + "; ".join(
+        f"{row['rank']}: {row['model']}, {row['score']}" for row in rows[:10]
+    )
     picture = score_chart(
-        table["model"].tolist(), table["score"].to_numpy(), low, high, [row.get("range", row["rank"]) for row in rows],
-        title="Scores of the models" + (" with their limits and rank ranges" if ranged else ""), description=what + ("; and so on." if len(rows) > 10 else "."),
+        table["model"].tolist(),
+        table["score"].to_numpy(),
+        low,
+        high,
+        [row.get("range", row["rank"]) for row in rows],
+        title="Scores of the models" + (" with their limits and rank ranges" if ranged else ""),
+        description=what + ("; and so on." if len(rows) > 10 else "."),
     )
     return picture, caption
 
@@ -152,7 +194,13 @@ def _matrix(report: Report) -> list[dict[str, Any]]:
     wins, ties = report.wins.astype(int), report.ties.astype(int)
     met = wins + wins.T + ties
     return [
-        {"model": model, "cells": ["" if not met[i, j] else f"{wins[i, j]}–{wins[j, i]}" + (f" +{ties[i, j]}" if ties[i, j] else "") for j in range(len(met))]}
+        {
+            "model": model,
+            "cells": [
+                "" if not met[i, j] else f"{wins[i, j]}–{wins[j, i]}" + (f" +{ties[i, j]}" if ties[i, j] else "")
+                for j in range(len(met))
+            ],
+        }
         for i, model in enumerate(report.scores["model"])
     ]
 
@@ -167,12 +215,19 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
     real = int(found.confident.sum())
     level = percent(found.level)
     if not len(table):
-        return {"sentence": "No three models beat each other in a circle, counting the majority of all verdicts of each pair.", "rows": []}, ""
+        return {
+            "sentence": "No three models beat each other in a circle, counting the majority of all verdicts of each pair.",
+            "rows": [],
+        }, ""
     among = f"Of {_plural(found.n_triples, 'triple')} of models with three strict majorities, {len(table):,} {'is a cycle' if len(table) == 1 else 'are cycles'}"
     sentence = f"{among}: {'none' if not real else real} {'survives' if real <= 1 else 'survive'} the uncertainty of the questions, all pairs in doubt at once at level {level}."
     drawn = table[table["confident"]].head(4) if real else table.head(2)
     rows = (table[table["confident"]] if real else table).head(10 if real else 3)
-    caption = "Cycles that survive" if real else "The cycles that come nearest to surviving, dashed since chance may have made them"
+    caption = (
+        "Cycles that survive"
+        if real
+        else "The cycles that come nearest to surviving, dashed since chance may have made them"
+    )
     caption += ": an arrow points to the model that is beaten; the number is the share of wins less that of losses, in percentage points."
     index = {name: at for at, name in enumerate(found.models)}
 
@@ -183,7 +238,11 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
         ((a, b, c), (margin(a, b), margin(b, c), margin(c, a)), bool(survives))
         for a, b, c, survives in drawn[["first", "second", "third", "confident"]].itertuples(index=False)
     ]
-    picture = cycle_chart(cycles, title="Cycles among three models", description="; ".join(f"{a} beats {b}, {b} beats {c}, {c} beats {a}" for (a, b, c), _, _ in cycles) + ".")
+    picture = cycle_chart(
+        cycles,
+        title="Cycles among three models",
+        description="; ".join(f"{a} beats {b}, {b} beats {c}, {c} beats {a}" for (a, b, c), _, _ in cycles) + ".",
+    )
     heading = f"{'The surviving cycles' if real else 'Nearest to surviving'}{f', the first {len(rows)} of {real}' if real > len(rows) else ''}: margins between −1 and 1"
     return {"sentence": sentence, "caption": caption, "rows": rows.to_dict("records"), "heading": heading}, picture
 
@@ -215,8 +274,11 @@ def _judge_view(report: Report) -> tuple[list[dict[str, str]], list[tuple[str, s
     if not len(known_rows):
         return rows, notes, ""
     picture = rate_chart(
-        known_rows["judge"].tolist(), *(known_rows[name].to_numpy(dtype=float) for name in ("rate", "low", "high")), title="First-place rate of the judges",
-        description="; ".join(f"{row['judge']}: {percent(row['rate'], 1)}" for row in known_rows.to_dict("records")) + ".",
+        known_rows["judge"].tolist(),
+        *(known_rows[name].to_numpy(dtype=float) for name in ("rate", "low", "high")),
+        title="First-place rate of the judges",
+        description="; ".join(f"{row['judge']}: {percent(row['rate'], 1)}" for row in known_rows.to_dict("records"))
+        + ".",
     )
     return rows, notes, picture
 
@@ -248,7 +310,11 @@ def _further_view(report: Report) -> dict[str, Any]:
     else:
         sentence = f"After {_plural(found.best.n_calls, 'call')} it is open which model is best ({_plural(len(found.best.open), 'pair')}), and the whole order ({_plural(len(found.order.open), 'pair')})."
         last = found.best.open[0]
-    return {"sentence": sentence, "open": None if last is None else [found.models[at] for at in last], "pairs": found.pairs.head(PAIRS).to_dict("records")}
+    return {
+        "sentence": sentence,
+        "open": None if last is None else [found.models[at] for at in last],
+        "pairs": found.pairs.head(PAIRS).to_dict("records"),
+    }
 
 
 def report_page(
@@ -264,12 +330,18 @@ def report_page(
     judges, judge_notes, place_picture = _judge_view(report)
     names = report.scores["model"].tolist()
     wins = win_matrix(
-        names, report.shares(), title="Win matrix in the order of the ranks",
+        names,
+        report.shares(),
+        title="Win matrix in the order of the ranks",
         description=f"{len(names)} by {len(names)} squares, lighter where the model of the row won more of its points against that of the column. The numbers stand in the table below.",
     )
     if len(names) > 16:
         wins = wins.replace('class="chart"', 'class="chart many"', 1)
-    worst = [] if report.questions is None else report.questions[report.questions["score"] > 0].head(WORST).to_dict("records")
+    worst = (
+        []
+        if report.questions is None
+        else report.questions[report.questions["score"] > 0].head(WORST).to_dict("records")
+    )
     facts = _data_facts(report, source, 0) + _facts(report, source)
     return _render(
         "report.html.j2", title, source, facts, [*names, *report.judges["judge"]], r=report, rows=rows, leaders=_leaders(report), notes=report.board.notes(), score_caption=caption,
@@ -300,16 +372,39 @@ def comparison_page(
     if rows:
         moved = found.ranks[found.ranks["rank_old"] != found.ranks["rank_new"]]
         slopes = slope_chart(
-            found.ranks["model"].tolist(), found.ranks["rank_old"].to_numpy(), found.ranks["rank_new"].to_numpy(), title="Ranks before and after",
-            description="; ".join(f"{row['model']} from {row['rank_old']:g} to {row['rank_new']:g}" for row in moved.head(20).to_dict("records")) + "." if len(moved) else "Every model kept its rank.",
+            found.ranks["model"].tolist(),
+            found.ranks["rank_old"].to_numpy(),
+            found.ranks["rank_new"].to_numpy(),
+            title="Ranks before and after",
+            description="; ".join(
+                f"{row['model']} from {row['rank_old']:g} to {row['rank_new']:g}"
+                for row in moved.head(20).to_dict("records")
+            )
+            + "."
+            if len(moved)
+            else "Every model kept its rank.",
         )
     same = ""
     if found.same:
-        limits = f" ({percent(found.old.level)}: {100 * found.same['low']:.0f} to {100 * found.same['high']:.0f} %)" if np.isfinite(found.same["low"]) else ""
-        same = f"{percent(found.same['share'], 1)}{limits} of {found.same['valid']:,} verdicts valid in both are the same"
-    notes = [f"{when} table: {line}" for when, report in (("old", found.old), ("new", found.new)) for line in report.board.notes()]
+        limits = (
+            f" ({percent(found.old.level)}: {100 * found.same['low']:.0f} to {100 * found.same['high']:.0f} %)"
+            if np.isfinite(found.same["low"])
+            else ""
+        )
+        same = (
+            f"{percent(found.same['share'], 1)}{limits} of {found.same['valid']:,} verdicts valid in both are the same"
+        )
+    notes = [
+        f"{when} table: {line}"
+        for when, report in (("old", found.old), ("new", found.new))
+        for line in report.board.notes()
+    ]
     if found.certain is False and (found.old.missing.get("ranges") or found.new.missing.get("ranges")):
-        notes += [f"{when} table has no rank ranges: {report.missing['ranges']}" for when, report in (("old", found.old), ("new", found.new)) if "ranges" in report.missing]
+        notes += [
+            f"{when} table has no rank ranges: {report.missing['ranges']}"
+            for when, report in (("old", found.old), ("new", found.new))
+            if "ranges" in report.missing
+        ]
     facts: list[tuple[str, str]] = []
     for at, (when, report) in enumerate((("old ", found.old), ("new ", found.new))):
         facts += _data_facts(report, source, at, about=when)

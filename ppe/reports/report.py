@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['KIND', 'RESAMPLES', 'SLOW_RESAMPLES', 'DRAWS', 'ADVISED', 'SIMULATIONS', 'WORST', 'JUDGES', 'Tick', 'PARTS', 'CALLS',
-           'PAIRS', 'Further', 'Report', 'judge_table', 'worst_questions', 'short_advice', 'further_calls',
-           'make_report']
+           'PAIRS', 'OUTCOMES', 'Further', 'Report', 'judge_table', 'worst_questions', 'short_advice', 'further_calls',
+           'make_report', 'cells', 'shared', 'agreement', 'judge_agreement']
 
 # %% ../../nbs/reports/report.ipynb #rp03-e64750
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,12 @@ from ppe.inference.advice import (
     split_gain,
     spread_profile,
 )
-from ..inference.diagnostics import order_flips
-from ..inference.first_place import first_place_rates
+from ..inference.diagnostics import clustered_interval, first_place_rates, order_flips
 from ..inference.intervals import resamples_needed
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
 from ..inference.real_cycles import RealCycles, real_cycles
 from ..pool import Pool, complete_graphs, win_tie_counts_from_table
 from ..rankers.registry import find_ranker
-from .agreement import judge_agreement
 from ..streams import stream
 from ..verdicts import GRAPH_COLUMNS, graph_codes, model_codes, select_verdicts
 
@@ -403,3 +402,97 @@ def _counted(verdicts: pd.DataFrame, board: Leaderboard) -> dict[str, int]:
         "used": board.n_used or 0,
         "dropped": board.n_dropped or 0,
     }
+
+# %% ../../nbs/reports/report.ipynb #rp04-eda5a3
+OUTCOMES = {"a": 1, "tie": 0, "b": -1, "invalid": 9}  # for the model whose name comes first, once it is turned that way
+
+
+def cells(
+    verdicts: pd.DataFrame,  # validated verdict table
+    models: Sequence[str],  # all models, sorted
+    *,
+    by: Sequence[str] = ("question_id", "variant"),  # what makes a cell beside the pair
+) -> pd.DataFrame:  # the columns of `by` as text, low and high (numbers of the models), outcome
+    "One row for each verdict, the model with the lower number first."
+    first, second, _ = model_codes(verdicts, models)
+    outcome = verdicts["verdict"].astype(str).map(OUTCOMES).to_numpy(dtype=np.int64)
+    turned = np.where((first > second) & (outcome != OUTCOMES["invalid"]), -outcome, outcome)
+    keys = {name: verdicts[name].astype(str).astype("category") for name in by}
+    return pd.DataFrame(keys | {"low": np.minimum(first, second), "high": np.maximum(first, second), "outcome": turned})
+
+
+def shared(
+    one: pd.DataFrame,  # of `cells`
+    other: pd.DataFrame,  # with the same models and columns
+) -> pd.DataFrame:  # the key, and outcome_one, outcome_other
+    "The cells that both have. Cost: O(rows)."
+    keys = [name for name in one.columns if name != "outcome"]
+    code, span = np.zeros(len(one) + len(other), dtype=np.int64), 1
+    for name in keys:
+        both = np.concatenate([_number(one[name], other[name]), _number(other[name], one[name], second=True)])
+        size = int(both.max(initial=0)) + 1
+        if span * size > 2**62:
+            code, span = pd.factorize(code)[0], len(code)
+        code, span = code * size + both, span * size
+    _, here, there = np.intersect1d(code[: len(one)], code[len(one) :], assume_unique=True, return_indices=True)
+    here, there = here[order := np.argsort(here)], there[order]
+    return (
+        one.iloc[here]
+        .reset_index(drop=True)
+        .rename(columns={"outcome": "outcome_one"})
+        .assign(outcome_other=other["outcome"].to_numpy()[there])
+    )
+
+
+def _number(column: pd.Series, beside: pd.Series, *, second: bool = False) -> np.ndarray:
+    "Whole numbers that are the same for the same values of both columns."
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return column.to_numpy(dtype=np.int64)
+    mine, theirs = column.cat.categories, beside.cat.categories
+    all_of = theirs.union(mine, sort=False) if second else mine.union(theirs, sort=False)
+    return pd.Index(sorted(all_of)).get_indexer(mine)[column.cat.codes.to_numpy()].astype(np.int64)
+
+# %% ../../nbs/reports/report.ipynb #rp06-fcdf54
+def agreement(
+    both: pd.DataFrame,  # of `shared`, with question_id
+    *,
+    level: float = 0.95,
+) -> dict[str, float | int]:
+    """Cells shared, valid in both, with the same verdict; its share with limits (questions as clusters); and of those that both decided, with the same winner.
+
+    Shares are NaN where there is nothing to count.
+    """
+    one, other = both["outcome_one"].to_numpy(), both["outcome_other"].to_numpy()
+    valid = (one != OUTCOMES["invalid"]) & (other != OUTCOMES["invalid"])
+    same, decided = valid & (one == other), valid & (one != 0) & (other != 0)
+    question = both["question_id"].cat.codes.to_numpy()
+    hits, trials = (np.bincount(question, part, minlength=1) for part in (same, valid))
+    low, high = clustered_interval(hits, trials, level) if valid.any() else (np.nan, np.nan)
+    return {
+        "cells": len(both),
+        "valid": int(valid.sum()),
+        "same": int(same.sum()),
+        "share": float(same.sum() / valid.sum()) if valid.any() else np.nan,
+        "low": low,
+        "high": high,
+        "decided": int(decided.sum()),
+        "decided_share": float((same & decided).sum() / decided.sum()) if decided.any() else np.nan,
+    }
+
+
+def judge_agreement(
+    verdicts: pd.DataFrame,  # validated verdict table
+    judges: Sequence[str],  # those to compare, two by two
+    *,
+    level: float = 0.95,
+) -> pd.DataFrame:  # judge, other, and what `agreement` gives; pairs that share a cell
+    "How often every two judges say the same of the same cell."
+    models, rows = model_codes(verdicts)[2], []
+    parts = {judge: cells(verdicts[(verdicts["judge"] == judge).to_numpy()], models) for judge in judges}
+    for judge, other in combinations(judges, 2):
+        both = shared(parts[judge], parts[other])
+        if len(both):
+            rows.append({"judge": judge, "other": other} | agreement(both, level=level))
+    return pd.DataFrame(
+        rows, columns=["judge", "other", "cells", "valid", "same", "share", "low", "high", "decided", "decided_share"]
+    )
