@@ -79,7 +79,7 @@ def spread_profile(
     fit = _fitted(pool) if fit is None else fit
     near = (fit.spread, fit.block_share if fit.spread else 0.5)
 
-    def log_marginal(s: float) -> float:  # at the best ρ for this s: held at one value, it makes the interval too short
+    def log_marginal(s: float) -> float:  # at the best ρ for this s: a held one makes the interval short
         found = fit_discrimination(pool, spread=float(s), ties=True, on_separation="ridge", near=near)
         return found.log_marginal
 
@@ -376,11 +376,7 @@ def recommend(
 RANK_RESAMPLES = 400
 
 
-def open_ranks(
-    pool: Pool,
-    *,
-    rng: np.random.Generator,
-) -> pd.DataFrame:  # model, rank, rank_low, rank_high; best first
+def open_ranks(pool: Pool, *, rng: np.random.Generator) -> pd.DataFrame:  # model, rank, rank_low, rank_high; best first
     "Rank of each model by all graphs, with the ranks that the questions leave open (95 %)."
     found = rank_intervals(pool, n_resamples=RANK_RESAMPLES, rng=rng)
     return found.table("differences")[["model", "rank", "rank_low", "rank_high"]]
@@ -546,10 +542,7 @@ def _diagnosis(pool: Pool, n_bootstrap: int, rng: np.random.Generator) -> Diagno
 FEWEST = 50  # simulations that are always made
 
 
-def enough_simulations(
-    asked: int,
-    n_graphs: int,
-) -> int:
+def enough_simulations(asked: int, n_graphs: int) -> int:
     "Simulations of a pool: all that were asked for up to 200 graphs, then fewer in proportion, at least 50."
     return asked if n_graphs <= FULL else max(min(asked, FEWEST), ceil(asked * FULL / n_graphs))
 
@@ -737,7 +730,8 @@ def _effects_record(advice: Advice, e: AcrossVariance) -> Record:
     lines = [
         f"variance of the points across the common order {format_number(e.ratio, 2)} times that of the fitted model "
         f"(there {low} to {high}, 95 %)",
-        "questions favour different models: a spread and expected gains come from that too, and say little by themselves"
+        "questions favour different models: a spread and expected gains come from that too, and say little by "
+        "themselves"
         if e.beyond
         else "no more than the model allows",
     ]

@@ -86,7 +86,8 @@ def _check_alphas(alphas: Sequence[float]) -> np.ndarray:
     if values.ndim != 1 or not len(values) or not ((values > 0) & (values <= 1)).all():
         wrong = [f"{a:g}" for a in np.ravel(values) if not 0 < a <= 1]
         raise InputError(
-            f"keep proportions {first_five(wrong) or 'of shape ' + str(values.shape)}: each is a share of the pool, above 0 "
+            f"keep proportions {first_five(wrong) or 'of shape ' + str(values.shape)}: each is a share of the "
+            "pool, above 0 "
             "and at most 1, in one list; correct them"
         )
     if (np.diff(values) <= 0).any():
@@ -221,10 +222,9 @@ def _within(values: np.ndarray, limit: float) -> np.ndarray:
     return values <= limit + TIE_TOLERANCE * max(1.0, abs(limit))
 
 
-def main_rule(
-    cv: CrossValidation,
-) -> BudgetChoice:
-    "The α that minimises mean + standard deviation of the loss over folds (paper, section 4.3); of several, the largest (ours)."
+def main_rule(cv: CrossValidation) -> BudgetChoice:
+    "The α of least mean + standard deviation of the loss over folds (paper, section 4.3); the largest of"
+    "several (ours)."
     criterion = cv.mean + cv.sd
     limit, admitted = float(criterion.min()), np.ones(len(cv.alphas), dtype=bool)
     return BudgetChoice("main text", cv, criterion, limit, admitted, int(np.flatnonzero(_within(criterion, limit))[-1]))
@@ -244,7 +244,8 @@ def appendix_rule(
     """
     if not np.array_equal(cv.alphas, stability.alphas) or not np.array_equal(cv.budgets, stability.budgets):
         raise InputError(
-            f"{len(cv.alphas)} candidates cross-validated on {len(cv.fold)} graphs, {len(stability.alphas)} screened with up "
+            f"{len(cv.alphas)} candidates cross-validated on {len(cv.fold)} graphs, {len(stability.alphas)} "
+            "screened with up "
             f"to {stability.budgets.max()}: give both steps the same pool and the same keep proportions"
         )
     best = np.flatnonzero(_within(cv.mean, cv.mean.min()))[0]

@@ -170,8 +170,8 @@ class DiagnosticBatch:
     def extremity(self, thresholds: Thresholds = PAPER_THRESHOLDS) -> np.ndarray:  # (B, 4)
         """What grows with the reason for each warning.
 
-        Of the two reasons about residuals the one farther beyond its threshold; for Hodge the energy without the denominator, which holds
-        the energy of the strengths: noise inflates that of estimated strengths, and data drawn from them would have small ratios.
+        Of the two reasons about residuals the one farther beyond its threshold; for Hodge the energy without the
+        denominator: noise inflates that of estimated strengths, and data drawn from them would have small ratios.
         """
         residuals = np.maximum(self.max_residual / thresholds.max_residual, self.large_share / thresholds.large_share)
         return np.stack([self.deviance, residuals, self.hodge_energy, self.held_out_gap], axis=-1)
@@ -188,7 +188,7 @@ def _hodge(
     wins: np.ndarray,  # (B, n, n)
     ties: np.ndarray,  # (B, n, n)
 ) -> tuple[np.ndarray, np.ndarray]:  # (B,) each
-    "Residual share of the energy of the mean flow, 0 for a zero flow as in `HodgeDecomposition`, and the residual energy."
+    "Residual share of the energy of the mean flow, 0 for a zero flow, and the residual energy."
     flow, n_compared = mean_flow(wins, ties)
     potential = hodgerank_batch(wins, ties).scores
     residual = flow - (potential[:, :, None] - potential[:, None, :])
@@ -226,13 +226,15 @@ def diagnostic_batch(
     df = degrees_of_freedom(n_compared[0])
     if not df:
         raise InputError(
-            f"nothing to test: {len(n_compared[0])} models and {np.count_nonzero(n_compared[0]) // 2} compared pairs leave "
+            f"nothing to test: {len(n_compared[0])} models and {np.count_nonzero(n_compared[0]) // 2} compared "
+            "pairs leave "
             "0 degrees of freedom; a fit can fail only if some models are compared in a circle"
         )
     sizes = (wins + ties / 2).sum(axis=(2, 3))
     if (np.count_nonzero(sizes, axis=1) < 2).any():
         raise InputError(
-            f"all selected graphs lie in fold {np.argmax(sizes[0])} of {wins.shape[1]}: without it nothing is left to fit; "
+            f"all selected graphs lie in fold {np.argmax(sizes[0])} of {wins.shape[1]}: without it nothing is "
+            "left to fit; "
             "select graphs of more questions"
         )
     fits, half = bradley_terry_batch(all_wins, all_ties), half_tie_wins(all_wins, all_ties)
@@ -468,10 +470,7 @@ def order_flips(
     valid = (pairs["verdict"] != "invalid") & (other != "invalid")
     changed = valid & (pairs["verdict"] != other)
     pairs = pairs.assign(
-        pairs=True,
-        both_valid=valid,
-        changed=changed,
-        reversed=changed & (pairs["verdict"] != "tie") & (other != "tie"),
+        pairs=True, both_valid=valid, changed=changed, reversed=changed & (pairs["verdict"] != "tie") & (other != "tie")
     )
     counts = ["pairs", "both_valid", "changed", "reversed"]
     table = pairs.groupby(list(by))[counts].sum() if by else pairs[counts].sum().to_frame().T
@@ -492,7 +491,7 @@ def clustered_interval(
 ) -> tuple[float, float]:
     """Interval of a share, questions as clusters; NaN where fewer than two questions have trials.
 
-    Source: Korn & Graubard (1998): Clopper and Pearson's interval for as many trials as would give the variance over questions.
+    Source: Korn & Graubard (1998): Clopper and Pearson's interval for as many trials as give that variance.
     """
     successes, trials = successes[trials > 0], trials[trials > 0]
     q, n, x = len(trials), trials.sum(), successes.sum()
@@ -526,12 +525,12 @@ def _in_both_orders(rows: Placed) -> np.ndarray:
 
 
 def _order_p_value(rows: Placed) -> float | None:
-    "How often orders turned round at random are as uneven, over the pairs or over the models, as those of one judge; None: too few to say."
+    "How often orders turned at random are as uneven over pairs or models as those of one judge; None: too few."
     from scipy.sparse import csr_matrix
 
     n, first, second = len(rows.models), rows.first, rows.second
     pairs, pair = np.unique(_pair(rows), return_inverse=True)
-    # All pairs of a question together: one shuffled list of the models may order them all. Few questions allow few turns.
+    # All pairs of a question together: one shuffled list may order them all. Few questions allow few turns.
     unit = rows.question
     if rows.n_questions < FEWEST_TURNS:
         unit = np.unique(rows.question * len(pairs) + pair, return_inverse=True)[1]
@@ -610,9 +609,10 @@ def first_place_rates(
 ) -> pd.DataFrame:  # one row for each judge
     """How often the answer shown first wins.
 
-    Columns: judge; valid: verdicts; then of those that the rate is taken from: first, second, ties; rate: share of first in the decided ones, with
-    low and high (questions as clusters; NaN for a single question); half_tie_rate: a tie counts as half; n_questions; basis, one of BASES; reason,
-    why a number is missing; first_place: effect in log odds by `order_effect` on all valid verdicts, with first_place_se (over questions).
+    Columns: judge; valid: verdicts; of those that the rate is taken from: first, second, ties; rate: share of first in
+    the decided ones, with low and high (questions as clusters; NaN for a single question); half_tie_rate: a tie counts
+    as half; n_questions; basis, one of BASES; reason, why a number is missing; first_place: effect in log odds by
+    `order_effect` on all valid verdicts, with first_place_se (over questions).
     Rates and effects are NaN where the basis is `confounded`.
 
     Raises: InputError for a level outside (0, 1), or no valid verdict. Cost: O(499 rows) at most.

@@ -27,10 +27,7 @@ from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, require_source
 
 # %% ../../nbs/inference/intervals.ipynb #cell-05
 def question_times(
-    n_questions: int,
-    *,
-    n_resamples: int,
-    rng: np.random.Generator,
+    n_questions: int, *, n_resamples: int, rng: np.random.Generator
 ) -> np.ndarray:  # (R, Q) how often each question is drawn; rows add up to Q
     "The bootstrap of questions (Efron 1979): as many as there are, with replacement."
     return rng.multinomial(n_questions, np.full(n_questions, 1 / n_questions), size=n_resamples)
@@ -49,11 +46,7 @@ def question_copies(
 
 # %% ../../nbs/inference/intervals.ipynb #cell-08
 def question_weights(
-    method: Method,
-    pool: Pool,
-    *,
-    n_resamples: int,
-    rng: np.random.Generator,
+    method: Method, pool: Pool, *, n_resamples: int, rng: np.random.Generator
 ) -> np.ndarray:  # (R · repeats, G) int64, how often each graph is taken
     """Weights of the graphs when questions are resampled and the method chooses again inside each resample.
 
@@ -193,10 +186,10 @@ def difference_limits(
     level: float,  # in (0, 1); R at least level / (1 − level)
     simultaneous: bool,  # all pairs hold together; otherwise those of each row do
 ) -> tuple[np.ndarray, np.ndarray]:  # (n, n): lower and upper limits of score i less score j
-    """Limits of all differences by the bootstrap of the largest studentised deviation, wider for few questions. Cost: O(R n²).
+    """Limits of all differences by a bootstrap of the largest studentised deviation, wider for few questions; O(R n²).
 
     They are infinite where the questions are too few to decide anything.
-    Source: Romano and Wolf (2005) for the maximum; Mogstad, Romano, Shaikh and Wilhelm (2024); Hesterberg (2015) for few questions.
+    Source: Romano and Wolf (2005) for the maximum; Mogstad et al. (2024); Hesterberg (2015) for few questions.
     """
     spread, largest = np.zeros((len(scores), len(scores))), np.zeros(resampled.shape)
     for i, score in enumerate(scores):
@@ -221,7 +214,8 @@ def rank_limits(
 
 # %% ../../nbs/inference/intervals.ipynb #cell-19
 INTERVAL_KINDS = {  # what each promises
-    "percentile": "the central share of the resamples, a description; too narrow where models are close or questions few",
+    "percentile": "the central share of the resamples, a description; too narrow where models are close or "
+    "questions few",
     "differences": "for one model chosen before looking, the true rank is inside with the stated probability",
     "simultaneous": "all true ranks are inside at once with the stated probability",
 }
@@ -232,7 +226,7 @@ def resamples_needed(
     kind: str,  # a key of INTERVAL_KINDS
     level: float,
 ) -> int:
-    "The fewest resamples whose order statistics reach the level: 39 for percentiles at 95 %, which have two tails, 19 otherwise."
+    "The fewest resamples whose order statistics reach the level: 39 for percentiles (two tails) at 95 %, else 19."
     return _fewest((1 - level) / (2 if kind == "percentile" else 1))
 
 # %% ../../nbs/inference/intervals.ipynb #cell-20
@@ -251,7 +245,7 @@ class RankIntervals:
     ridge: np.ndarray  # (R,) bool: the resample is separated
     level: float
     n_questions: int
-    # (n, n) bool: the row can be certainly better, being above in all best orders of the pool, and comparisons joining the two.
+    # (n, n) bool: the row can be certainly better: above in all best orders of the pool, and joined by comparisons.
     above: np.ndarray | None = None
     # (2, 1 + R, n): first and last places in the best orders of the pool and of each resample; None: there is one.
     places: np.ndarray | None = None
@@ -298,7 +292,8 @@ class RankIntervals:
         notes, n_resamples, few = [], len(self.ridge), questions_needed(self.level)
         if self.n_questions < few:
             notes.append(
-                f"{self.n_questions} questions decide nothing at level {self.level:g}, neither ranks nor limits of scores: "
+                f"{self.n_questions} questions decide nothing at level {self.level:g}, neither ranks nor limits "
+                "of scores: "
                 f"even if they all agree, a sign test does not reject with fewer than {few}."
             )
         elif self.n_questions < FEW_QUESTIONS:
@@ -310,8 +305,10 @@ class RankIntervals:
             statements = _statements(len(self.models), kind == "simultaneous")
             if pointless.any():
                 notes.append(
-                    f"{pointless.sum()} differences of scores have limits without width and decide no rank: no resample moves them, "
-                    f"or hardly one; questions that all agree decide from {questions_needed(self.level, statements)} on "
+                    f"{pointless.sum()} differences of scores have limits without width and decide no rank: no "
+                    "resample moves them, "
+                    "or hardly one; questions that all agree decide from "
+                    f"{questions_needed(self.level, statements)} on "
                     f"(sign test of {statements} statements)."
                 )
         if self.separated:

@@ -116,11 +116,9 @@ class Leaderboard:
     def table(self) -> pd.DataFrame:  # model, score, rank, and with intervals LIMITS; best first
         "One row for each model."
         table = self.ranking.table()
-        return (
-            table
-            if self.intervals is None
-            else table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
-        )
+        if self.intervals is None:
+            return table
+        return table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
 
     def kept(self) -> pd.DataFrame | None:  # judge, question_id, category, variant, score
         "The graphs that were ranked, in the method's order; None if graphs were not made."
@@ -149,21 +147,28 @@ class Leaderboard:
         kind: str = "differences",  # a key of INTERVAL_KINDS, which says what each promises
         seed: int = SEED,
     ) -> "Leaderboard":
-        "The same leaderboard with limits of scores and ranks. Raises as `rank_intervals`, and for a table without graphs."
+        "The same with limits of scores and ranks. Raises as `rank_intervals`, and for a table without graphs."
         if self.n_graphs is None:
             raise InputError(
                 "--intervals: counts hold no questions to resample; give the verdict table, or leave --intervals out"
             )
         if self.pool is None:
             raise InputError(
-                "--intervals: this table is too large to resample its questions; take a part of it (--judge, --category), "
+                "--intervals: this table is too large to resample its questions; take a part of it (--judge, "
+                "--category), "
                 "or leave --intervals out"
             )
         found = rank_intervals(
-            self.pool, method=self.method, ranker=self.ranking.ranker, n_resamples=n_resamples, level=level,
+            self.pool,
+            method=self.method,
+            ranker=self.ranking.ranker,
+            n_resamples=n_resamples,
+            level=level,
             rng=stream(seed, "intervals"),
-            fit_batch=None if self.places is None else partial(self.places.rank_batch, ranker=self.ranking.ranker, weighted=self.weighted),
-        )  # fmt: skip
+            fit_batch=None
+            if self.places is None
+            else partial(self.places.rank_batch, ranker=self.ranking.ranker, weighted=self.weighted),
+        )
         return replace(self, intervals=found, kind=kind, seed=seed)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c07-9c1a6e
@@ -174,7 +179,7 @@ COMPLETE_SHARE = 0.1  # of the graphs, at most, in a table that is incomplete by
 def incomplete_by_design(
     verdicts: pd.DataFrame,  # validated verdict table
 ) -> bool:
-    "Whether nine graphs in ten or more lack pairs that were never judged; an invalid verdict is one that was. Cost: O(rows)."
+    "Whether nine graphs in ten or more lack pairs that were never judged; an invalid verdict is one that was."
     n = len(model_codes(verdicts)[2])
     judged = np.bincount(graph_codes(verdicts)[0])
     return bool((judged == n * (n - 1) // 2).mean() <= COMPLETE_SHARE)
@@ -202,8 +207,10 @@ def _require_complete(verdicts: pd.DataFrame, method: Method, ranker: str) -> No
     if scores:
         most, n = int(np.bincount(graph_codes(verdicts)[0]).max()), len(model_codes(verdicts)[2])
         raise InputError(
-            f"{scores[0]} needs complete graphs, and these lack pairs by design (at most {most} of {n * (n - 1) // 2} judged); rank all verdicts without it, "
-            "take the complete graphs alone if there are some (--incomplete drop), or judge complete graphs (ppe design --kind complete)"
+            f"{scores[0]} needs complete graphs, and these lack pairs by design (at most {most} of "
+            f"{n * (n - 1) // 2} judged); rank all verdicts without it, "
+            "take the complete graphs alone if there are some (--incomplete drop), or judge complete graphs (ppe "
+            "design --kind complete)"
         )
 
 
@@ -219,7 +226,7 @@ def _counts_alone(verdicts: pd.DataFrame, method: Method, ranker: str, incomplet
 
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703
 def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weighted: bool) -> Ranking:
-    "The ranking with an order effect, beside its estimates standard errors over questions and the share of pairs in both orders."
+    "The ranking with an order effect, its standard errors over questions, and the share of pairs in both orders."
     counts, more = rows.counts(), dict[str, Any]()
     if weighted:
         ranking = weighted_judges(counts, on_separation=on_separation)
@@ -252,7 +259,7 @@ def leaderboard(
     incomplete: Incomplete = "auto",  # graphs that lack a pair: dropped, unless nearly all do by design
     on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
     reference: Mapping[str, float | str] | None = None,  # rating by model; a higher rating is better
-    order_effect: bool = False,  # with an effect of the first place for each judge, of the verdicts of the graphs that are ranked
+    order_effect: bool = False,  # with an effect of the first place for each judge
     judges: Literal[
         "pooled", "weighted"
     ] = "pooled",  # every verdict alike; or a discrimination and an order effect for each judge
@@ -260,7 +267,8 @@ def leaderboard(
     """Select graphs, rank the models, and measure the distance to a reference.
 
     Raises: InputError for a method that draws, a selection that does not fit, a reference that lacks a model, no
-    complete graph where one is needed, an order effect or weighted judges with a ranker that has no such form; NoMaximumError as `rank` and `order_effect`.
+    complete graph where one is needed, an order effect or weighted judges with a ranker that has no such form;
+    NoMaximumError as `rank` and `order_effect`.
     """
     if method.draw != "once":
         raise InputError(
@@ -289,8 +297,17 @@ def leaderboard(
         names = tuple(sorted(verdicts["judge"].astype(str).unique()))
         graphs = len(graph_codes(verdicts)[1])
         return Leaderboard(
-            ranking, method, None, None, graphs, 0, _distances(ranking, ranks), judges=names, weighted=weighted, by_design=by_design
-        )  # fmt: skip
+            ranking,
+            method,
+            None,
+            None,
+            graphs,
+            0,
+            _distances(ranking, ranks),
+            judges=names,
+            weighted=weighted,
+            by_design=by_design,
+        )
     pool = comparison_graphs(verdicts, incomplete=incomplete)
     rows = _chosen_rows(method, pool)
     ranks = None if reference is None else reference_ranks(reference, pool.models)
@@ -301,9 +318,18 @@ def leaderboard(
         ranking = _order_ranking(places.taken(rows), ranker, on_separation, weighted)
     names = tuple(sorted(pool.index["judge"].iloc[rows].astype(str).unique()))
     return Leaderboard(
-        ranking, method, pool, rows, len(pool), pool.n_dropped, _distances(ranking, ranks), places=places, judges=names, weighted=weighted,
+        ranking,
+        method,
+        pool,
+        rows,
+        len(pool),
+        pool.n_dropped,
+        _distances(ranking, ranks),
+        places=places,
+        judges=names,
+        weighted=weighted,
         by_design=by_design,
-    )  # fmt: skip
+    )
 
 # %% ../../nbs/inference/leaderboard.ipynb #c13b
 def counts_leaderboard(
@@ -313,7 +339,7 @@ def counts_leaderboard(
     on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
     reference: Mapping[str, float | str] | None = None,  # rating by model; a higher rating is better
 ) -> Leaderboard:
-    "The leaderboard of counts, without graphs. Raises as `rank_counts`, and InputError for a reference that lacks a model."
+    "The leaderboard of counts. Raises as `rank_counts`, and InputError for a reference that lacks a model."
     ranks = None if reference is None else reference_ranks(reference, counts.models)
     ranking = rank_counts(counts.wins, counts.ties, ranker=ranker, models=counts.models, on_separation=on_separation)
     return Leaderboard(
@@ -367,7 +393,8 @@ def _order_notes(board: Leaderboard) -> list[str]:
     notes = []
     if share == 0:
         notes.append(
-            "every pair of models is shown in one order only: the effect of the order is told from strength by the model alone, and means "
+            "every pair of models is shown in one order only: the effect of the order is told from strength by "
+            "the model alone, and means "
             "nothing if the file has lost the order"
         )
     if share is not None and board.n_dropped and not board.by_design:
@@ -381,7 +408,8 @@ def _order_notes(board: Leaderboard) -> list[str]:
 def _judge_notes(board: Leaderboard) -> list[str]:
     if len(board.judges) > 1 and not board.weighted:
         return [
-            f"verdicts of {len(board.judges)} judges are pooled, each counting the same ({first_five(board.judges)}): --judges separate ranks by each, "
+            f"verdicts of {len(board.judges)} judges are pooled, each counting the same "
+            f"({first_five(board.judges)}): --judges separate ranks by each, "
             "--judges weighted estimates how well each separates the models, --judge NAME takes one"
         ]
     return (
@@ -398,11 +426,13 @@ def _best_order_notes(board: Leaderboard) -> list[str]:
         return ["the order is not proved to be a best one: a minute was not enough; copeland has no such search"]
     return {
         "no": [
-            f"several orders have the fewest disagreements ({found.get('disagreements', 0):g}): a score counts the models below in all of them, less those above in all "
+            f"several orders have the fewest disagreements ({found.get('disagreements', 0):g}): a score counts "
+            "the models below in all of them, less those above in all "
             "of them; rank ranges (--intervals) hold the places in each"
         ],
         "not decided": [
-            "whether other orders have as few disagreements was not settled within a minute: a score counts the models that are proved to be below in all of them, "
+            "whether other orders have as few disagreements was not settled within a minute: a score counts the "
+            "models that are proved to be below in all of them, "
             "less those above"
         ],
     }.get(str(found.get("only_order")), [])
@@ -442,12 +472,16 @@ class JudgeLeaderboards:
     def distances(self) -> pd.DataFrame:  # judge, other, then the four distances
         "How far apart the rankings of every two judges are."
         pairs = combinations(self.boards.items(), 2)
-        return pd.DataFrame([
-            {"judge": one, "other": other} | {
-                name: float(measure(board.ranking.ranks, second.ranking.ranks)) for name, measure in DISTANCES.items()
-            }
-            for (one, board), (other, second) in pairs
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {"judge": one, "other": other}
+                | {
+                    name: float(measure(board.ranking.ranks, second.ranking.ranks))
+                    for name, measure in DISTANCES.items()
+                }
+                for (one, board), (other, second) in pairs
+            ]
+        )
 
     def table(self) -> pd.DataFrame:  # judge, model, score, rank, and with intervals their limits
         "One row for each judge and model."
@@ -478,7 +512,7 @@ class JudgeLeaderboards:
         kind: str = "differences",  # a key of INTERVAL_KINDS
         seed: int = SEED,
     ) -> "JudgeLeaderboards":
-        "The same with limits of scores and ranks; the same resamples for judges with the same questions. Raises as `Leaderboard.with_intervals`."
+        "The same with limits; the same resamples for judges with the same questions. Raises as that of `Leaderboard`."
         return JudgeLeaderboards(
             {
                 judge: board.with_intervals(n_resamples=n_resamples, level=level, kind=kind, seed=seed)
@@ -497,7 +531,10 @@ def judge_leaderboards(
     reference: Mapping[str, float | str] | None = None,  # rating by model; a higher rating is better
     order_effect: bool = False,  # with an effect of the first place
 ) -> JudgeLeaderboards:
-    """The leaderboard of each judge. Raises as `leaderboard`, naming the judge; and `InputError` for one judge alone, or judges of different models."""
+    """The leaderboard of each judge.
+
+    Raises as `leaderboard`, naming the judge, and `InputError` for one judge alone, or judges of different models.
+    """
     judges = sorted(verdicts["judge"].astype(str).unique())
     if len(judges) < 2:
         raise InputError(f"one judge, {judges[0]}: separate rankings need at least two; leave --judges separate out")
@@ -508,14 +545,20 @@ def judge_leaderboards(
         models[judge] = set(part["model_a"]) | set(part["model_b"])
         if missing := models[judge] ^ models[judges[0]]:
             raise InputError(
-                f"judges {judges[0]} and {judge} judged different models ({first_five(sorted(missing))} by one of them alone): rankings of "
+                f"judges {judges[0]} and {judge} judged different models ({first_five(sorted(missing))} by one of "
+                "them alone): rankings of "
                 "different models have no distance; leave these models out, or rank one judge (--judge)"
             )
         try:
             boards[judge] = leaderboard(
-                part, method=method, ranker=ranker, incomplete=incomplete, on_separation=on_separation, reference=reference,
+                part,
+                method=method,
+                ranker=ranker,
+                incomplete=incomplete,
+                on_separation=on_separation,
+                reference=reference,
                 order_effect=order_effect,
-            )  # fmt: skip
+            )
         except NoMaximumError as error:
             raise NoMaximumError(f"judge {judge}: {error}", above=error.above, below=error.below) from None
         except (InputError, ConvergenceError) as error:

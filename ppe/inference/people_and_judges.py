@@ -48,10 +48,16 @@ def _points(verdicts: pd.DataFrame, models: tuple[str, ...]) -> pd.DataFrame:
     "One row per verdict: its battle, its judge, points of the model with the lower number, NaN if invalid."
     a, b, _ = model_codes(verdicts, models)
     points = verdicts["verdict"].astype(str).map({"a": 1.0, "b": 0.0, "tie": 0.5}).to_numpy(dtype=np.float64)
-    return pd.DataFrame({
-        "question_id": verdicts["question_id"], "variant": verdicts["variant"], "first": np.minimum(a, b), "second": np.maximum(a, b),
-        "judge": verdicts["judge"].astype(str), "points": np.where(a < b, points, 1 - points),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "question_id": verdicts["question_id"],
+            "variant": verdicts["variant"],
+            "first": np.minimum(a, b),
+            "second": np.maximum(a, b),
+            "judge": verdicts["judge"].astype(str),
+            "points": np.where(a < b, points, 1 - points),
+        }
+    )
 
 
 def _refuse_unmatched(people: pd.DataFrame, judged: pd.DataFrame, models: tuple[str, ...]) -> None:
@@ -62,8 +68,10 @@ def _refuse_unmatched(people: pd.DataFrame, judged: pd.DataFrame, models: tuple[
         question, _, i, j = people.index[row][0]
         silent = [judge for judge in judged.columns if there[judge].isna().any()]
         raise InputError(
-            f"{row.sum()} of {len(row)} battles of the people have no verdict of {first_five(silent)}, the first: question {question}, "
-            f"{models[i]} and {models[j]}; each needs the same question_id, variant and models in the table of every judge; let the "
+            f"{row.sum()} of {len(row)} battles of the people have no verdict of {first_five(silent)}, the first: "
+            f"question {question}, "
+            f"{models[i]} and {models[j]}; each needs the same question_id, variant and models in the table of "
+            "every judge; let the "
             "judges judge them, or leave them out"
         )
 
@@ -72,9 +80,9 @@ def matched_battles(
     people: pd.DataFrame,  # validated verdict table of people, whatever their names
     judges: pd.DataFrame,  # validated verdict table of one or more judges: the people's battles and further ones
 ) -> Battles:
-    """Battles with the points of people and judges side by side; those with an invalid verdict in place of points are left out.
+    """Battles with the points of people and judges side by side, without those that have an invalid verdict.
 
-    Raises: InputError for a battle of people that a judge lacks, for models that people never judged, or no battle at all.
+    Raises: InputError for a battle of people that a judge lacks, models that people never judged, or no battle.
     """
     models = model_codes(
         pd.concat([people[["model_a", "model_b"]], judges[["model_a", "model_b"]]]).astype("category")
@@ -90,14 +98,22 @@ def matched_battles(
     met = np.union1d(first[~np.isnan(points)], second[~np.isnan(points)])
     if len(met) < len(models):
         raise InputError(
-            f"people judged no usable battle of {first_five(name for i, name in enumerate(models) if i not in met)}: what judges "
-            "say of a model can be corrected by people's verdicts on it alone; leave its battles out, or let people judge some"
+            "people judged no usable battle of "
+            f"{first_five(name for i, name in enumerate(models) if i not in met)}: what judges "
+            "say of a model can be corrected by people's verdicts on it alone; leave its battles out, or let "
+            "people judge some"
         )
     left_out = len(judged) - len(table) + int((voted.isna() & usable.reindex(voted.index)).sum())
     return Battles(
-        first, second, pd.factorize(table["question_id"])[0], points, table[list(judged.columns)].to_numpy(), tuple(judged.columns),
-        models, left_out,
-    )  # fmt: skip
+        first,
+        second,
+        pd.factorize(table["question_id"])[0],
+        points,
+        table[list(judged.columns)].to_numpy(),
+        tuple(judged.columns),
+        models,
+        left_out,
+    )
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-13
 def _counts(battles: Battles, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -146,10 +162,12 @@ def _raise_no_maximum(wins: np.ndarray, models: tuple[str, ...]) -> None:
     above, below = ([models[v] for v in group] for group in (order[:k], order[k:]))
     if taken[k - 1] > 1e-9:
         raise ConvergenceError(
-            "people and judges: Newton's method did not converge, although a maximum exists; leave out models with few battles"
+            "people and judges: Newton's method did not converge, although a maximum exists; leave out models "
+            "with few battles"
         )
     raise NoMaximumError(
-        f"no maximum of people and judges together: by their joint verdicts {first_five(below)} take no points from {first_five(above)}; "
+        f"no maximum of people and judges together: by their joint verdicts {first_five(below)} take no points "
+        f"from {first_five(above)}; "
         "every group must take some from the others (Ford 1957); add battles of people, or leave these models out",
         above=above,
         below=below,
@@ -209,14 +227,23 @@ class PeopleAndJudges:
         level: float = 0.95,
         n_draws: int = 4000,  # from the normal distribution of the scores
     ) -> RankIntervals:
-        "Limits of scores and ranks, of every kind that `RankIntervals` knows, from the covariance in place of a bootstrap."
+        "Limits of scores and ranks of every kind, from the covariance in place of a bootstrap."
         values, vectors = np.linalg.eigh(self.covariance)
         scores = self.ranking.scores
         drawn = scores + rng.normal(size=(n_draws, len(scores))) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
         return RankIntervals(
-            self.ranking.ranker, "people and judges", self.ranking.models, scores, self.ranking.ranks, False, drawn,
-            mid_ranks(drawn), np.zeros(n_draws, dtype=bool), level, self.n_questions,
-        )  # fmt: skip
+            self.ranking.ranker,
+            "people and judges",
+            self.ranking.models,
+            scores,
+            self.ranking.ranks,
+            False,
+            drawn,
+            mid_ranks(drawn),
+            np.zeros(n_draws, dtype=bool),
+            level,
+            self.n_questions,
+        )
 
     def notes(self) -> list[str]:
         "What to know before the estimate is believed, one sentence each."
@@ -225,7 +252,8 @@ class PeopleAndJudges:
             notes.append(f"{self.n_left_out} battles left out: a verdict of people or of a judge is invalid.")
         if self.sampling_p is not None and self.sampling_p < 0.001:
             notes.append(
-                f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the judges' bias then "
+                f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the "
+                "judges' bias then "
                 "enters the estimate; draw them at random, or rank by people alone (weights 0)."
             )
         return notes
@@ -289,8 +317,8 @@ def fit_people_and_judges(
 ) -> PeopleAndJudges:
     """Solve the equations above for scores and weights.
 
-    Raises: NoMaximumError naming the models; ConvergenceError; InputError for weights that are not a nonnegative number for each
-    judge with a sum of at most 1. Cost: a few rounds of O(M J n + Q J² n).
+    Raises: NoMaximumError naming the models; ConvergenceError; InputError for weights that are not a nonnegative
+    number for each judge with a sum of at most 1. Cost: a few rounds of O(M J n + Q J² n).
     """
     terms, n_people = _terms(battles), int(battles.sample.sum())
     if weights is None:
@@ -302,9 +330,15 @@ def fit_people_and_judges(
     named = dict(zip(battles.judges, current.tolist(), strict=True))
     fit = Fit(True, rounds, solver="newton", estimates={"weight": named})
     return PeopleAndJudges(
-        Ranking.from_scores("people-and-judges", battles.models, theta, fit), moved.T @ moved, named, n_people, len(battles.first),
-        len(np.unique(battles.question[battles.sample])), battles.n_left_out, _sampling_p(battles, theta, current),
-    )  # fmt: skip
+        Ranking.from_scores("people-and-judges", battles.models, theta, fit),
+        moved.T @ moved,
+        named,
+        n_people,
+        len(battles.first),
+        len(np.unique(battles.question[battles.sample])),
+        battles.n_left_out,
+        _sampling_p(battles, theta, current),
+    )
 
 
 def people_and_judges(

@@ -36,7 +36,7 @@ def majority_cycles(
 def count_majority_cycles(
     margins: np.ndarray,  # (B, n, n) antisymmetric
 ) -> np.ndarray:  # (B,)
-    "How many 3-cycles of strict majorities each has: a third of the trace of the cubed adjacency matrix. Cost: O(B n³)."
+    "How many 3-cycles of strict majorities each has: a third of the trace of the cubed matrix. Cost: O(B n³)."
     beats = (margins > 0).astype(np.float64)
     return np.rint(np.einsum("bij,bji->b", beats @ beats, beats) / 3).astype(np.int64)
 
@@ -73,7 +73,7 @@ class RealCycles:
         return table.sort_values(["cycles", "model"], ascending=[False, True], ignore_index=True)
 
     def table(self) -> pd.DataFrame:  # first, second, third, weakest, low, confident
-        "One row for each cycle: its models, each beats the next and the last the first; its smallest margin; the smallest of its lower limits."
+        "A row for each cycle: its models, each beats the next; its smallest margin; the smallest of its lower limits."
         steps = [list(pairwise((*cycle, cycle[0]))) for cycle in self.cycles.tolist()]
         names = np.array(self.models, dtype=object)[self.cycles]
         return pd.DataFrame(
@@ -98,11 +98,12 @@ def _by_question(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _half_widths(off: np.ndarray, times: np.ndarray, least: np.ndarray, level: float) -> np.ndarray:
-    "Half widths of limits of sums over questions that hold for all at once, (P,), from the parts of each question (Q, P) and resamples (R, Q)."
+    "Half widths (P,) that hold for all at once, from the parts of each question (Q, P) and resamples (R, Q)."
     place = ceil((len(times) + 1) * level - 1e-9)
     if not 0 < level < 1 or place > len(times):
         raise InputError(
-            f"{len(times)} resamples for level {level:g}: a level between 0 and 1, and so many that (resamples + 1) · level is at most their number"
+            f"{len(times)} resamples for level {level:g}: a level between 0 and 1, and so many that (resamples + "
+            "1) · level is at most their number"
         )
     times, n_questions = times.astype(np.float64), len(off)
     moved = times @ off
@@ -158,9 +159,9 @@ def cycles_by_chance(
     n_pools: int = 1000,
     rng: np.random.Generator,
 ) -> np.ndarray:  # (n_pools,) majority cycles of each
-    """Majority cycles of pools drawn from a fitted model that has none in the long run, with ties and the same pairs compared.
+    """Majority cycles of pools drawn from a fitted model that has none in the long run, the same pairs compared.
 
-    Bradley–Terry with independent verdicts (separated pools take the ridge), or strengths that move with the question.
+    Bradley–Terry with ties (separated pools take the ridge), or strengths that move with the question.
     """
     if effects is not None:
         questions, place = np.unique(pool.questions, return_inverse=True)

@@ -31,22 +31,18 @@ UNSEEN = frozenset(
 EMOJI_FORM = "\ufe0f"  # asks for the coloured form of the character before it
 
 
-def visible(
-    text: str,
-) -> str:
+def visible(text: str) -> str:
     "The text with every character that nobody sees, or that turns the direction of others, written as its number."
     return "".join(c if c == EMOJI_FORM or (c.isprintable() and c not in UNSEEN) else f"⟨U+{ord(c):04X}⟩" for c in text)
 
 
-def text_width(
-    text: str,
-) -> int:
+def text_width(text: str) -> int:
     "Places that a text takes: two for an East Asian character, none for an accent that stands on another."
     return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
 
 
 def _cut(text: str, places: int, marks: Collection[int] = ()) -> str:
-    "What fits of a text: the marked characters, then by turns some of its end, of its beginning and of what follows each mark; dots for the rest."
+    "What fits of a text: the marked characters, then by turns of its end, its beginning and what follows each mark."
     if text_width(text) <= places and len(text) <= 3 * places:  # a run of accents does not make a text long without end
         return text
 
@@ -71,7 +67,7 @@ def shortened(
     names: Iterable[str],
     places: int = 24,  # at most, unless two names need more to differ
 ) -> dict[str, str]:  # by name
-    "Names as they are shown beside each other on a picture: long ones are cut, in such places that distinct names stay distinct."
+    "Names as a picture shows them: long ones are cut, in such places that distinct names stay distinct."
     texts = {name: visible(name) for name in names}
     marks: dict[str, set[int]] = {name: set() for name in texts}
     shown = {name: _cut(text, places) for name, text in texts.items()}
@@ -245,7 +241,7 @@ WITH_NUMBERS = 16  # models, at most, whose squares hold their share
 
 
 def _shades() -> list[tuple[str, str]]:
-    "Colours from none to all, and the ink that can be read on each; pure black would be left out of the file, and be the ink of the page."
+    "Colours from none to all, and the ink that can be read on each; pure black would become the ink of the page."
     import matplotlib
 
     found = [matplotlib.colormaps["cividis"](k / (SHADES - 1))[:3] for k in range(SHADES)]
@@ -427,7 +423,7 @@ def slope_chart(
     title: str,
     description: str,
 ) -> str:
-    "A line for each model from its rank before to its rank after; those that rose or fell among these models are coloured."
+    "A line for each model from its rank before to its rank after; coloured if it rose or fell among them."
     n, row = len(names), 0.175
     shown = list(shortened(names, LABELS - 6).values())
     side = 0.4 + _label_width(shown)

@@ -77,13 +77,23 @@ def _range(row: pd.Series) -> tuple[int, int] | None:
 
 def _ranks(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
     tables = [report.scores.set_index("model") for report in (old, new)]
-    return pd.DataFrame([
-        {"model": name} | {
-            f"{what}_{when}": value for when, table in zip(("old", "new"), tables, strict=True)
-            for what, value in (("rank", float(table.loc[name, "rank"])), ("range", _range(table.loc[name])), ("score", float(table.loc[name, "score"])))
-        }
-        for name in old.scores["model"] if name in set(common)
-    ], columns=["model", "rank_old", "range_old", "score_old", "rank_new", "range_new", "score_new"])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {"model": name}
+            | {
+                f"{what}_{when}": value
+                for when, table in zip(("old", "new"), tables, strict=True)
+                for what, value in (
+                    ("rank", float(table.loc[name, "rank"])),
+                    ("range", _range(table.loc[name])),
+                    ("score", float(table.loc[name, "score"])),
+                )
+            }
+            for name in old.scores["model"]
+            if name in set(common)
+        ],
+        columns=["model", "rank_old", "range_old", "score_old", "rank_new", "range_new", "score_new"],
+    )
 
 
 def _changes(both: pd.DataFrame) -> dict[str, int]:
@@ -139,9 +149,13 @@ def compare(
     everyone, common = sorted(before["models"] | after["models"]), sorted(before["models"] & after["models"])
     both = shared(cells(old, everyone, by=CELL), cells(new, everyone, by=CELL))
     return Comparison(
-        one, other,
-        added={kind: tuple(sorted(after[kind] - before[kind])) for kind in after}, removed={kind: tuple(sorted(before[kind] - after[kind])) for kind in after},
-        cells={"old": len(old), "new": len(new)} | _changes(both), same=agreement(both, level=level) if len(both) else None,
-        ranks=_ranks(one, other, common), swaps=_swaps(one, other, common),
+        one,
+        other,
+        added={kind: tuple(sorted(after[kind] - before[kind])) for kind in after},
+        removed={kind: tuple(sorted(before[kind] - after[kind])) for kind in after},
+        cells={"old": len(old), "new": len(new)} | _changes(both),
+        same=agreement(both, level=level) if len(both) else None,
+        ranks=_ranks(one, other, common),
+        swaps=_swaps(one, other, common),
         certain=one.board.intervals is not None and other.board.intervals is not None,
-    )  # fmt: skip
+    )

@@ -12,6 +12,7 @@ import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import pandas as pd
 
 from .. import __version__
 from ..errors import InputError
-from ..files import write_text
+from ..files import format_number, write_text
 from ..rankers.registry import find_ranker
 from .charts import cycle_chart, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
 from .comparison import Comparison, compare
@@ -55,13 +56,9 @@ def percent(share: float, digits: int = 0) -> str:
     )
 
 
-def _signed(value: float) -> str:
-    text = f"{value:+.2f}"
-    return (f"{0:.2f}" if text in ("+0.00", "-0.00") else text).replace("-", "−")
-
-
-def _number(value: float, digits: int = 2) -> str:
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+def _number(value: float, plus: str = "") -> str:
+    text = format_number(value, 2)
+    return plus * (float(text) > 0) + text.replace("-", "−")
 
 
 def _plural(count: int, noun: str) -> str:
@@ -91,7 +88,7 @@ def _render(
         loader=FunctionLoader(_file), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"visible": visible, "short": shortened(names, 60).__getitem__}
-    environment.globals |= {"percent": percent, "plural": _plural, "signed": _signed, "named": NAMED}
+    environment.globals |= {"percent": percent, "plural": _plural, "signed": partial(_number, plus="+"), "named": NAMED}
     values["charts"] = {name: Markup(svg) for name, svg in values["charts"].items()}
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
@@ -124,9 +121,13 @@ def _facts(report: Report, source: Source) -> list[tuple[str, str]]:
     )
     ranges = f"{report.n_resamples:,} resamples of the questions, {KIND}" if report.n_resamples else "none"
     return chosen + [
-        ("ranker", f"{find_ranker(report.board.ranking.ranker).label} ({report.board.ranking.ranker})"), ("graphs that lack a pair", report.incomplete),
-        ("level of intervals", f"{report.level:g}"), ("rank ranges", ranges), ("seed of random draws", str(report.seed)), ("versions", versions),
-    ]  # fmt: skip
+        ("ranker", f"{find_ranker(report.board.ranking.ranker).label} ({report.board.ranking.ranker})"),
+        ("graphs that lack a pair", report.incomplete),
+        ("level of intervals", f"{report.level:g}"),
+        ("rank ranges", ranges),
+        ("seed of random draws", str(report.seed)),
+        ("versions", versions),
+    ]
 
 
 def _data_facts(report: Report, source: Source, at: int, about: str = "") -> list[tuple[str, str]]:
@@ -140,25 +141,31 @@ def _data_facts(report: Report, source: Source, at: int, about: str = "") -> lis
         if counts["dropped"]
         else ""
     )
-    return [(f"{about}file", name)] * bool(name) + [(f"SHA-256{' of it' if name else ''}", digest)] * bool(digest) + [
-        (f"{about}verdicts", f"{counts['verdicts']:,}, of them {counts['invalid']:,} invalid"), (f"{about}graphs ranked", used),
-        (f"{about}models", f"{counts['models']:,}"), (f"{about}questions", f"{counts['questions']:,} in {counts['categories']:,} {'category' if counts['categories'] == 1 else 'categories'}"),
-        (f"{about}judges", f"{counts['judges']:,}"),
-    ]  # fmt: skip
+    return (
+        [(f"{about}file", name)] * bool(name)
+        + [(f"SHA-256{' of it' if name else ''}", digest)] * bool(digest)
+        + [
+            (f"{about}verdicts", f"{counts['verdicts']:,}, of them {counts['invalid']:,} invalid"),
+            (f"{about}graphs ranked", used),
+            (f"{about}models", f"{counts['models']:,}"),
+            (
+                f"{about}questions",
+                f"{counts['questions']:,} in {counts['categories']:,} "
+                f"{'category' if counts['categories'] == 1 else 'categories'}",
+            ),
+            (f"{about}judges", f"{counts['judges']:,}"),
+        ]
+    )
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072
 def _score_rows(report: Report) -> list[dict[str, str]]:
     rows = []
     for row in report.scores.to_dict("records"):
-        ranges = (
-            {}
-            if "rank_low" not in row
-            else {
-                "range": _range(row["rank_low"], row["rank_high"]),
-                "limits": f"{_number(row['score_low'])} … {_number(row['score_high'])}",
-            }
-        )
-        rows.append({"rank": f"{row['rank']:g}", "model": row["model"], "score": _number(row["score"])} | ranges)
+        shown = {"rank": f"{row['rank']:g}", "model": row["model"], "score": _number(row["score"])}
+        if "rank_low" in row:
+            shown["range"] = _range(row["rank_low"], row["rank_high"])
+            shown["limits"] = f"{_number(row['score_low'])} … {_number(row['score_high'])}"
+        rows.append(shown)
     return rows
 
 
@@ -171,7 +178,8 @@ def _score_picture(report: Report, rows: Sequence[Mapping[str, str]]) -> tuple[s
     table, ranged = report.scores, "rank_low" in report.scores
     low, high = (table["score_low"].to_numpy(), table["score_high"].to_numpy()) if ranged else (None, None)
     caption = f"Scores by {find_ranker(report.board.ranking.ranker).label}" + (
-        f", with limits that hold for all models at once at level {percent(report.level)}; at the right the ranks that each may have."
+        f", with limits that hold for all models at once at level {percent(report.level)}; at the right the ranks "
+        "that each may have."
         if ranged
         else "; no limits can be given: " + report.missing["ranges"] + "."
     )
@@ -216,11 +224,16 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
     level = percent(found.level)
     if not len(table):
         return {
-            "sentence": "No three models beat each other in a circle, counting the majority of all verdicts of each pair.",
+            "sentence": "No three models beat each other in a circle, counting the majority of all verdicts of "
+            "each pair.",
             "rows": [],
         }, ""
-    among = f"Of {_plural(found.n_triples, 'triple')} of models with three strict majorities, {len(table):,} {'is a cycle' if len(table) == 1 else 'are cycles'}"
-    sentence = f"{among}: {'none' if not real else real} {'survives' if real <= 1 else 'survive'} the uncertainty of the questions, all pairs in doubt at once at level {level}."
+    many = "is a cycle" if len(table) == 1 else "are cycles"
+    sentence = (
+        f"Of {_plural(found.n_triples, 'triple')} of models with three strict majorities, {len(table):,} {many}: "
+        f"{real or 'none'} {'survives' if real <= 1 else 'survive'} the uncertainty of the questions, "
+        f"all pairs in doubt at once at level {level}."
+    )
     drawn = table[table["confident"]].head(4) if real else table.head(2)
     rows = (table[table["confident"]] if real else table).head(10 if real else 3)
     caption = (
@@ -228,7 +241,8 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
         if real
         else "The cycles that come nearest to surviving, dashed since chance may have made them"
     )
-    caption += ": an arrow points to the model that is beaten; the number is the share of wins less that of losses, in percentage points."
+    caption += ": an arrow points to the model that is beaten; "
+    caption += "the number is the share of wins less that of losses, in percentage points."
     index = {name: at for at, name in enumerate(found.models)}
 
     def margin(one: str, other: str) -> float:
@@ -243,7 +257,8 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
         title="Cycles among three models",
         description="; ".join(f"{a} beats {b}, {b} beats {c}, {c} beats {a}" for (a, b, c), _, _ in cycles) + ".",
     )
-    heading = f"{'The surviving cycles' if real else 'Nearest to surviving'}{f', the first {len(rows)} of {real}' if real > len(rows) else ''}: margins between −1 and 1"
+    heading = "The surviving cycles" if real else "Nearest to surviving"
+    heading += f", the first {len(rows)} of {real}" * (real > len(rows)) + ": margins between −1 and 1"
     return {"sentence": sentence, "caption": caption, "rows": rows.to_dict("records"), "heading": heading}, picture
 
 
@@ -253,11 +268,16 @@ def _judge_view(report: Report) -> tuple[list[dict[str, str]], list[tuple[str, s
     for row in report.judges.to_dict("records"):
         limits = f" ({100 * row['low']:.0f}–{100 * row['high']:.0f})" if np.isfinite(row["low"]) else ""
         known = np.isfinite(row["rate"])
-        rows.append({
-            "judge": row["judge"], "verdicts": f"{row['verdicts']:,}", "invalid": percent(row["invalid"] / row["verdicts"], 1),
-            "ties": percent(row["ties"] / max(row["verdicts"] - row["invalid"], 1), 1), "rate": percent(row["rate"], 1) + limits if known else "–",
-            "changed": f"{percent(row['changed'], 1)} of {row['both']:,}" if row["both"] else "–",
-        })  # fmt: skip
+        rows.append(
+            {
+                "judge": row["judge"],
+                "verdicts": f"{row['verdicts']:,}",
+                "invalid": percent(row["invalid"] / row["verdicts"], 1),
+                "ties": percent(row["ties"] / max(row["verdicts"] - row["invalid"], 1), 1),
+                "rate": percent(row["rate"], 1) + limits if known else "–",
+                "changed": f"{percent(row['changed'], 1)} of {row['both']:,}" if row["both"] else "–",
+            }
+        )
         if not known:
             notes.append((row["judge"], f"first place: {row['reason']}"))
         elif row["basis"] == "both orders":
@@ -290,11 +310,17 @@ def _agreement_view(report: Report) -> list[dict[str, str]]:
     if report.agreement is None:
         return []
     table = report.agreement.sort_values("valid", ascending=False, kind="stable").head(AGREEMENTS)
-    return [{
-        "judge": row["judge"], "other": row["other"], "valid": f"{row['valid']:,}",
-        "share": percent(row["share"], 1) + (f" ({100 * row['low']:.0f}–{100 * row['high']:.0f})" if np.isfinite(row["low"]) else ""),
-        "decided": f"{percent(row['decided_share'], 1)} of {row['decided']:,}" if row["decided"] else "–",
-    } for row in table.to_dict("records")]  # fmt: skip
+    return [
+        {
+            "judge": row["judge"],
+            "other": row["other"],
+            "valid": f"{row['valid']:,}",
+            "share": percent(row["share"], 1)
+            + (f" ({100 * row['low']:.0f}–{100 * row['high']:.0f})" if np.isfinite(row["low"]) else ""),
+            "decided": f"{percent(row['decided_share'], 1)} of {row['decided']:,}" if row["decided"] else "–",
+        }
+        for row in table.to_dict("records")
+    ]
 
 
 def _further_view(report: Report) -> dict[str, Any]:
@@ -305,10 +331,13 @@ def _further_view(report: Report) -> dict[str, Any]:
     if found.order.settled:
         sentence, last = f"The whole order is settled after {_plural(found.order.n_calls, 'call')}.", None
     elif found.best.settled:
-        sentence = f"Which model is best is settled after {_plural(found.best.n_calls, 'call')}: {best}. The whole order is open at {_plural(len(found.order.open), 'pair')}."
+        sentence = f"Which model is best is settled after {_plural(found.best.n_calls, 'call')}: {best}. "
+        sentence += f"The whole order is open at {_plural(len(found.order.open), 'pair')}."
         last = found.order.open[0]
     else:
-        sentence = f"After {_plural(found.best.n_calls, 'call')} it is open which model is best ({_plural(len(found.best.open), 'pair')}), and the whole order ({_plural(len(found.order.open), 'pair')})."
+        pairs = [_plural(len(goal.open), "pair") for goal in (found.best, found.order)]
+        sentence = f"After {_plural(found.best.n_calls, 'call')} it is open which model is best ({pairs[0]}), "
+        sentence += f"and the whole order ({pairs[1]})."
         last = found.best.open[0]
     return {
         "sentence": sentence,
@@ -318,10 +347,7 @@ def _further_view(report: Report) -> dict[str, Any]:
 
 
 def report_page(
-    report: Report,
-    *,
-    source: Source = Source(),
-    title: str = "Ranking of models",
+    report: Report, *, source: Source = Source(), title: str = "Ranking of models"
 ) -> str:  # a whole HTML file
     "The page of a report; the same bytes for the same report and source."
     rows = _score_rows(report)
@@ -333,7 +359,8 @@ def report_page(
         names,
         report.shares(),
         title="Win matrix in the order of the ranks",
-        description=f"{len(names)} by {len(names)} squares, lighter where the model of the row won more of its points against that of the column. The numbers stand in the table below.",
+        description=f"{len(names)} by {len(names)} squares, lighter where the model of the row won more of its points "
+        "against that of the column. The numbers stand in the table below.",
     )
     if len(names) > 16:
         wins = wins.replace('class="chart"', 'class="chart many"', 1)
@@ -344,10 +371,25 @@ def report_page(
     )
     facts = _data_facts(report, source, 0) + _facts(report, source)
     return _render(
-        "report.html.j2", title, source, facts, [*names, *report.judges["judge"]], r=report, rows=rows, leaders=_leaders(report), notes=report.board.notes(), score_caption=caption,
-        charts={"scores": score_picture, "wins": wins, "cycles": cycle_picture, "places": place_picture}, matrix=_matrix(report), cycles=cycles,
-        questions=worst, judges=judges, judge_notes=judge_notes, agreement=_agreement_view(report), further=_further_view(report),
-    )  # fmt: skip
+        "report.html.j2",
+        title,
+        source,
+        facts,
+        [*names, *report.judges["judge"]],
+        r=report,
+        rows=rows,
+        leaders=_leaders(report),
+        notes=report.board.notes(),
+        score_caption=caption,
+        charts={"scores": score_picture, "wins": wins, "cycles": cycle_picture, "places": place_picture},
+        matrix=_matrix(report),
+        cycles=cycles,
+        questions=worst,
+        judges=judges,
+        judge_notes=judge_notes,
+        agreement=_agreement_view(report),
+        further=_further_view(report),
+    )
 
 # %% ../../nbs/reports/page.ipynb #rp10-df0e5c
 SWAPS = 40  # changes of the order listed
@@ -358,16 +400,19 @@ def _rank(rank: float, range_: object) -> str:
 
 
 def comparison_page(
-    found: Comparison,
-    *,
-    source: Source = Source(),
-    title: str = "What changed",
+    found: Comparison, *, source: Source = Source(), title: str = "What changed"
 ) -> str:  # a whole HTML file
     "The page of a comparison; the same bytes for the same comparison and source."
-    rows = [{
-        "model": row["model"], "before": _rank(row["rank_old"], row["range_old"]), "after": _rank(row["rank_new"], row["range_new"]),
-        "score_before": _number(row["score_old"]), "score_after": _number(row["score_new"]),
-    } for row in found.ranks.to_dict("records")]  # fmt: skip
+    rows = [
+        {
+            "model": row["model"],
+            "before": _rank(row["rank_old"], row["range_old"]),
+            "after": _rank(row["rank_new"], row["range_new"]),
+            "score_before": _number(row["score_old"]),
+            "score_after": _number(row["score_new"]),
+        }
+        for row in found.ranks.to_dict("records")
+    ]
     slopes = ""
     if rows:
         moved = found.ranks[found.ranks["rank_old"] != found.ranks["rank_new"]]
@@ -412,10 +457,21 @@ def comparison_page(
         name for only in (found.added, found.removed) for members in only.values() for name in members[:NAMED]
     ]
     return _render(
-        "comparison.html.j2", title, source, facts + _facts(found.new, source), names, c=found, rows=rows, charts={"slopes": slopes}, notes=notes, same=same,
-        leaders={"old": _leaders(found.old), "new": _leaders(found.new)}, n_swaps=len(found.swaps), n_shown=int(found.swaps["shown"].sum()),
+        "comparison.html.j2",
+        title,
+        source,
+        facts + _facts(found.new, source),
+        names,
+        c=found,
+        rows=rows,
+        charts={"slopes": slopes},
+        notes=notes,
+        same=same,
+        leaders={"old": _leaders(found.old), "new": _leaders(found.new)},
+        n_swaps=len(found.swaps),
+        n_shown=int(found.swaps["shown"].sum()),
         swaps=found.swaps.head(SWAPS).to_dict("records"),
-    )  # fmt: skip
+    )
 
 # %% ../../nbs/reports/page.ipynb #rp12-eea1ea
 def write_report(
@@ -425,7 +481,7 @@ def write_report(
     new: pd.DataFrame | None = None,  # a second table: what changed from the first to it
     **options: Any,  # of `make_report`: ranker, incomplete, reference, level, n_resamples, seed
 ) -> Path:  # the file written
-    "Write a report on verdicts, or on what changed between two tables, as one HTML file. Raises `InputError` as `make_report`, and for another ending."
+    "Write a report, or what changed between two tables, as one HTML file. Raises as `make_report`, and for its ending."
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"cannot write {path}: a report ends in .html or .htm")

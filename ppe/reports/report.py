@@ -79,7 +79,7 @@ class Report:
     questions: (
         pd.DataFrame | None
     )  # question_id, category, graphs, score, c3_bad, c4_bad: means over the complete graphs; worst first
-    judges: pd.DataFrame  # judge, verdicts, invalid, ties, then rate, low, high, basis, reason of `first_place_rates`, changed, reversed, pairs
+    judges: pd.DataFrame  # as `judge_table`
     n_judges: int  # all of them
     agreement: pd.DataFrame | None  # of every two judges listed
     further: Further | None
@@ -149,10 +149,10 @@ def judge_table(
     *,
     level: float = 0.95,
 ) -> pd.DataFrame:  # one row for each judge, those with most verdicts first
-    """Verdicts, invalid ones and ties of each judge; how often the answer shown first wins; how often verdicts change with the order.
+    """Verdicts, invalid ones and ties of each judge; how often the first answer wins, and the order decides.
 
-    Columns: judge, verdicts, invalid, ties; rate, low, high, basis, reason as `first_place_rates` gives them; both: pairs with valid verdicts in both orders,
-    changed and reversed: shares of them, NaN if there are none or the pairs cannot be told apart (no_flips says why).
+    Columns: judge, verdicts, invalid, ties; rate, low, high, basis, reason as `first_place_rates` gives them; both:
+    pairs with valid verdicts in both orders; changed and reversed: shares of them, NaN if there are none (no_flips says why).
     """
     valid, tied = (verdicts["verdict"] != "invalid").to_numpy(), (verdicts["verdict"] == "tie").to_numpy()
     code, names = pd.factorize(verdicts["judge"].astype(str), sort=True)
@@ -196,7 +196,7 @@ def worst_questions(
     *,
     mu: float = 1.0,  # weight of bad 4-cycles in the score
 ) -> pd.DataFrame:  # question_id, category, graphs, score, c3_bad, c4_bad; worst first
-    "Mean cycle scores of the complete graphs of each question. Raises `InputError` if no graph is complete, or models are too few for a cycle."
+    "Mean cycle scores of the complete graphs of each question. Raises `InputError` if there are none, or two models."
     if pool.n_models < 3:
         raise InputError("two models make no cycle")
     whole = complete_graphs(pool)
@@ -218,19 +218,15 @@ def worst_questions(
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../nbs/reports/report.ipynb #rp12-c2bc41
-def short_advice(
-    pool: Pool,
-    *,
-    seed: int = SEED,
-    mu: float = 1.0,
-) -> str:  # one sentence
+def short_advice(pool: Pool, *, seed: int = SEED, mu: float = 1.0) -> str:  # one sentence
     """How to use the graphs, by the rule of `diagnose`, with no more simulations than the rule needs.
 
-    Raises: InputError or ConvergenceError where the spread cannot be had, and for fewer questions than estimates can rest on.
+    Raises: InputError or ConvergenceError where the spread cannot be had, and for too few questions.
     """
     if pool.n_questions < SMALL_POOL:
         raise InputError(
-            f"{pool.n_questions} question{'s' * (pool.n_questions != 1)}: with fewer than {SMALL_POOL} no advice can be relied on"
+            f"{pool.n_questions} question{'s' * (pool.n_questions != 1)}: with fewer than {SMALL_POOL} no advice "
+            "can be relied on"
         )
     rng = partial(stream, seed, "report")
     spread = spread_profile(pool, spreads=())
@@ -314,7 +310,8 @@ def _cycles_of(pool: Pool | None, level: float, seed: int) -> RealCycles:
 def _advice_of(pool: Pool | None, n_verdicts: int, seed: int) -> str:
     if pool is None or n_verdicts > ADVISED:
         raise InputError(
-            f"left out of a report on more than {ADVISED:,} verdicts ({n_verdicts:,} here): it takes minutes to hours; `ppe diagnose` computes it"
+            f"left out of a report on more than {ADVISED:,} verdicts ({n_verdicts:,} here): it takes minutes to "
+            "hours; `ppe diagnose` computes it"
         )
     return short_advice(pool, seed=seed)
 
@@ -348,7 +345,7 @@ def make_report(
 ) -> Report:
     """Collect what a report says.
 
-    Raises: InputError as `leaderboard` (no valid verdict, no complete graph, a reference that lacks a model), for a level outside (0, 1) and too few resamples for it.
+    Raises: InputError as `leaderboard`, for a level outside (0, 1) and too few resamples for it.
     """
     if not 0 < level < 1:
         raise InputError(f"level = {level}: it lies between 0 and 1")
@@ -378,15 +375,25 @@ def make_report(
     tick("judges")
     judges = judge_table(verdicts, level=level)
     return Report(
-        board, scores, separated, wins[np.ix_(place, place)], ties[np.ix_(place, place)],
+        board,
+        scores,
+        separated,
+        wins[np.ix_(place, place)],
+        ties[np.ix_(place, place)],
         advice=part("advice", "advice", partial(_advice_of, pool, len(verdicts), seed)),
         cycles=part("cycles", "cycles", partial(_cycles_of, pool, level, seed)),
         questions=part("questions", "questions", partial(_questions_of, pool)),
-        judges=judges, n_judges=verdicts["judge"].nunique(),
+        judges=judges,
+        n_judges=verdicts["judge"].nunique(),
         agreement=part("agreement", "agreement", partial(_agreement_of, verdicts, judges, level)),
         further=part("further", "next calls", partial(further_calls, verdicts, level=level, seed=seed)),
-        counts=_counted(verdicts, board), missing=missing, level=level, n_resamples=0 if no_ranges else made, seed=seed, incomplete=incomplete,
-    )  # fmt: skip
+        counts=_counted(verdicts, board),
+        missing=missing,
+        level=level,
+        n_resamples=0 if no_ranges else made,
+        seed=seed,
+        incomplete=incomplete,
+    )
 
 
 def _counted(verdicts: pd.DataFrame, board: Leaderboard) -> dict[str, int]:
@@ -458,7 +465,7 @@ def agreement(
     *,
     level: float = 0.95,
 ) -> dict[str, float | int]:
-    """Cells shared, valid in both, with the same verdict; its share with limits (questions as clusters); and of those that both decided, with the same winner.
+    """Cells shared, valid in both, with the same verdict; its share with limits (questions as clusters); same winners.
 
     Shares are NaN where there is nothing to count.
     """
