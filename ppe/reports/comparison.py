@@ -38,6 +38,16 @@ class Comparison:
     swaps: pd.DataFrame  # was_ahead, is_ahead, shown: pairs whose order changed; those that are shown first
     certain: bool  # both tables have ranges, so that a change can be shown
 
+    def notes(self) -> list[str]:
+        "What to know before either table is believed."
+        tables = {"old table": self.old, "new table": self.new}
+        notes = [f"{when}: {line}" for when, report in tables.items() for line in report.board.notes()]
+        return notes + [
+            f"{when} has no rank ranges: {report.missing['ranges']}"
+            for when, report in tables.items()
+            if "ranges" in report.missing
+        ]
+
 
 def certain_order(
     report: Report,
