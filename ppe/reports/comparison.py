@@ -32,9 +32,7 @@ class Comparison:
     removed: Mapping[str, tuple[str, ...]]
     cells: Mapping[str, int]  # old, new, shared, changed, reversed, became_invalid, became_valid
     same: Mapping[str, float | int] | None  # `agreement` on the cells that both have; None if there are none
-    ranks: (
-        pd.DataFrame
-    )  # model, rank_old, range_old, rank_new, range_new, score_old, score_new: models of both, by the old rank
+    ranks: pd.DataFrame  # model, rank, range and score in each (rank_old, rank_new, …): models of both, by the old rank
     swaps: pd.DataFrame  # was_ahead, is_ahead, shown: pairs whose order changed; those that are shown first
     certain: bool  # both tables have ranges, so that a change can be shown
 
@@ -50,28 +48,19 @@ class Comparison:
 
 
 def certain_order(
-    report: Report,
-) -> (
-    tuple[list[str], np.ndarray] | None
-):  # models, and (n, n) bool: the row is certainly better than the column; None without ranges
+    report: Report, models: list[str]
+) -> np.ndarray:  # (n, n) bool: the row is certainly better than the column; nowhere without ranges
     "Which differences of scores are beyond the simultaneous limits."
-    found = report.board.intervals
-    if found is None:
-        return None
-    low, _ = found.differences(KIND)
+    if (found := report.board.intervals) is None:
+        return np.zeros((len(models), len(models)), dtype=bool)
     slack = len(found.scores) * TIE_TOLERANCE * max(1.0, float(np.abs(found.scores).max()))  # as rank ranges take ties
-    return list(found.models), low > slack
+    place = [found.models.index(name) for name in models]
+    return (found.differences(KIND)[0] > slack)[np.ix_(place, place)]
 
 
 def _swaps(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
     ranks = [report.scores.set_index("model")["rank"].astype(float).loc[common].to_numpy() for report in (old, new)]
-    sure = []
-    for report in (old, new):
-        if (found := certain_order(report)) is None:
-            sure.append(np.zeros((len(common), len(common)), dtype=bool))
-        else:
-            place = [found[0].index(name) for name in common]
-            sure.append(found[1][np.ix_(place, place)])
+    sure = [certain_order(report, common) for report in (old, new)]
     before, after = (rank[:, None] < rank for rank in ranks)  # the row is ahead
     rows = [
         {"was_ahead": common[i], "is_ahead": common[j], "shown": bool(sure[0][i, j] and sure[1][j, i])}
@@ -81,29 +70,15 @@ def _swaps(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
     return table.sort_values("shown", ascending=False, kind="stable", ignore_index=True)
 
 
-def _range(row: pd.Series) -> tuple[int, int] | None:
-    return (int(row["rank_low"]), int(row["rank_high"])) if "rank_low" in row else None
-
-
 def _ranks(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
-    tables = [report.scores.set_index("model") for report in (old, new)]
-    return pd.DataFrame(
-        [
-            {"model": name}
-            | {
-                f"{what}_{when}": value
-                for when, table in zip(("old", "new"), tables, strict=True)
-                for what, value in (
-                    ("rank", float(table.loc[name, "rank"])),
-                    ("range", _range(table.loc[name])),
-                    ("score", float(table.loc[name, "score"])),
-                )
-            }
-            for name in old.scores["model"]
-            if name in set(common)
-        ],
-        columns=["model", "rank_old", "range_old", "score_old", "rank_new", "range_new", "score_new"],
-    )
+    table = pd.DataFrame({"model": [name for name in old.scores["model"] if name in set(common)]})
+    for when, report in (("old", old), ("new", new)):
+        rows = report.scores.set_index("model").loc[table["model"]]
+        table[f"rank_{when}"] = rows["rank"].to_numpy(dtype=float)
+        ranged = "rank_low" in rows
+        table[f"range_{when}"] = [*zip(rows["rank_low"], rows["rank_high"], strict=True)] if ranged else None
+        table[f"score_{when}"] = rows["score"].to_numpy(dtype=float)
+    return table
 
 
 def _changes(both: pd.DataFrame) -> dict[str, int]:
