@@ -329,7 +329,10 @@ FIT = ("converged", "iterations", "log_likelihood", "ridge", "solver")
 
 def _report(board: Leaderboard) -> dict[str, Any]:
     kept, everything, ranking, found = board.kept(), _keeps_all(board.method), board.ranking, board.intervals
-    intervals = found and {"kind": board.kind, "promise": INTERVAL_KINDS[board.kind], "level": found.level}
+    intervals: dict[str, Any] | None = None
+    if found is not None:
+        intervals = {"kind": board.kind, "promise": INTERVAL_KINDS[board.kind], "level": found.level}
+        intervals |= {"n_resamples": len(found.ridge), "seed": board.seed}
     report = {"ranker": ranking.ranker, "n_models": len(ranking.models), "n_graphs": board.n_graphs}
     report |= {"n_graphs_dropped": board.n_dropped, "incomplete_by_design": board.by_design}
     report |= {"judges": "weighted" if board.weighted else "pooled", "n_judges": len(board.judges)}
@@ -338,7 +341,7 @@ def _report(board: Leaderboard) -> dict[str, Any]:
     report |= {"kept": None if kept is None else kept.to_dict("records"), "models": board.table().to_dict("records")}
     report |= {"fit": {name: getattr(ranking.fit, name) for name in FIT} | board.estimates()}
     report |= {"distances": None if board.distances is None else dict(board.distances)}
-    report |= {"intervals": intervals and intervals | {"n_resamples": len(found.ridge), "seed": board.seed}}
+    report |= {"intervals": intervals}
     return report | ({} if board.n_verdicts is None else {"n_verdicts": board.n_verdicts})
 
 # %% ../../nbs/inference/leaderboard.ipynb #c17-a6644e

@@ -188,7 +188,7 @@ def _label_width(shown: Sequence[str]) -> float:
     return (max(map(text_width, shown)) + 1) * 0.62 * FONT_SIZE * _POINT
 
 
-CENTRE = {"ha": "center", "va": "center"}
+CENTRE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
 def _beside(ax: Any, x: float, place: float, text: str, **look: Any) -> None:
@@ -353,7 +353,7 @@ def cycle_chart(
                 ax.annotate("", start + 0.84 * (end - start), start + 0.16 * (end - start), arrowprops=arrow)
                 # The lowest stands above its arrow, away from the names.
                 middle = (0.55 if k == 1 else 1.42) * (start + end) / 2
-                ax.text(*middle, f"+{100 * margins[k]:.0f}", fontsize=7, color=GREY, **CENTRE)
+                ax.text(middle[0], middle[1], f"+{100 * margins[k]:.0f}", fontsize=7, color=GREY, **CENTRE)
                 off, side = (0.16, "bottom") if k == 0 else (-0.16, "top")
                 ax.text(x[k], y[k] + off, shown[names[k]], ha="center", va=side)
 

@@ -202,7 +202,8 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
         return view, ""
     margins, cycles = pd.DataFrame(found.margins, found.models, found.models), []
     for a, b, c in rows.head(4 if real else 2)[["first", "second", "third"]].itertuples(index=False):
-        cycles.append(((a, b, c), tuple(float(margins.loc[pair]) for pair in ((a, b), (b, c), (c, a))), bool(real)))
+        three = float(margins.loc[a, b]), float(margins.loc[b, c]), float(margins.loc[c, a])
+        cycles.append(((a, b, c), three, bool(real)))
     beaten = "; ".join(f"{a} beats {b}, {b} beats {c}, {c} beats {a}" for (a, b, c), _, _ in cycles)
     return view, cycle_chart(cycles, title="Cycles among three models", description=f"{beaten}.")
 
