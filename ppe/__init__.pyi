@@ -15,11 +15,11 @@ from .designs.stopping import parse_goal as parse_goal
 from .errors import PpeError as PpeError
 from .importers.registry import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose
-from .inference.first_place import first_place_rates as first_place_rates
+from .inference.diagnostics import first_place_rates as first_place_rates
 from .inference.intervals import rank_intervals as rank_intervals
-from .inference.judge_leaderboards import judge_leaderboards as judge_leaderboards
 from .inference.leaderboard import Leaderboard as Leaderboard
 from .inference.leaderboard import counts_leaderboard as counts_leaderboard
+from .inference.leaderboard import judge_leaderboards as judge_leaderboards
 from .inference.leaderboard import leaderboard as leaderboard
 from .inference.methods import METHODS as METHODS
 from .inference.methods import Method as Method

@@ -68,8 +68,11 @@ def data_file(
 # %% ../nbs/files.ipynb #cell-24
 def format_number(
     value: float,  # a number; NaN means missing
+    digits: int | None = None,  # decimals, no minus sign before zero; ten significant digits if not given
 ) -> str:
-    "Ten significant digits, without trailing zeros; the empty text for a missing value."
+    "Ten significant digits, without trailing zeros, and the empty text for a missing value; or so many decimals."
+    if digits is not None:
+        return f"{round(value, digits) + 0.0:.{digits}f}"
     if isinstance(value, numbers.Integral):
         return str(operator.index(value))
     if math.isnan(value):

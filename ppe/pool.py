@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['INDEX_COLUMNS', 'MAX_BYTES', 'MAX_ADJACENCY_BYTES', 'win_tie_counts', 'half_tie_wins', 'Pool', 'default_models',
            'comparison_graphs', 'win_tie_counts_from_table', 'too_large', 'largest_component_sizes', 'tie_rates',
-           'compared_pairs', 'is_complete', 'graph_table']
+           'compared_pairs', 'complete_graphs', 'graph_table']
 
 # %% ../nbs/pool.ipynb #n004
 from collections.abc import Sequence
@@ -261,11 +261,11 @@ def compared_pairs(
     return pool.adjacency | np.swapaxes(pool.adjacency, 1, 2)
 
 
-def is_complete(
+def complete_graphs(
     pool: Pool,
-) -> bool:
-    "Every graph compares every pair."
-    return bool(compared_pairs(pool).sum() == len(pool) * pool.n_models * (pool.n_models - 1))
+) -> np.ndarray:  # (G,) bool
+    "Which graphs compare every pair."
+    return compared_pairs(pool).sum(axis=(1, 2)) == pool.n_models * (pool.n_models - 1)
 
 # %% ../nbs/pool.ipynb #x852145ca
 def graph_table(

@@ -85,15 +85,15 @@ def test_no_question_stands_on_both_sides_of_a_fold_or_a_half(two_judges):
     question = pd.factorize(pool.index["question_id"].astype(str))[0]
     assert all(len(set(cv.fold[question == q])) == 1 for q in range(N_QUESTIONS))
     # Halves of one judge's questions, and the same halves with both judges: the same distances.
-    alone = split_gain(pool.subset(pool.index["judge"] == "judge 1"), n_splits=5, rng=stream(SEED))
-    both = split_gain(pool, n_splits=5, rng=stream(SEED))
+    alone = split_gain(pool.subset(pool.index["judge"] == "judge 1"), n_splits=5, rng=stream(SEED)).done()
+    both = split_gain(pool, n_splits=5, rng=stream(SEED)).done()
     assert both.iloc[0]["distance"] == alone.iloc[0]["distance"]
 
 
 def test_the_diagnosis_counts_questions_not_judgements(one_judge, two_judges):
     alone, both = (diagnose_verdicts(table, n_simulations=2) for table in (one_judge, two_judges))
     assert both.sections()["pool"][0] == "32 graphs of 8 questions, 5 models; complete"
-    assert both.advice.ranks is not None and both.advice.ranks.equals(alone.advice.ranks)
+    assert both.ranks is not None and both.ranks.equals(alone.ranks)
 
 
 @pytest.mark.parametrize("ranker", ["bradley-terry", "copeland", "kemeny"])

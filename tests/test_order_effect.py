@@ -11,7 +11,7 @@ from scipy.special import expit, log_expit
 
 import ppe
 from ppe.errors import InputError, NoMaximumError
-from ppe.inference.first_place import first_place_rates
+from ppe.inference.diagnostics import first_place_rates
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.methods import Method
 from ppe.places import placed

@@ -8,7 +8,7 @@ from conftest import COLUMNS
 from scipy import integrate, special, stats
 
 from ppe.errors import InputError, NoMaximumError
-from ppe.inference.question_intervals import fitted_intervals
+from ppe.inference.intervals import fitted_intervals
 from ppe.pool import Pool
 from ppe.rankers.bradley_terry import bradley_terry
 from ppe.rankers.question_effects import (

@@ -6,13 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from ppe.errors import InputError
-from ppe.inference.real_cycles import (
-    count_majority_cycles,
-    cycles_by_chance,
-    majority_cycles,
-    real_cycles,
-)
+from ppe.inference.real_cycles import count_majority_cycles, cycles_by_chance, real_cycles
 from ppe.pool import Pool
 from ppe.streams import stream
 
@@ -70,12 +64,6 @@ def test_majority_cycles_are_those_of_enumeration(n_models, missing):
     assert found.by_model().set_index("model")["cycles"].to_dict() == inside
 
 
-def test_no_cycle_where_a_majority_is_level():
-    "Two of three majorities, and a tie of the third: no cycle, in either direction."
-    margins = np.array([[0, 1.0, 0], [-1, 0, 1], [0, -1, 0]])
-    assert len(majority_cycles(margins)) == 0 and count_majority_cycles(margins[None]).tolist() == [0]
-
-
 def test_limits_are_those_of_the_bootstrap_written_out():
     "Every resample stacked graph by graph, its margins counted anew; the standard errors by the definition."
     graphs = random_graphs(24, 4, missing=0.0, lean=0.6)
@@ -110,17 +98,6 @@ def circle(n_questions, share):
     return Pool.of(graphs, models=["rock", "scissors", "paper"])
 
 
-@pytest.mark.parametrize(
-    ("n_questions", "share", "confident"), [(60, 0.8, True), (60, 0.55, False), (4, 1.0, False)]
-)
-def test_a_planted_circle_is_found_where_it_is_certain(n_questions, share, confident):
-    "A unanimous circle of four questions is not certain: one question more could have turned each pair."
-    found = real_cycles(circle(n_questions, share), n_resamples=399, rng=stream(SEED))
-    assert found.cycles.tolist() == [[0, 1, 2]] and found.confident.tolist() == [confident]
-    assert found.table().iloc[0][["first", "second", "third"]].tolist() == ["rock", "scissors", "paper"]
-    assert found.by_model()["confident"].tolist() == [int(confident)] * 3
-
-
 def test_copies_of_a_question_are_not_more_questions():
     "Ten wordings of the same six verdict sheets say no more than one of each."
     once = circle(6, 0.9)
@@ -141,17 +118,3 @@ def test_chance_gives_the_cycles_of_coin_tosses():
     # Four verdicts a pair: strict with probability 5/8, so a cycle with (5/8)³ / 4.
     expected = 20 * (5 / 8) ** 3 / 4
     assert abs(drawn.mean() - expected) < 4 * drawn.std() / np.sqrt(2000)
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [({"n_resamples": 10}, "10 resamples"), ({"level": 1.0}, "level 1"), ({"level": 0.0}, "level 0")],
-)
-def test_bad_settings_are_refused(options, word):
-    with pytest.raises(InputError, match=word):
-        real_cycles(circle(10, 0.8), **({"n_resamples": 99} | options), rng=stream(SEED))
-
-
-def test_one_question_is_refused():
-    with pytest.raises(InputError, match="one question"):
-        real_cycles(Pool.of(circle(2, 1.0).adjacency, np.zeros(2, dtype=int)), rng=stream(SEED))

@@ -23,7 +23,7 @@ from .show import FORMATS, Heading, Part, Shown, emit_csv, emit_json, emit_parts
 from ..errors import InputError, first_five
 from ..files import plain_number, read_content
 from ..inference.intervals import INTERVAL_KINDS
-from ..inference.judge_leaderboards import JudgeLeaderboards, judge_leaderboards
+from ..inference.leaderboard import JudgeLeaderboards, judge_leaderboards
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, counts_leaderboard, incomplete_by_design, leaderboard
 from ..inference.methods import Method
 from ..pool import comparison_graphs, graph_table
@@ -32,7 +32,7 @@ from ..rankers.registry import RANKERS, find_ranker
 from ..verdicts import read_verdicts, select_verdicts
 
 if TYPE_CHECKING:
-    from ppe.inference.advice import TableAdvice
+    from ppe.inference.advice import Advice
 
 # %% ../../nbs/cli/ranking.ipynb #c05-cd23a7
 _incomplete = click.option("--incomplete", type=click.Choice(["auto", "drop", "keep"]), default="auto", show_default=True,
@@ -280,11 +280,11 @@ def _processors(verdicts: pd.DataFrame) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") and len(verdicts) >= MANY else 1
 
 
-def _advice_parts(found: "TableAdvice") -> list[Part]:
+def _advice_parts(found: "Advice") -> list[Part]:
     "The readable form of an advice: its sections; a terminal gets the ranks as a table."
     parts: list[Part] = []
     for name, lines in found.sections().items():
-        ranks = found.advice.ranks if name == "ranks" and sys.stdout.isatty() else None
+        ranks = found.ranks if name == "ranks" and sys.stdout.isatty() else None
         parts += [""] * bool(parts) + [Heading(name)]
         if ranks is None:
             parts += [f"  {line}" for line in lines]

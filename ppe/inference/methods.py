@@ -89,30 +89,42 @@ def _by_name(methods: Iterable[Method]) -> dict[str, Method]:
     return {method.name: method for method in methods}
 
 
-METHODS = _by_name((
-    Method("Trunc25→20", keep=0.5, draw="subsample", size=0.8),
-    Method("BlockTop2", keep=2, by="block"),
-    Method("BlockTop1", keep=1, by="block"),
-    Method("Sample25→20", keep=0.5, draw="subsample", size=0.8, source="replicated"),
-    Method("NoTrunc boot", draw="bootstrap"),
-    Method("ScoreWin40", draw="subsample", size=0.8, ranker="copeland"),
-    Method("Random50→20×10", draw="subsample", size=0.4, repeats=10),
-    Method("Single→20", source="original"),
-    Method("AllGraphs"),
-    Method("TruncFixed", keep=0.5),
-    Method("discrimination", ranker="discrimination"),
-    Method("discrimination-cycles", ranker="discrimination-cycles"),
-    Method("discrimination-davidson", ranker="discrimination-davidson"),
-    Method("soft-weights", ranker="soft-weights"),
-    Method("kemeny", ranker="kemeny"),
-    Method("denoise", ranker="denoise"),
-    Method("question-effects", ranker="question-effects"),
-))
+METHODS = _by_name(
+    (
+        Method("Trunc25→20", keep=0.5, draw="subsample", size=0.8),
+        Method("BlockTop2", keep=2, by="block"),
+        Method("BlockTop1", keep=1, by="block"),
+        Method("Sample25→20", keep=0.5, draw="subsample", size=0.8, source="replicated"),
+        Method("NoTrunc boot", draw="bootstrap"),
+        Method("ScoreWin40", draw="subsample", size=0.8, ranker="copeland"),
+        Method("Random50→20×10", draw="subsample", size=0.4, repeats=10),
+        Method("Single→20", source="original"),
+        Method("AllGraphs"),
+        Method("TruncFixed", keep=0.5),
+        Method("discrimination", ranker="discrimination"),
+        Method("discrimination-cycles", ranker="discrimination-cycles"),
+        Method("discrimination-davidson", ranker="discrimination-davidson"),
+        Method("soft-weights", ranker="soft-weights"),
+        Method("kemeny", ranker="kemeny"),
+        Method("denoise", ranker="denoise"),
+        Method("question-effects", ranker="question-effects"),
+    )
+)
 ALL_GRAPHS, TRUNCATED = METHODS["AllGraphs"], METHODS["TruncFixed"]  # each graph once
 
 # %% ../../nbs/inference/methods.ipynb #cell-09
-_MAIN = ("Trunc25→20", "BlockTop2", "BlockTop1", "Sample25→20", "NoTrunc boot", "ScoreWin40", "Random50→20×10", "Single→20",
-         "AllGraphs", "TruncFixed")
+_MAIN = (
+    "Trunc25→20",
+    "BlockTop2",
+    "BlockTop1",
+    "Sample25→20",
+    "NoTrunc boot",
+    "ScoreWin40",
+    "Random50→20×10",
+    "Single→20",
+    "AllGraphs",
+    "TruncFixed",
+)
 MAIN_METHODS = _by_name(at_size(METHODS[name], 50) for name in _MAIN)
 MAIN_METHODS["Single→20"] = replace(MAIN_METHODS["Single→20"], draw="subsample", size=20)
 
@@ -122,16 +134,34 @@ def _further(n_graphs: int, printed: Mapping[str, str]) -> dict[str, Method]:
     return _by_name(replace(at_size(METHODS[name], n_graphs), name=row) for name, row in printed.items())
 
 
-TASK_PROMPT_METHODS = _further(100, {
-    "Trunc25→20": "Trunc50→40", "BlockTop2": "Block top-2", "BlockTop1": "Block top-1", "NoTrunc boot": "NoTrunc boot",
-    "ScoreWin40": "ScoreWin80", "Random50→20×10": "Random50→40×10", "Single→20": "SingleGraph1", "AllGraphs": "AllGraphs",
-    "TruncFixed": "TruncFixed",
-})
-JUDGE_PROMPT_METHODS = _further(50, {
-    "Trunc25→20": "Trunc25→20", "BlockTop2": "Block top-2", "BlockTop1": "Block top-1", "NoTrunc boot": "NoTrunc boot",
-    "ScoreWin40": "ScoreWin40", "Random50→20×10": "Random50→20×10", "Single→20": "SingleGraph1/all10",
-    "AllGraphs": "AllGraphs", "TruncFixed": "TruncFixed",
-})
+TASK_PROMPT_METHODS = _further(
+    100,
+    {
+        "Trunc25→20": "Trunc50→40",
+        "BlockTop2": "Block top-2",
+        "BlockTop1": "Block top-1",
+        "NoTrunc boot": "NoTrunc boot",
+        "ScoreWin40": "ScoreWin80",
+        "Random50→20×10": "Random50→40×10",
+        "Single→20": "SingleGraph1",
+        "AllGraphs": "AllGraphs",
+        "TruncFixed": "TruncFixed",
+    },
+)
+JUDGE_PROMPT_METHODS = _further(
+    50,
+    {
+        "Trunc25→20": "Trunc25→20",
+        "BlockTop2": "Block top-2",
+        "BlockTop1": "Block top-1",
+        "NoTrunc boot": "NoTrunc boot",
+        "ScoreWin40": "ScoreWin40",
+        "Random50→20×10": "Random50→20×10",
+        "Single→20": "SingleGraph1/all10",
+        "AllGraphs": "AllGraphs",
+        "TruncFixed": "TruncFixed",
+    },
+)
 
 # %% ../../nbs/inference/methods.ipynb #cell-13
 def draw_weights(

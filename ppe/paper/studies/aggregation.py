@@ -439,7 +439,7 @@ def spread_table(
     rows = []
     for label, pool in pools.items():
         found = fit_discrimination(pool, on_separation="ridge", ties=True)
-        slope = cycle_slope(pool, n_simulations=n_simulations, rng=stream(seed, "cycle-slope", label))
+        slope = cycle_slope(pool, n_simulations=n_simulations, rng=stream(seed, "cycle-slope", label)).done()
         effects = question_effects(pool, n_simulations=n_simulations, rng=stream(seed, "question-effects", label))
         low, high = central(effects.model / effects.model.mean())
         slope_low, slope_high = central(slope.equal)

@@ -19,7 +19,7 @@ from ...designs.pair_designs import design_pairs
 from ...errors import InputError
 from ...inference.intervals import INTERVAL_KINDS, rank_intervals, resamples_needed
 from ...inference.methods import ALL_GRAPHS, Method
-from ...inference.question_intervals import fitted_intervals
+from ...inference.intervals import fitted_intervals
 from .stopping import collect
 from ...parallel import Progress, no_progress, parallel_map
 from ...pool import Pool

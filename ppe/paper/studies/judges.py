@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import InputError, NoMaximumError
-from ...inference.first_place import first_place_rates
+from ...inference.diagnostics import first_place_rates
 from ...inference.people_and_judges import Battles, PeopleAndJudges, fit_people_and_judges, matched_battles
 from .. import datasets
 from ...parallel import parallel_map

@@ -15,11 +15,9 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
-from scipy.stats import t as student
 
 from ...errors import InputError, first_five
-from ...inference.intervals import percentile_limits, question_resample, question_times
+from ...inference.intervals import mean_interval, percentile_limits, question_resample, question_times
 from ppe.inference.methods import (
     ALL_GRAPHS,
     JUDGE_PROMPT_METHODS,
@@ -49,9 +47,8 @@ def summary(
     level: float = 0.95,
 ) -> dict[str, float]:  # distance, low, high, n_resamples
     "Mean of resamples and its normal interval; the paper's main table gives intervals and no formula, this one is ours."
-    mean, count = float(np.mean(distances)), len(distances)
-    half = 0.0 if count < 2 else float(norm.ppf((1 + level) / 2) * np.std(distances, ddof=1) / np.sqrt(count))
-    return {"distance": mean, "low": mean - half, "high": mean + half, "n_resamples": count}
+    mean, low, high = mean_interval(distances, level=level, by="normal")
+    return {"distance": mean, "low": low, "high": high, "n_resamples": len(distances)}
 
 
 def macro_average(
@@ -291,10 +288,9 @@ def over_pools(
             raise InputError(f"{', '.join(map(str, group))}: {len(part)} pool; an interval over pools takes at least 2; add seeds")
         for first, second in contrasts:
             change = part[first] - part[second]
-            mean, count = float(change.mean()), len(change)
-            half = float(student.isf((1 - level) / 2, count - 1) * change.std(ddof=1) / np.sqrt(count))
+            mean, low, high = mean_interval(change, level=level, by="student")
             rows.append(dict(zip(names, group, strict=True)) | {
-                "first": first, "second": second, "difference": mean, "low": mean - half, "high": mean + half, "n_pools": count,
+                "first": first, "second": second, "difference": mean, "low": low, "high": high, "n_pools": len(change),
             })
     return pd.DataFrame(rows)
 
