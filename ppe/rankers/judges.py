@@ -199,13 +199,7 @@ def weighted_judges_batch(
     for counts in tables:
         # Without the judges who have no verdict, as a resample can leave them: nothing is known of their effects.
         heard = np.flatnonzero((counts.first + counts.second + counts.ties).any(axis=(1, 2)))
-        parts, judges = (
-            (part[heard] for part in (counts.first, counts.second, counts.ties)),
-            tuple(counts.judges[c] for c in heard),
-        )
-        fits.append(
-            weighted_judges(
-                PlaceCounts(*parts, judges, counts.models), order_effect=order_effect, on_separation="ridge"
-            )
-        )
+        judges = tuple(counts.judges[c] for c in heard)
+        part = PlaceCounts(counts.first[heard], counts.second[heard], counts.ties[heard], judges, counts.models)
+        fits.append(weighted_judges(part, order_effect=order_effect, on_separation="ridge"))
     return BatchScores(np.array([fit.scores for fit in fits]), np.array([fit.fit.ridge > 0 for fit in fits]))
