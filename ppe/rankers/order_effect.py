@@ -58,9 +58,7 @@ def place_separation(
     *,
     tie_parameter: bool = False,  # of the form with a probability of ties, not of half ties
 ) -> PlaceSeparation | None:  # None: exactly one maximum exists
-    """The direction that prevents a unique maximum with one effect of the first place for each judge, if there is one.
-
-    A judge without outcomes is left out.
+    """The direction that prevents a unique maximum, if there is one; a judge without outcomes is left out.
 
     Source: Albert & Anderson (1984) for the condition; Bellman (1958) for shortest paths; this notebook.
     Cost: O(J n²) for nearly all tables, O(n³) for one judge, a linear program for several.
@@ -98,12 +96,8 @@ def place_separation(
                 direction = found.x if -found.fun > 1e-6 else None
     # With ties, all wins at least one apart, ties at most one: pulled apart, the ties' probabilities keep up. In nearly
     # every table both models of one ordered pair have won.
-    if (
-        direction is None
-        and tie_parameter
-        and counts.ties.any()
-        and not ((counts.first > 0) & (counts.second > 0)).any()
-    ):
+    with_ties = tie_parameter and counts.ties.any() and not ((counts.first > 0) & (counts.second > 0)).any()
+    if direction is None and with_ties:
         from scipy.optimize import linprog
 
         won, lost, tied = (_design(part[present]) for part in (counts.first, counts.second, counts.ties))
@@ -190,7 +184,7 @@ def _score_information(first, second, ties, theta, delta, log_nu):
         information[:, -1, -1] = (tied * decided).sum(axis=(1, 2, 3))
     return score, information
 
-
+# %% ../../nbs/rankers/order_effect.ipynb #order-14b
 def _newton(
     outcomes: tuple[np.ndarray, ...], ridge: np.ndarray, with_ties: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -280,7 +274,7 @@ def _refuse_range(outcomes: Outcomes, penalised: np.ndarray) -> None:
     # The judges below each other: one matrix for each fit.
     refuse_range(*(part.reshape(len(part), -1, part.shape[-1]) for part in outcomes), penalised=penalised)
 
-
+# %% ../../nbs/rankers/order_effect.ipynb #order-15b
 def order_effect(
     counts: PlaceCounts,
     *,
