@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import pandas as pd
+import pytest
 
 from ppe.inference.advice import diagnose_verdicts
 from ppe.inference.diagnostics import DIAGNOSTICS, diagnose_fit, question_folds
@@ -16,6 +17,26 @@ SEED = 20260324
 
 def simulated_graphs():
     return comparison_graphs(simulate_pool(judge="simulated-open", category="humanities", seed=SEED).verdicts)
+
+
+def test_relabelling_models_and_shuffling_rows_change_nothing():
+    graphs = simulated_graphs()
+    folds = question_folds(graphs.blocks, rng=stream(SEED, "folds"))
+    table = simulate_pool(judge="simulated-open", category="humanities", seed=SEED).verdicts
+    names = {name: f"z{k}" for k, name in enumerate(reversed(graphs.models))}
+    renamed = table.assign(**{c: table[c].astype(str).map(names) for c in ("model_a", "model_b")})
+    other = comparison_graphs(validate_verdicts(renamed))
+    one, two = (
+        diagnose_fit(g, folds, n_bootstrap=0, rng=stream(SEED))
+        for g in (graphs, other)
+    )
+    assert two.worst_pair == tuple(names[name] for name in one.worst_pair)
+    for field in ("deviance", "max_residual", "hodge_ratio", "held_out_gap"):
+        assert getattr(one, field) == pytest.approx(getattr(two, field), rel=1e-7)
+    order = stream(SEED, "order").permutation(len(graphs))
+    shuffled = diagnose_fit(graphs.subset(order), folds[order], n_bootstrap=0, rng=stream(SEED))
+    assert shuffled.deviance == pytest.approx(one.deviance)
+    assert shuffled.held_out_gap == pytest.approx(one.held_out_gap)
 
 
 def test_the_bootstrap_is_reproducible_and_uses_its_generator_alone():

@@ -166,12 +166,37 @@ def test_weighted_is_the_maximum_of_the_written_objective(ppe_main, tmp_path):
     assert fit["discrimination"]["careful"] > fit["discrimination"]["middling"] > fit["discrimination"]["hasty"]
 
 
+def test_weighted_turns_with_the_places_and_not_with_the_names():
+    rows = table(7, n_questions=10)
+    here = weighted_judges(placed(frame(rows)).counts())
+    turned = [(*row[:4], row[5], row[4], {"a": "b", "b": "a"}.get(row[6], row[6])) for row in rows]
+    there = weighted_judges(placed(frame(turned)).counts())
+    assert np.allclose(here.scores, there.scores, atol=1e-4)
+    for judge, effect in here.fit.estimates["first_place"].items():
+        assert there.fit.estimates["first_place"][judge] == pytest.approx(-effect, abs=1e-3)
+    names = dict(zip("abcde", "vzxwy", strict=True))
+    renamed = weighted_judges(
+        placed(
+            frame([("j " + row[0], *row[1:4], names[row[4]], names[row[5]], row[6]) for row in rows])
+        ).counts()
+    )
+    scores = dict(zip(renamed.models, renamed.scores, strict=True))
+    assert [scores[names[model]] for model in here.models] == pytest.approx(here.scores.tolist(), abs=1e-4)
+
+
 def test_weighted_text_says_what_each_judge_is(ppe_main, tmp_path):
     path = write(tmp_path / "t.csv", table(6))
     done = ppe_main("rank", path, "--judges", "weighted")
     for judge in JUDGES:
         assert f"judge {judge}: discrimination" in done.out
     assert "spread of log discrimination over judges" in done.out and done.err == ""
+    report = ppe_main("rank", path, "--judges", "weighted", "--format", "json").json()
+    fitted = weighted_judges(placed(frame(table(6))).counts())
+    assert {row["model"]: row["score"] for row in report["models"]} == pytest.approx(
+        dict(zip(fitted.models, fitted.scores, strict=True)), abs=1e-9
+    )
+    assert all(report["fit"][name] == pytest.approx(value) for name, value in fitted.fit.estimates.items())
+    assert report["fit"]["log_likelihood"] == pytest.approx(fitted.fit.log_likelihood)
     one = ppe_main("rank", path, "--judges", "weighted", "--judge", "hasty", "--format", "json")
     ordered = ppe_main("rank", path, "--order-effect", "--judge", "hasty", "--format", "json").json()
     assert "nothing to weigh" in one.err and one.json()["fit"]["discrimination"] == {"hasty": 1.0}

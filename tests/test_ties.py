@@ -1,6 +1,5 @@
 """Models that nothing in the data tells apart: every ranker ties them, and names do not matter."""
 
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,8 +27,6 @@ def mirrored(names, seed, n_questions=8):
             for (i, j), verdict in verdicts.items():
                 rows.append(("j", question, "c", variant, names[place[i]], names[place[j]], verdict))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
 
 
 @RANKER

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from ..errors import ConvergenceError, InputError
-from ..rankers.kernels import fit_newton
+from ..rankers.bradley_terry import fit_newton
 from ..rankers.question_effects import LARGEST
 from ..rankers.rankings import mid_ranks
 

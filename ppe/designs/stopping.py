@@ -17,7 +17,7 @@ from scipy.special import log_ndtr, ndtri, stdtr
 
 from ..errors import InputError
 from ..inference.intervals import FEW_QUESTIONS, rank_limits
-from ..rankers.kernels import fit_newton
+from ..rankers.bradley_terry import fit_newton
 
 # %% ../../nbs/designs/stopping.ipynb #st05
 @dataclass(frozen=True, slots=True)

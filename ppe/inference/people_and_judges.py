@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .intervals import RankIntervals
-from ..rankers.kernels import RIDGE, fit_newton
+from ..rankers.bradley_terry import RIDGE, fit_newton
 from ..rankers.rankings import Fit, Ranking, mid_ranks
 from ..rankers.separation import same_component
 from ..verdicts import model_codes

@@ -18,7 +18,7 @@ import numpy as np
 from ..compiled import njit
 
 from .davidson import davidson, davidson_probabilities, maximum_exists
-from .kernels import RIDGE, newton_batch
+from .bradley_terry import RIDGE, newton_batch
 from ..errors import ConvergenceError, InputError
 from ..pool import Pool, half_tie_wins
 from .separation import raise_separated, separation

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ConvergenceError
 from ..places import PlaceCounts
 from ..pool import half_tie_wins
-from .kernels import RIDGE, refuse_range
+from .bradley_terry import RIDGE, refuse_range
 from .order_effect import place_separation, raise_place_separated
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
 from .separation import raise_separated, separation
@@ -30,53 +30,44 @@ class _Problem:
     order: bool  # an effect of the order for each judge
     ridge: float
 
-    @property
-    def shape(self) -> tuple[int, int]:  # models, judges
-        return self.first.shape[1], len(self.first)
+    def parts(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        "Strengths, effects of the first place, log discriminations."
+        n_judges, n = self.first.shape[:2]
+        return point[:n], point[n : n + n_judges], point[n + n_judges :]
 
+    def objective(self, precision: float, point: np.ndarray) -> float:
+        "J at 1/τ²; infinite precision: all v are 0."
+        theta, delta, v = self.parts(point)
+        eta = np.exp(v)[:, None, None] * np.subtract.outer(theta, theta) + delta[:, None, None]
+        value = -(self.first * np.logaddexp(0.0, -eta)).sum() - (self.second * np.logaddexp(0.0, eta)).sum()
+        if np.isfinite(precision):
+            value -= precision / 2 * (v @ v)
+        return float(value - self.ridge / 2 * (theta @ theta + delta @ delta))
 
-def _parts(problem: _Problem, point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    "Strengths, effects of the first place, log discriminations."
-    n, n_judges = problem.shape
-    return point[:n], point[n : n + n_judges], point[n + n_judges :]
-
-
-def _objective(problem: _Problem, precision: float, point: np.ndarray) -> float:
-    "J at 1/τ²; infinite precision: all v are 0."
-    theta, delta, v = _parts(problem, point)
-    eta = np.exp(v)[:, None, None] * np.subtract.outer(theta, theta) + delta[:, None, None]
-    value = -(problem.first * np.logaddexp(0.0, -eta)).sum() - (problem.second * np.logaddexp(0.0, eta)).sum()
-    if np.isfinite(precision):
-        value -= precision / 2 * (v @ v)
-    return float(value - problem.ridge / 2 * (theta @ theta + delta @ delta))
-
-
-def _across(cells: np.ndarray) -> np.ndarray:  # (J, n)
-    "Row sums less column sums of every judge: what a cell gives its first model it takes from the second."
-    return cells.sum(axis=2) - cells.sum(axis=1)
-
-
-def _derivatives(problem: _Problem, precision: float, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    "Gradient of J and its negative Hessian. Cost: O(J n²)."
-    theta, delta, v = _parts(problem, point)
-    (n, n_judges), a = problem.shape, np.exp(v)
-    pull = a[:, None, None] * np.subtract.outer(theta, theta)
-    total, share = problem.first + problem.second, 1 / (1 + np.exp(-pull - delta[:, None, None]))
-    e, w = problem.first - total * share, total * share * (1 - share)
-    models, places, logs = slice(0, n), np.arange(n, n + n_judges), np.arange(n + n_judges, n + 2 * n_judges)
-    gradient, bend = np.empty(len(point)), np.zeros((len(point), len(point)))
-    gradient[models], gradient[places], gradient[logs] = a @ _across(e), e.sum(axis=(1, 2)), (e * pull).sum(axis=(1, 2))
-    met = np.tensordot(a * a, w + np.swapaxes(w, 1, 2), 1)
-    bend[models, models] = np.diag(met.sum(axis=1)) - met
-    bend[models, places] = (a[:, None] * _across(w)).T
-    bend[models, logs] = (a[:, None] * _across(w * pull - e)).T
-    bend[places, places], bend[places, logs] = w.sum(axis=(1, 2)), (w * pull).sum(axis=(1, 2))
-    bend[logs, logs] = (w * pull * pull - e * pull).sum(axis=(1, 2))
-    bend = np.triu(bend) + np.triu(bend, 1).T
-    free = np.r_[np.full(n, problem.ridge), np.full(n_judges, problem.ridge), np.full(n_judges, precision if np.isfinite(precision) else 0.0)]
-    gradient -= free * point
-    bend += np.diag(free)
-    return gradient, bend
+    def derivatives(self, precision: float, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        "Gradient of J and its negative Hessian. Cost: O(J n²)."
+        theta, delta, v = self.parts(point)
+        n, n_judges, a = len(theta), len(v), np.exp(v)
+        pull = a[:, None, None] * np.subtract.outer(theta, theta)
+        total, share = self.first + self.second, 1 / (1 + np.exp(-pull - delta[:, None, None]))
+        e, w = self.first - total * share, total * share * (1 - share)
+        # Row sums less column sums of every judge: what a cell gives its first model it takes from the second.
+        across_e, across_w, across_v = (cells.sum(axis=2) - cells.sum(axis=1) for cells in (e, w, w * pull - e))
+        models, places, logs = slice(0, n), np.arange(n, n + n_judges), np.arange(n + n_judges, n + 2 * n_judges)
+        gradient, bend = np.empty(len(point)), np.zeros((len(point), len(point)))
+        gradient[models], gradient[places], gradient[logs] = (
+            a @ across_e,
+            e.sum(axis=(1, 2)),
+            (e * pull).sum(axis=(1, 2)),
+        )
+        met = np.tensordot(a * a, w + np.swapaxes(w, 1, 2), 1)
+        bend[models, models] = np.diag(met.sum(axis=1)) - met
+        bend[models, places], bend[models, logs] = (a[:, None] * across_w).T, (a[:, None] * across_v).T
+        bend[places, places], bend[places, logs] = w.sum(axis=(1, 2)), (w * pull).sum(axis=(1, 2))
+        bend[logs, logs] = (w * pull * pull - e * pull).sum(axis=(1, 2))
+        bend = np.triu(bend) + np.triu(bend, 1).T
+        penalty = np.repeat([self.ridge, precision if np.isfinite(precision) else 0.0], [n + n_judges, n_judges])
+        return gradient - penalty * point, bend + np.diag(penalty)
 
 # %% ../../nbs/rankers/judges.ipynb #jud-11
 MAX_STEPS = 200
@@ -86,7 +77,6 @@ STEP_TOLERANCE = 1e-8  # of the last Newton step, in logits and logs
 def _newton_step(gradient: np.ndarray, bend: np.ndarray, n_models: int) -> np.ndarray:
     "Step uphill; as much is added to the diagonal as makes the negative Hessian positive definite."
     # A common shift of all strengths changes nothing: a weight on their mean makes the system regular.
-    bend = bend.copy()
     bend[:n_models, :n_models] += np.trace(bend[:n_models, :n_models]) / n_models**2
     damping, size = 0.0, np.abs(np.diagonal(bend)).mean()
     while damping < 1e6:
@@ -101,13 +91,13 @@ def _newton_step(gradient: np.ndarray, bend: np.ndarray, n_models: int) -> np.nd
 
 def _maximise(problem: _Problem, spread: float, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, int]:
     "Maximum of J from a point: the parameters, J, observed information on each v, Newton steps (0 if not converged)."
-    n, n_judges = problem.shape
+    n_judges, n = problem.first.shape[:2]
     precision = 1 / spread**2 if spread else np.inf
-    free = np.r_[np.full(n, True), np.full(n_judges, problem.order), np.full(n_judges, spread > 0)]
+    free = np.repeat([True, problem.order, spread > 0], [n, n_judges, n_judges])
     point = np.where(free, start, 0.0)
-    value = _objective(problem, precision, point)
+    value = problem.objective(precision, point)
     for steps in range(1, MAX_STEPS + 1):
-        gradient, bend = _derivatives(problem, precision, point)
+        gradient, bend = problem.derivatives(precision, point)
         step = np.zeros(len(point))
         step[free] = _newton_step(gradient[free], bend[np.ix_(free, free)], n)
         largest = np.abs(step).max()
@@ -116,7 +106,9 @@ def _maximise(problem: _Problem, spread: float, start: np.ndarray) -> tuple[np.n
         if largest < STEP_TOLERANCE:
             return point, value, np.diagonal(bend)[n + n_judges :] - (precision if spread else 0.0), steps
         length = min(1.0, 2.0 / largest)
-        while (new := _objective(problem, precision, point + length * step)) < value - 1e-11 * (1 + abs(value)) and length > 1e-10:
+        while (new := problem.objective(precision, point + length * step)) < value - 1e-11 * (
+            1 + abs(value)
+        ) and length > 1e-10:
             length /= 2
         point, value = point + length * step, new
     return point, value, np.zeros(n_judges), 0
@@ -126,15 +118,17 @@ SPREADS = np.array([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2])  # τ at which the sear
 
 
 def _search(problem: _Problem) -> tuple[np.ndarray, float, int]:
-    "Parameters at the spread of largest marginal likelihood, that spread, Newton steps of the last fit (0 if not converged)."
-    n, n_judges = problem.shape
+    "Parameters at the spread of largest marginal likelihood, that spread, Newton steps (0 if not converged)."
+    n_judges, n = problem.first.shape[:2]
     alike, none, _, steps = _maximise(problem, 0.0, np.zeros(n + 2 * n_judges))
     if not steps or n_judges == 1:
         return alike, 0.0, steps
 
     def marginal(log_spread: float, start: np.ndarray) -> tuple[float, np.ndarray]:
         point, value, information, steps = _maximise(problem, exp(log_spread), start)
-        return value - np.log1p(np.maximum(exp(2 * log_spread) * information, -0.5)).sum() / 2 if steps else -np.inf, point
+        return value - np.log1p(
+            np.maximum(exp(2 * log_spread) * information, -0.5)
+        ).sum() / 2 if steps else -np.inf, point
 
     tried, point = [], alike
     for spread in SPREADS:
@@ -144,7 +138,9 @@ def _search(problem: _Problem) -> tuple[np.ndarray, float, int]:
     from scipy.optimize import minimize_scalar  # here: a table of one judge does without
 
     around = np.log(SPREADS[[max(best - 1, 0), min(best + 1, len(SPREADS) - 1)]])
-    found = minimize_scalar(lambda x: -marginal(x, tried[best][1])[0], bounds=around, method="bounded", options={"xatol": 1e-5})
+    found = minimize_scalar(
+        lambda x: -marginal(x, tried[best][1])[0], bounds=around, method="bounded", options={"xatol": 1e-5}
+    )
     if not max(-found.fun, tried[best][0]) > none + 1e-6:
         return alike, 0.0, steps
     spread = exp(found.x) if -found.fun > tried[best][0] else float(SPREADS[best])
@@ -152,17 +148,6 @@ def _search(problem: _Problem) -> tuple[np.ndarray, float, int]:
     return point, spread, steps
 
 # %% ../../nbs/rankers/judges.ipynb #jud-13
-def _problem(counts: PlaceCounts, order_effect: bool, separated: bool) -> _Problem:
-    return _Problem(counts.first + counts.ties / 2, counts.second + counts.ties / 2, order_effect, RIDGE if separated else 0.0)
-
-
-def _separated(counts: PlaceCounts, order_effect: bool) -> bool:
-    "Whether no unique maximum exists."
-    if order_effect:
-        return place_separation(counts) is not None
-    return separation(half_tie_wins(*counts.counts()) > 0) is not None
-
-
 def weighted_judges(
     counts: PlaceCounts,
     *,
@@ -171,66 +156,50 @@ def weighted_judges(
 ) -> Ranking:  # scores are mean-centred log strengths, in logits for a judge of mean log discrimination
     """Rank by all judges, each with a discrimination and an effect of the order of its own.
 
-    `fit.estimates`: spread τ; by judge discrimination a, and with an order effect first_place δ (log odds) and equal_first_wins
-    (how often, of two equal models, the one shown first wins).
+    `fit.estimates`: spread τ; by judge discrimination a, and with an order effect first_place δ (log odds) and
+    equal_first_wins (how often, of two equal models, the one shown first wins).
 
-    Raises: NoMaximumError where no unique maximum exists, as `order_effect` or `bradley_terry`; ConvergenceError; InputError for counts too far apart.
-    Source: Chen et al. (2013); Davidson & Beaver (1977); this notebook. Cost: about 20 fits of O(J n² + (n + J)³) per Newton step.
+    Raises: NoMaximumError where no unique maximum exists, as `order_effect` or `bradley_terry`; ConvergenceError;
+    InputError for counts too far apart. Source: Chen et al. (2013); Davidson & Beaver (1977); this notebook.
+    Cost: about 20 fits of O(J n² + (n + J)³) per Newton step.
     """
     check_on_separation(on_separation)
-    apart = _separated(counts, order_effect)
-    if apart and on_separation == "error":
-        _say_why(counts, order_effect)
-    problem = _problem(counts, order_effect, apart)
-    refuse_range(problem.first.reshape(-1, problem.shape[0]), problem.second.reshape(-1, problem.shape[0]), penalised=apart)
+    by_place = place_separation(counts) if order_effect else None
+    by_group = None if order_effect else separation(half_tie_wins(*counts.counts()) > 0)
+    if by_place is not None and on_separation == "error":
+        raise_place_separated(by_place, counts)
+    if by_group is not None and on_separation == "error":
+        raise_separated(by_group, counts.models)
+    ridge, n = RIDGE if by_place or by_group else 0.0, len(counts.models)
+    problem = _Problem(counts.first + counts.ties / 2, counts.second + counts.ties / 2, order_effect, ridge)
+    refuse_range(problem.first.reshape(-1, n), problem.second.reshape(-1, n), penalised=ridge > 0)
     point, spread, steps = _search(problem)
     if not steps:
         raise ConvergenceError(
-            f"the fit of {len(counts.judges)} judges did not converge on {len(counts.models)} models: a maximum exists, but the "
+            f"the fit of {len(counts.judges)} judges did not converge on {n} models: a maximum exists, but the "
             "counts are too unbalanced; rank the judges separately"
         )
-    theta, delta, v = _parts(problem, point)
+    theta, delta, v = problem.parts(point)
     by_judge = {"discrimination": np.exp(v - v.mean())}
     if order_effect:
         by_judge |= {"first_place": delta, "equal_first_wins": 1 / (1 + np.exp(-delta))}
     estimates = {name: dict(zip(counts.judges, values.tolist(), strict=True)) for name, values in by_judge.items()}
-    likelihood = _objective(_Problem(problem.first, problem.second, order_effect, 0.0), np.inf, point)
-    fit = Fit(True, steps, likelihood, problem.ridge, "newton", {"spread": spread} | estimates)
+    likelihood = _Problem(problem.first, problem.second, order_effect, 0.0).objective(np.inf, point)
+    fit = Fit(True, steps, likelihood, ridge, "newton", {"spread": spread} | estimates)
     return Ranking.from_scores("bradley-terry", counts.models, (theta - theta.mean()) * exp(v.mean()), fit)
 
-
-def _say_why(counts: PlaceCounts, order_effect: bool) -> None:
-    "Raise the `NoMaximumError` of the condition that fails."
-    if order_effect:
-        found = place_separation(counts)
-        assert found is not None
-        raise_place_separated(found, counts)
-    apart = separation(half_tie_wins(*counts.counts()) > 0)
-    assert apart is not None
-    raise_separated(apart, counts.models)
-
 # %% ../../nbs/rankers/judges.ipynb #jud-14
-def _heard(counts: PlaceCounts) -> PlaceCounts:
-    "Without the judges who have no verdict, as a resample can leave them: nothing is known of their effects."
-    some = np.flatnonzero((counts.first + counts.second + counts.ties).any(axis=(1, 2)))
-    names = tuple(counts.judges[c] for c in some)
-    return PlaceCounts(counts.first[some], counts.second[some], counts.ties[some], names, counts.models)
-
-
 def weighted_judges_batch(
     tables: Iterable[PlaceCounts],  # the same judges and models in each
     *,
     order_effect: bool = True,
 ) -> BatchScores:
-    "Scores of many tables, the spread estimated anew in each; those without a unique maximum take the penalty and are flagged."
-    scores, flags = [], []
-    for number, counts in enumerate(tables):
-        counts = _heard(counts)
-        flags.append(_separated(counts, order_effect))
-        problem = _problem(counts, order_effect, flags[-1])
-        point, _, steps = _search(problem)
-        if not steps:
-            raise ConvergenceError(f"fit number {number} of {len(counts.judges)} judges did not converge; rank the judges separately")
-        theta, _, v = _parts(problem, point)
-        scores.append((theta - theta.mean()) * exp(v.mean()))
-    return BatchScores(np.array(scores), np.array(flags))
+    "Scores of many tables, each with a spread of its own; without a unique maximum penalised and flagged."
+    fits = []
+    for counts in tables:
+        # Without the judges who have no verdict, as a resample can leave them: nothing is known of their effects.
+        heard = np.flatnonzero((counts.first + counts.second + counts.ties).any(axis=(1, 2)))
+        judges = tuple(counts.judges[c] for c in heard)
+        part = PlaceCounts(counts.first[heard], counts.second[heard], counts.ties[heard], judges, counts.models)
+        fits.append(weighted_judges(part, order_effect=order_effect, on_separation="ridge"))
+    return BatchScores(np.array([fit.scores for fit in fits]), np.array([fit.fit.ridge > 0 for fit in fits]))

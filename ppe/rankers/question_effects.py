@@ -17,9 +17,9 @@ import numpy as np
 from ..compiled import njit
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..pool import Pool, half_tie_wins
-from .davidson import davidson, davidson_batch_fit
+from .davidson import davidson, davidson_batch
 from .discrimination import block_units, check_weights
-from .kernels import FULL_NEWTON, RIDGE, fit_newton
+from .bradley_terry import FULL_NEWTON, RIDGE, fit_newton
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-06
@@ -634,7 +634,7 @@ def rank_question_effects_batch(
     """
     weights = check_weights(weights, len(pool))
     wins, tied, questions = _outcomes(pool, True)
-    plain = davidson_batch_fit(*(np.tensordot(weights.astype(np.float64), one, 1) for one in (wins, tied)))
+    plain = davidson_batch(*(np.tensordot(weights.astype(np.float64), one, 1) for one in (wins, tied)))
     scores, ridge = plain.scores.copy(), plain.ridge.copy()
     for row, copies in enumerate(weights):
         problem = _problem(wins, tied, questions, copies, RIDGE * ridge[row])

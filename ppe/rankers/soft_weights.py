@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from ..compiled import njit
 
-from .kernels import RIDGE, newton_batch, strongly_connected
+from .bradley_terry import RIDGE, newton_batch
 from .discrimination import check_weights
 from ..errors import ConvergenceError, InputError
 from ..pool import Pool
-from .separation import raise_separated, separation
+from .separation import raise_separated, separation, strongly_connected
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_on_separation
 from ..truncation import check_scores
 
