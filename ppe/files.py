@@ -6,7 +6,8 @@
 __all__ = ['MAX_UNPACKED', 'project_root', 'data_file', 'format_number', 'refuse_other_than_file', 'check_outputs', 'write_bytes',
            'write_text', 'write_csv', 'json_text', 'write_json', 'file_sha256', 'errors_at', 'entry_places',
            'require_distinct', 'is_name', 'check_name', 'plain_number', 'check_text', 'bounded', 'unpacked',
-           'read_whole', 'read_content', 'json_object', 'read_json_lines', 'needed_fields', 'write_json_lines']
+           'read_whole', 'read_content', 'json_object', 'numbered_objects', 'read_json_lines', 'needed_fields',
+           'write_json_lines']
 
 # %% ../nbs/files.ipynb #cell-03
 import codecs
@@ -342,8 +343,9 @@ def read_content(
 
 # %% ../nbs/files.ipynb #cell-12
 def _single_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    require_distinct([key for key, _ in pairs], entry_places(pairs), "each key of an object is written once")
-    return dict(pairs)
+    if len(row := dict(pairs)) < len(pairs):
+        require_distinct([key for key, _ in pairs], entry_places(pairs), "each key of an object is written once")
+    return row
 
 
 def json_object(
@@ -365,16 +367,24 @@ def json_object(
     return row
 
 # %% ../nbs/files.ipynb #cell-15
+def numbered_objects(
+    data: bytes,  # one JSON object a line
+    name: str,  # of the file, for the message
+) -> Iterator[tuple[int, dict[str, object]]]:
+    "The objects and their lines, from 1; blank lines are passed over. Raises InputError naming file and line."
+    for number, line in enumerate(data.splitlines(), start=1):  # of bytes: at \n, \r\n and \r alone
+        if line.strip():
+            with errors_at(f"{name}, line {number}"):
+                row = json_object(line)
+            yield number, row
+
+
 def read_json_lines(
     path: Path,  # may be gzipped
 ) -> tuple[list[tuple[str, dict[str, object]]], str]:  # ("line 7", object) for each; SHA-256 of the file
     "Read a file of one JSON object a line. Raises InputError naming file and line."
     data, sha256 = read_content(path)
-    rows = []
-    for number, line in enumerate(data.splitlines(), start=1):  # of bytes: at \n, \r\n and \r alone
-        if line.strip():
-            with errors_at(f"{path.name}, line {number}"):
-                rows.append((f"line {number}", json_object(line)))
+    rows = [(f"line {number}", row) for number, row in numbered_objects(data, path.name)]
     if not rows:
         raise InputError(f"{path.name} is empty: one JSON object per line is needed")
     return rows, sha256

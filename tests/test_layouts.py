@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ppe.errors import InputError
 from ppe.files import is_name
-from ppe.importers.registry import LAYOUTS, detect_layout, import_verdicts
+from ppe.importers.layouts import LAYOUTS, import_verdicts
 from ppe.paper.datasets import load_verdicts
 from ppe.pool import comparison_graphs, win_tie_counts_from_table
 from ppe.verdicts import COLUMNS, read_verdicts, write_verdicts
@@ -178,7 +178,7 @@ def test_scores_given_one_by_one_are_one_verdict(tmp_path: Path):
 def test_the_published_set_has_one_verdict_a_pair(tmp_path: Path, name):
     labels = ("model_a", "model_b", "tie", "tie (inconsistent)")
     path = saved(tmp_path, *(published(81 + i, winner=label) for i, label in enumerate(labels)), name=name)
-    assert detect_layout(path) == "mt-bench"
+    assert import_verdicts(path)[1].layout == "mt-bench"
     table, report = import_verdicts(path, judge="gpt-4")
     assert table["verdict"].tolist() == ["a", "b", "tie", "tie"] and set(table["judge"]) == {"gpt-4"}
     assert any("'tie (inconsistent)'" in line and line.endswith(": 1") for line in report.warnings)
@@ -324,7 +324,7 @@ def test_a_question_has_the_same_identifier_in_every_file(tmp_path: Path):
 def test_battles_are_numbered_where_they_have_no_number(tmp_path: Path, name):
     labels = ("model_a", "model_b", "tie", "tie (bothbad)")
     path = saved(tmp_path, *(battle(winner=label) for label in labels), name=name)
-    assert detect_layout(path) == "chatbot-arena"
+    assert import_verdicts(path)[1].layout == "chatbot-arena"
     table, report = import_verdicts(path)
     assert table["verdict"].tolist() == ["a", "b", "tie", "tie"] and table["question_id"].tolist() == [
         1,
@@ -345,7 +345,7 @@ def test_numbers_go_on_through_the_files(tmp_path: Path):
 @pytest.mark.parametrize("name", ["b.jsonl", "b.json", "b.csv", "b.parquet"])
 def test_votes_with_voter_and_language(tmp_path: Path, name):
     path = saved(tmp_path, arena("a"), arena("b", "tie", anony=False, language="English"), name=name)
-    assert detect_layout(path) == "chatbot-arena"
+    assert import_verdicts(path)[1].layout == "chatbot-arena"
     table, report = import_verdicts(path)
     assert table["category"].tolist() == ["German", "English"] and set(table["judge"]) == {"arena_user_973"}
     assert any("not anonymous" in line and line.endswith(": 1") for line in report.warnings)
@@ -398,7 +398,7 @@ EXAMPLES = {
 def test_a_layout_is_known_and_its_records_are_accounted_for(tmp_path: Path, layout):
     assert {*EXAMPLES, "inspect", "columns"} == set(LAYOUTS)  # whose records are not objects of a file
     path = saved(tmp_path, *EXAMPLES[layout])
-    assert detect_layout(path) == layout
+    assert import_verdicts(path)[1].layout == layout
     table, report = import_verdicts(path)
     games = 2 if layout in ("mt-bench", "arena-hard") else 1
     assert report.layout == layout and report.n_records == 3
