@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'GRAPH_COLUMNS', 'ID_COLUMNS', 'COUNT_COLUMNS', 'FAULTS', 'Verdict', 'identifier_column', 'rows_text',
-           'require_columns', 'require_distinct_names', 'model_codes', 'graph_codes', 'validate_verdicts', 'reading',
-           'read_verdicts', 'write_verdicts', 'select_verdicts']
+           'require_columns', 'require_distinct_names', 'model_codes', 'graph_codes', 'validate_verdicts',
+           'arrow_table', 'verdict_types', 'reading', 'source_name', 'read_verdicts', 'write_table', 'write_verdicts',
+           'select_verdicts']
 
 # %% ../nbs/verdicts.ipynb #cell-03
 import codecs
@@ -14,7 +15,7 @@ import gzip
 import io
 import os
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -68,16 +69,18 @@ FAULTS = {  # what the checks say, wherever the rows are read from
     ),
     "name": "{column} {shown} in {rows}: it is printable text on one line, without spaces around it; rename it",
     "verdict": (
-        "unknown verdict {shown} in {rows}: a verdict is one of a, b, tie, invalid (lower case; a means model_a is better)"
+        "unknown verdict {shown} in {rows}: a verdict is one of a, b, tie, invalid "
+        "(lower case; a means model_a is better)"
     ),
     "itself": "model against itself in {rows} ({shown}): a verdict compares two different models",
     "twice": (
-        "same pair twice in one graph in {rows} (the first: {model_a} and {model_b}, judge {judge}, question_id {question_id}, "
-        "variant {variant}): a graph holds one verdict per pair; give repeated judgments different variants"
+        "same pair twice in one graph in {rows} (the first: {model_a} and {model_b}, judge {judge}, "
+        "question_id {question_id}, variant {variant}): a graph holds one verdict per pair; "
+        "give repeated judgments different variants"
     ),
     "categories": (
-        "two categories for question {question_id} in {rows} (judge {judge}): all verdicts on a question, whoever judges, "
-        "belong to one category"
+        "two categories for question {question_id} in {rows} (judge {judge}): all verdicts on a question, "
+        "whoever judges, belong to one category"
     ),
     "selection": "no verdicts of {column} {wanted!r}: the table has {there}",
 }
@@ -100,34 +103,27 @@ def _rows(mask: np.ndarray) -> str:
 # %% ../nbs/verdicts.ipynb #cell-12
 def require_columns(
     found: Sequence[str],  # names in a file or frame
+    columns: Sequence[str] = COLUMNS,
+    what: str = "a verdict table",  # that has these columns
+    more: str = "",  # what else it may have
 ) -> None:
-    "Raises `InputError` unless the seven columns are there, each once."
-    found, wanted = list(found), f"a verdict table has the columns {', '.join(COLUMNS)}"
-    if set(COUNT_COLUMNS) <= set(found) and "verdict" not in found:
+    "Raises `InputError` unless the columns are there, each once."
+    found, wanted = list(found), f"{what} has the columns {', '.join(columns)}{more}"
+    if set(COUNT_COLUMNS) <= set(found) and "verdict" in columns and "verdict" not in found:
         raise InputError(
-            f"these are counts of pairs ({', '.join(COUNT_COLUMNS)}), not verdicts: graphs and questions cannot be told apart in them; "
-            "give the verdict table, or rank the counts with `ppe rank`"
+            f"these are counts of pairs ({', '.join(COUNT_COLUMNS)}), not verdicts: graphs and questions cannot be "
+            "told apart in them; give the verdict table, or rank the counts with `ppe rank`"
         )
-    if missing := [column for column in COLUMNS if column not in found]:
+    if missing := [column for column in columns if column not in found]:
         raise InputError(
             f"missing column {', '.join(missing)}: {wanted}; found {', '.join(map(repr, found)) or 'none'}; "
             "rename or add the missing ones"
         )
-    if repeated := [column for column in COLUMNS if found.count(column) > 1]:
+    if repeated := [column for column in columns if found.count(column) > 1]:
         raise InputError(f"column {', '.join(repeated)} more than once: {wanted}, each once; remove the others")
 
 # %% ../nbs/verdicts.ipynb #cell-13
-def _require_filled(frame: pd.DataFrame) -> None:
-    for column in COLUMNS:
-        values = frame[column]
-        empty = values.isna().to_numpy()
-        if isinstance(values.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(values.dtype):
-            empty = empty | (values == "").to_numpy()
-        if empty.any():
-            raise InputError(FAULTS["empty"].format(column=column, rows=_rows(empty)))
-
-# %% ../nbs/verdicts.ipynb #cell-14
-def _require_names(frame: pd.DataFrame) -> None:
+def _require_good_cells(frame: pd.DataFrame) -> None:
     for column in COLUMNS[:-1]:
         values = frame[column]
         if isinstance(values.dtype, pd.CategoricalDtype):
@@ -140,6 +136,10 @@ def _require_names(frame: pd.DataFrame) -> None:
         if bad.any():
             shown = repr(str(values[bad].iloc[0]))[:60]
             raise InputError(FAULTS["name"].format(column=column, shown=shown, rows=_rows(bad)))
+    unknown = ~frame["verdict"].isin([verdict.value for verdict in Verdict]).to_numpy()
+    if unknown.any():
+        values = dict.fromkeys(repr(str(value)) for value in frame["verdict"][unknown])
+        raise InputError(FAULTS["verdict"].format(shown=first_five(values), rows=_rows(unknown)))
 
 
 def require_distinct_names(
@@ -151,16 +151,9 @@ def require_distinct_names(
         other = alike.setdefault(unicodedata.normalize("NFC", name), name)
         if other != name:
             raise InputError(
-                f"models {other!a:.60} and {name!a:.60} look the same: they differ only in how Unicode writes a character; "
-                "write both in normal form C, or rename one"
+                f"models {other!a:.60} and {name!a:.60} look the same: they differ only in how Unicode writes a "
+                "character; write both in normal form C, or rename one"
             )
-
-
-def _require_known_verdicts(frame: pd.DataFrame) -> None:
-    unknown = ~frame["verdict"].isin([verdict.value for verdict in Verdict]).to_numpy()
-    if unknown.any():
-        values = dict.fromkeys(repr(str(value)) for value in frame["verdict"][unknown])
-        raise InputError(FAULTS["verdict"].format(shown=first_five(values), rows=_rows(unknown)))
 
 # %% ../nbs/verdicts.ipynb #cell-16
 def model_codes(
@@ -210,23 +203,18 @@ def graph_codes(
     return key, np.flatnonzero(np.diff(np.maximum.accumulate(key), prepend=-1))
 
 # %% ../nbs/verdicts.ipynb #cell-19
-def _require_distinct_pairs(frame: pd.DataFrame) -> None:
+def _require_one_verdict_and_category(frame: pd.DataFrame) -> None:
     a, b, models = model_codes(frame)
     require_distinct_names(models)
     if (a == b).any():
-        shown = models[a[np.flatnonzero(a == b)[0]]]
-        raise InputError(FAULTS["itself"].format(shown=shown, rows=_rows(a == b)))
-    graph, _ = graph_codes(frame)
-    n = len(models)
+        raise InputError(FAULTS["itself"].format(shown=models[a[a == b][0]], rows=_rows(a == b)))
+    n, (graph, _) = len(models), graph_codes(frame)
     pair = (graph * n + np.minimum(a, b)) * n + np.maximum(a, b)
     in_order = np.sort(pair)
     if (in_order[1:] == in_order[:-1]).any():
         repeated = pd.Series(pair).duplicated().to_numpy()
         row = frame.iloc[np.flatnonzero(repeated)[0]]
         raise InputError(FAULTS["twice"].format(rows=_rows(repeated), **row))
-
-# %% ../nbs/verdicts.ipynb #cell-20
-def _require_one_category(frame: pd.DataFrame) -> None:
     if len(frame["category"].cat.categories) == 1:
         return
     question, first = graph_codes(frame, ["question_id"])
@@ -243,7 +231,8 @@ def _as_text(values: pd.Series) -> pd.Series:
         odd = ~values.map(lambda cell: isinstance(cell, (str, int, float, np.number))).to_numpy(dtype=bool)
         if odd.any():
             kind = type(values[odd].iloc[0]).__name__
-            raise InputError(f"{values.name} holds {kind} in {_rows(odd)}: cells are text or numbers; convert them first")
+            rule = "cells are text or numbers; convert them first"
+            raise InputError(f"{values.name} holds {kind} in {_rows(odd)}: {rule}")
     return values.astype(str)
 
 # %% ../nbs/verdicts.ipynb #cell-23
@@ -259,7 +248,13 @@ def validate_verdicts(
     require_columns(list(frame.columns))
     if not len(frame):
         raise InputError(FAULTS["no rows"])
-    _require_filled(frame)
+    for column in COLUMNS:
+        values = frame[column]
+        empty = values.isna().to_numpy()
+        if isinstance(values.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(values.dtype):
+            empty = empty | (values == "").to_numpy()
+        if empty.any():
+            raise InputError(FAULTS["empty"].format(column=column, rows=_rows(empty)))
     table = pd.DataFrame(index=pd.RangeIndex(len(frame)))
     for column in COLUMNS:
         values = frame[column]
@@ -271,29 +266,43 @@ def validate_verdicts(
             table[column] = values.array
         else:
             table[column] = _as_text(values).astype("category").array
-    _require_names(table)
-    _require_known_verdicts(table)
-    _require_distinct_pairs(table)
-    _require_one_category(table)
+    _require_good_cells(table)
+    _require_one_verdict_and_category(table)
     return table
 
 # %% ../nbs/verdicts.ipynb #cell-26
-def _parse(data: bytes, name: str) -> pd.DataFrame:
-    "Arrow table of the seven columns, as a frame with categories."
-    data = unpacked(data, name)
+def arrow_table(
+    source: str | os.PathLike | BinaryIO | bytes,  # a file, an open binary buffer, or its bytes
+    name: str,  # of the file, for messages
+    what: str,  # that it holds
+    types: Callable[[Sequence[str]], dict[str, pa.DataType]],  # columns to read, of those there are; may refuse
+    *,
+    comments: bool = False,  # at the top of CSV, which are passed over
+) -> pa.Table:
+    "Columns of CSV, gzipped CSV or Parquet. Raises `InputError`."
+    data = unpacked(source if isinstance(source, bytes) else read_whole(source), name)
     if data[:4] == b"PAR1":
         file = pa.parquet.ParquetFile(pa.BufferReader(data))
-        require_columns(file.schema_arrow.names)
-        table = file.read(columns=list(COLUMNS))
-    else:
-        if not data[:4096].removeprefix(codecs.BOM_UTF8).strip():
-            raise InputError(f"{name} is empty: a verdict table has a header and at least one row")
-        header = pa.csv.read_csv(pa.BufferReader(data[: data.find(b"\n") + 1] or data)).column_names
-        require_columns(header)
-        text = {c: pa.string() if c in ID_COLUMNS else pa.dictionary(pa.int32(), pa.string()) for c in COLUMNS}
-        options = pa.csv.ConvertOptions(column_types=text, include_columns=list(COLUMNS))
-        lines = pa.csv.ParseOptions(newlines_in_values=True)  # in a column that is not one of ours
-        table = pa.csv.read_csv(pa.BufferReader(data), parse_options=lines, convert_options=options)
+        return file.read(columns=list(types(file.schema_arrow.names)))
+    data = data.removeprefix(codecs.BOM_UTF8)
+    while comments and data[:1] == b"#":
+        data = data.partition(b"\n")[2]
+    if not data[:4096].strip():
+        raise InputError(f"{name} is empty: {what} has a header and at least one row")
+    chosen = types(pa.csv.read_csv(pa.BufferReader(data[: data.find(b"\n") + 1] or data)).column_names)
+    options = pa.csv.ConvertOptions(column_types=chosen, include_columns=list(chosen))
+    lines = pa.csv.ParseOptions(newlines_in_values=True)  # in a column that is not one of ours
+    return pa.csv.read_csv(pa.BufferReader(data), parse_options=lines, convert_options=options)
+
+
+def verdict_types(found: Sequence[str]) -> dict[str, pa.DataType]:
+    "How the seven columns are read from CSV. Raises `InputError` as `require_columns`."
+    require_columns(found)
+    return {name: pa.string() if name in ID_COLUMNS else pa.dictionary(pa.int32(), pa.string()) for name in COLUMNS}
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    "The seven columns, words as categories."
     columns = {}
     for column in COLUMNS:
         values = table[column]
@@ -328,34 +337,43 @@ def reading(
         raise InputError(f"cannot parse {name}: {reason}; expected {kinds}") from None
 
 
+def source_name(source: str | os.PathLike | BinaryIO | bytes) -> str:  # for messages
+    return str(source) if isinstance(source, (str, os.PathLike)) else "input"
+
+
 def read_verdicts(
     source: str | os.PathLike | BinaryIO | bytes,  # a file, an open binary buffer, or its bytes
     *,
     name: str | None = None,  # of the file in messages; its path if not given
 ) -> pd.DataFrame:  # validated verdict table
     "Read and check a verdict table from CSV, gzipped CSV or Parquet. Raises `InputError` naming the file."
-    name = name or (str(source) if isinstance(source, (str, os.PathLike)) else "input")
+    name = name or source_name(source)
     with reading(name):
-        data = source if isinstance(source, bytes) else read_whole(source)
-        return validate_verdicts(_parse(data, name))
+        return validate_verdicts(_frame(arrow_table(source, name, "a verdict table", verdict_types)))
 
 # %% ../nbs/verdicts.ipynb #cell-30
+def write_table(
+    table: pd.DataFrame,
+    path: str | os.PathLike,  # ends in .csv, .csv.gz or .parquet
+    what: str,  # that it is, for the message
+) -> Path:  # the file written
+    "Write a table whole or not at all, the same bytes each time. Raises `InputError` for another ending."
+    path = Path(path)
+    if not path.name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise InputError(f"cannot write {path.name}: {what} ends in .csv, .csv.gz or .parquet")
+    if path.name.endswith(".parquet"):
+        table.to_parquet(buffer := io.BytesIO(), index=False)
+        return write_bytes(buffer.getvalue(), path)
+    data = table.to_csv(index=False, lineterminator="\n").encode()
+    return write_bytes(gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data, path)
+
+
 def write_verdicts(
     verdicts: pd.DataFrame,  # verdict table; checked before anything is written
     path: str | os.PathLike,  # ends in .csv, .csv.gz or .parquet
 ) -> Path:  # the file written
     "Write a verdict table; raises `InputError` for another ending or an invalid table, and then writes nothing."
-    path, table = Path(path), validate_verdicts(verdicts)
-    if path.name.endswith(".parquet"):
-        buffer = io.BytesIO()
-        table.to_parquet(buffer, index=False)
-        data = buffer.getvalue()
-    elif path.name.endswith((".csv", ".csv.gz")):
-        data = table.to_csv(index=False, lineterminator="\n").encode()
-        data = gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data
-    else:
-        raise InputError(f"cannot write {path.name}: a verdict table ends in .csv, .csv.gz or .parquet")
-    return write_bytes(data, path)
+    return write_table(validate_verdicts(verdicts), path, "a verdict table")
 
 # %% ../nbs/verdicts.ipynb #cell-31
 def select_verdicts(
