@@ -43,7 +43,7 @@ _HOME = {
     "pair_table": "ppe.designs.pair_designs",
     "read_pairs": "ppe.pairs",
     "write_pairs": "ppe.pairs",
-    "import_verdicts": "ppe.importers.registry",
+    "import_verdicts": "ppe.importers.layouts",
     "load_verdicts": "ppe.paper.datasets",
     "simulate_pool": "ppe.paper.simulated",
     "PpeError": "ppe.errors",

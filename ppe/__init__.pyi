@@ -13,7 +13,7 @@ from .designs.plans import public_beliefs as public_beliefs
 from .designs.stopping import is_settled as is_settled
 from .designs.stopping import parse_goal as parse_goal
 from .errors import PpeError as PpeError
-from .importers.registry import import_verdicts as import_verdicts
+from .importers.layouts import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose
 from .inference.diagnostics import first_place_rates as first_place_rates
 from .inference.intervals import rank_intervals as rank_intervals

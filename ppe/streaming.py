@@ -28,7 +28,8 @@ from .compiled import njit
 from .counts import PairCounts
 from .errors import InputError, PpeError, first_five
 from .files import is_name
-from .verdicts import COLUMNS, FAULTS, GRAPH_COLUMNS, ID_COLUMNS, Verdict, reading, require_columns, require_distinct_names, rows_text
+from .verdicts import COLUMNS, FAULTS, GRAPH_COLUMNS, ID_COLUMNS, Verdict, reading, require_columns
+from .verdicts import require_distinct_names, rows_text, verdict_types
 
 # %% ../nbs/streaming.ipynb #stream-06
 @njit(cache=True)
@@ -126,9 +127,8 @@ class KeyFile:
             while data:  # a file without a buffer may take less than it is given
                 data = data[self.file.write(data):]
         except OSError as error:
-            raise PpeError(
-                f"cannot write temporary keys, 8 bytes a row, to {tempfile.gettempdir()}: {error.strerror or error}; name a folder with room in TMPDIR"
-            ) from None
+            what = f"cannot write temporary keys, 8 bytes a row, to {tempfile.gettempdir()}: {error.strerror or error}"
+            raise PpeError(f"{what}; name a folder with room in TMPDIR") from None
         self.starts.append(starts + self.length)
         self.length += len(keys)
 
@@ -162,7 +162,8 @@ class _Words:
         if not pa.types.is_dictionary(values.type):
             values = values.cast(pa.string()).dictionary_encode()
         table = [-1 if word is None else self._code(word) for word in values.dictionary.cast(pa.string()).to_pylist()]
-        return np.array([*table, -1], np.int32)[values.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)]
+        at = values.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.array([*table, -1], np.int32)[at]
 
     def _code(self, word: str) -> int:
         if word not in self.number:
@@ -229,19 +230,18 @@ def _batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return
     if not beginning.removeprefix(b"\xef\xbb\xbf").strip():
         raise InputError(f"{path} is empty: a verdict table has a header and at least one row")
-    require_columns(pa.csv.read_csv(pa.BufferReader(beginning)).column_names)
-    text = {c: pa.string() if c in ID_COLUMNS else pa.dictionary(pa.int32(), pa.string()) for c in columns}
+    types = verdict_types(pa.csv.read_csv(pa.BufferReader(beginning)).column_names)
+    block, lines = pa.csv.ReadOptions(block_size=BYTES), pa.csv.ParseOptions(newlines_in_values=True)
+    text = pa.csv.ConvertOptions(column_types=types, include_columns=list(columns))
     try:
         with pa.input_stream(path, compression="gzip" if packed else None) as stream:
-            yield from pa.csv.open_csv(
-                stream, read_options=pa.csv.ReadOptions(block_size=BYTES), parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-                convert_options=pa.csv.ConvertOptions(column_types=text, include_columns=list(columns)),
-            )  # fmt: skip
+            yield from pa.csv.open_csv(stream, block, lines, text)
     except (OSError, pa.ArrowException) as error:
         if packed and any(word in str(error) for word in ("zlib", "compressed")):
             raise InputError(_DAMAGED.format(path)) from None
         if "straddling" in str(error):
-            raise InputError(f"{path} has a row of more than {BYTES / 2**20:g} MiB: rows of a table are short; is a quotation mark left open?") from None
+            what = f"{path} has a row of more than {BYTES / 2**20:g} MiB"
+            raise InputError(f"{what}: rows of a table are short; is a quotation mark left open?") from None
         raise
 
 
@@ -273,7 +273,9 @@ class _Faults:
         self.paths = paths
         self.found: dict[tuple[str, str], _Fault] = {}  # by rule and column
 
-    def add(self, rule: str, column: str, piece: _Piece, rows: np.ndarray, shown: Callable[[np.ndarray], Sequence[str]]) -> None:
+    def add(
+        self, rule: str, column: str, piece: _Piece, rows: np.ndarray, shown: Callable[[np.ndarray], Sequence[str]]
+    ) -> None:
         "Rows of a piece, and what is shown of them."
         if len(rows):
             fault = self.found.setdefault((rule, column), _Fault())
@@ -291,7 +293,8 @@ class _Faults:
         for rule, column in wanted:
             if fault := self.found.get((rule, column)):
                 said = first_five(fault.shown) if rule == "verdict" else next(iter(fault.shown))
-                raise InputError(FAULTS[rule].format(column=column, shown=said, rows=rows_text(fault.first, fault.total)))
+                rows = rows_text(fault.first, fault.total)
+                raise InputError(FAULTS[rule].format(column=column, shown=said, rows=rows))
 
 # %% ../nbs/streaming.ipynb #stream-13
 MAX_COUNT_BYTES = 2**30  # of the counts of every pair
@@ -310,43 +313,48 @@ class _Tally:
     "Numbers of words, counts, and faults of the rows read so far."
 
     def __init__(self, paths: Sequence[Path], wanted: dict[str, str]) -> None:
-        models = _Words()
-        self.words = {"judge": _Words(), "category": _Words(), "model_a": models, "model_b": models, "verdict": _Words()}
+        self.words = {column: _Words() for column in WORD_COLUMNS}
+        self.words["model_b"] = self.words["model_a"]
         self.words["verdict"].number |= {verdict.value: code for code, verdict in enumerate(Verdict)}
         self.paths, self.wanted, self.faults = paths, wanted, _Faults(paths)
         self.counts = np.zeros((len(Verdict), 0, 0), np.int64)
         self.pairs: set[tuple[int, int]] = set()  # judge and category
 
     def codes(self, piece: _Piece) -> dict[str, np.ndarray]:
-        return {column: self.words[column].codes(piece.columns[column]) for column in WORD_COLUMNS if column in piece.columns}
+        there = [column for column in WORD_COLUMNS if column in piece.columns]
+        return {column: self.words[column].codes(piece.columns[column]) for column in there}
 
     def check_words(self, piece: _Piece, codes: dict[str, np.ndarray]) -> None:
         for column, found in codes.items():
             words = self.words[column]
-            missing, unfit = (found.min() < 0), words.unfit
-            if missing or unfit:
-                empty = [code for code, rule in unfit.items() if rule == "empty"]
-                self.faults.add("empty", column, piece, np.flatnonzero((found < 0) | np.isin(found, empty)), lambda rows: [""])
-            if unfit and column != "verdict":
-                rows = np.flatnonzero(np.isin(found, [code for code, rule in unfit.items() if rule == "name"]))
-                self.faults.add("name", column, piece, rows, lambda rows: [repr(words.words()[found[rows[0]]])[:60]])  # noqa: B023
+            if words.unfit or found.min() < 0:
+                empty = [-1, *(code for code, rule in words.unfit.items() if rule == "empty")]
+                self.faults.add("empty", column, piece, np.flatnonzero(np.isin(found, empty)), lambda rows: [""])
+            if words.unfit and column != "verdict":
+                unfit = [code for code, rule in words.unfit.items() if rule == "name"]
+                rows = np.flatnonzero(np.isin(found, unfit))
+                shown = repr(words.words()[found[rows[0]]])[:60] if len(rows) else ""
+                self.faults.add("name", column, piece, rows, lambda rows: [shown])  # noqa: B023
         unknown = np.flatnonzero(codes["verdict"] >= len(Verdict))
         self.faults.add("verdict", "verdict", piece, unknown, lambda rows: [
             repr(self.words["verdict"].words()[code]) for code in dict.fromkeys(codes["verdict"][rows].tolist())
         ])
         itself = np.flatnonzero((codes["model_a"] == codes["model_b"]) & (codes["model_a"] >= 0))
-        self.faults.add("itself", "", piece, itself, lambda rows: [self.words["model_a"].words()[codes["model_a"][rows[0]]]])
+        models = self.words["model_a"].words()
+        self.faults.add("itself", "", piece, itself, lambda rows: [models[codes["model_a"][rows[0]]]])
 
     def check_identifiers(self, piece: _Piece, column: str, values: pa.Array, plain: np.ndarray | None) -> None:
         if not values.null_count and (plain is None or plain.all()):
             return
-        empty = values.is_null() if plain is None else pc.or_kleene(values.is_null(), pc.equal(values, "")).fill_null(True)
-        self.faults.add("empty", column, piece, np.flatnonzero(empty.to_numpy(zero_copy_only=False)), lambda rows: [""])
+        empty = values.is_null() if plain is None else pc.equal(values, "").fill_null(True)
+        rows = np.flatnonzero(empty.to_numpy(zero_copy_only=False))
+        self.faults.add("empty", column, piece, rows, lambda rows: [""])
         if plain is not None and not plain.all():
             doubted = np.flatnonzero(~plain)
             texts = values.take(pa.array(doubted)).to_pylist()
             bad = {row: text for row, text in zip(doubted.tolist(), texts, strict=True) if text and not is_name(text)}
-            self.faults.add("name", column, piece, np.array(list(bad), np.int64), lambda rows: [repr(bad[rows[0]])[:60]])
+            rows = np.array(list(bad), np.int64)
+            self.faults.add("name", column, piece, rows, lambda rows: [repr(bad[rows[0]])[:60]])
 
     def add(self, piece: _Piece) -> np.ndarray:  # keys of the rows
         "Check and count the rows of a piece."
@@ -355,9 +363,11 @@ class _Tally:
             keys[column], values, plain = _identifiers(piece.columns[column])
             self.check_identifiers(piece, column, values, plain)
         self.check_words(piece, codes)
-        good = np.ones(len(piece), bool) if not self.faults.found else np.logical_and.reduce([found >= 0 for found in codes.values()])
-        good &= codes["verdict"] < len(Verdict)
-        self.pairs |= set(zip(*np.divmod(pd.unique(codes["judge"].astype(np.int64) * 2**32 + codes["category"]), 2**32), strict=True))
+        good = codes["verdict"] < len(Verdict)
+        if self.faults.found:
+            good = np.logical_and.reduce([good, *(found >= 0 for found in codes.values())])
+        seen = pd.unique(codes["judge"].astype(np.int64) * 2**32 + codes["category"])
+        self.pairs |= set(zip(*np.divmod(seen, 2**32), strict=True))
         for column, wanted in self.wanted.items():
             good &= codes[column] == self.words[column].number.get(wanted, -2)
         self.make_room()
@@ -497,9 +507,10 @@ def stream_counts(
     category: str | None = None,  # keep this category only
     progress: Callable[..., Any] | None = None,  # as tqdm: called for each reading, then told of rows by update
 ) -> Streamed:
-    """Count the valid verdicts of files of any size, in bounded memory. Cost: O(rows log rows) time, 8 bytes a row of temporary disk.
+    """Count the valid verdicts of files of any size, in bounded memory.
 
-    Raises: InputError as `read_verdicts` of all rows together and `select_verdicts`, naming row and file; PpeError without room.
+    Cost: O(rows log rows) time, 8 bytes a row of temporary disk. Raises: InputError as `read_verdicts` of all rows
+    together and `select_verdicts`, naming row and file; PpeError without room.
     """
     files = [Path(path) for path in paths]
     wanted = {column: name for column, name in (("judge", judge), ("category", category)) if name is not None}

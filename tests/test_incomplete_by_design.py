@@ -73,8 +73,7 @@ def file(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [(), ("--intervals", "100"), ("--order-effect",), ("--ranker", "davidson"), ("--ranker", "hodgerank")],
+    "options", [(), ("--intervals", "100"), ("--order-effect",), ("--ranker", "davidson"), ("--ranker", "hodgerank")]
 )
 def test_rank_takes_a_spread_design_by_default(command, file, options):
     code, out, err = command("rank", file, *options)
@@ -91,11 +90,7 @@ def test_all_verdicts_count_and_the_report_says_why(command, file):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        ("--select", "global", "--keep", "9"),
-        ("--select", "block", "--keep", "1"),
-        ("--ranker", "soft-weights"),
-    ],
+    [("--select", "global", "--keep", "9"), ("--select", "block", "--keep", "1"), ("--ranker", "soft-weights")],
 )
 def test_what_needs_cycle_scores_says_so_in_one_line(command, file, options):
     code, out, err = command("rank", file, *options)
@@ -162,8 +157,7 @@ def test_complete_graphs_are_ranked_as_they_were():
     whole = table(9, 0)
     for method in (Method("all", keep=1.0), Method("half", keep=0.5)):
         by_default, dropping = (
-            leaderboard(whole, method=method, incomplete=how, on_separation="ridge")
-            for how in ("auto", "drop")
+            leaderboard(whole, method=method, incomplete=how, on_separation="ridge") for how in ("auto", "drop")
         )
         assert by_default.report() == dropping.report() and by_default.notes() == dropping.notes()
 

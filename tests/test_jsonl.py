@@ -32,9 +32,7 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=8,
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8
 )
 objects = st.dictionaries(texts, values, max_size=4)
 
@@ -204,8 +202,7 @@ def test_keys_given_twice_are_named_with_both_places():
     with pytest.raises(InputError) as caught, errors_at("rows.jsonl"):
         require_distinct(rows, entry_places(rows), "drop the copies")
     assert str(caught.value) == (
-        "rows.jsonl: given twice: 'a' in entry 3 (first in entry 1), "
-        "'a' in entry 5 (first in entry 1); drop the copies"
+        "rows.jsonl: given twice: 'a' in entry 3 (first in entry 1), 'a' in entry 5 (first in entry 1); drop the copies"
     )
     with pytest.raises(InputError, match=r"… \(8 in all\)"):
         require_distinct([1] * 9, entry_places([1] * 9), "drop the copies")

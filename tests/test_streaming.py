@@ -185,9 +185,7 @@ likely = st.fixed_dictionaries(
         "model_b": st.sampled_from("zw"), "verdict": st.sampled_from(["a", "b", "tie", "invalid"]),
     }
 )  # fmt: skip
-PATIENT = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @given(
@@ -259,20 +257,6 @@ def test_too_many_models_are_refused_before_memory_is(tmp_path, monkeypatch):
 
 
 # ---- suspects
-
-
-@pytest.mark.parametrize("bits", [2, 8])
-def test_equal_keys_are_no_proof(tmp_path, monkeypatch, bits):
-    "With keys of a few bits innocent rows are suspected; none is accused, and each guilty one is found."
-    for name in ("_row_keys", "_mixed"):
-        real = getattr(streaming, name)
-        few = np.uint64((2**bits - 1) << (64 - bits))
-        monkeypatch.setattr(streaming, name, lambda *args, real=real, few=few: real(*args) & few)
-    monkeypatch.setattr(streaming, "ROWS", 50)
-    rows = random_pool()
-    for some in (rows, [*rows, rows[3]], [*rows, (*rows[5][:2], "another", 99, *rows[5][4:])]):
-        pd.DataFrame(some, columns=COLUMNS).to_parquet(path := tmp_path / "v.parquet")
-        assert same(path) == (some is rows)
 
 
 def test_more_suspects_than_are_looked_for(tmp_path, monkeypatch):

@@ -64,7 +64,7 @@ def import_command(
     Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), inspect (logs of
     comparisons, .json or .eval), columns (any other table, with --columns).
     """
-    from ppe.importers.registry import import_verdicts
+    from ppe.importers.layouts import import_verdicts
     from ppe.verdicts import write_verdicts
 
     target = new_table(out, force=force, inputs=(*files, questions))
