@@ -181,7 +181,7 @@ def _hodge(
     wins: np.ndarray,  # (B, n, n)
     ties: np.ndarray,  # (B, n, n)
 ) -> tuple[np.ndarray, np.ndarray]:  # (B,) each
-    "Residual share of the energy of the mean flow, 0 for a zero flow as in `HodgeDecomposition`, and the residual energy."
+    "Residual share of the energy of the mean flow, 0 for a zero flow, and the residual energy."
     flow, n_compared = mean_flow(wins, ties)
     potential = hodgerank_batch(wins, ties).scores
     residual = flow - (potential[:, :, None] - potential[:, None, :])
