@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['INDEX_COLUMNS', 'MAX_BYTES', 'MAX_ADJACENCY_BYTES', 'win_tie_counts', 'half_tie_wins', 'Pool', 'default_models',
            'comparison_graphs', 'win_tie_counts_from_table', 'too_large', 'largest_component_sizes', 'tie_rates',
-           'compared_pairs', 'complete_graphs', 'graph_table']
+           'compared_pairs', 'complete_graphs', 'graph_table', 'check_weights', 'block_units']
 
 # %% ../nbs/pool.ipynb #n004
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from .compiled import njit
 from .cycles import CycleCounts, cycle_counts
 from .errors import InputError
 from .verdicts import COLUMNS, GRAPH_COLUMNS, graph_codes, model_codes, validate_verdicts
@@ -281,3 +282,43 @@ def graph_table(
         score=pool.scores(mu), tie_rate=tie_rates(pool.adjacency),
         largest_scc=largest_component_sizes(pool.adjacency),
     )
+
+# %% ../nbs/pool.ipynb #copies-code
+def check_weights(
+    weights: np.ndarray,  # (B, G) how often each graph is taken
+    n_graphs: int,
+) -> np.ndarray:  # int64
+    "Weights of graphs as whole numbers of copies; raises `InputError` for anything else."
+    weights = np.asarray(weights)
+    proper = weights.ndim == 2 and weights.shape[1] == n_graphs and len(weights) and np.isfinite(weights).all()
+    if not proper or (weights != np.floor(weights)).any() or (weights < 0).any() or not weights.any(axis=1).all():
+        raise InputError(
+            f"weights of shape {weights.shape} for {n_graphs} graphs: one row per fit, whole numbers of copies from 0 "
+            "on, and at least one graph in each row"
+        )
+    return weights.astype(np.int64, order="C")  # rows in one layout, for which alone kernels are compiled
+
+
+@njit(cache=True)
+def block_units(
+    weights: np.ndarray,  # (G,) int64, copies of each graph, at least one in all
+    blocks: np.ndarray,  # (G,) question of each
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # graph of each entry, first entry and copies of each unit
+    "Graphs taken c times stand in c copies of their question; what these copies have in common is a unit, stored once."
+    order = np.argsort(blocks, kind="mergesort")
+    entries, starts, copies, at = np.empty(weights.sum(), np.int64), [0], [0.0], 0
+    while at < len(order):
+        end, level = at, 0
+        while end < len(order) and blocks[order[end]] == blocks[order[at]]:
+            end += 1
+        for most in np.unique(weights[order[at:end]]):
+            if most > 0:
+                starts.append(starts[-1])
+                for graph in order[at:end]:
+                    if weights[graph] > level:
+                        entries[starts[-1]] = graph
+                        starts[-1] += 1
+                copies.append(float(most - level))
+                level = most
+        at = end
+    return entries[: starts[-1]], np.array(starts), np.array(copies[1:])

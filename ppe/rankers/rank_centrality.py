@@ -9,40 +9,45 @@ __all__ = ['PSEUDO_COUNT', 'transition_matrix', 'rank_centrality_batch', 'rank_c
 from collections.abc import Sequence
 
 import numpy as np
-from ..compiled import njit
 
+from ..compiled import njit
 from ..errors import ConvergenceError
 from ..pool import half_tie_wins
-from .separation import raise_separated, separation
-from .rankings import BatchScores, Fit, OnSeparation, Ranking
-from .rankings import check_counts, check_models, check_on_separation
+from ppe.rankers.rankings import (
+    BatchScores,
+    Fit,
+    OnSeparation,
+    Ranking,
+    check_counts,
+    check_models,
+    check_on_separation,
+)
+from .separation import raise_separated, same_component, separation
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-06
 def transition_matrix(
     wins: np.ndarray,  # (..., n, n) W
     ties: np.ndarray,  # (..., n, n) T, symmetric
 ) -> np.ndarray:  # (..., n, n), rows sum to one; [i, j]: from i to j
-    """Transition probabilities of the Rank Centrality walk.
-
-    Source: Negahban, Oh and Shah (2017), Section 2.
-    """
+    "Transition probabilities of the Rank Centrality walk. Source: Negahban, Oh and Shah (2017), Section 2."
     won = half_tie_wins(wins, ties)
     lost = np.swapaxes(won, -1, -2)
     met = won + lost
     share = np.divide(lost, met, out=np.zeros(met.shape), where=met > 0)
-    d_max = (met > 0).sum(axis=-1).max(axis=-1)
-    walk = share / d_max[..., None, None]
+    walk = share / (met > 0).sum(axis=-1).max(axis=-1)[..., None, None]
     diagonal = np.arange(walk.shape[-1])
     # A row of quotients can exceed one in the last place.
     walk[..., diagonal, diagonal] = np.maximum(0.0, 1.0 - walk.sum(axis=-1))
     return walk
 
-# %% ../../nbs/rankers/rank_centrality.ipynb #cell-11
+# %% ../../nbs/rankers/rank_centrality.ipynb #cell-13
 @njit(cache=True)
-def _censor(
+def _log_stationary(
     walk: np.ndarray,  # (n, n) transition probabilities, the diagonal unused; overwritten
-) -> None:
-    "Eliminate the states n - 1 to 1 (Grassmann, Taksar and Heyman 1985)."
+    log_pi: np.ndarray,  # (n) out: log stationary weights, 0 for the first state of each class
+    first: np.ndarray,  # (n) out: first state of the class of each state
+) -> int:  # number of classes
+    "Eliminate the states n - 1 to 1 (Grassmann, Taksar and Heyman 1985), then build the weights up, state by state."
     for k in range(len(walk) - 1, 0, -1):
         leaving = walk[k, :k].sum()
         if leaving > 0.0:
@@ -51,23 +56,14 @@ def _censor(
                 if walk[i, k] > 0.0:
                     for j in range(k):
                         walk[i, j] += walk[i, k] * walk[k, j]
-
-# %% ../../nbs/rankers/rank_centrality.ipynb #cell-12
-@njit(cache=True)
-def _build_up(
-    censored: np.ndarray,  # (n, n) what `_censor` leaves
-    log_pi: np.ndarray,  # (n) out: log stationary weights, 0 for the first state of each class
-    first: np.ndarray,  # (n) out: first state of the class of each state
-) -> int:  # number of classes
-    "Log stationary weights from the censored walks, state by state."
     n_classes = 0
-    for k in range(len(censored)):
+    for k in range(len(walk)):
         arriving = np.full(k + 1, -np.inf)
         for i in range(k):
-            if censored[i, k] > 0.0:
-                arriving[i] = log_pi[i] + np.log(censored[i, k])
+            if walk[i, k] > 0.0:
+                arriving[i] = log_pi[i] + np.log(walk[i, k])
         best = np.argmax(arriving)
-        if arriving[best] == -np.inf or not censored[k, :k].any():
+        if arriving[best] == -np.inf or not walk[k, :k].any():
             n_classes += 1
             log_pi[k], first[k] = 0.0, k
         else:
@@ -75,7 +71,7 @@ def _build_up(
             first[k] = first[best]
     return n_classes
 
-# %% ../../nbs/rankers/rank_centrality.ipynb #cell-13
+
 @njit(cache=True)
 def _centred_log_stationary(
     walks: np.ndarray,  # (B, n, n) transition probabilities; overwritten
@@ -85,8 +81,7 @@ def _centred_log_stationary(
     scores, n_classes = np.empty((n_walks, n)), np.empty(n_walks, dtype=np.int64)
     first = np.empty(n, dtype=np.int64)
     for b in range(n_walks):
-        _censor(walks[b])
-        n_classes[b] = _build_up(walks[b], scores[b], first)
+        n_classes[b] = _log_stationary(walks[b], scores[b], first)
         total, size = np.zeros(n), np.zeros(n)
         for i in range(n):
             total[first[i]] += scores[b, i]
@@ -95,43 +90,31 @@ def _centred_log_stationary(
             scores[b, i] -= total[first[i]] / size[first[i]]
     return scores, n_classes
 
-# %% ../../nbs/rankers/rank_centrality.ipynb #cell-18
+# %% ../../nbs/rankers/rank_centrality.ipynb #cell-19
 PSEUDO_COUNT = 1e-4  # half-tie wins added to both directions of every compared pair by the fallback
 
 
-def _fallback_scores(
-    wins: np.ndarray,  # (B, n, n) W
-    ties: np.ndarray,  # (B, n, n) T
-) -> np.ndarray:  # (B, n)
-    "Scores with the pseudo-count, centred within each component of the comparison graph."
-    from scipy.sparse.csgraph import connected_components
-
-    met = wins + np.swapaxes(wins, -1, -2) + ties > 0
-    scores, n_classes = _centred_log_stationary(transition_matrix(wins + PSEUDO_COUNT * met, ties))
-    for b in np.flatnonzero(n_classes > 1):
-        if n_classes[b] != connected_components(met[b], directed=False)[0]:
-            raise ConvergenceError(
-                f"the stationary distribution of {met.shape[-1]} models spans more than floats hold; "
-                "long chains of one-sided pairs do this; compare more pairs, or use another ranker"
-            )
-    return scores
-
-# %% ../../nbs/rankers/rank_centrality.ipynb #cell-19
 def rank_centrality_batch(
     wins: np.ndarray,  # (B, n, n) W
     ties: np.ndarray,  # (B, n, n) T
 ) -> BatchScores:  # flagged where the pseudo-count was needed
     """Rank Centrality scores of many count matrices.
 
-    Raises: InputError for bad counts.
-    Source: Negahban, Oh and Shah (2017); Grassmann, Taksar and Heyman (1985).
-    Cost: O(n³) per matrix.
+    Raises: InputError for bad counts; ConvergenceError where floats cannot hold the fallback's distribution.
+    Source: Negahban, Oh and Shah (2017); Grassmann, Taksar and Heyman (1985). Cost: O(n³) per matrix.
     """
     wins, ties = check_counts(wins, ties, batch=True)
     scores, n_classes = _centred_log_stationary(transition_matrix(wins, ties))
     separated = n_classes > 1
     if separated.any():
-        scores[separated] = _fallback_scores(wins[separated], ties[separated])
+        wins, ties = wins[separated], ties[separated]
+        met = wins + np.swapaxes(wins, -1, -2) + ties > 0
+        scores[separated], n_classes = _centred_log_stationary(transition_matrix(wins + PSEUDO_COUNT * met, ties))
+        if (n_classes != same_component(met)[1]).any():
+            raise ConvergenceError(
+                f"the stationary distribution of {met.shape[-1]} models spans more than floats hold; "
+                "long chains of one-sided pairs do this; compare more pairs, or use another ranker"
+            )
     return BatchScores(scores, separated)
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-20
@@ -154,6 +137,5 @@ def rank_centrality(
     if on_separation == "error" and (found := separation(half_tie_wins(wins, ties) > 0)):
         raise_separated(found, names, estimate="unique stationary distribution")
     batch = rank_centrality_batch(wins[None], ties[None])
-    ridge = PSEUDO_COUNT if batch.ridge[0] else 0.0
-    fit = Fit(converged=True, iterations=0, ridge=ridge, solver="GTH elimination")
+    fit = Fit(True, 0, ridge=PSEUDO_COUNT if batch.ridge[0] else 0.0, solver="GTH elimination")
     return Ranking.from_scores("rank-centrality", names, batch.scores[0], fit)

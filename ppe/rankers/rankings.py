@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TIE_TOLERANCE', 'COUNTED', 'ORDERS', 'DISTANCES', 'OnSeparation', 'mid_ranks', 'shown_ranks', 'tied_places',
            'spearman_distance', 'kendall_distance', 'footrule_distance', 'chebyshev_distance', 'check_counts',
-           'default_models', 'check_models', 'check_on_separation', 'Fit', 'Ranking', 'BatchScores', 'reference_ranks']
+           'check_models', 'check_on_separation', 'Fit', 'Ranking', 'BatchScores', 'rank_one', 'reference_ranks']
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-03
 import math
@@ -16,15 +16,16 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from ..compiled import njit
 
 from ..errors import InputError, first_five
+from ..pool import default_models
+from .separation import COMPONENT_PENALTY, raise_disconnected, same_component
 from ..streams import stream
 
-# %% ../../nbs/rankers/rankings.ipynb #cell-06
+# %% ../../nbs/rankers/rankings.ipynb #cell-08
 TIE_TOLERANCE = 1e-9  # relative to max(1, largest absolute score)
 
-# %% ../../nbs/rankers/rankings.ipynb #cell-07
+
 def _shared_places(
     starts: np.ndarray,  # (..., n) bool, along sorted places: a group of tied models begins here
 ) -> tuple[np.ndarray, np.ndarray]:  # (..., n) each, from 0
@@ -36,7 +37,7 @@ def _shared_places(
     last = np.minimum.accumulate(np.where(ends, np.arange(n), n - 1)[..., ::-1], axis=-1)[..., ::-1]
     return first, last
 
-# %% ../../nbs/rankers/rankings.ipynb #cell-08
+
 def mid_ranks(
     scores: np.ndarray,  # (..., n) finite scores, higher is better
     *,
@@ -44,9 +45,7 @@ def mid_ranks(
 ) -> np.ndarray:  # (..., n) float64, 1 = highest score; whole numbers and halves
     """Ranks along the last axis; ties are chained, and tied models share the mean of their places.
 
-    Raises: InputError for a score that is not a finite number.
-    Source: Kendall (1945) for mid-ranks.
-    Cost: O(n log n) per row.
+    Raises: InputError for a score that is not a finite number. Source: Kendall (1945). Cost: O(n log n) per row.
     """
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim == 0 or scores.shape[-1] == 0:
@@ -90,8 +89,10 @@ def _checked(
     first, last = _shared_places(starts)
     wrong = (ordered != (first + last) / 2 + 1).any(axis=-1)
     if wrong.any():
-        row = given[wrong][0].tolist()
-        raise InputError(f"{name} must be the places 1 to {n}, tied models sharing the mean of theirs, seen: {row}; see mid_ranks")
+        seen = given[wrong][0].tolist()
+        raise InputError(
+            f"{name} must be the places 1 to {n}, tied models sharing the mean of theirs, seen: {seen}; see mid_ranks"
+        )
     sizes = np.empty(given.shape)
     np.put_along_axis(sizes, np.argsort(given, axis=-1), last - first + 1.0, axis=-1)
     return given, sizes
@@ -108,7 +109,7 @@ def _both_checked(
         raise InputError(f"rankings of {sizes} models cannot be compared; rank the same models in both")
     return found
 
-# %% ../../nbs/rankers/rankings.ipynb #ee7ddf03
+
 def tied_places(
     ranks: np.ndarray,  # (..., n) as `mid_ranks` gives them
 ) -> tuple[np.ndarray, np.ndarray]:  # (..., n) int64 each
@@ -130,15 +131,14 @@ def spearman_distance(
     spread = (sizes**2 - 1).sum(axis=-1) + (reference_sizes**2 - 1).sum(axis=-1)
     return 3.0 * (((ranks - reference_ranks) ** 2).sum(axis=-1) + spread / 12) / (n * (n * n - 1))
 
-# %% ../../nbs/rankers/rankings.ipynb #cell-22
+
 def kendall_distance(
     ranks: np.ndarray,  # (..., n) as `mid_ranks` gives them
     reference_ranks: np.ndarray,  # (..., n), broadcast against `ranks`
 ) -> np.ndarray:  # (...) in [0, 1]
     """Share of the model pairs that the two rankings order differently; a pair tied in either counts one half.
 
-    Source: paper, appendix C.2.
-    Cost: O(n²) per ranking, O(n) memory.
+    Source: paper, appendix C.2. Cost: O(n²) per ranking, O(n) memory.
     """
     ranks, _, reference_ranks, _ = _both_checked(ranks, reference_ranks)
     n = ranks.shape[-1]
@@ -149,62 +149,26 @@ def kendall_distance(
         agreement = agreement + (here * there).sum(axis=-1)
     return (n * (n - 1) / 2 - agreement) / (n * (n - 1))
 
-# %% ../../nbs/rankers/rankings.ipynb #cell-23
-def _second_sum(
-    x: np.ndarray,  # whole numbers
-) -> np.ndarray:  # h(x): its second difference is |x|
-    x = np.abs(x)
-    return x * (x * x - 1) / 6
-
 
 def footrule_distance(
     ranks: np.ndarray,  # (..., n) as `mid_ranks` gives them
     reference_ranks: np.ndarray,  # (..., n), broadcast against `ranks`
 ) -> np.ndarray:  # (...) in [0, 1]
-    """Sum of the rank displacements over its largest possible value, floor(n²/2); expected over the orders of tied models.
+    """Sum of the rank displacements over its largest value, floor(n²/2); expected over the orders of tied models.
 
     Source: paper, appendix C.2; Diaconis and Graham (1977) for the maximum.
     """
     ranks, sizes, reference_ranks, reference_sizes = _both_checked(ranks, reference_ranks)
     apart, reach = ranks - reference_ranks, (sizes + reference_sizes) / 2
     inner = (sizes - reference_sizes) / 2
-    double_sum = _second_sum(apart + reach) + _second_sum(apart - reach) - _second_sum(apart + inner) - _second_sum(apart - inner)
+    ends = (np.abs(x) for x in (apart + reach, apart - reach, apart + inner, apart - inner))
+    one, two, three, four = (x * (x * x - 1) / 6 for x in ends)  # h(x), whose second difference is |x|
+    double_sum = one + two - three - four
     return (double_sum / (sizes * reference_sizes)).sum(axis=-1) / (ranks.shape[-1] ** 2 // 2)
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-24
 COUNTED = 12  # so many models may share a rank for their orders to be counted
 ORDERS = 10_000  # random orders where they are not
-
-
-@njit(cache=True)
-def _counted_largest(ranks, sizes, places):
-    "Expected largest displacement of `ranks`, tied in groups of `sizes`, from `places` without ties, (R, n) each."
-    n_rows, n = ranks.shape
-    found, order_counts = np.empty(n_rows), np.empty((1 << int(sizes.max()), n))
-    for row in range(n_rows):
-        within = np.ones(n)  # share of the orders in which every model moves at most t = 0 … n-1 places
-        for lead in range(n):
-            group = np.flatnonzero(ranks[row] == ranks[row, lead])
-            if group[0] != lead:
-                continue
-            size = len(group)
-            # Orders of the first places of the group, by the set of models in them and by their largest displacement.
-            orders = order_counts[: 1 << size]
-            orders[:] = 0.0
-            orders[0, 0] = 1.0
-            for chosen in range((1 << size) - 1):
-                place = ranks[row, lead] - (size - 1) / 2
-                for k in range(size):
-                    place += chosen >> k & 1
-                for k in range(size):
-                    if not chosen >> k & 1:
-                        moved = int(abs(place - places[row, group[k]]))
-                        for t in range(n):
-                            orders[chosen | 1 << k, max(t, moved)] += orders[chosen, t]
-            counts = orders[-1].cumsum()
-            within *= counts / counts[-1]
-        found[row] = (1.0 - within).sum()
-    return found
 
 
 def _random_places(
@@ -216,32 +180,31 @@ def _random_places(
     return np.argsort(np.argsort(ranks + shifts, axis=-1), axis=-1)
 
 
-def _drawn_largest(
-    ranks: np.ndarray,  # (n)
-    reference_ranks: np.ndarray,  # (n)
-) -> float:
-    "Mean largest displacement over random orders of the tied models of both."
-    apart = _random_places(ranks, "ranks") - _random_places(reference_ranks, "reference ranks")
-    return float(np.abs(apart).max(axis=-1).mean())
-
-
 def _expected_largest(
-    ranks: np.ndarray,  # (R, n)
-    sizes: np.ndarray,  # (R, n) models at each rank
-    reference_ranks: np.ndarray,  # (R, n)
-    reference_sizes: np.ndarray,  # (R, n)
-) -> np.ndarray:  # (R,)
-    "Expected largest displacements, each pair of rankings with ties in at least one of them."
-    swapped = (sizes.max(axis=-1) == 1)[:, None]
-    tied, groups = np.where(swapped, reference_ranks, ranks), np.where(swapped, reference_sizes, sizes)
-    other, other_groups = np.where(swapped, ranks, reference_ranks), np.where(swapped, sizes, reference_sizes)
-    countable = (other_groups.max(axis=-1) == 1) & (groups.max(axis=-1) <= COUNTED)
-    found = np.empty(len(ranks))
-    if countable.any():
-        found[countable] = _counted_largest(tied[countable], groups[countable], other[countable])
-    for row in np.flatnonzero(~countable):
-        found[row] = _drawn_largest(ranks[row], reference_ranks[row])
-    return found
+    ranks: np.ndarray,  # (n)
+    reference_ranks: np.ndarray,  # (n), one of the two with ties
+) -> float:
+    "Expected largest displacement: counted if only one ranking has ties, in groups of at most COUNTED, else drawn."
+    n, swapped = len(ranks), len(set(ranks.tolist())) == len(ranks)
+    tied, places = (reference_ranks, ranks) if swapped else (ranks, reference_ranks)
+    groups = [np.flatnonzero(tied == rank) for rank in dict.fromkeys(tied.tolist())]
+    if len(set(places.tolist())) < n or max(map(len, groups)) > COUNTED:
+        apart = _random_places(ranks, "ranks") - _random_places(reference_ranks, "reference ranks")
+        return float(np.abs(apart).max(axis=-1).mean())
+    within = np.ones(n)  # share of the orders in which every model moves at most t = 0 … n-1 places
+    for group in groups:
+        size = len(group)
+        taken = tied[group[0]] - (size - 1) / 2 + np.arange(size)
+        moved = np.abs(taken[:, None] - places[group])
+        if size == 1:
+            within *= np.arange(n) >= moved[0]
+            continue
+        # Orders in which nobody moves further: a permanent, by Ryser's formula over the subsets of the group.
+        subsets = np.arange(1 << size)[:, None] >> np.arange(size) & 1
+        chosen = (moved <= np.arange(n)[:, None, None]).astype(np.int64) @ subsets.T
+        counts = chosen.prod(axis=1) @ (1 - 2 * ((size - subsets.sum(axis=1)) % 2)).astype(np.float64)
+        within *= counts / counts[-1]
+    return float(np.cumsum(1.0 - within)[-1])
 
 
 def chebyshev_distance(
@@ -250,14 +213,14 @@ def chebyshev_distance(
 ) -> np.ndarray:  # (...) in [0, 1]
     """Largest rank displacement over n - 1; expected over the orders of tied models.
 
-    Source: paper, appendix C.2.
-    Cost: O(n log n) per ranking without ties, O(2^g g n) for g tied models, at most `COUNTED`.
+    Source: paper, appendix C.2. Cost: O(n log n) per ranking without ties, O(2^g g² n) for g ≤ `COUNTED` tied models.
     """
     found = _both_checked(ranks, reference_ranks)
     largest = np.asarray(np.abs(found[0] - found[2]).max(axis=-1))
     tied = (found[1] > 1).any(axis=-1) | (found[3] > 1).any(axis=-1)
     if tied.any():
-        largest[tied] = _expected_largest(*(part[tied] for part in np.broadcast_arrays(*found)))
+        both = (part[tied] for part in np.broadcast_arrays(found[0], found[2]))
+        largest[tied] = [_expected_largest(*pair) for pair in zip(*both, strict=True)]
     return largest / (found[0].shape[-1] - 1)
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-25
@@ -267,18 +230,6 @@ DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "footrule": footrule_distance,
     "chebyshev": chebyshev_distance,
 }
-
-# %% ../../nbs/rankers/rankings.ipynb #cell-41
-def _refuse_entries(
-    counts: np.ndarray,  # the matrix or batch at fault
-    name: str,  # how the caller calls it
-    wrong: np.ndarray,  # bool, same shape
-    rule: str,  # what should hold
-) -> None:
-    "Raise InputError naming the first five entries where `wrong` is true."
-    if wrong.any():
-        entries = [f"{name}[{', '.join(map(str, at))}] = {counts[tuple(at)]:g}" for at in np.argwhere(wrong)]
-        raise InputError(f"{rule}, seen: {first_five(entries)}; count the verdicts again")
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-42
 def check_counts(
@@ -293,31 +244,27 @@ def check_counts(
     itself, ties that are not symmetric, and counts without a single comparison.
     """
     W, T = np.asarray(wins, dtype=np.float64), np.asarray(ties, dtype=np.float64)
-    expected = "(B, n, n)" if batch else "(n, n)"
     if W.shape != T.shape or W.ndim != 2 + batch or W.shape[-1] != W.shape[-2] or W.shape[-1] < 2:
-        seen = f"wins {W.shape} and ties {T.shape}"
+        expected, seen = "(B, n, n)" if batch else "(n, n)", f"wins {W.shape} and ties {T.shape}"
         raise InputError(f"wins and ties must both have shape {expected} with n of at least 2, seen: {seen}")
+
+    def refuse(counts: np.ndarray, name: str, wrong: np.ndarray, rule: str) -> None:
+        if wrong.any():
+            entries = [f"{name}[{', '.join(map(str, at))}] = {counts[tuple(at)]:g}" for at in np.argwhere(wrong)]
+            raise InputError(f"{rule}, seen: {first_five(entries)}; count the verdicts again")
+
     for name, counts in (("wins", W), ("ties", T)):
         # Two reductions settle the usual case of a large batch; NaN fails the first comparison.
         if not (counts.min(initial=0.0) >= 0 and counts.max(initial=0.0) < np.inf):
-            wrong = ~(np.isfinite(counts) & (counts >= 0))
-            _refuse_entries(counts, name, wrong, "counts must be finite and not negative")
+            refuse(counts, name, ~(np.isfinite(counts) & (counts >= 0)), "counts must be finite and not negative")
         if np.einsum("...ii->...i", counts).any():
-            itself = (counts != 0) & np.eye(W.shape[-1], dtype=bool)
-            _refuse_entries(counts, name, itself, "a model never meets itself")
-    _refuse_entries(T, "ties", np.swapaxes(T, -1, -2) != T, "ties must be symmetric")
+            refuse(counts, name, (counts != 0) & np.eye(W.shape[-1], dtype=bool), "a model never meets itself")
+    refuse(T, "ties", np.swapaxes(T, -1, -2) != T, "ties must be symmetric")
     empty = np.flatnonzero(W.sum(axis=(-1, -2)) + T.sum(axis=(-1, -2)) == 0)
     if len(empty):
         where = f" in matrices {first_five(empty)} of the batch" if batch else ""
         raise InputError(f"wins and ties hold no comparison{where}; a ranking needs at least one")
     return W, T
-
-# %% ../../nbs/rankers/rankings.ipynb #cell-43
-def default_models(
-    n: int,  # number of models
-) -> tuple[str, ...]:
-    "Names for models that were given none: model 1, model 2, …"
-    return tuple(f"model {i}" for i in range(1, n + 1))
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-44
 def check_models(
@@ -359,14 +306,21 @@ class Fit:
     log_likelihood: float | None = None  # None where the method has no likelihood
     ridge: float = 0.0  # penalty or pseudo-count of the fallback, 0 when it was not used
     solver: str = ""  # name of the algorithm
-    # What the method estimated besides the scores, by name: a number, a word, None, or these by judge; as JSON takes it, never changed.
+    # What the method estimated besides the scores: a number, a word, None, or these by judge; as JSON takes it
     estimates: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimates", MappingProxyType(dict(self.estimates)))
 
     def __reduce__(self) -> tuple:  # a proxy of a mapping travels to another process only as a copy
-        return Fit, (self.converged, self.iterations, self.log_likelihood, self.ridge, self.solver, dict(self.estimates))
+        return Fit, (
+            self.converged,
+            self.iterations,
+            self.log_likelihood,
+            self.ridge,
+            self.solver,
+            dict(self.estimates),
+        )
 
     @property
     def nu(self) -> float | None:
@@ -419,26 +373,33 @@ class BatchScores:
     above: np.ndarray | None = field(default=None, kw_only=True)
     places: np.ndarray | None = field(default=None, kw_only=True)  # (2, B, n), first and last place in any of them
 
-    def __post_init__(self):
-        if self.scores.ndim != 2 or self.ridge.shape != self.scores.shape[:1]:
-            shapes = f"scores {self.scores.shape}, ridge {self.ridge.shape}"
-            raise InputError(f"a batch needs scores of shape (B, n) and B flags, seen: {shapes}")
-
     @property
     def ranks(self) -> np.ndarray:  # (B, n) float64
         "Ranks of every row; see `mid_ranks`."
         return mid_ranks(self.scores)
 
-# %% ../../nbs/rankers/rankings.ipynb #cell-60
-def _as_number(
-    rating: object,  # a number, or text that spells one
-) -> float:
-    "The rating as a float; NaN for everything that is not a finite number."
-    try:
-        value = float(str(rating))  # True is no number here, and has no number's spelling
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
+
+def rank_one(
+    name: str,  # of the method
+    method: Callable[
+        [np.ndarray, np.ndarray], BatchScores
+    ],  # that ranks all models that met, and flags if some did not
+    wins: np.ndarray,  # (n, n) W
+    ties: np.ndarray,  # (n, n) T, symmetric
+    *,
+    models: Sequence[str] | None,
+    on_separation: str,
+    estimate: str,  # what is not unique where groups of models never met
+    solver: str,
+) -> Ranking:
+    "One count matrix by a method for many. Raises: InputError; NoMaximumError naming groups that never met."
+    check_on_separation(on_separation)
+    wins, ties = check_counts(wins, ties)
+    names, found = check_models(models, len(wins)), method(wins[None], ties[None])
+    if found.ridge[0] and on_separation == "error":
+        raise_disconnected(same_component((wins + wins.T + ties)[None])[0][0], names, estimate=estimate)
+    fit = Fit(True, 0, ridge=COMPONENT_PENALTY if found.ridge[0] else 0.0, solver=solver)
+    return Ranking.from_scores(name, names, found.scores[0], fit)
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-61
 def reference_ranks(
@@ -455,7 +416,8 @@ def reference_ranks(
         ratings = ratings.to_dict()
     if missing := [model for model in models if model not in ratings]:
         raise InputError(f"the reference has no rating for: {first_five(missing)}; add it or leave them out")
-    values = [_as_number(ratings[model]) for model in models]
-    if wrong := [f"{m} ({ratings[m]!r})" for m, v in zip(models, values, strict=True) if math.isnan(v)]:
+    spelt = pd.Series([str(ratings[model]) for model in models])  # True is no number here, and has no number's spelling
+    values = pd.to_numeric(spelt, errors="coerce").to_numpy(dtype=np.float64)
+    if wrong := [f"{m} ({ratings[m]!r})" for m, v in zip(models, values, strict=True) if not math.isfinite(v)]:
         raise InputError(f"reference ratings must be finite numbers, seen: {first_five(wrong)}; correct them")
-    return mid_ranks(np.array(values))
+    return mid_ranks(values)
