@@ -17,7 +17,7 @@ from ..errors import InputError, PpeError
 from ..files import project_root, write_bytes
 from .items import Artefact, Front, place_of, read_fronts
 from .gallery import in_parts
-from .pdf import describe_pdf
+from .style import describe_pdf
 
 # %% ../../nbs/paper/book.ipynb #book-05
 _SYMBOLS = {  # of LaTeX: of Typst; Greek letters have the same names
