@@ -1,6 +1,5 @@
 """The replay of designs against loops, enumeration, and runs whose unasked verdicts are turned round."""
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +8,6 @@ from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import t as student
 
-from ppe.errors import InputError
 from ppe.paper.studies.designs import (
     BLOCKS,
     KINDS,
@@ -26,7 +24,6 @@ from ppe.paper.studies.designs import (
     question_groups,
     ratio_table,
     replay_sets,
-    replay_simulated,
     swiss_round,
     tree_round,
 )
@@ -257,32 +254,3 @@ def test_the_jackknife_interval_is_the_formula():
 
 
 # ---- simulated pools
-
-
-# ---- refused
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"kinds": ["random"]}, "unknown way to spend calls"),
-        ({"n_repetitions": 1}, "at least two repetitions"),
-        ({"n_groups": 1}, "no group of questions or at least two"),
-        ({"graphs": [2, 2]}, "increase"),
-        ({"graphs": [13]}, "verdicts of half of the questions"),
-        ({"graphs": [11], "n_groups": 8}, "verdicts of half of the questions"),
-        ({"graphs": []}, "no calls"),
-    ],
-)
-def test_impossible_requests_are_one_line(change, words):
-    with pytest.raises(InputError, match=words) as caught:
-        replay_sets([verdicts(17)], **{"n_repetitions": 2, "seed": 1} | change)
-    assert "\n" not in str(caught.value)
-
-
-def test_too_few_questions_for_simulated_pools_and_unknown_kinds():
-    with pytest.raises(InputError, match="room for 9500 calls"):
-        replay_simulated(n_pools=2, n_questions=60, n_resamples=2, seed=1)
-    with pytest.raises(InputError, match="one of complete"):
-        choose_calls("random", verdicts(18).points, 10, rng=np.random.default_rng(0))
-    assert replace(verdicts(18), name="x").name == "x"

@@ -3,16 +3,14 @@
 import dataclasses
 import hashlib
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.errors import InputError
 from ppe.files import data_file
 from ppe.paper.datasets import arena_reference
-from ppe.paper.simulated import KINDS, SimulatedJudge, arena_strengths, load_parameters, simulate, simulate_pool
+from ppe.paper.simulated import KINDS, load_parameters, simulate, simulate_pool
 from ppe.pool import comparison_graphs
 from ppe.verdicts import COLUMNS, select_verdicts, validate_verdicts
 
@@ -119,77 +117,3 @@ def test_a_pool_travels_to_another_process():
     copy = pickle.loads(pickle.dumps(pool))
     assert same(copy.verdicts, pool.verdicts)
     assert np.array_equal(copy.truth.utility, pool.truth.utility)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("n_questions = 10", "n_questions = 0", "n_questions is 0.*whole number from 1"),
-        ("n_questions = 10", "n_questions = true", "n_questions is True"),
-        ("n_variants = 5", "n_variants = 5.0", "n_variants is 5.0.*whole"),
-        ("nu = 1.2", "nu = -0.1", "judge simulated-strong: nu is -0.1"),
-        ("nu = 1.2", "nu = inf", "nu is inf"),
-        ("nu = 1.2", "", r"\[\[judges\]\] lacks nu:"),
-        ("shared = 0.5", "shared = 1.5", "bias_shared is 1.5.*from 0 to 1"),
-        ("shared = 0.5", "shared = nan", "bias_shared is nan"),
-        ("math = 0.6", 'math = "low"', "category math: bias_factor is 'low'"),
-        ("wording_sd = 0.15", "wording_std = 0.15", "lacks wording_sd and has the unknown key wording_std"),
-        ('name = "simulated-strong"', 'name = "gpt-5"', "'gpt-5' does not say that it is simulated"),
-        ('name = "simulated-strong"', "name = 5", "judge name 5 does not say"),
-        ('name = "simulated-open"', 'name = "simulated-strong"', "judge simulated-strong occurs twice"),
-        ("[pool]", "[pools]", "lacks pool and has the unknown key pools"),
-        ("[pool]", "[pool", "not TOML"),
-    ],
-)
-def test_nonsense_in_the_parameter_file_is_refused(tmp_path: Path, old: str, new: str, message: str):
-    text = TOML.read_text()
-    assert text.count(f"\n{old}\n") == 1
-    path = tmp_path / "wrong.toml"
-    path.write_text(text.replace(f"\n{old}\n", f"\n{new}\n"))
-    with pytest.raises(InputError, match=rf"wrong\.toml.*{message}"):
-        load_parameters(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "lacks pool, responses, discrimination, bias, judges"),
-        (b"pool = 3\nresponses = 1\ndiscrimination = 1\nbias = 1\njudges = 1", r"\[bias\] is 1: a table"),
-        (b"\xff", "not TOML"),
-    ],
-)
-def test_files_of_another_kind_are_refused(tmp_path: Path, content: bytes, message: str):
-    (tmp_path / "wrong.toml").write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        load_parameters(tmp_path / "wrong.toml")
-    with pytest.raises(InputError, match=r"cannot read .*absent\.toml"):
-        load_parameters(tmp_path / "absent.toml")
-
-
-def test_parameters_made_in_code_are_checked_too(parameters):
-    with pytest.raises(InputError, match="there is no judge"):
-        dataclasses.replace(parameters, judges=())
-    with pytest.raises(InputError, match="there is no category"):
-        dataclasses.replace(parameters, categories=())
-    with pytest.raises(InputError, match="category math occurs twice"):
-        dataclasses.replace(parameters, categories=[c for c in parameters.categories if c.name == "math"] * 2)
-    with pytest.raises(InputError, match="sharpness is -1"):
-        SimulatedJudge("simulated", sharpness=-1, bias_points=0, nu=0, nu_replicated=0)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (dict(kind="sampled"), "unknown kind 'sampled'.*perturbed, replicated"),
-        (dict(judges="GPT-5"), "unknown judge GPT-5: .*simulated-strong, simulated-open"),
-        (dict(judges=["simulated-open", "Prometheus"]), "unknown judge Prometheus"),
-        (dict(categories=("math", "poetry")), "unknown category poetry"),
-        (dict(categories=[]), "no category was asked for"),
-        (dict(seed=-1), "seed -1"),
-    ],
-)
-def test_unknown_cells_are_refused(wrong: dict, message: str):
-    with pytest.raises(InputError, match=message):
-        simulate(**({"seed": SEED} | wrong))
-    with pytest.raises(InputError, match="unknown category"):
-        arena_strengths("poetry")
