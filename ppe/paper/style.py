@@ -385,7 +385,7 @@ class TextColumn:
         "Its heading in one line."
         return ": ".join(part.replace("\n", " ") for part in (self.above, self.heading) if part)
 
-
+# %% ../../nbs/paper/style.ipynb #tex-15-2
 @dataclass(frozen=True, slots=True)
 class TextTable:
     "A table as text, the same for LaTeX and Markdown."
@@ -466,7 +466,7 @@ def _tex_body(table: TextTable) -> list[str]:
         lines.append(_tex_row(table, cells))
     return lines
 
-
+# %% ../../nbs/paper/style.ipynb #tex-19-2
 def tex_table(
     parts: Sequence[TextTable],  # set below each other
     *,
@@ -516,7 +516,7 @@ def tex_table(
             lines += [*body, r"\bottomrule", r"\end{tabular}"]
     return "\n".join([*lines, r"\endgroup" if long else r"\end{table}", ""])
 
-
+# %% ../../nbs/paper/style.ipynb #tex-19-3
 def markdown_table(
     parts: Sequence[TextTable],  # set below each other
 ) -> str:
@@ -551,7 +551,7 @@ def _text_table(
         {row: ", ".join(keys[row]) for row in starts} if titled else {},
     )
 
-
+# %% ../../nbs/paper/style.ipynb #cell-41-2
 def save_table(
     frame: pd.DataFrame,  # one row per line of the table, in the order printed
     *,

@@ -136,7 +136,7 @@ def _rank_rest(pool: Pool, pools: Sequence[np.ndarray], whole: Sequence[np.ndarr
         row[inside] = 0
     return rank_batch(pool, rest).ranks
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2
 def _half_distances(
     judged: Referenced, n_questions: int, methods: Sequence[Method], *,
     n_halves: int, n_half_pools: int, n_resamples: int, seed: int, distance: str,
@@ -192,7 +192,7 @@ def _study_cell(
                      and all(len(source_rows(method, pool.scores(method.mu)[own], pool.blocks[own])) == len(own) for own in rows))
     return StudyCell(judged, n_questions, distances, halves, separated, same)
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-3
 def replication_cells(
     sets: Sequence[Referenced],
     *,
@@ -222,7 +222,7 @@ def replication_cells(
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18
 DECISIONS = ("closer", "farther", "open", "no difference", "same graphs")
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-2
 @dataclass(frozen=True, slots=True, eq=False)
 class Contrast:
     "A paired difference in pools and, where there are any, in halves of the questions."
@@ -284,7 +284,7 @@ class Contrast:
             return "same graphs" if self.same else "no difference"
         return "closer" if found["question_high"] < 0 else "farther" if found["question_low"] > 0 else "open"
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-3
 def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is
     "p-values adjusted for the number of comparisons, by Holm (1979); holds whatever their dependence."
     p = np.asarray(p, dtype=np.float64)

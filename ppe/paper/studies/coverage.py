@@ -228,7 +228,7 @@ def _collected(
                          "separated": float(found.ridge.mean()), "best": bias[truth.argmin()], "worst": bias[truth.argmax()]})
     return rows
 
-
+# %% ../../../nbs/paper/studies/coverage.ipynb #ad-02-2
 def collected_study(
     settings: Sequence[CoverageSetting] = COLLECTED,  # one wording for each question
     *,

@@ -334,7 +334,7 @@ def _replayed(task: _Task, *, sets: Sequence[Recorded], graphs: Sequence[float],
     distances = spearman_distance(fits.ranks.reshape(*shape, -1), to[:, None])
     return np.where(np.array(sizes) <= min(made), distances, np.nan), fits.ridge.reshape(shape)
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-23-2
 def call_sizes(
     recorded: Recorded,
     graphs: Sequence[float] = GRAPHS,
@@ -391,7 +391,7 @@ def replay_sets(
         for k, recorded in enumerate(sets)
     ]
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-24-2
 def _check_request(sets: Sequence[Recorded], kinds: Sequence[str], graphs: Sequence[float], n_repetitions: int, n_groups: int) -> None:
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise InputError(f"unknown way to spend calls {unknown[0]!r}: it is one of {', '.join(KINDS)}")
@@ -442,7 +442,7 @@ def _log_ratios(sizes: Sequence[int], means: Mapping[str, np.ndarray], kind: str
     "Of many mean curves, (B, S) of each kind."
     return np.log([call_ratio(sizes, {BASELINE: base, kind: own}, kind, at) for base, own in zip(means[BASELINE], means[kind], strict=True)])
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-2
 def ratio_table(
     replays: Sequence[Replay],
     *,
@@ -486,7 +486,7 @@ def ratio_table(
                 })
     return pd.DataFrame(rows)
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-3
 def curve_table(
     replays: Sequence[Replay],
     *,
@@ -624,7 +624,7 @@ def _simulated(number: int, *, kinds: Sequence[str], graphs: Sequence[float], n_
             rows.append({"pool": number, "kind": kind, "price": price, "calls": bought, "answers": int(needed[bought - 1]), **by_method})
     return {"rows": rows, "distances": distances, "separated": separated, "answers": answers}
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-38-2
 def replay_simulated(
     *,
     kinds: Sequence[str] = (*STATIC, "adaptive"),

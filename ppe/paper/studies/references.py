@@ -96,7 +96,7 @@ def arena_vote_draws(
     drawn = rng.multivariate_normal(scores[rows], covariance, size=n_draws, method="eigh")
     return ReferenceDraws(tuple(models), mid_ranks(scores[rows]), mid_ranks(drawn), np.zeros(n_draws, dtype=bool))
 
-
+# %% ../../../nbs/paper/studies/references.ipynb #cell-07-2
 def human_reference_draws(
     name: str,  # key of SETS; the human set on the same questions is used, or the Arena's votes
     *,
