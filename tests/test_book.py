@@ -14,8 +14,7 @@ from stage_notebooks import ROOT
 from ppe.errors import InputError
 from ppe.paper.book import write_book
 from ppe.paper.items import read_fronts
-from ppe.paper.pdf import describe_pdf
-from ppe.paper.style import caption, printed_figure, save_figure
+from ppe.paper.style import caption, describe_pdf, printed_figure, save_figure
 
 TITLE = 'Distance – of "μ" from (0, 1): $K$ #1 \\ 😀'
 

@@ -10,7 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 from stage_notebooks import ROOT, stage_notebooks, title
 
-from ppe.paper.gallery import write_gallery
+from ppe.paper.book import write_gallery
 from ppe.paper.items import read_items
 
 PROFILES = """

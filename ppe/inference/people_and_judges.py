@@ -137,15 +137,18 @@ def _contributions(battles: Battles, theta: np.ndarray) -> np.ndarray:  # (1 + J
 
     def mean_parts(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
         question, residual = battles.question[rows], (expected - points)[rows] / rows.sum()
-        parts = np.bincount(question * n + battles.first[rows], residual, n_questions * n)
-        parts = (parts - np.bincount(question * n + battles.second[rows], residual, n_questions * n)).reshape(
-            n_questions, n
-        )
+        pair, moved = np.stack([battles.first[rows], battles.second[rows]], axis=1), np.stack([residual, -residual], axis=1)
         share = np.bincount(question, minlength=n_questions) / rows.sum()
-        return parts - share[:, None] * parts.sum(axis=0)
+        # Most models are in no battle of a question: their parts are the mean's alone.
+        parts = np.multiply.outer(-share, np.bincount(pair.ravel(), moved.ravel(), n))
+        np.add.at(parts, (question[:, None], pair), moved)
+        return parts
 
-    brackets = [mean_parts(y, np.ones_like(sample)) - mean_parts(y, sample) for y in battles.judged.T]
-    return np.array([mean_parts(battles.people, sample), *brackets])
+    found = np.empty((1 + len(battles.judges), n_questions, n))
+    found[0] = mean_parts(battles.people, sample)
+    for bracket, points in zip(found[1:], battles.judged.T, strict=True):
+        np.subtract(mean_parts(points, np.ones_like(sample)), mean_parts(points, sample), out=bracket)
+    return found
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-14
 FARTHEST = 20.0  # log odds between models that met; beyond it a fit is on its way to infinity

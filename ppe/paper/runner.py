@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_json, write_text
+from .book import write_gallery
 from ..parallel import SCHEDULER, cluster
-from .gallery import write_gallery
 from .items import Item, Json, cell_tags, code_cells, notebook_cells, place_of, read_items, read_manifest, what_runs
 from .publication import KERNELSPEC, clean_notebook, published_notebook, results_sha256
 

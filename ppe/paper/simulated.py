@@ -133,21 +133,6 @@ def _take(table: object, names: Sequence[str], where: str) -> dict[str, Any]:
     return {name: table[name] for name in names}
 
 # %% ../../nbs/paper/simulated.ipynb #cell-11
-def _parameters_from(document: Mapping[str, object]) -> SimulationParameters:
-    tables = _take(document, ("pool", "responses", "discrimination", "bias", "judges"), "the file")
-    bias, judges = _take(tables["bias"], ("shared", "categories"), "[bias]"), tables["judges"]
-    if not isinstance(bias["categories"], Mapping) or not isinstance(judges, list):
-        raise InputError("[bias.categories] must be a table, [[judges]] a list of tables; correct the file")
-    return SimulationParameters(
-        **_take(tables["pool"], ("n_questions", "n_variants"), "[pool]"),
-        **_take(tables["responses"], _RESPONSES, "[responses]"),
-        **_take(tables["discrimination"], ("question_sd", "wording_sd"), "[discrimination]"),
-        bias_shared=bias["shared"],
-        categories=tuple(SimulatedCategory(name, factor) for name, factor in bias["categories"].items()),
-        judges=tuple(SimulatedJudge(**_take(judge, _JUDGE, "[[judges]]")) for judge in judges),
-    )
-
-
 def load_parameters(
     path: str | os.PathLike | None = None,  # TOML file; data/simulated.toml if not given
 ) -> SimulationParameters:
@@ -157,7 +142,19 @@ def load_parameters(
     """
     path = data_file("simulated.toml") if path is None else Path(path)
     try:
-        return _parameters_from(tomllib.loads(path.read_text(encoding="utf-8")))
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = _take(document, ("pool", "responses", "discrimination", "bias", "judges"), "the file")
+        bias, judges = _take(tables["bias"], ("shared", "categories"), "[bias]"), tables["judges"]
+        if not isinstance(bias["categories"], Mapping) or not isinstance(judges, list):
+            raise InputError("[bias.categories] must be a table, [[judges]] a list of tables; correct the file")
+        return SimulationParameters(
+            **_take(tables["pool"], ("n_questions", "n_variants"), "[pool]"),
+            **_take(tables["responses"], _RESPONSES, "[responses]"),
+            **_take(tables["discrimination"], ("question_sd", "wording_sd"), "[discrimination]"),
+            bias_shared=bias["shared"],
+            categories=tuple(SimulatedCategory(name, factor) for name, factor in bias["categories"].items()),
+            judges=tuple(SimulatedJudge(**_take(judge, _JUDGE, "[[judges]]")) for judge in judges),
+        )
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -189,56 +186,35 @@ class PoolTruth:
     utility: np.ndarray  # (Q, V, n) η, judge logits
     nu: float  # Davidson tie parameter
 
-
-def _normal(seed: int, *names: str, shape: tuple[int, ...]) -> np.ndarray:
-    return stream(seed, "simulated", *names).standard_normal(shape)
-
-# %% ../../nbs/paper/simulated.ipynb #cell-21
-def _discrimination(parameters: SimulationParameters, category: str, kind: str, seed: int) -> np.ndarray:
-    "a, (Q, V): of each wording, or of the original wording in every replicate."
-    n_questions, n_variants = parameters.n_questions, parameters.n_variants
-    question = _normal(seed, "question discrimination", category, shape=(n_questions, 1))
-    wording = _normal(seed, "wording discrimination", category, shape=(n_variants, n_questions)).T
-    a = np.exp(parameters.question_sd * question + parameters.wording_sd * wording)
-    return a if kind == "perturbed" else np.repeat(a[:, :1], n_variants, axis=1)
-
-
-def _answers(parameters: SimulationParameters, category: str, kind: str, seed: int, n: int) -> np.ndarray:
-    "u + w, (Q, V, n): how far each answer lies above or below its model's strength, in Arena logits."
-    shape = (parameters.n_variants, parameters.n_questions, n)
-    question = parameters.question_points * _normal(seed, "question", category, shape=shape[1:])
-    wording = parameters.wording_points * _normal(seed, "wording", category, shape=shape)
-    if kind == "replicated":
-        response = parameters.response_points * _normal(seed, "response", category, shape=shape)
-        decoding = parameters.decoding_points * _normal(seed, "decoding", category, shape=(n,))
-        wording = wording[:1] + response + decoding
-    return LOGITS_PER_POINT * np.swapaxes(question + wording, 0, 1)
-
-
-def _bias(
-    parameters: SimulationParameters, judge: SimulatedJudge, category: SimulatedCategory, seed: int, n: int
-) -> np.ndarray:
-    "b, (n,) in Arena logits."
-    common = _normal(seed, "bias of all judges", category.name, shape=(n,))
-    own = _normal(seed, "bias", category.name, judge.name, shape=(n,))
-    mixed = math.sqrt(parameters.bias_shared) * common + math.sqrt(1 - parameters.bias_shared) * own
-    return LOGITS_PER_POINT * judge.bias_points * category.bias_factor * mixed
-
 # %% ../../nbs/paper/simulated.ipynb #cell-22
 def _truth(
-    parameters: SimulationParameters,
-    judge: SimulatedJudge,
-    category: SimulatedCategory,
-    kind: str,
-    seed: int,
+    parameters: SimulationParameters, judge: SimulatedJudge, category: SimulatedCategory, kind: str, seed: int
 ) -> PoolTruth:
-    models, theta = arena_strengths(category.name)
-    bias = _bias(parameters, judge, category, seed, len(models))
-    a = _discrimination(parameters, category.name, kind, seed)
-    answers = _answers(parameters, category.name, kind, seed, len(models))
+    name, (models, theta) = category.name, arena_strengths(category.name)
+    n, n_questions, n_variants = len(models), parameters.n_questions, parameters.n_variants
+
+    def normal(*names: str, shape: tuple[int, ...]) -> np.ndarray:
+        return stream(seed, "simulated", *names).standard_normal(shape)
+
+    common, own = normal("bias of all judges", name, shape=(n,)), normal("bias", name, judge.name, shape=(n,))
+    mixed = math.sqrt(parameters.bias_shared) * common + math.sqrt(1 - parameters.bias_shared) * own
+    bias = LOGITS_PER_POINT * judge.bias_points * category.bias_factor * mixed
+    # a of each wording, or of the original one in every replicate.
+    question = normal("question discrimination", name, shape=(n_questions, 1))
+    wording = normal("wording discrimination", name, shape=(n_variants, n_questions)).T
+    a = np.exp(parameters.question_sd * question + parameters.wording_sd * wording)
+    # u + w, how far each answer lies above or below its model's strength, in Arena points.
+    shape = (n_variants, n_questions, n)
+    question = parameters.question_points * normal("question", name, shape=shape[1:])
+    wording = parameters.wording_points * normal("wording", name, shape=shape)
+    if kind == "replicated":
+        a = np.repeat(a[:, :1], n_variants, axis=1)
+        response = parameters.response_points * normal("response", name, shape=shape)
+        decoding = parameters.decoding_points * normal("decoding", name, shape=(n,))
+        wording = wording[:1] + response + decoding
+    answers = LOGITS_PER_POINT * np.swapaxes(question + wording, 0, 1)
     utility = judge.sharpness * (a[:, :, None] * (theta + bias) + answers)
-    nu = judge.nu if kind == "perturbed" else judge.nu_replicated
-    return PoolTruth(models, theta, bias, a, utility, nu)
+    return PoolTruth(models, theta, bias, a, utility, judge.nu if kind == "perturbed" else judge.nu_replicated)
 
 # %% ../../nbs/paper/simulated.ipynb #cell-24
 def outcome_probabilities(

@@ -4,15 +4,18 @@
 
 # %% auto #0
 __all__ = ['PRINTED_WIDTHS', 'FONT_SIZE', 'OKABE_ITO', 'GREY', 'MAIN_TABLE_METHODS', 'RANKERS', 'AGGREGATORS', 'METHOD_STYLES',
-           'JUDGE_STYLES', 'DESIGN_STYLES', 'THRESHOLD_DASHES', 'use_style', 'printed_figure', 'MethodStyle',
-           'method_order', 'plot_trend', 'caption', 'save_figure', 'printed_table', 'save_table']
+           'JUDGE_STYLES', 'DESIGN_STYLES', 'THRESHOLD_DASHES', 'PAGE', 'SIZES', 'LONG', 'use_style', 'printed_figure',
+           'MethodStyle', 'method_order', 'plot_trend', 'caption', 'describe_pdf', 'save_figure', 'escape_tex',
+           'escape_markdown', 'TextColumn', 'TextTable', 'tex_table', 'markdown_table', 'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,8 +24,6 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..files import write_bytes, write_csv, write_text
-from .pdf import describe_pdf
-from .typesetting import TextColumn, TextTable, markdown_table, tex_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,15 +33,9 @@ if TYPE_CHECKING:
 PRINTED_WIDTHS = {"column": 3.4, "page": 7.0}  # inches
 FONT_SIZE = 8  # points
 OKABE_ITO = {
-    "black": "#000000",
-    "orange": "#E69F00",
-    "sky blue": "#56B4E9",
-    "bluish green": "#009E73",
-    "yellow": "#F0E442",
-    "blue": "#0072B2",
-    "vermillion": "#D55E00",
-    "reddish purple": "#CC79A7",
-}
+    "black": "#000000", "orange": "#E69F00", "sky blue": "#56B4E9", "bluish green": "#009E73",
+    "yellow": "#F0E442", "blue": "#0072B2", "vermillion": "#D55E00", "reddish purple": "#CC79A7",
+}  # fmt: skip
 GREY = "#7F7F7F"  # for reference lines and raw points behind a trend
 
 # %% ../../nbs/paper/style.ipynb #cell-05
@@ -51,20 +46,15 @@ def use_style() -> None:
 
     # Whatever a reader's own matplotlibrc says, the files are the same.
     matplotlib.rcdefaults()
-    lines = cycler(color=[color for name, color in OKABE_ITO.items() if name != "yellow"])
-    matplotlib.rc("font", size=FONT_SIZE, family="DejaVu Sans")  # comes with matplotlib, so every machine has it
-    matplotlib.rc("pdf", fonttype=42)
-    matplotlib.rc("axes", labelsize=FONT_SIZE, titlesize=FONT_SIZE, linewidth=0.6, prop_cycle=lines)
-    matplotlib.rc("axes.spines", top=False, right=False)
-    matplotlib.rc("xtick", labelsize=FONT_SIZE)
-    matplotlib.rc("ytick", labelsize=FONT_SIZE)
-    matplotlib.rc("xtick.major", width=0.6)
-    matplotlib.rc("ytick.major", width=0.6)
-    matplotlib.rc("lines", linewidth=1.0, markersize=4)
-    matplotlib.rc("errorbar", capsize=2)
-    matplotlib.rc("legend", fontsize=FONT_SIZE, frameon=False)
-    matplotlib.rc("figure", dpi=100)
-    matplotlib.rc("figure.constrained_layout", use=True)
+    sizes = "font.size", "axes.labelsize", "axes.titlesize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize"
+    look: dict[Any, Any] = dict.fromkeys(sizes, FONT_SIZE) | {
+        "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
+        "font.family": "DejaVu Sans", "pdf.fonttype": 42, "axes.spines.top": False, "axes.spines.right": False,
+        "axes.prop_cycle": cycler(color=[color for name, color in OKABE_ITO.items() if name != "yellow"]),
+        "lines.linewidth": 1.0, "lines.markersize": 4, "errorbar.capsize": 2, "legend.frameon": False,
+        "figure.dpi": 100, "figure.constrained_layout.use": True,
+    }  # fmt: skip
+    matplotlib.rcParams.update(look)
 
 # %% ../../nbs/paper/style.ipynb #cell-06
 def printed_figure(
@@ -163,18 +153,13 @@ def method_order(
     """
     present = set(methods)
     if unknown := sorted(present - set(METHOD_STYLES)):
-        raise InputError(
-            f"no style for {first_five(unknown)}: known are {', '.join(METHOD_STYLES)}; "
-            "add a line to METHOD_STYLES in style.ipynb"
-        )
+        raise InputError(f"no style for {first_five(unknown)}: known are {', '.join(METHOD_STYLES)}; add it there")
     return [name for name in METHOD_STYLES if name in present]
 
 # %% ../../nbs/paper/style.ipynb #cell-16
 def _require(frame: pd.DataFrame, *columns: str) -> None:
     if missing := [column for column in columns if column not in frame.columns]:
-        raise InputError(
-            f"the frame lacks {first_five(missing)}: it has {', '.join(map(str, frame.columns))}; rename one"
-        )
+        raise InputError(f"the frame lacks {first_five(missing)}: it has {', '.join(map(str, frame))}; rename one")
 
 # %% ../../nbs/paper/style.ipynb #cell-19
 def plot_trend(
@@ -217,12 +202,37 @@ def caption(
     if missing := [key for key in fields if not texts.get(key)]:
         raise InputError(f"the caption lacks {', '.join(missing)}: it states all of {', '.join(fields)}")
     if not _DATA.match(texts["data"]):
-        raise InputError(
-            f"data {texts['data']!r}: captions say 'real: NAME' or 'simulated: NAME'; begin with one of them"
-        )
+        raise InputError(f"data {texts['data']!r}: captions begin it with 'real: NAME' or 'simulated: NAME'")
     parts = [texts["what"].rstrip("."), f"n = {texts['n']}", f"Replicates: {texts['replicates']}"]
     parts += [f"Intervals: {texts['interval']}", f"Seed: {texts['seed']}", f"Data: {texts['data']}"]
     return ". ".join(parts).rstrip(".") + "."
+
+# %% ../../nbs/paper/style.ipynb #pdf-04
+def describe_pdf(
+    pdf: bytes,  # a whole file
+    *,
+    title: str,  # plain text, one line
+    language: str = "en",  # a tag of BCP 47
+) -> bytes:
+    """The PDF with /Title, /Lang and the wish that a window show the title; same input, same bytes.
+
+    Raises: InputError for an empty title.
+    """
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import BooleanObject, DictionaryObject, NameObject, TextStringObject
+
+    if not (title := " ".join(title.split())):
+        raise InputError("the PDF has no title: say what it shows")
+    reader = PdfReader(io.BytesIO(pdf))
+    writer = PdfWriter(clone_from=reader)
+    writer.pdf_header = reader.pdf_header  # pypdf's own says 1.3, which knows neither transparency nor /Lang
+    writer.metadata = {"/Title": title}
+    shown = DictionaryObject({NameObject("/DisplayDocTitle"): BooleanObject(True)})
+    writer.root_object[NameObject("/Lang")] = TextStringObject(language)
+    writer.root_object[NameObject("/ViewerPreferences")] = shown
+    described = io.BytesIO()
+    writer.write(described)
+    return described.getvalue()
 
 # %% ../../nbs/paper/style.ipynb #cell-29
 def _check_outputs(name: str, caption: str) -> None:
@@ -252,19 +262,14 @@ def save_figure(
         raise InputError(f"{name} has a title inside: the caption says what is shown; remove it")
     if data.empty:
         raise InputError(f"{name} comes without data: pass the frame that was drawn")
-    stem, written = Path(output_dir) / name, []
-    for kind, metadata in (
-        ("pdf", {"CreationDate": None, "Creator": None, "Producer": None}),
-        ("png", {"Software": None}),
-    ):
-        buffer = io.BytesIO()
-        fig.savefig(buffer, format=kind, dpi=300, metadata=metadata)
-        content = buffer.getvalue()
-        if kind == "pdf":  # the title is what the caption says first
-            content = describe_pdf(content, title=caption.split(". n = ")[0])
-        written.append(write_bytes(content, stem.with_suffix(f".{kind}")))
-    written.append(write_csv(data, stem.with_suffix(".csv")))
-    return [*written, write_text(caption + "\n", stem.with_suffix(".txt"))]
+    stem, files = Path(output_dir) / name, {"pdf": io.BytesIO(), "png": io.BytesIO()}
+    fig.savefig(files["pdf"], format="pdf", dpi=300, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    fig.savefig(files["png"], format="png", dpi=300, metadata={"Software": None})
+    pdf = describe_pdf(files["pdf"].getvalue(), title=caption.split(". n = ")[0])  # what the caption says first
+    return [
+        write_bytes(pdf, stem.with_suffix(".pdf")), write_bytes(files["png"].getvalue(), stem.with_suffix(".png")),
+        write_csv(data, stem.with_suffix(".csv")), write_text(caption + "\n", stem.with_suffix(".txt")),
+    ]  # fmt: skip
 
 # %% ../../nbs/paper/style.ipynb #cell-35
 _MISSING = "–"
@@ -280,46 +285,22 @@ def _printed(value: object, spec: str) -> str:
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 
-def _format_specs(frame: pd.DataFrame, formats: Mapping[str, str] | None) -> dict[str, str]:
-    floats = [column for column in frame.columns if pd.api.types.is_float_dtype(frame[column].dtype)]
-    return dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(formats or {})
-
-
-def printed_table(
-    frame: pd.DataFrame,
-    *,
-    formats: Mapping[str, str] | None = None,  # column → format; not named: ".3f" for floats, "" otherwise
-    intervals: Mapping[str, tuple[str, str]] | None = None,  # column → its columns of lower and upper limits
-    half_widths: Mapping[str, str] | None = None,  # column → its column of half-widths, printed as ± behind it
-    daggers: Mapping[str, Sequence[bool]] | None = None,  # column → the rows in which † stands behind it
-    headers: Mapping[str, str] | None = None,  # column → printed heading
+def _printed_table(
+    frame: pd.DataFrame, specs: Mapping[str, str], intervals: Mapping[str, tuple[str, str]],
+    half_widths: Mapping[str, str], daggers: Mapping[str, Sequence[bool]],
 ) -> pd.DataFrame:  # text only
-    """The frame as a reader sees it: rounded, with limits in brackets behind their value.
+    "The frame as a reader sees it: rounded, with limits in brackets or ± behind their value."
+    shown = frame.drop(columns=[limit for pair in intervals.values() for limit in pair] + list(half_widths.values()))
+    texts = pd.DataFrame({name: [_printed(value, specs[name]) for value in frame[name]] for name in shown})
+    for form, limits in ((" [{}, {}]", intervals), (" ± {}", {name: (half,) for name, half in half_widths.items()})):
+        for name, behind in limits.items():
+            parts = zip(*([_printed(value, specs[name]) for value in frame[limit]] for limit in behind), strict=True)
+            texts[name] += ["" if set(part) == {_MISSING} else form.format(*part) for part in parts]
+    for name, marks in daggers.items():
+        texts[name] += ["†" if marked else "" for marked in marks]
+    return texts
 
-    Raises: InputError when a named column is not in the frame.
-    """
-    intervals, half_widths, headers = dict(intervals or {}), dict(half_widths or {}), dict(headers or {})
-    daggers = dict(daggers or {})
-    limits = [limit for pair in intervals.values() for limit in pair] + list(half_widths.values())
-    _require(frame, *(formats or {}), *intervals, *half_widths, *limits, *daggers, *headers)
-    specs = _format_specs(frame, formats)
-    printed = {}
-    for column in frame.columns:
-        texts = [_printed(value, specs[column]) for value in frame[column]]
-        if column in intervals:
-            lows, highs = ([_printed(v, specs[column]) for v in frame[limit]] for limit in intervals[column])
-            triples = list(zip(texts, lows, highs, strict=True))
-            texts = [t if low == high == _MISSING else f"{t} [{low}, {high}]" for t, low, high in triples]
-        if column in half_widths:
-            halves = [_printed(value, specs[column]) for value in frame[half_widths[column]]]
-            texts = [t if half == _MISSING else f"{t} ± {half}" for t, half in zip(texts, halves, strict=True)]
-        if column in daggers:
-            texts = [f"{t}†" if marked else t for t, marked in zip(texts, daggers[column], strict=True)]
-        if column not in limits:
-            printed[headers.get(column, str(column))] = texts
-    return pd.DataFrame(printed)
 
-# %% ../../nbs/paper/style.ipynb #cell-39
 def _best_cells(
     frame: pd.DataFrame, bold: Mapping[str, str], specs: Mapping[str, str], within: Sequence[str]
 ) -> set[tuple[int, str]]:
@@ -328,99 +309,300 @@ def _best_cells(
     groups = frame.groupby(list(within), sort=False).indices.values() if within else [np.arange(len(frame))]
     for column, direction in bold.items():
         for rows in groups:
-            values = frame[column].iloc[rows].astype(float)
-            if values.notna().any():
-                at_best = values.idxmin() if direction == "min" else values.idxmax()
-                shown = _printed(frame.loc[at_best, column], specs[column])
-                alike = {int(r) for r in rows if _printed(frame[column].iloc[r], specs[column]) == shown}
-                if len(alike) < values.notna().sum():
-                    best |= {(row, column) for row in alike}
+            values = frame[column].iloc[rows].astype(float).dropna()
+            if len(values):
+                texts = frame.loc[values.index, column].map(lambda value, spec=specs[column]: _printed(value, spec))
+                alike = texts.index[texts == texts[values.agg("idx" + direction)]]
+                best |= {(row, column) for row in alike} if len(alike) < len(values) else set()
     return best
+
+# %% ../../nbs/paper/style.ipynb #tex-04
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": r"\textasciigrave{}", "<": r"$<$",
+    ">": r"$>$", "|": r"$|$", "–": "--", "—": "---", "−": "$-$", "“": r"\textquotedblleft{}",
+    "”": r"\textquotedblright{}", "‘": r"\textquoteleft{}", "’": r"\textquoteright{}", "…": r"\ldots{}",
+    "→": r"$\rightarrow$", "←": r"$\leftarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "×": r"$\times$",
+    "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$", "≈": r"$\approx$", "≠": r"$\neq$", "∞": r"$\infty$",
+    "∈": r"$\in$", "√": r"$\surd$", "·": r"$\cdot$", "°": r"$^{\circ}$", "§": r"\S{}", "½": r"$\frac12$",
+    "ℓ": r"$\ell$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "\u00a0": "~", "\u202f": r"\,",
+}  # fmt: skip
+_GREEK = "αalpha βbeta γgamma δdelta εvarepsilon ζzeta ηeta θtheta ιiota κkappa λlambda μmu νnu ξxi πpi ρrho ςvarsigma"
+_GREEK += " σsigma τtau υupsilon φvarphi χchi ψpsi ωomega ΓGamma ΔDelta ΘTheta ΛLambda ΞXi ΠPi ΣSigma ΦPhi ΨPsi ΩOmega"
+_TEX |= {name[0]: rf"$\{name[1:]}$" for name in _GREEK.split()}
+_TEX |= {c: f"$^{at % 10}$" if at < 10 else f"$_{at % 10}$" for at, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉")}
+
+
+def escape_tex(
+    text: str,  # plain text, not LaTeX
+) -> str:
+    """A text as plain LaTeX sets it, with arrows, signs and Greek letters; a hyphen before a number is a minus.
+
+    Raises: InputError for a character that plain LaTeX cannot set.
+    """
+    latin = {c for c in text if (c.isascii() and c.isprintable()) or (c.isalpha() and ord(c) < 0x180)}
+    if strange := sorted(set(text) - latin - set(_TEX)):
+        shown = first_five(map(repr, strange))
+        raise InputError(f"{text!r} holds {shown}: plain LaTeX cannot set it; write it otherwise")
+    text = re.sub(r"(?<![\w.)\]-])-(?=\.?\d)", "−", text)  # within a word or between numbers a hyphen stays
+    # Two hyphens in a row would print as a dash, two apostrophes as a quotation mark.
+    return re.sub(r"([-'])(?=\1)|.", lambda one: f"{one[1]}{{}}" if one[1] else _TEX.get(one[0], one[0]), text)
+
+
+def escape_markdown(
+    text: str,  # plain text, not Markdown
+) -> str:
+    "A text as Markdown shows it in a table's cell, character by character."
+    return re.sub(r"[\\`*_|$<~]", r"\\\g<0>", text)
+
+# %% ../../nbs/paper/style.ipynb #tex-15
+PAGE = 6.5  # inches between the margins
+# Tried in turn: a size of LaTeX, the width of its digits in inches, the points between two columns.
+SIZES = (("small", 0.0641, 12), ("small", 0.0641, 6), ("footnotesize", 0.0588, 4))
+LONG = 50  # lines of a float, caption and all; what is longer goes on over pages
+
+
+def _broken(text: str, inches: float | None) -> list[str]:
+    "A text in lines: where it says so, and within a width, if there is one, at spaces."
+    lines = text.split("\n")
+    if inches:
+        wrapper = textwrap.TextWrapper(int(inches / SIZES[0][1]), break_long_words=False, break_on_hyphens=False)
+        lines = [part for line in lines for part in wrapper.wrap(line) or [""]]
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    "How one column of a table is headed and set."
+
+    heading: str  # "\n" begins a new line
+    above: str = ""  # a heading that neighbours share
+    right: bool = False  # flush right, as numbers are
+    inches: float | None = None  # width of wrapped text; None: that of the widest cell
+
+    @property
+    def name(self) -> str:
+        "Its heading in one line."
+        return ": ".join(part.replace("\n", " ") for part in (self.above, self.heading) if part)
+
+# %% ../../nbs/paper/style.ipynb #tex-15-2
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    "A table as text, the same for LaTeX and Markdown."
+
+    columns: tuple[TextColumn, ...]
+    rows: tuple[tuple[str, ...], ...]  # one text per column
+    bold: frozenset[tuple[int, int]] = frozenset()  # row and column of the cells in bold
+    rules: frozenset[int] = frozenset()  # rows with a rule above
+    titles: Mapping[int, str] = field(default_factory=dict)  # row → what stands on a line of its own above it
+
+    @property
+    def spans(self) -> list[tuple[int, int, str]]:
+        "The headings above others: first column, last column, text."
+        runs = groupby(range(len(self.columns)), lambda at: self.columns[at].above)
+        found = [(list(run), text) for text, run in runs]
+        return [(run[0], run[-1], text) for run, text in found if text]
+
+    def marked(self, at: int) -> bool:
+        "Whether a column of numbers has a dagger behind some of them."
+        return self.columns[at].right and any(row[at].endswith("†") for row in self.rows)
+
+    def places(self, at: int) -> int:
+        "Characters of the longest text of a column."
+        cells = [row[at].removesuffix("†") + "†" if self.marked(at) else row[at] for row in self.rows]
+        return max(map(len, [*cells, *self.columns[at].heading.split("\n")]))
+
+    def width(self, digit: float, gap: float) -> float:
+        "Inches if every character were a digit, which of text is somewhat more than LaTeX takes; `gap` is in points."
+        widths, gap = [column.inches or digit * self.places(at) for at, column in enumerate(self.columns)], gap / 72.27
+        for first, last, above in self.spans:
+            needed = digit * max(map(len, above.split("\n")))
+            widths[last] += max(0.0, needed - sum(widths[first : last + 1]) - gap * (last - first))
+        return max([sum(widths) + gap * (len(widths) - 1), *(digit * len(title) for title in self.titles.values())])
+
+    def line_counts(self) -> list[int]:
+        "Lines of each row: 1 where no text is broken."
+        inches = [column.inches for column in self.columns]
+        return [max(map(len, map(_broken, row, inches))) for row in self.rows]
+
+# %% ../../nbs/paper/style.ipynb #tex-19
+def _tex_row(table: TextTable, cells: Sequence[str]) -> str:
+    wrapped = [bool(column.inches) for column in table.columns]
+    raised = [rf"\raggedright {cell}" if cell and wraps else cell for cell, wraps in zip(cells, wrapped, strict=True)]
+    return " & ".join(raised).rstrip() + (r" \tabularnewline" if wrapped[-1] else r" \\")
+
+
+def _tex_head(table: TextTable) -> list[str]:
+    lines, spans, last = [], table.spans, len(table.columns) - 1
+    above = [text.split("\n") for *_, text in spans]
+    for level in range(max(map(len, above), default=0)):
+        cells = [""] * (last + 1)
+        for (first, end, _), texts in reversed(list(zip(spans, above, strict=True))):
+            text, form = texts[level] if level < len(texts) else "", "@{}" * (first == 0) + "c" + "@{}" * (end == last)
+            cells[first : end + 1] = [rf"\multicolumn{{{end - first + 1}}}{{{form}}}{{{escape_tex(text)}}}"]
+        lines.append(" & ".join(cells).rstrip() + r" \\")
+    trims = [f"({'l' * (first > 0)}{'r' * (end < last)}){{{first + 1}-{end + 1}}}" for first, end, _ in spans]
+    lines += [" ".join(rf"\cmidrule{trim}" for trim in trims)] if spans else []
+    own = [_broken(column.heading, column.inches) for column in table.columns]
+    own = [[""] * (max(map(len, own)) - len(texts)) + texts for texts in own]
+    return [*lines, *(_tex_row(table, list(map(escape_tex, texts))) for texts in zip(*own, strict=True))]
+
+
+def _tex_body(table: TextTable) -> list[str]:
+    lines, spaced = [], max(table.line_counts()) > 1
+    for number, row in enumerate(table.rows):
+        if number in table.rules:
+            lines.append(r"\midrule")
+        elif number and spaced:
+            lines.append(r"\addlinespace[3pt]")
+        if number in table.titles:
+            title = rf"\textit{{{escape_tex(table.titles[number])}}}"
+            lines.append(rf"\multicolumn{{{len(row)}}}{{@{{}}l@{{}}}}{{{title}}} \\*")
+        cells = list(map(escape_tex, row))
+        for at, cell in enumerate(cells):
+            cells[at] = rf"\textbf{{{cell}}}" if (number, at) in table.bold else cell
+            if table.marked(at) and not row[at].endswith("†"):  # digits stay below each other
+                cells[at] += rf"\phantom{{{_TEX['†']}}}"
+        lines.append(_tex_row(table, cells))
+    return lines
+
+# %% ../../nbs/paper/style.ipynb #tex-19-2
+def tex_table(
+    parts: Sequence[TextTable],  # set below each other
+    *,
+    name: str,  # stem of the file: the label is tab:name
+    caption: str,
+) -> str:
+    """A float with caption and label, or a longtable, for plain pdfLaTeX with booktabs, at the largest size that fits.
+
+    Raises: InputError for a table that fits at no size, or a character that plain LaTeX cannot set.
+    """
+    for column, text in ((c, row[at]) for table in parts for at, c in enumerate(table.columns) for row in table.rows):
+        if column.inches and SIZES[0][1] * (longest := max(map(len, text.split()), default=0)) > column.inches:
+            raise InputError(
+                f"{name}: a word of {longest} characters in {text!r:.40} is wider than its column, "
+                f"{column.inches:g} in; wrap that one wider"
+            )
+    widths = [max(table.width(digit, gap) for table in parts) for _, digit, gap in SIZES]
+    if widths[-1] > PAGE:
+        wide = max(parts, key=lambda table: table.width(*SIZES[-1][1:]))
+        order = sorted(range(len(wide.columns)), key=wide.places, reverse=True)[:4]
+        widest = ", ".join(f"{wide.columns[at].name!r} ({wide.places(at)} characters)" for at in order)
+        raise InputError(
+            f"{name} is about {widths[-1]:.2f} in wide at \\{SIZES[-1][0]}, and a page {PAGE}: its widest columns are "
+            f"{widest}; break headings with line breaks, wrap text, put groups on lines of their own, print fewer, "
+            "or stack parts"
+        )
+    size, _, gap = next(one for one, inches in zip(SIZES, widths, strict=True) if inches <= PAGE)
+    heads = [_tex_head(table) for table in parts]
+    n_lines = sum(map(len, heads)) + sum(len(table.titles) + sum(table.line_counts()) for table in parts)
+    long, heading = n_lines + len(caption) // 100 > LONG, rf"\caption{{{escape_tex(caption)}}}\label{{tab:{name}}}"
+    settings = [rf"\{size}"] + [rf"\setlength{{\tabcolsep}}{{{gap / 2:g}pt}}"] * (gap != SIZES[0][2])
+    lines = ["% Needs booktabs and longtable." if long else "% Needs booktabs."]
+    if long:
+        lines += [r"\begingroup", *settings, r"\setlength{\LTcapwidth}{\linewidth}"]
+    else:
+        lines += [r"\begin{table}[htbp]", r"\centering", *settings, r"\setlength{\belowcaptionskip}{6pt}", heading]
+    for number, (table, head) in enumerate(zip(parts, heads, strict=True)):
+        form = "".join(f"p{{{c.inches:g}in}}" if c.inches else "r" if c.right else "l" for c in table.columns)
+        ruled, body = [r"\toprule", *head, r"\midrule"], _tex_body(table)
+        if long:
+            continued = rf"\multicolumn{{{len(table.columns)}}}{{@{{}}l@{{}}}}{{\tablename~\thetable, continued}} \\"
+            lines += [r"\addtocounter{table}{-1}"] * (number > 0) + [rf"\begin{{longtable}}{{@{{}}{form}@{{}}}}"]
+            lines += [rf"{heading} \\"] * (number == 0) + [*ruled, r"\endfirsthead", continued, *ruled, r"\endhead"]
+            lines += [r"\bottomrule", r"\endfoot", *body, r"\end{longtable}"]
+        else:
+            lines += [r"\par\medskip"] * (number > 0) + [rf"\begin{{tabular}}{{@{{}}{form}@{{}}}}", *ruled]
+            lines += [*body, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join([*lines, r"\endgroup" if long else r"\end{table}", ""])
+
+# %% ../../nbs/paper/style.ipynb #tex-19-3
+def markdown_table(
+    parts: Sequence[TextTable],  # set below each other
+) -> str:
+    "Pipe tables, the best values in bold."
+    lines = []
+    for table in parts:
+        lines += [[escape_markdown(column.name) for column in table.columns]]
+        lines += [["---:" if column.right else ":---" for column in table.columns]]
+        for number, row in enumerate(table.rows):
+            if number in table.titles:
+                lines += [[f"*{escape_markdown(table.titles[number])}*", *[""] * (len(row) - 1)]]
+            cells = [escape_markdown(text) for text in row]
+            lines += [[f"**{cell}**" if (number, at) in table.bold else cell for at, cell in enumerate(cells)]]
+        lines += [[]]
+    return "\n".join(f"| {' | '.join(cells)} |" if cells else "" for cells in lines)
 
 # %% ../../nbs/paper/style.ipynb #cell-41
 def _text_table(
-    texts: pd.DataFrame,  # columns of text under their own names
-    columns: Mapping[str, TextColumn],  # those to show, in their order
-    best: set[tuple[int, str]],  # row number and column
-    within: Sequence[str],  # columns of the groups, each group named once
-    headings: bool,  # on a line of its own
+    texts: pd.DataFrame, columns: Mapping[str, TextColumn], best: set[tuple[int, str]], within: list[str], titled: bool
 ) -> TextTable:
-    "Cells, rules and group names as they are set; a rule stands where a group begins."
+    "Cells, rules and group names as they are set: each group is named once, and a rule stands where it begins."
     keys = [tuple(row) for row in texts[list(within)].itertuples(index=False)]
     starts = [row for row in range(len(texts)) if within and (not row or keys[row] != keys[row - 1])]
-    shown = [column for column in columns if not (headings and column in within)]
+    shown = [column for column in columns if not (titled and column in within)]
     cells = texts[shown].astype(object)
     for depth, column in enumerate(within, 1):
-        again = [row for row in range(1, len(texts)) if keys[row][:depth] == keys[row - 1][:depth]]
         if column in shown:
-            cells.loc[again, column] = ""
+            cells.loc[[row for row in range(1, len(texts)) if keys[row][:depth] == keys[row - 1][:depth]], column] = ""
     return TextTable(
-        columns=tuple(columns[column] for column in shown),
-        rows=tuple(cells.itertuples(index=False, name=None)),
-        bold=frozenset((row, shown.index(column)) for row, column in best if column in shown),
-        rules=frozenset(starts[1:]),
-        titles={row: ", ".join(keys[row]) for row in starts} if headings else {},
+        tuple(columns[column] for column in shown), tuple(cells.itertuples(index=False, name=None)),
+        frozenset((row, shown.index(column)) for row, column in best if column in shown), frozenset(starts[1:]),
+        {row: ", ".join(keys[row]) for row in starts} if titled else {},
     )
 
-
+# %% ../../nbs/paper/style.ipynb #cell-41-2
 def save_table(
     frame: pd.DataFrame,  # one row per line of the table, in the order printed
     *,
     name: str,  # stem of the files; the label is tab:name
     caption: str,  # made with `caption`
     output_dir: str | Path,
-    bold: Literal["min", "max"] | Mapping[str, str] | None = None,  # what is best, one word: any float
-    within: str | Sequence[str] | None = None,  # column(s) of groups: best per group, a rule between groups, named once
+    bold: Literal["min", "max"] | Mapping[str, str] = {},  # what is best, one word: any float
+    within: str | Sequence[str] = (),  # column(s) of groups: best per group, a rule between groups, named once
     headings: bool = False,  # the groups on lines of their own instead of in a column
-    formats: Mapping[str, str] | None = None,  # as `printed_table`
-    intervals: Mapping[str, tuple[str, str]] | None = None,  # as `printed_table`
-    half_widths: Mapping[str, str] | None = None,  # as `printed_table`
-    daggers: Mapping[str, Sequence[bool]] | None = None,  # as `printed_table`; the caption says what † means
-    headers: Mapping[str, str] | None = None,  # column → printed heading; "\n" begins a new line
-    spans: Mapping[str, tuple[str, str]] | None = None,  # column → heading it shares with its neighbours, its own
-    wrap: Mapping[str, float] | None = None,  # column of long text → inches, within which it is broken into lines
-    columns: Sequence[str] | None = None,  # the printed ones, without limits and half-widths; None: all
-    parts: Sequence[Sequence[str]] | None = None,  # columns of tables below each other, each after those of no part
+    formats: Mapping[str, str] = {},  # column → format; not named: ".3f" for floats, "" otherwise
+    intervals: Mapping[str, tuple[str, str]] = {},  # column → its columns of lower and upper limits
+    half_widths: Mapping[str, str] = {},  # column → its column of half-widths, printed as ± behind it
+    daggers: Mapping[str, Sequence[bool]] = {},  # column → rows with †; the caption says what † means
+    headers: Mapping[str, str] = {},  # column → printed heading; "\n" begins a new line
+    spans: Mapping[str, tuple[str, str]] = {},  # column → heading it shares with its neighbours, its own
+    wrap: Mapping[str, float] = {},  # column of long text → inches, within which it is broken into lines
+    columns: Sequence[str] = (),  # the printed ones, without limits and half-widths; empty: all
+    parts: Sequence[Sequence[str]] = (),  # columns of tables below each other, each after those of no part
 ) -> pd.DataFrame:  # the printed view
-    """Write name.csv (all columns, ten digits), name.tex (booktabs; at most 6.5 in wide), name.md, name.txt; return the printed view.
+    """Write name.csv (all columns, ten digits), name.tex (booktabs, 6.5 in wide at most), name.md and name.txt.
 
     Raises: InputError for an empty frame, an unknown column or direction, an incomplete caption, a table too wide.
     """
     _check_outputs(name, caption)
     if frame.empty:
         raise InputError(f"{name} has no rows: a table shows at least one")
-    frame = frame.reset_index(drop=True)
-    texts = printed_table(frame, formats=formats, intervals=intervals, half_widths=half_widths, daggers=daggers)
-    shown = list(columns or texts.columns)
-    if isinstance(bold, str):
-        bold = {c: bold for c in shown if pd.api.types.is_float_dtype(frame[c].dtype)}
-    headers, spans, wrap, bold = dict(headers or {}), dict(spans or {}), dict(wrap or {}), dict(bold or {})
-    _require(texts, *shown, *headers, *spans, *wrap, *bold, *(c for part in parts or () for c in part))
-    within = [within] if isinstance(within, str) else list(within or [])
-    _require(texts, *within)
-    if wrong := [f"{c}: {word!r}" for c, word in bold.items() if word not in ("min", "max")]:
+    within = [within] if isinstance(within, str) else list(within)
+    limits = [limit for pair in (*intervals.values(), *zip(half_widths.values(), strict=True)) for limit in pair]
+    _require(frame, *formats, *intervals, *half_widths, *limits, *daggers)
+    frame, floats = frame.reset_index(drop=True), [c for c in frame if pd.api.types.is_float_dtype(frame[c].dtype)]
+    specs = dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(formats)
+    texts = _printed_table(frame, specs, intervals, half_widths, daggers)
+    shown, in_parts = list(columns or texts.columns), {c for part in parts for c in part}
+    best_is = {c: bold for c in shown if c in floats} if isinstance(bold, str) else bold
+    _require(texts, *shown, *headers, *spans, *wrap, *best_is, *in_parts, *within)
+    if wrong := [f"{c}: {word!r}" for c, word in best_is.items() if word not in ("min", "max")]:
         raise InputError(f"bold is {first_five(wrong)}: the best value is the 'min' or 'max' of its column")
     if headings and not within:
         raise InputError(f"{name} has headings, but no groups: name their column with within=…")
     if daggers and "†" not in caption:
         raise InputError(f"{name} marks cells with †, but its caption does not say what that means: add it")
-    heads = {
-        c: TextColumn(
-            heading=spans[c][1] if c in spans else headers.get(c, str(c)), above=spans[c][0] if c in spans else "",
-            right=c not in wrap and pd.api.types.is_numeric_dtype(frame[c].dtype), inches=wrap.get(c),
-        ) for c in shown
-    }  # fmt: skip
-    best = _best_cells(frame, bold, _format_specs(frame, formats), within)
-    in_parts = {c for part in parts or () for c in part}
-    keys = [c for c in shown if c not in in_parts]
-    tables = [
-        _text_table(texts, {c: heads[c] for c in chosen}, best, within, headings)
-        for chosen in ([[*keys, *part] for part in parts] if parts else [shown])
-    ]
-    stem = Path(output_dir) / name
-    tex = tex_table(tables, name=name, caption=caption)
+    heads = {}
+    for c in shown:
+        above, heading = spans.get(c, ("", headers.get(c, str(c))))
+        is_number = pd.api.types.is_numeric_dtype(frame[c].dtype)
+        heads[c] = TextColumn(heading, above, is_number and c not in wrap, wrap.get(c))
+    best, keys = _best_cells(frame, best_is, specs, within), [c for c in shown if c not in in_parts]
+    chosen = [[*keys, *part] for part in parts] if parts else [shown]
+    tables = [_text_table(texts, {c: heads[c] for c in part}, best, within, headings) for part in chosen]
+    stem, tex = Path(output_dir) / name, tex_table(tables, name=name, caption=caption)
     write_csv(frame, stem.with_suffix(".csv"))
-    write_text(tex, stem.with_suffix(".tex"))
-    write_text(markdown_table(tables), stem.with_suffix(".md"))
-    write_text(caption + "\n", stem.with_suffix(".txt"))
+    for ending, text in ((".tex", tex), (".md", markdown_table(tables)), (".txt", caption + "\n")):
+        write_text(text, stem.with_suffix(ending))
     return texts[shown].set_axis([heads[c].name for c in shown], axis=1)

@@ -12,6 +12,8 @@ __all__ = ['COMPARED', 'BASELINE', 'CHUNK', 'Differences', 'DECISIONS', 'CONTRAS
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -55,14 +57,7 @@ def question_pools(
     ]
 
 
-def _method_weights(
-    method: Method, scores: np.ndarray, blocks: np.ndarray, rows: np.ndarray, *, n_resamples: int, rng: np.random.Generator
-) -> np.ndarray:  # (draws, G)
-    "Weights over the graphs of the whole set that a method gives to one pool of it."
-    drawn = draw_weights(method, scores[rows], blocks[rows], n_resamples=n_resamples, rng=rng)
-    weights = np.zeros((len(drawn), len(scores)), dtype=np.int64)
-    weights[:, rows] = drawn
-    return weights
+
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-15
 CHUNK = 100  # pools ranked at a time: bounds the memory
@@ -80,14 +75,14 @@ def method_ranks(
     "Ranks of every draw of a method in every pool."
     ranks, ridge, scores = [], [], pool.scores(method.mu)
     if method.source == "original":
-        first = pool.first_variants
-        pools = [rows[first[rows]] for rows in pools]
+        pools = [rows[pool.first_variants[rows]] for rows in pools]
     for start in range(0, len(pools), CHUNK):
-        weights = [
-            _method_weights(method, scores, pool.blocks, rows, n_resamples=n_resamples,
-                            rng=stream(seed, "draws", method.name, *names, start + k))
-            for k, rows in enumerate(pools[start : start + CHUNK])
-        ]
+        weights = []
+        for k, rows in enumerate(pools[start : start + CHUNK], start):
+            rng = stream(seed, "draws", method.name, *names, k)
+            drawn = draw_weights(method, scores[rows], pool.blocks[rows], n_resamples=n_resamples, rng=rng)
+            weights.append(np.zeros((len(drawn), len(pool)), dtype=np.int64))
+            weights[-1][:, rows] = drawn
         fits = rank_batch(pool, np.concatenate(weights), ranker=method.ranker or "bradley-terry", mu=method.mu)
         ranks.append(fits.ranks.reshape(len(weights), -1, pool.n_models))
         ridge.append(fits.ridge.reshape(len(weights), -1).mean(axis=1))
@@ -141,7 +136,7 @@ def _rank_rest(pool: Pool, pools: Sequence[np.ndarray], whole: Sequence[np.ndarr
         row[inside] = 0
     return rank_batch(pool, rest).ranks
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2
 def _half_distances(
     judged: Referenced, n_questions: int, methods: Sequence[Method], *,
     n_halves: int, n_half_pools: int, n_resamples: int, seed: int, distance: str,
@@ -197,7 +192,7 @@ def _study_cell(
                      and all(len(source_rows(method, pool.scores(method.mu)[own], pool.blocks[own])) == len(own) for own in rows))
     return StudyCell(judged, n_questions, distances, halves, separated, same)
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-3
 def replication_cells(
     sets: Sequence[Referenced],
     *,
@@ -227,7 +222,7 @@ def replication_cells(
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18
 DECISIONS = ("closer", "farther", "open", "no difference", "same graphs")
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-2
 @dataclass(frozen=True, slots=True, eq=False)
 class Contrast:
     "A paired difference in pools and, where there are any, in halves of the questions."
@@ -270,6 +265,10 @@ class Contrast:
         total = self.se_questions**2 + self.se_pools**2
         return float(np.clip(total**2 / self._questions[1], 1, self.n_questions - 1)) if self._questions[1] > 0 else float(self.n_questions - 1)
 
+    def over_pools(self, rng: np.random.Generator, prefix: str = "") -> dict[str, float]:
+        "The mean and its interval over pools: difference, low and high."
+        return dict(zip(("difference", f"{prefix}low", f"{prefix}high"), mean_interval(self.pools, rng=rng), strict=True))
+
     def summary(self) -> dict[str, float]:
         "Mean, both standard errors, 95 % limits over questions, two-sided p-value (1 for no difference anywhere)."
         se = float(np.hypot(self.se_questions, self.se_pools))
@@ -285,7 +284,7 @@ class Contrast:
             return "same graphs" if self.same else "no difference"
         return "closer" if found["question_high"] < 0 else "farther" if found["question_low"] > 0 else "open"
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-3
 def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is
     "p-values adjusted for the number of comparisons, by Holm (1979); holds whatever their dependence."
     p = np.asarray(p, dtype=np.float64)
@@ -315,14 +314,11 @@ def replication_table(
     for cell in cells:
         judged, size = cell.judged, cell.n_questions
         for (name, reference), values in cell.distances.items():
-            rng = stream(seed, "interval", judged.name, size, reference, name)
-            mean, low, high = mean_interval(values, rng=rng)
-            contrast = cell.difference(name, BASELINE, reference)
-            gain, gain_low, gain_high = mean_interval(contrast.pools, rng=rng)
+            rng, contrast = stream(seed, "interval", judged.name, size, reference, name), cell.difference(name, BASELINE, reference)
             rows.append({
                 "set": judged.name, "label": judged.title, "n_questions": size, "reference": reference, "method": name,
-                "distance": mean, "low": low, "high": high, "difference": gain, "difference_low": gain_low,
-                "difference_high": gain_high, **contrast.summary(), "decision": contrast.decision(),
+                **dict(zip(("distance", "low", "high"), mean_interval(values, rng=rng), strict=True)),
+                **contrast.over_pools(rng, "difference_"), **contrast.summary(), "decision": contrast.decision(),
                 "ridge_share": cell.separated[name], "n_pools": len(values),
             })
     table = pd.DataFrame(rows)
@@ -356,10 +352,9 @@ def contrast_table(
         judged, size = cell.judged, cell.n_questions
         for name in contrasts:
             first, second, _ = CONTRASTS[name]
-            contrast = cell.difference(first, second, judged.reference_label)
-            mean, low, high = mean_interval(contrast.pools, rng=stream(seed, "contrast", judged.name, size, name))
+            rng, contrast = stream(seed, "contrast", judged.name, size, name), cell.difference(first, second, judged.reference_label)
             rows.append({"set": judged.name, "label": judged.title, "n_questions": size, "contrast": name, "first": first,
-                         "second": second, "difference": mean, "low": low, "high": high, **contrast.summary(),
+                         "second": second, **contrast.over_pools(rng), **contrast.summary(),
                          "decision": contrast.decision(), "n_pools": len(contrast.pools)})
     return _adjusted(pd.DataFrame(rows))
 
@@ -474,20 +469,12 @@ SHAPES = {
 MAP_NU = 0.5  # Davidson tie parameter: equal answers tie one time in five
 
 
-@dataclass(frozen=True, slots=True)
-class MapCell:
+class MapCell(NamedTuple):
     "One place on the map."
 
     shape: str  # key of SHAPES
     world: str  # out of WORLDS
     spread: float  # standard deviation of log a
-
-    def __post_init__(self):
-        if self.shape not in SHAPES or self.world not in WORLDS or not 0 <= self.spread < np.inf:
-            raise InputError(
-                f"{self.shape}, {self.world}, spread {self.spread}: shapes are {', '.join(SHAPES)}; worlds {', '.join(WORLDS)}; "
-                "a spread is a number from 0 on"
-            )
 
 
 def draw_map_pool(
@@ -551,17 +538,20 @@ def heterogeneity_map(
 
     Columns: shape, world, spread, estimated_spread, accuracy, accuracy_sd, method, distance, difference, low, high, n_pools.
     """
-    cells = [MapCell(shape, world, spread) for shape in shapes for world in worlds for spread in spreads]
+    cells = [MapCell(*cell) for cell in product(shapes, worlds, spreads)]
+    if wrong := [cell for cell in cells if cell.shape not in SHAPES or cell.world not in WORLDS or not 0 <= cell.spread < np.inf]:
+        raise InputError(
+            f"{', '.join(map(str, wrong[0]))}: shapes are {', '.join(SHAPES)}; worlds {', '.join(WORLDS)}; a spread is a number from 0 on"
+        )
     run = partial(_map_cell, n_pools=n_pools, n_resamples=n_resamples, seed=seed, distance=distance)
     results = parallel_map(run, cells, workers=workers)
     rows = []
     for cell, (distances, placed) in zip(cells, results, strict=True):
         for name, values in distances.items():
             rng = stream(seed, "map-interval", cell.shape, cell.world, f"{cell.spread:.6g}", name)
-            gain = dict(zip(("difference", "low", "high"), mean_interval(values - distances[BASELINE], rng=rng), strict=True))
-            rows.append({
-                "shape": cell.shape, "world": cell.world, "spread": cell.spread, "estimated_spread": float(np.median(placed[:, 0])),
-                "accuracy": float(placed[:, 1].mean()), "accuracy_sd": float(placed[:, 2].mean()), "method": name,
-                "distance": float(values.mean()), **gain, "n_pools": n_pools,
+            rows.append(cell._asdict() | {
+                "estimated_spread": float(np.median(placed[:, 0])), "accuracy": float(placed[:, 1].mean()),
+                "accuracy_sd": float(placed[:, 2].mean()), "method": name, "distance": float(values.mean()),
+                **Contrast(values - distances[BASELINE], None, 0).over_pools(rng), "n_pools": n_pools,
             })
     return pd.DataFrame(rows)

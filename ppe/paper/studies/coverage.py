@@ -10,7 +10,7 @@ __all__ = ['STRENGTHS', 'SIZES', 'SETTINGS', 'COLLECTED', 'WAYS', 'CoverageSetti
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isfinite, sqrt
+from math import sqrt
 
 import numpy as np
 import pandas as pd
@@ -44,18 +44,6 @@ class CoverageSetting:
     wording_sd: float = 0.15
     nu: float = 1.2  # Davidson tie parameter
 
-    def __post_init__(self):
-        if self.n_models < 2 or self.n_questions < 2 or self.n_variants < 1:
-            raise InputError(
-                f"{self.name}: {self.n_models} models, {self.n_questions} questions, {self.n_variants} wordings; "
-                "at least 2, 2 and 1 are needed"
-            )
-        spreads = self.question_effect, self.wording_effect, self.question_sd, self.wording_sd, self.nu
-        if not 0 < self.gap < float("inf") or not all(isfinite(value) and value >= 0 for value in spreads):
-            raise InputError(
-                f"{self.name}: gap {self.gap}, spreads and tie parameter {spreads}: the gap is a positive number, so that "
-                "there is one true order, and the others are numbers of at least 0"
-            )
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-06
 STRENGTHS = {"apart": 1.0, "close": 0.1, "near ties": 0.001}  # gap between neighbours, logits
@@ -181,14 +169,14 @@ def coverage_study(
     ])
 
 
-def _check_study(
-    settings: Sequence[CoverageSetting], rankers: Sequence[str], n_pools: int, n_resamples: int, level: float, workers: int
-) -> None:
+def _check_study(settings, rankers, n_pools: int, n_resamples: int, level: float, workers: int) -> None:
     for ranker in rankers:
         find_ranker(ranker)
     names = [setting.name for setting in settings]
     if not names or not len(rankers) or len(set(names)) < len(names) or len(set(rankers)) < len(rankers):
         raise InputError(f"settings {names}, rankers {list(rankers)}: at least one of each is needed, and each once")
+    if wrong := [one for one in settings if one.n_models < 2 or one.n_questions < 2 or one.n_variants < 1 or not 0 < one.gap < np.inf]:
+        raise InputError(f"{wrong[0]}: at least 2 models, 2 questions, 1 wording and a positive gap, for one true order, are needed")
     if n_pools < 2 or workers < 1:
         raise InputError(f"{n_pools} pools, {workers} workers: at least 2 pools, for a standard error, and 1 worker are needed")
     if not 0 < level < 1:
@@ -240,7 +228,7 @@ def _collected(
                          "separated": float(found.ridge.mean()), "best": bias[truth.argmin()], "worst": bias[truth.argmax()]})
     return rows
 
-
+# %% ../../../nbs/paper/studies/coverage.ipynb #ad-02-2
 def collected_study(
     settings: Sequence[CoverageSetting] = COLLECTED,  # one wording for each question
     *,

@@ -5,15 +5,16 @@
 # %% auto #0
 __all__ = ['Calls', 'Round', 'PEERS', 'STATIC', 'BLOCKS', 'KINDS', 'GRAPHS', 'BASELINE', 'PRICES', 'JUDGE', 'PAPER',
            'PAPER_CALLS', 'PAPER_ANSWERS', 'TRUNCATIONS', 'Recorded', 'recorded_sets', 'call_counts', 'answers_needed',
-           'arena_weights', 'arena_round', 'swiss_round', 'binary_entropy', 'expected_information', 'tree_round',
-           'peer_calls', 'block_size', 'choose_calls', 'question_groups', 'halves', 'call_sizes', 'Replay',
-           'replay_sets', 'calls_needed', 'call_ratio', 'ratio_table', 'curve_table', 'distance_ratios', 'price_table',
-           'PaperPool', 'paper_pool', 'judged_graphs', 'replay_simulated']
+           'arena_weights', 'arena_round', 'swiss_round', 'expected_information', 'tree_round', 'peer_calls',
+           'block_size', 'choose_calls', 'question_groups', 'halves', 'call_sizes', 'Replay', 'replay_sets',
+           'calls_needed', 'call_ratio', 'ratio_table', 'curve_table', 'distance_ratios', 'price_table', 'PaperPool',
+           'paper_pool', 'judged_graphs', 'replay_simulated']
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-04
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from scipy.stats import t as student
 
 from ...compiled import njit
 from ...designs.next_pairs import next_calls
-from ...designs.pair_designs import PairDesign, design_pairs
+from ...designs.pair_designs import Kind, design_pairs
 from ...errors import InputError
 from ...inference.intervals import mean_interval, percentile_limits
 from ...inference.methods import METHODS, resample
@@ -158,20 +159,14 @@ def swiss_round(half: np.ndarray, left: np.ndarray, rng: np.random.Generator) ->
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(30)
 
 
-def binary_entropy(p: np.ndarray) -> np.ndarray:
-    "In nats."
-    return entr(p) + entr(1 - p)
-
-
 def expected_information(
     gap: np.ndarray,  # (…) mean of the difference of two scores, logits
     variance: np.ndarray,  # (…) of it
 ) -> np.ndarray:  # (…) nats
     "Mutual information of the outcome of a comparison and a normal difference of scores. Source: Lindley 1956; Li et al. 2018."
-    chance = 1 / (1 + np.exp(-(gap[..., None] + np.sqrt(variance)[..., None] * _NODES)))
-
-    weights = _WEIGHTS / _WEIGHTS.sum()
-    return binary_entropy(chance @ weights) - binary_entropy(chance) @ weights
+    chance, weights = 1 / (1 + np.exp(-(gap[..., None] + np.sqrt(variance)[..., None] * _NODES))), _WEIGHTS / _WEIGHTS.sum()
+    mean = chance @ weights
+    return entr(mean) + entr(1 - mean) - (entr(chance) + entr(1 - chance)) @ weights
 
 
 def tree_round(half: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -250,18 +245,6 @@ def block_size(
     return min(6, n_models // 2)
 
 
-def _blocks(n: int, n_variants: np.ndarray, n_calls: int, rng: np.random.Generator) -> PairDesign:
-    "With fewer blocks where they fit on no question."
-    size = block_size(n)
-    fewer = size * (size - 1) // 2
-    for less in range(30):
-        try:
-            return design_pairs(n, n_variants, n_calls - fewer * less, kind="blocks", block_size=size, rng=rng)
-        except InputError as error:
-            last = error
-    raise last
-
-
 def choose_calls(
     kind: str,  # out of KINDS
     points: np.ndarray,  # (Q, n, n) verdicts of the questions on which calls are spent
@@ -274,12 +257,18 @@ def choose_calls(
     one = np.ones(n_questions, dtype=np.int64)
     if kind in PEERS:
         return peer_calls(PEERS[kind], points, n_calls, rng=rng)
-    if kind == "blocks":
-        design = _blocks(n, one, min(n_calls, int(BLOCKS * n_questions) * block_size(n) * (block_size(n) - 1) // 2), rng)
-        return design.question, design.first, design.second
     if kind in STATIC:
-        design = design_pairs(n, one, n_calls, kind="spread" if kind == "spread" else "complete", rng=rng)
-        return design.question, design.first, design.second
+        size = block_size(n)
+        pairs, most = size * (size - 1) // 2, n_calls
+        if kind == "blocks":
+            most = min(n_calls, int(BLOCKS * n_questions) * pairs)
+        for less in range(30):  # fewer blocks where they fit on no question
+            try:
+                design = design_pairs(n, one, most - pairs * less, kind=cast(Kind, kind), block_size=size, rng=rng)
+                return design.question, design.first, design.second
+            except InputError:
+                if kind != "blocks" or less == 29:
+                    raise
     if kind != "adaptive":
         raise InputError(f"unknown way to spend calls {kind!r}: it is one of {', '.join(KINDS)}")
     calls = np.empty((3, 0), dtype=np.int64)
@@ -296,8 +285,7 @@ _BLOCK = 50  # repetitions of one task
 GRAPHS = (0.25, 0.5, 1, 2, 3, 5, 7, 10, 14)  # numbers of calls, in units of one complete graph
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(NamedTuple):
     recorded: int
     kind: str
     group: int  # of questions left out; −1: none
@@ -346,7 +334,7 @@ def _replayed(task: _Task, *, sets: Sequence[Recorded], graphs: Sequence[float],
     distances = spearman_distance(fits.ranks.reshape(*shape, -1), to[:, None])
     return np.where(np.array(sizes) <= min(made), distances, np.nan), fits.ridge.reshape(shape)
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-23-2
 def call_sizes(
     recorded: Recorded,
     graphs: Sequence[float] = GRAPHS,
@@ -403,7 +391,7 @@ def replay_sets(
         for k, recorded in enumerate(sets)
     ]
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-24-2
 def _check_request(sets: Sequence[Recorded], kinds: Sequence[str], graphs: Sequence[float], n_repetitions: int, n_groups: int) -> None:
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise InputError(f"unknown way to spend calls {unknown[0]!r}: it is one of {', '.join(KINDS)}")
@@ -450,15 +438,11 @@ def call_ratio(
     return calls_needed(sizes, distances[kind], level) / calls_needed(sizes, distances[BASELINE], level)
 
 
-def _log_ratios(replay: Replay, kind: str, at: int, n_bootstrap: int, rng: np.random.Generator) -> np.ndarray:
-    "Of resampled repetitions, the same ones for both kinds, which share their splits."
-    values = {name: replay.distances[name] for name in (BASELINE, kind)}
-    n = len(values[kind])
-    times = rng.multinomial(n, np.full(n, 1 / n), size=n_bootstrap) / n
-    means = {name: times @ value for name, value in values.items()}
-    return np.log([call_ratio(replay.sizes, {name: mean[b] for name, mean in means.items()}, kind, at) for b in range(n_bootstrap)])
+def _log_ratios(sizes: Sequence[int], means: Mapping[str, np.ndarray], kind: str, at: int) -> np.ndarray:
+    "Of many mean curves, (B, S) of each kind."
+    return np.log([call_ratio(sizes, {BASELINE: base, kind: own}, kind, at) for base, own in zip(means[BASELINE], means[kind], strict=True)])
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-2
 def ratio_table(
     replays: Sequence[Replay],
     *,
@@ -478,17 +462,19 @@ def ratio_table(
     for replay in replays:
         means = {kind: values.mean(axis=0) for kind, values in replay.distances.items()}
         for number in graphs:
-            at = replay.graphs.index(number)
+            at, n = replay.graphs.index(number), len(replay.distances[BASELINE])
             for kind in kinds:
                 ratio = call_ratio(replay.sizes, means, kind, at)
-                drawn = _log_ratios(replay, kind, at, n_bootstrap, stream(seed, "designs", "ratio", replay.recorded.name, kind, number))
+                # The same repetitions for both kinds, which share their splits.
+                rng = stream(seed, "designs", "ratio", replay.recorded.name, kind, number)
+                times = rng.multinomial(n, np.full(n, 1 / n), size=n_bootstrap) / n
+                drawn = _log_ratios(replay.sizes, {name: times @ replay.distances[name] for name in (BASELINE, kind)}, kind, at)
                 drawn = drawn[np.isfinite(drawn)]
                 low, high = np.exp(percentile_limits(drawn, level)) if len(drawn) >= 0.95 * n_bootstrap else (np.nan, np.nan)
                 question_low = question_high = np.nan
                 if kind in replay.without:
-                    parts = {name: values.mean(axis=1) for name, values in replay.without.items()}
-                    n_groups = len(parts[kind])
-                    logs = np.log([call_ratio(replay.sizes, {name: value[g] for name, value in parts.items()}, kind, at) for g in range(n_groups)])
+                    logs = _log_ratios(replay.sizes, {name: values.mean(axis=1) for name, values in replay.without.items()}, kind, at)
+                    n_groups = len(logs)
                     variance = (n_groups - 1) / n_groups * ((logs - logs.mean()) ** 2).sum() + drawn.var(ddof=1)
                     width = student.isf((1 - level) / 2, n_groups - 1) * np.sqrt(variance)
                     question_low, question_high = ratio * np.exp(-width), ratio * np.exp(width)
@@ -500,7 +486,7 @@ def ratio_table(
                 })
     return pd.DataFrame(rows)
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-3
 def curve_table(
     replays: Sequence[Replay],
     *,
@@ -571,8 +557,7 @@ PAPER_CALLS, PAPER_ANSWERS = 10 * 5 * 190, 10 * 5 * 20
 TRUNCATIONS = ("AllGraphs", "TruncFixed", "Trunc25→20", "BlockTop2")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PaperPool:
+class PaperPool(NamedTuple):
     "One simulated pool: many questions to choose from, and the paper's own design."
 
     wide: Recorded  # many questions, one wording
@@ -639,7 +624,7 @@ def _simulated(number: int, *, kinds: Sequence[str], graphs: Sequence[float], n_
             rows.append({"pool": number, "kind": kind, "price": price, "calls": bought, "answers": int(needed[bought - 1]), **by_method})
     return {"rows": rows, "distances": distances, "separated": separated, "answers": answers}
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-38-2
 def replay_simulated(
     *,
     kinds: Sequence[str] = (*STATIC, "adaptive"),

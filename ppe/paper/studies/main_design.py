@@ -11,7 +11,7 @@ __all__ = ['COST_METHODS', 'PAPER_METHODS', 'BENCHMARKS', 'summary', 'macro_aver
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -130,11 +130,8 @@ def main_table(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-19
-def _question_bootstrap_cell(
-    cell: Referenced, *, methods: Sequence[Method], n_resamples: int, seed: int, ranker: str, distance: str
-) -> dict[str, np.ndarray]:  # method → (R,)
-    rng = stream(seed, "question-bootstrap", cell.judge, cell.category)
-    results = question_resample(cell.sources, methods, n_resamples=n_resamples, rng=rng, ranker=ranker)
+def _question_bootstrap_cell(cell: Referenced, *, seed: int, distance: str, **options: Any) -> dict[str, np.ndarray]:  # method → (R,)
+    results = question_resample(cell.sources, rng=stream(seed, "question-bootstrap", cell.judge, cell.category), **options)
     return {name: result.distances(cell.reference, distance) for name, result in results.items()}
 
 
@@ -166,10 +163,8 @@ def question_bootstrap(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-22
-def _sweep_cell(
-    cell: Referenced, *, methods: Sequence[Method], study: str, n_resamples: int, seed: int, ranker: str
-) -> dict[str, dict[str, np.ndarray]]:  # method → distance → (R,)
-    results = _cell_results(cell, methods=methods, study=study, n_resamples=n_resamples, seed=seed, ranker=ranker)
+def _sweep_cell(cell: Referenced, **options: Any) -> dict[str, dict[str, np.ndarray]]:  # method → distance → (R,)
+    results = _cell_results(cell, **options)
     if gaps := [found for found in results.values() if isinstance(found, str)]:
         raise InputError(f"{cell.name}: {first_five(gaps)}")
     return {
@@ -402,25 +397,17 @@ def method_table(
         scores = np.arange(len(questions), dtype=float)[first if method.source == "original" else slice(None)]
         drawn = draw_weights(method, scores, own, n_resamples=n_draws, rng=stream(seed, "methods", method.name))
         n_selected, n_drawn = len(source_rows(method, scores, own)), int(drawn[0].sum())
-        # How many originals are best is found by the study; up to that number are drawn.
-        tuned = method.name == "Single→20"
+        selection = "all" if method.keep == 1.0 else f"the {n_selected} lowest"
+        if method.by == "block":
+            selection = f"the {f'{method.keep} ' * (method.keep != 1)}lowest of each question"
+        draw = {"once": "none, each once", "bootstrap": f"{n_drawn} with replacement"}.get(method.draw, f"{n_drawn} without replacement")
+        if method.name == "Single→20":  # how many originals are best is found by the study; up to that number are drawn
+            selection, draw = "the best K of them", "all K"
         rows.append({
-            "method": method.name, "source": sources[method.source], "n_available": len(own),
-            "selection": "the best K of them" if tuned else _selection_words(method, n_selected),
-            "n_selected": n_selected, "draw": "all K" if tuned else _draw_words(method, n_drawn), "n_drawn": n_drawn,
+            "method": method.name, "source": sources[method.source], "n_available": len(own), "selection": selection,
+            "n_selected": n_selected, "draw": draw, "n_drawn": n_drawn,
             "n_distinct": round(float((drawn > 0).sum(1).mean()), 1), "repeats": method.repeats,
             "ranker": {None: "that of the study", "copeland": "Copeland"}[method.ranker],
         })
     return pd.DataFrame(rows)
 
-
-def _selection_words(method: Method, n_selected: int) -> str:
-    if method.by == "block":
-        return "the lowest of each question" if method.keep == 1 else f"the {method.keep} lowest of each question"
-    return "all" if method.keep == 1.0 else f"the {n_selected} lowest"
-
-
-def _draw_words(method: Method, n_drawn: int) -> str:
-    if method.draw == "once":
-        return "none, each once"
-    return f"{n_drawn} with replacement" if method.draw == "bootstrap" else f"{n_drawn} without replacement"
