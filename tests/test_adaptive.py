@@ -19,7 +19,7 @@ from test_llm_stages import (  # noqa: F401 - fixtures
 
 from ppe.cli.main import main
 from ppe.designs.adaptive import judge_adaptively, judged_calls, wordings
-from ppe.designs.stopping import Goal
+from ppe.designs.adaptive import Goal
 from ppe.stages.ledger import Ledger
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts
 

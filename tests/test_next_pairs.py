@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ppe.designs.next_pairs import next_calls
-from ppe.designs.stopping import parse_goal
+from ppe.designs.adaptive import next_calls
+from ppe.designs.adaptive import parse_goal
 from ppe.errors import InputError
 
 

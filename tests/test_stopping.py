@@ -11,7 +11,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from ppe.cli.main import main
-from ppe.designs.stopping import Goal, is_settled, log_evidence, parse_goal, reached
+from ppe.designs.adaptive import Goal, is_settled, log_evidence, parse_goal, reached
 from ppe.errors import InputError
 
 

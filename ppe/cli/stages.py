@@ -37,7 +37,7 @@ from ..verdicts import COLUMNS, validate_verdicts, write_verdicts
 
 if TYPE_CHECKING:  # scipy takes a second to import, and only --adaptive needs it
     from ppe.designs.adaptive import Adaptive
-    from ppe.designs.stopping import Goal, Settled
+    from ppe.designs.adaptive import Goal, Settled
 
 # %% ../../nbs/cli/stages.ipynb #cell-05
 INCOMPLETE = 3  # exit code of a run that stopped before its end
@@ -600,7 +600,7 @@ def _adaptive_goal(given: Mapping[str, Any], n_wordings: int) -> "Goal | None":
             raise InputError(f"{option} with --adaptive, which chooses the pairs and who is shown first, round by round; leave one of them out")
     if n_wordings > 1:
         raise InputError(f"{n_wordings} wordings of the judge with --adaptive: pairs are chosen under one; give one number (--judge-variants)")
-    from ppe.designs.stopping import parse_goal
+    from ppe.designs.adaptive import parse_goal
 
     return parse_goal(given["until"])
 

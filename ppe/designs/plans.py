@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PUBLIC', 'LARGEST_SIGMA', 'MOST_TIES', 'CERTAIN', 'SetNumbers', 'Prior', 'public_prior', 'effects_on_one_question',
            'Beliefs', 'n_draws_for', 'public_beliefs', 'require_memory', 'pilot_beliefs', 'Layout', 'layouts',
-           'Forecast', 'Target', 'parse_target', 'Prices', 'Plan', 'make_plan']
+           'Forecast', 'Target', 'parse_target', 'Plan', 'make_plan']
 
 # %% ../../nbs/designs/plans.ipynb #plan-03
 import os
@@ -19,8 +19,10 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq, root
 
-from .pair_designs import PairDesign
-from .precision import CallEffects, Orders, ScorePrecision, Sharing, block_sharing, expected_distance, score_precision, sharing, spread_sharing
+from .pair_designs import Orders, PairDesign, Sharing
+from ppe.designs.precision import (
+    CallEffects, ScorePrecision, block_sharing, expected_distance, score_precision, spread_sharing,
+)  # fmt: skip
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ..places import placed
 from ..pool import Pool, comparison_graphs, half_tie_wins
@@ -68,10 +70,10 @@ def public_prior(
         seen = np.array(list(values))
         return float(seen.mean()), float(seen.std(ddof=1) * sqrt(1 + 1 / len(seen)))
 
-    return Prior(
-        new_value(log(one.strengths) for one in sets.values()), new_value(log(one.sigma) for one in sets.values()),
-        new_value(one.first_place for one in sets.values()), tuple(one.ties for one in sets.values()), tuple(sets),
-    )
+    seen = sets.values()
+    strengths, sigma = (new_value(log(getattr(one, name)) for one in seen) for name in ("strengths", "sigma"))
+    first = new_value(one.first_place for one in seen)
+    return Prior(strengths, sigma, first, tuple(one.ties for one in seen), tuple(sets))
 
 # %% ../../nbs/designs/plans.ipynb #plan-08
 _STEPS = np.linspace(-4.5, 4.5, 31)
@@ -110,7 +112,11 @@ def effects_on_one_question(
         "The factor that gives the scores back."
         if gaps[-1] < 1e-9:
             return 1.0
-        return brentq(lambda kappa: float(gaps @ _expected(kappa * gaps, sigma, nu)[0]) - wanted, 0.0, 1000.0 * (1 + sigma), xtol=1e-3, rtol=1e-3)
+
+        def missing(kappa: float) -> float:
+            return float(gaps @ _expected(kappa * gaps, sigma, nu)[0]) - wanted
+
+        return brentq(missing, 0.0, 1000.0 * (1 + sigma), xtol=1e-3, rtol=1e-3)
 
     def tied(log_nu: float) -> float:
         return float(_expected(fitted(exp(log_nu)) * gaps, sigma, exp(log_nu))[1].mean()) - ties
@@ -119,17 +125,15 @@ def effects_on_one_question(
         points, share = _expected(exp(min(logs[0], 30.0)) * gaps, sigma, exp(min(logs[1], 30.0)))
         return float(gaps @ points) / wanted - 1, log(max(float(share.mean()), 1e-300) / ties)
 
-    if ties < 1e-4 or gaps[-1] < 1e-9:
-        nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2)) if ties >= 1e-4 else 0.0
-        factor = fitted(nu)
-    else:
+    found = None
+    if ties >= 1e-4 and gaps[-1] >= 1e-9:
         with np.errstate(over="ignore"):
             found = root(away, [log(1 + sigma), log(2 * ties * (1 + sigma))], tol=1e-4)
-        if found.success and np.abs(found.fun).max() < 1e-3:
-            factor, nu = map(exp, found.x)
-        else:  # one inside the other: slower, and always there
-            nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2))
-            factor = fitted(nu)
+    if found is not None and found.success and np.abs(found.fun).max() < 1e-3:
+        factor, nu = map(exp, found.x)
+    else:  # one inside the other: slower, and always there
+        nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2)) if ties >= 1e-4 else 0.0
+        factor = fitted(nu)
     return CallEffects(factor * np.asarray(scores, dtype=np.float64), sigma, nu, factor * first_place)
 
 # %% ../../nbs/designs/plans.ipynb #plan-12
@@ -149,13 +153,16 @@ class Beliefs:
     def effects(self) -> list[CallEffects]:
         "Of each draw, on one question."
         draws = zip(self.scores, self.sigma, self.ties, self.first_place, strict=True)
-        return [effects_on_one_question(s, sigma=sigma, ties=ties, first_place=first) for s, sigma, ties, first in draws]
+        return [
+            effects_on_one_question(s, sigma=sigma, ties=ties, first_place=first) for s, sigma, ties, first in draws
+        ]
 
     def summary(self) -> dict[str, dict[str, float]]:  # by name: median, low, high
         "Medians and central 90 % of the spread of strengths, the size of question effects, the share of ties, the first place."
         spread = self.scores.std(axis=1, ddof=1)
         named = {"strengths": spread, "sigma": self.sigma, "ties": self.ties, "first_place": self.first_place}
-        return {name: dict(zip(("median", "low", "high"), map(float, np.quantile(values, [0.5, 0.05, 0.95])), strict=True)) for name, values in named.items()}
+        found = {name: map(float, np.quantile(values, [0.5, 0.05, 0.95])) for name, values in named.items()}
+        return {name: dict(zip(("median", "low", "high"), limits, strict=True)) for name, limits in found.items()}
 
 
 def n_draws_for(
@@ -178,9 +185,8 @@ def public_beliefs(
     scores = spread[:, None] * rng.standard_normal((n_draws, len(models)))
     sigma = np.minimum(np.exp(rng.normal(*prior.log_sigma, n_draws)), LARGEST_SIGMA)
     ties, first = rng.choice(prior.ties, n_draws), rng.normal(*prior.first_place, n_draws)
-    return Beliefs(
-        scores - scores.mean(axis=1, keepdims=True), sigma, ties, first, tuple(models), f"defaults from {len(prior.sets)} public sets ({'; '.join(prior.sets)})"
-    )
+    source = f"defaults from {len(prior.sets)} public sets ({'; '.join(prior.sets)})"
+    return Beliefs(scores - scores.mean(axis=1, keepdims=True), sigma, ties, first, tuple(models), source)
 
 # %% ../../nbs/designs/plans.ipynb #plan-13
 _SPREADS = np.exp(np.linspace(log(0.05), log(5.0), 28))
@@ -204,7 +210,9 @@ def _strengths(half: np.ndarray, inflation: float, prior: Prior) -> tuple[np.nda
         if size.max() < 1e-9:
             break
     fit = -(half * np.logaddexp(0.0, at[:, None, :] - at[:, :, None]) * off).sum(axis=(1, 2)) / inflation
-    value = fit - (at**2).sum(axis=1) / (2 * _SPREADS**2) - n * np.log(_SPREADS) - 0.5 * np.linalg.slogdet(information)[1]
+    value = (
+        fit - (at**2).sum(axis=1) / (2 * _SPREADS**2) - n * np.log(_SPREADS) - 0.5 * np.linalg.slogdet(information)[1]
+    )
     value -= 0.5 * ((np.log(_SPREADS) - prior.log_strengths[0]) / prior.log_strengths[1]) ** 2
     weights = np.exp(value - value.max())
     return at, np.linalg.inv(information), weights / weights.sum()
@@ -225,7 +233,11 @@ def _log_sigma(pool: Pool, prior: Prior, rng: np.random.Generator) -> tuple[tupl
     try:
         found = fit_question_effects(part)
     except (NoMaximumError, InputError, ConvergenceError):
-        return prior.log_sigma, "the pilot does not say how large question effects are (too few questions, or hardly any contradicts itself): they are those of public sets"
+        why = "too few questions, or hardly any contradicts itself"
+        return (
+            prior.log_sigma,
+            f"the pilot does not say how large question effects are ({why}): they are those of public sets",
+        )
     if not np.isfinite(found.sigma_high):
         return prior.log_sigma, "the pilot gives question effects no upper limit: they are those of public sets"
     low = max(found.sigma_low, 0.05 * found.sigma_high)
@@ -240,8 +252,8 @@ def require_memory(
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if n_models**2 * _PAIR_BYTES > there:
         raise InputError(
-            f"{n_models} models: a plan takes up to {n_models**2 * _PAIR_BYTES / 2**30:.0f} GiB of memory, of which there are {there / 2**30:.0f}; "
-            f"plan for {int(sqrt(there / _PAIR_BYTES))} or fewer"
+            f"{n_models} models: a plan takes up to {n_models**2 * _PAIR_BYTES / 2**30:.0f} GiB of memory, of which there "
+            f"are {there / 2**30:.0f}; plan for {int(sqrt(there / _PAIR_BYTES))} or fewer"
         )
 
 
@@ -252,20 +264,23 @@ def pilot_beliefs(
     rng: np.random.Generator,
     prior: Prior | None = None,  # of the public sets if not given
 ) -> Beliefs:
-    "What a pilot leaves open about its models and its judge. Raises: InputError for a table without a valid verdict, or of several judges."
+    "What a pilot leaves open about models and judge. Raises: InputError for no valid verdict, or several judges."
     prior, rows = public_prior() if prior is None else prior, placed(verdicts)
     if len(rows.judges) > 1:
         raise InputError(
-            f"a pilot of {len(rows.judges)} judges ({first_five(rows.judges)}): a plan is for the calls of one, and what another said of the same answers is no "
-            "further evidence on it; choose one with --judge"
+            f"a pilot of {len(rows.judges)} judges ({first_five(rows.judges)}): a plan is for the calls of one, and what "
+            "another said of the same answers is no further evidence on it; choose one with --judge"
         )
     require_memory(len(rows.models))
     pool = comparison_graphs(verdicts, models=rows.models, incomplete="keep")
     half = half_tie_wins(*rows.counts().counts())
     n, n_rows, n_ties = len(rows.models), len(rows.first), int((rows.outcome == 2).sum())
+    questions = f"{rows.n_questions} question{'s' * (rows.n_questions > 1)}"
     log_sigma, unknown = _log_sigma(pool, prior, rng)
     notes = [unknown] if unknown else []
-    calls = sharing(PairDesign(rows.question, np.zeros(n_rows, np.int64), rows.first, rows.second, n, rows.n_questions))
+    calls = PairDesign(
+        rows.question, np.zeros(n_rows, np.int64), rows.first, rows.second, n, rows.n_questions
+    ).sharing()
     inflation, sigma = 2.0, min(exp(log_sigma[0]), LARGEST_SIGMA)
     for _ in range(3):
         modes, covariances, weights = _strengths(half, inflation, prior)
@@ -275,23 +290,27 @@ def pilot_beliefs(
         bend = chances * (1 - chances) * ~np.eye(n, dtype=bool) / (n * (n - 1) / 2)
         naive = np.linalg.inv(np.diag(bend.sum(axis=1)) - bend + 1 / n**2) - 1
         inflation = float(np.trace(parts.covariance(1.0, calls)) / np.trace(naive))
-    first = prior.first_place
-    ordered = order_effect(rows.counts().pooled(), on_separation="ridge")
+    first, ordered = prior.first_place, order_effect(rows.counts().pooled(), on_separation="ridge")
     if not ordered.fit.ridge:
-        error = float(question_errors(ordered, rows)[0])
-        if not np.isfinite(error):
-            error = float(next(iter(ordered.fit.estimates["first_place_se"].values()))) * sqrt(max(inflation, 1.0))
-        first = _combined(float(next(iter(ordered.fit.estimates["first_place"].values()))), error, prior.first_place)
+        error, (effect, alone) = (
+            float(question_errors(ordered, rows)[0]),
+            (float(next(iter(ordered.fit.estimates[name].values()))) for name in ("first_place", "first_place_se")),
+        )
+        first = _combined(effect, error if np.isfinite(error) else alone * sqrt(max(inflation, 1.0)), prior.first_place)
     picked = rng.choice(len(weights), n_draws, p=weights)
     roots = np.linalg.cholesky(covariances)
     drawn = modes[picked] + np.einsum("dij,dj->di", roots[picked], rng.standard_normal((n_draws, n)))
-    ties = rng.beta(n_ties / inflation + 0.5, (n_rows - n_ties) / inflation + 0.5, n_draws) if n_ties else np.zeros(n_draws)
+    ties = (
+        rng.beta(n_ties / inflation + 0.5, (n_rows - n_ties) / inflation + 0.5, n_draws)
+        if n_ties
+        else np.zeros(n_draws)
+    )
     if rows.n_questions < 5:
-        notes.append(f"a pilot of {rows.n_questions} question{'s' * (rows.n_questions > 1)} says little about the models: five or more narrow the ranges")
-    how = f"a pilot of {n_rows} verdicts on {rows.n_questions} question{'s' * (rows.n_questions > 1)}, with the public sets as prior"
+        notes.append(f"a pilot of {questions} says little about the models: five or more narrow the ranges")
+    how = f"a pilot of {n_rows} verdicts on {questions}, with the public sets as prior"
+    scores, sigma = drawn - drawn.mean(axis=1, keepdims=True), np.exp(rng.normal(*log_sigma, n_draws))
     return Beliefs(
-        drawn - drawn.mean(axis=1, keepdims=True), np.minimum(np.exp(rng.normal(*log_sigma, n_draws)), LARGEST_SIGMA), ties,
-        rng.normal(*first, n_draws), rows.models, how, tuple(notes),
+        scores, np.minimum(sigma, LARGEST_SIGMA), ties, rng.normal(*first, n_draws), rows.models, how, tuple(notes)
     )
 
 # %% ../../nbs/designs/plans.ipynb #plan-15
@@ -306,7 +325,7 @@ def _others(mean: float) -> float:
 class Layout:
     "One way to lay out calls over questions."
 
-    kind: Literal["spread", "blocks", "complete", "paraphrases"]  # paraphrases: complete graphs on all wordings of few questions
+    kind: Literal["spread", "blocks", "complete", "paraphrases"]  # paraphrases: complete graphs on all wordings
     n_models: int
     n_questions: int
     n_wordings: int = 1  # of each question
@@ -325,49 +344,48 @@ class Layout:
     @property
     def unit(self) -> int:
         "Calls come in multiples of this."
-        verdicts = {"spread": 1, "blocks": self.block_size * (self.block_size - 1) // 2, "complete": self.n_pairs, "paraphrases": self.n_pairs * self.n_wordings}
+        block, n = self.block_size * (self.block_size - 1) // 2, self.n_pairs
+        verdicts = {"spread": 1, "blocks": block, "complete": n, "paraphrases": n * self.n_wordings}
         return verdicts[self.kind] * self.per_verdict
 
     @property
     def fewest(self) -> int:
         "Calls that join all models."
-        return self.unit * ceil((self.n_models - 1) * self.per_verdict / self.unit * (2 if self.kind == "blocks" else 1))
+        return self.unit * ceil(
+            (self.n_models - 1) * self.per_verdict / self.unit * (2 if self.kind == "blocks" else 1)
+        )
 
     @property
     def most(self) -> int:
         "Calls that there are; at most one block on each wording, as more need not fit."
-        return self.n_questions * self.n_wordings * (self.unit if self.kind == "blocks" else self.n_pairs * self.per_verdict)
-
-    def _units(self, n_calls: int) -> tuple[float, float]:
-        "Units, and units a question that is used."
-        units = n_calls / self.unit
-        return units, max(1.0, units / self.n_questions)
+        each = self.unit if self.kind == "blocks" else self.n_pairs * self.per_verdict
+        return self.n_questions * self.n_wordings * each
 
     def questions(self, n_calls: int) -> int:
         "Questions that are used."
-        return min(self.n_questions, ceil(self._units(n_calls)[0]))
+        return min(self.n_questions, ceil(n_calls / self.unit))
 
     def answers(self, n_calls: int) -> float:
-        "Answers that must be there: of each model met on each wording; to within a tenth, where a design has some freedom."
-        units, cells = self._units(n_calls)[0], self.n_questions * self.n_wordings
-        if self.kind in ("complete", "paraphrases"):
-            return n_calls / self.per_verdict / self.n_pairs * self.n_models
-        if self.kind == "blocks":
-            return units * self.block_size
+        "Answers that must be there, of each model met on each wording; to within a tenth where a design has some freedom."
+        n, units, cells = self.n_models, n_calls / self.unit, self.n_questions * self.n_wordings
+        if self.kind != "spread":
+            return units * self.block_size if self.kind == "blocks" else n_calls / self.per_verdict / self.n_pairs * n
         each = units / cells
         base = int(each)
         more = each - base
-        even = (1 - more) * min(self.n_models, 2 * base) + more * min(self.n_models, 2 * base + 2)
-        if self.n_wordings > 1 and each > 1:  # pairs keep apart within a question, and less so within each of its wordings: half-way to chance
-            even = (even + self.n_models * (1 - (1 - 2 / self.n_models) ** each)) / 2
+        even = (1 - more) * min(n, 2 * base) + more * min(n, 2 * base + 2)
+        if self.n_wordings > 1 and each > 1:
+            # Pairs keep apart within a question, and less so within each of its wordings: half-way to chance.
+            even = (even + n * (1 - (1 - 2 / n) ** each)) / 2
         return cells * even
 
     def sharing(self, n_calls: int) -> Sharing:
         "How verdicts share questions."
-        n, each = self.n_models, self._units(n_calls)[1]
+        n, each = self.n_models, max(1.0, n_calls / self.unit / self.n_questions)
         if self.kind == "paraphrases":
             return block_sharing(n, self.n_wordings)
-        if self.kind == "blocks":  # further blocks of a question are on other wordings, and share models less than by chance, more than need be
+        if self.kind == "blocks":
+            # Further blocks of a question are on other wordings: they share models less than by chance, more than need be.
             own, size, n_others = block_sharing(self.block_size), self.block_size, _others(each)
             met = (n_others * size / n + _others(each * size / n)) / 2
             return Sharing(each * own.per_question, own.one + met * (size - 1), 0.0)
@@ -380,9 +398,12 @@ class Layout:
 
     def words(self, n_calls: int) -> str:
         "For a person: what is done."
-        graphs = "complete graphs" if self.kind == "complete" else f"complete graphs on all {self.n_wordings} wordings"
-        how = {"spread": "pairs spread", "blocks": f"blocks of {self.block_size}"}.get(self.kind, graphs)
-        return f"{how}, {self.orders} order{'s' * (self.orders == 'both')}, over {self.questions(n_calls)} question{'s' * (self.questions(n_calls) > 1)}"
+        used, graphs = self.questions(n_calls), "complete graphs"
+        how = {
+            "spread": "pairs spread", "blocks": f"blocks of {self.block_size}", "complete": graphs,
+            "paraphrases": f"{graphs} on all {self.n_wordings} wordings",
+        }[self.kind]  # fmt: skip
+        return f"{how}, {self.orders} order{'s' * (self.orders == 'both')}, over {used} question{'s' * (used > 1)}"
 
 
 def layouts(
@@ -391,14 +412,10 @@ def layouts(
     n_wordings: int = 1,
 ) -> list[Layout]:
     "The ways that a plan compares."
-    found = []
-    for orders in get_args(Orders):
-        found.append(Layout("spread", n_models, n_questions, n_wordings, orders))
-        found += [Layout("blocks", n_models, n_questions, n_wordings, orders, size) for size in (4, 6, 10) if size < n_models]
-        found.append(Layout("complete", n_models, n_questions, n_wordings, orders))
-        if n_wordings > 1:
-            found.append(Layout("paraphrases", n_models, n_questions, n_wordings, orders))
-    return found
+    kinds = [("spread", 0), *(("blocks", size) for size in (4, 6, 10) if size < n_models), ("complete", 0)]
+    kinds += [("paraphrases", 0)] * (n_wordings > 1)
+    ways = [(orders, *kind) for orders in get_args(Orders) for kind in kinds]
+    return [Layout(kind, n_models, n_questions, n_wordings, orders, size) for orders, kind, size in ways]
 
 # %% ../../nbs/designs/plans.ipynb #plan-17
 _REPEATS = 4000  # estimates in all, for the top k and the ranges
@@ -420,7 +437,7 @@ class Forecast:
     rng: np.random.Generator
     n_wordings: int = 1
     reference_orders: Orders = "both"  # in which all questions are judged
-    tick: Callable[[], object] | None = None  # called after each draw
+    tick: Callable[[], object] = lambda: None  # called after each draw
     _parts: dict[str, list[ScorePrecision]] = field(default_factory=dict, init=False)
 
     def parts(self, orders: Orders) -> list[ScorePrecision]:
@@ -429,8 +446,7 @@ class Forecast:
             self._parts[orders] = []
             for effects in self._effects:
                 self._parts[orders].append(score_precision(effects, orders=orders))
-                if self.tick is not None:
-                    self.tick()
+                self.tick()
         return self._parts[orders]
 
     @cached_property
@@ -447,26 +463,28 @@ class Forecast:
         shared = layout.sharing(n_calls)
         return np.stack([one.covariance(n_calls, shared) for one in self.parts(layout.orders)])
 
+    def _scores(self) -> np.ndarray:  # (D, n)
+        return np.stack([one.scores for one in self.parts(self.reference_orders)])
+
     @cached_property
     def all_questions(self) -> np.ndarray:  # (D, n, n)
         "The same, of every pair on all wordings of all questions."
-        everything = Layout("complete", self.beliefs.scores.shape[1], self.n_questions, self.n_wordings, self.reference_orders)
+        n = self.beliefs.scores.shape[1]
+        everything = Layout("complete", n, self.n_questions, self.n_wordings, self.reference_orders)
         return self.covariances(everything, everything.most)
 
     @cached_property
     def targets(self) -> np.ndarray:  # (D, n)
         "Scores of all questions, one draw each."
-        scores = np.stack([one.scores for one in self.parts(self.reference_orders)])
-        return scores + np.einsum("dij,dj->di", _root(self.all_questions), self._normals[0])
+        return self._scores() + np.einsum("dij,dj->di", _root(self.all_questions), self._normals[0])
 
     def distances(self, layout: Layout, n_calls: int) -> np.ndarray:  # (D,)
         "Expected normalised Spearman distance to the ranking of all questions, for each draw."
-        left = self.covariances(layout, n_calls) - self.all_questions
-        return expected_distance(self.targets, left)
+        return expected_distance(self.targets, self.covariances(layout, n_calls) - self.all_questions)
 
     def beyond(self) -> np.ndarray:  # (D,)
         "Expected distance between the ranking of all questions and that of endless questions like them, for each draw."
-        return expected_distance(np.stack([one.scores for one in self.parts(self.reference_orders)]), self.all_questions)
+        return expected_distance(self._scores(), self.all_questions)
 
     def _estimates(self, layout: Layout, n_calls: int) -> np.ndarray:  # (D, R, n)
         left = _root(self.covariances(layout, n_calls) - self.all_questions)
@@ -474,6 +492,7 @@ class Forecast:
 
     def top(self, layout: Layout, n_calls: int, k: int) -> float:
         "Probability that the k best of all questions are the k best of the design, in whatever order."
+
         def best(scores: np.ndarray) -> np.ndarray:
             return np.sort(np.argsort(-scores, axis=-1)[..., :k], axis=-1)
 
@@ -504,7 +523,7 @@ def parse_target(
     text: str,  # spearman=0.03 or top=3
     n_models: int,
 ) -> Target:
-    "A target from its words. Raises `InputError` for any other, and for numbers that no ranking of so many models can miss or reach."
+    "A target from its words. Raises `InputError` for any other, and for what no ranking of so many models misses or reaches."
     name, _, number = text.partition("=")
     try:
         value = float(number)
@@ -512,28 +531,26 @@ def parse_target(
         value = np.nan
     if name == "spearman" and 0 < value < 0.5:
         return Target(spearman=value)
-    if name == "spearman" and value == 0:
-        raise InputError(f"target {text!r:.60}: only all questions themselves give a distance of 0; name one above it, as spearman=0.03")
-    if name == "top" and value == int(value if np.isfinite(value) else 0.5) and 1 <= value < n_models:
+    if name == "top" and value.is_integer() and 1 <= value < n_models:
         return Target(top=int(value))
+    said = f"target {text!r:.60}"
+    if name == "spearman" and value == 0:
+        raise InputError(
+            f"{said}: only all questions themselves give a distance of 0; name one above it, as spearman=0.03"
+        )
     if name == "top" and value >= n_models:
-        raise InputError(f"target {text!r:.60} of {n_models} models: that is all of them or more; k is at most {n_models - 1}")
-    raise InputError(f"target {text!r:.60} is not understood: write spearman=D with a distance D between 0 and 0.5, or top=K with K from 1 to {n_models - 1}")
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    "What is paid; in any currency."
-
-    judge: float = 1.0  # one call
-    answer: float = 0.0  # one answer of one model
+        raise InputError(f"{said} of {n_models} models: that is all of them or more; k is at most {n_models - 1}")
+    raise InputError(
+        f"{said} is not understood: write spearman=D with a distance D between 0 and 0.5, or top=K with K from 1 to {n_models - 1}"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     "Designs side by side."
 
-    table: pd.DataFrame  # kind, block_size, orders, questions, calls, answers, cost, distance, distance_low, distance_high, top, width; the first row is advised
+    # kind, block_size, orders, questions, calls, answers, cost, distance, distance_low, distance_high, top, width
+    table: pd.DataFrame  # the first row is advised
     advice: str
     beliefs: Beliefs
     top: int
@@ -543,15 +560,18 @@ class Plan:
 
     def report(self) -> dict[str, object]:
         "All of it as JSON takes it."
-        rows = [{name: None if pd.isna(value) else value for name, value in row.items()} for row in self.table.to_dict("records")]
+        rows = self.table.to_dict("records")
         return {
-            "source": self.beliefs.source, "believed": self.beliefs.summary(), "target": None if self.target is None else str(self.target), "top_k": self.top,
-            "designs": rows, "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": list(self.notes),
-        }
+            "source": self.beliefs.source, "believed": self.beliefs.summary(),
+            "target": None if self.target is None else str(self.target), "top_k": self.top,
+            "designs": [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows],
+            "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": list(self.notes),
+        }  # fmt: skip
 
 
 def _calls_needed(forecast: Forecast, layout: Layout, target: Target) -> int | None:
     "Fewest calls, in whole units and to within one percent, that reach the target; None if none do."
+
     def short(log_units: float) -> float:
         calls = round(exp(log_units)) * layout.unit
         if target.top is not None:
@@ -566,26 +586,17 @@ def _calls_needed(forecast: Forecast, layout: Layout, target: Target) -> int | N
     return min(high, ceil(exp(brentq(short, log(low), log(high), xtol=0.005) + 0.005))) * layout.unit
 
 
-def _row(forecast: Forecast, layout: Layout, calls: int, top: int, prices: Prices) -> dict[str, object]:
-    low, middle, high = map(float, np.quantile(forecast.distances(layout, calls), [0.05, 0.5, 0.95]))
-    answers = round(layout.answers(calls))
-    return {
-        "kind": layout.kind, "block_size": layout.block_size or None, "orders": layout.orders, "questions": layout.questions(calls), "calls": calls, "answers": answers,
-        "cost": calls * prices.judge + answers * prices.answer, "distance": middle, "distance_low": low, "distance_high": high,
-        "top": forecast.top(layout, calls, top), "width": forecast.width(layout, calls), "words": layout.words(calls),
-    }
-
-
 def _advice(table: pd.DataFrame, target: Target | None) -> str:
     "One sentence: what to do, and what it saves against complete graphs."
     best, complete = table.iloc[0], table[(table["kind"] == "complete") & (table["orders"] == "one")]
     plain = complete.iloc[0] if len(complete) and complete.index[0] != table.index[0] else None
-    do = f"{best['words'][0].upper()}{best['words'][1:]}: "
+    do = f"{best['words'][0].upper()}{best['words'][1:]}: {best['calls']:,} calls"
     if target is None:
         beside = "" if plain is None else f"; {plain['words']}: {plain['distance']:.3f}"
-        return f"{do}{best['calls']:,} calls come within an expected distance of {best['distance']:.3f} ({best['distance_low']:.3f} to {best['distance_high']:.3f}){beside}."
+        limits = f"{best['distance']:.3f} ({best['distance_low']:.3f} to {best['distance_high']:.3f})"
+        return f"{do} come within an expected distance of {limits}{beside}."
     beside = "" if plain is None else f"; {plain['words']} take {plain['calls']:,}"
-    return f"{do}{best['calls']:,} calls reach {target} at a cost of {best['cost']:,.10g}{beside}."
+    return f"{do} reach {target} at a cost of {best['cost']:,.10g}{beside}."
 
 
 def make_plan(
@@ -596,49 +607,66 @@ def make_plan(
     n_calls: int | None = None,  # either these
     target: Target | None = None,  # or this
     n_wordings: int = 1,  # of each question
-    prices: Prices | None = None,
-    tick: Callable[[int, int], object] | None = None,  # done, steps in all
+    price_judge: float = 1.0,  # of one call of the judge, in any currency
+    price_answer: float = 0.0,  # of one answer of one model
+    tick: Callable[[int, int], object] = lambda done, steps: None,  # called with what is done and what there is to do
 ) -> Plan:
-    """Every layout with its calls, answers, cost, expected distance, probability of the right top, and width of rank ranges.
+    """Every layout with its calls, answers, cost, expected distance, chance of the right top, and width of rank ranges.
 
-    Raises: InputError for numbers without a design, more models than memory can hold, or a target that no layout reaches. Cost: `n_draws_for` models, seconds.
+    Raises: InputError for numbers without a design, more models than memory can hold, or a target that no layout reaches.
+    Cost: `n_draws_for` models, seconds.
     """
     n = beliefs.scores.shape[1]
     if n < 2 or n_questions < 1 or n_wordings < 1:
-        raise InputError(f"{n} models, {n_questions} questions, {n_wordings} wordings: a plan is for at least two models, one question and one wording of each")
+        raise InputError(
+            f"{n} models, {n_questions} questions, {n_wordings} wordings: a plan is for two models, one of each, or more"
+        )
     if (n_calls is None) == (target is None):
         raise InputError("a plan is made for a number of calls or for a target: give one of them")
     require_memory(n)
-    ways, prices = layouts(n, n_questions, n_wordings), prices or Prices()
+    ways = layouts(n, n_questions, n_wordings)
+    most = max(way.most for way in ways)
     if n_calls is not None and n_calls < n - 1:
         raise InputError(f"{n_calls} calls leave some of {n} models unconnected: at least {n - 1} are needed")
-    most = max(way.most for way in ways)
     if n_calls is not None and n_calls > most:
         raise InputError(
-            f"{n_calls} calls are more than there are: {n} models have {n * (n - 1) // 2} pairs on each of {n_questions * n_wordings} wordings, "
-            f"{most} calls in both orders; add questions, or ask for fewer calls"
+            f"{n_calls} calls are more than there are: {n} models have {n * (n - 1) // 2} pairs on each of "
+            f"{n_questions * n_wordings} wordings, {most} calls in both orders; add questions, or ask for fewer calls"
         )
-    steps, done = 2 * len(beliefs.scores) + len(ways), 0
+    done = iter(range(1, 2 * len(beliefs.scores) + len(ways) + 1))
 
     def step() -> None:
-        nonlocal done
-        done += 1
-        if tick is not None:
-            tick(done, steps)
+        tick(next(done), 2 * len(beliefs.scores) + len(ways))
 
     forecast = Forecast(beliefs, n_questions, rng, n_wordings, tick=step)
     top = min(3, n - 1) if target is None or target.top is None else target.top
     rows = []
     for way in ways:
-        calls = _calls_needed(forecast, way, target) if target is not None else min(n_calls or 0, way.most) // way.unit * way.unit
+        calls = (
+            min(n_calls or 0, way.most) // way.unit * way.unit
+            if target is None
+            else _calls_needed(forecast, way, target)
+        )
         if calls is not None and calls >= way.fewest:
-            rows.append(_row(forecast, way, calls, top, prices))
+            low, middle, high = map(float, np.quantile(forecast.distances(way, calls), [0.05, 0.5, 0.95]))
+            answers = round(way.answers(calls))
+            rows.append({
+                "kind": way.kind, "block_size": way.block_size or None, "orders": way.orders,
+                "questions": way.questions(calls), "calls": calls, "answers": answers,
+                "cost": calls * price_judge + answers * price_answer,
+                "distance": middle, "distance_low": low, "distance_high": high,
+                "top": forecast.top(way, calls, top), "width": forecast.width(way, calls), "words": way.words(calls),
+            })  # fmt: skip
         step()
     if not rows:
         best = ways[0] if n_wordings == 1 or target is None else max(ways, key=lambda way: way.most)
-        raise InputError(f"target {target}: none of the designs reaches it with {n_questions} questions; {best.most} calls are all there are: ask for less, or add questions")
-    table = pd.DataFrame(rows).astype({"block_size": "Int64"}).sort_values(["distance"] if target is None else ["cost", "calls"], kind="stable", ignore_index=True)
+        raise InputError(
+            f"target {target}: none of the designs reaches it with {n_questions} questions; {best.most} calls are all there "
+            "are: ask for less, or add questions"
+        )
+    by = ["distance"] if target is None else ["cost", "calls"]
+    table = pd.DataFrame(rows).astype({"block_size": "Int64"}).sort_values(by, kind="stable", ignore_index=True)
     beyond = float(np.median(forecast.beyond()))
-    whole = f"all {n_questions} questions are" if n_questions > 1 else "the whole question is"
-    notes = (*beliefs.notes, f"even {whole} expected at {beyond:.3f} from the ranking that endless questions like {'them' if n_questions > 1 else 'it'} would give")
-    return Plan(table, _advice(table, target), beliefs, top, target, beyond, notes)
+    whole, them = (f"all {n_questions} questions are", "them") if n_questions > 1 else ("the whole question is", "it")
+    even = f"even {whole} expected at {beyond:.3f} from the ranking that endless questions like {them} would give"
+    return Plan(table, _advice(table, target), beliefs, top, target, beyond, (*beliefs.notes, even))
