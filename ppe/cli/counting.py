@@ -159,8 +159,8 @@ def read_input(
 def counts_command(files: tuple[str, ...], judge: str | None, category: str | None, out: str, force: bool) -> None:
     """Add up wins and ties of every pair of models in FILES.
 
-    FILES are verdict tables of any size, which together are one table, or files of counts, which are added up. All valid verdicts
-    count, those of incomplete graphs too. `ppe rank` ranks what is written.
+    FILES are verdict tables of any size, which together are one table, or files of counts, which are added up. All
+    valid verdicts count, those of incomplete graphs too. `ppe rank` ranks what is written.
     """
     target = new_file(out, "a file of counts", force=force, inputs=_files(files))
     found = read_input(files, judge=judge, category=category)

@@ -83,8 +83,8 @@ def cells_from(
         cells = _text_columns(source, data, (*columns, "model_a"))
         if "question_id" not in cells:
             raise InputError(
-                f"{source} has no column question_id: questions are JSON lines, CSV or Parquet with an identifier each; "
-                "add one"
+                f"{source} has no column question_id: questions are JSON lines, CSV or Parquet with an identifier "
+                "each; add one"
             )
         if not len(cells):
             raise InputError(f"{source} has a header but no rows: at least one question is needed")
@@ -176,8 +176,8 @@ def _new_pairs(out: str, force: bool, *inputs: str | None) -> Path:
     ),
 )
 def design_command(
-    models: str, questions: str, n_calls: int, kind: Kind, block_size: int | None, orders: Orders, seed: int, out: str, force: bool,
-    form: str,
+    models: str, questions: str, n_calls: int, kind: Kind, block_size: int | None, orders: Orders, seed: int, out: str,
+    force: bool, form: str,
 ) -> None:  # fmt: skip
     """Choose which pairs of models to judge on which questions, evenly, before anything is judged.
 
@@ -252,8 +252,8 @@ def _pilot(path: str, judge: str | None, models: tuple[str, ...], named: bool, s
         )
     if not named and len(judged) != len(models):
         raise InputError(
-            f"{path} is a pilot of {len(judged)} models, --models {len(models)}: a plan is for the models of its pilot; "
-            f"give --models {len(judged)}"
+            f"{path} is a pilot of {len(judged)} models, --models {len(models)}: a plan is for the models of its "
+            f"pilot; give --models {len(judged)}"
         )
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=stream(seed, "plan", "beliefs"))
 
@@ -275,9 +275,9 @@ def _parts(plan: Plan) -> list[Part]:
     return [
         Shown(shown, ("low", "distance", "high")),
         "",
-        "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % (low, "
-        f"high) of what is believed; top {plan.top}: probability that they are right; range: places between the ends of a "
-        "95 % rank range",
+        "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % "
+        f"(low, high) of what is believed; top {plan.top}: probability that they are right; range: places between the "
+        "ends of a 95 % rank range",
         f"believed, from {plan.beliefs.source}: strengths with sd {said('strengths')} logits, question effects with sd "
         f"{said('sigma')}, ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
         "",
@@ -313,8 +313,8 @@ def _parts(plan: Plan) -> list[Part]:
     option("--models", required=True, metavar="N|FILE", help="How many, or names or a file as for ppe design."),
 )
 def plan_command(
-    models: str, questions: str, pilot: str | None, judge: str | None, n_calls: int | None, target: str | None, wordings: int | None,
-    price_judge: float, price_answer: float, seed: int, form: str,
+    models: str, questions: str, pilot: str | None, judge: str | None, n_calls: int | None, target: str | None,
+    wordings: int | None, price_judge: float, price_answer: float, seed: int, form: str,
 ) -> None:  # fmt: skip
     """Say what designs would cost and how near their rankings would come, before anything is judged.
 
@@ -336,8 +336,8 @@ def plan_command(
         beliefs = _pilot(pilot, judge, names, _number(models) is None, seed)
     with steps() as tick:
         plan = make_plan(
-            beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=n_calls, target=goal, n_wordings=n_wordings,
-            price_judge=price_judge, price_answer=price_answer, tick=tick,
+            beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=n_calls, target=goal,
+            n_wordings=n_wordings, price_judge=price_judge, price_answer=price_answer, tick=tick,
         )  # fmt: skip
     emit_result(form, plan.report, lambda: plan.table.drop(columns="words"), lambda: _parts(plan), plan.notes)
     if n_calls is None and target is None:
@@ -368,8 +368,8 @@ SETTLED = 3  # exit code where nothing is left to decide
         "--until",
         "goal",
         metavar="GOAL",
-        help="top=K: which are the best K; order: the whole order; width=W: no rank range wider than W. Without it, calls "
-        "are chosen for the order and nothing stops.",
+        help="top=K: which are the best K; order: the whole order; width=W: no rank range wider than W. Without it, "
+        "calls are chosen for the order and nothing stops.",
     ),
     option(
         "--calls",
@@ -384,8 +384,8 @@ SETTLED = 3  # exit code where nothing is left to decide
     "file",
 )
 def next_command(
-    file: str, judge: str | None, models: str | None, questions: str, n_calls: int, goal: str | None, level: float, seed: int,
-    out: str, force: bool, form: str,
+    file: str, judge: str | None, models: str | None, questions: str, n_calls: int, goal: str | None, level: float,
+    seed: int, out: str, force: bool, form: str,
 ) -> int:  # fmt: skip
     """Choose the next pairs to judge from the verdicts in FILE, or say that the ranking is settled.
 

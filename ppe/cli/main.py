@@ -86,8 +86,8 @@ def app() -> None:
     """Rank language models from pairwise verdicts, collect verdicts from a judge, and reproduce the paper's figures.
 
     FILE is a verdict table (CSV, gzipped CSV or Parquet; - for standard input) with the columns judge, question_id,
-    category, variant, model_a, model_b, verdict; a verdict is a, b, tie or invalid. FILES are one or several of them, or counts of
-    pairs with the columns model_a, model_b, wins_a, wins_b, ties.
+    category, variant, model_a, model_b, verdict; a verdict is a, b, tie or invalid. FILES are one or several of them,
+    or counts of pairs with the columns model_a, model_b, wins_a, wins_b, ties.
     """
 
 # %% ../../nbs/cli/main.ipynb #c08-0cb619

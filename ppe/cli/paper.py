@@ -85,11 +85,12 @@ def paper_statements() -> None:
 @click.argument("names", nargs=-1)
 @_profile
 @option("--workers", type=click.IntRange(min=1), default=2, help="Notebooks run at a time.")
-def paper_run(names: tuple[str, ...], profile: Profile, workers: int) -> int:
+@option("--scheduler", help="Address of a Dask scheduler that computes the studies' cells.")
+def paper_run(names: tuple[str, ...], profile: Profile, workers: int, scheduler: str | None) -> int:
     "Run the named figures and tables (all of them if none is named); what is up to date is left alone."
     from ppe.paper.runner import run
 
-    return run(names or None, profile=profile, workers=workers).exit_code
+    return run(names or None, profile=profile, workers=workers, scheduler=scheduler).exit_code
 
 
 @paper_group.command("publish")
@@ -131,8 +132,9 @@ def theory_recovery(n: int, p: float, t: int, form: str) -> None:
     from ppe.theory.tournaments import edge_error, exact_recovery, expected_triangles, threshold, triangle_free
 
     found = {
-        "edge_error": edge_error(t, p), "exact_recovery": exact_recovery(n, t, p), "triangle_free": triangle_free(n, t, p),
-        "expected_triangles": expected_triangles(n, t, p), "threshold_plain": threshold(n, p, 4),
+        "edge_error": edge_error(t, p), "exact_recovery": exact_recovery(n, t, p),
+        "triangle_free": triangle_free(n, t, p), "expected_triangles": expected_triangles(n, t, p),
+        "threshold_plain": threshold(n, p, 4),
         "threshold_truncated": threshold(n, p, 2),
     }  # fmt: skip
     emit_values({"n": n, "p": p, "t": t, **{name: float(value) for name, value in found.items()}}, form)

@@ -43,7 +43,7 @@ _incomplete = option(
     "--incomplete", type=click.Choice(["auto", "drop", "keep"]), default="auto",
     help="Graphs that lack a pair or have an invalid verdict; auto: drop them, unless nearly all lack pairs by design.",
 )  # fmt: skip
-_VERDICTS = ("format", "mu", "category", "judge")
+_VERDICTS = ("judge", "category", "mu", "format")
 
 
 def _read(file: str, judge: str | None, category: str | None) -> pd.DataFrame:
@@ -65,8 +65,8 @@ def cycles_command(
     emit_rows(graph_table(pool, mu=mu), form)
     if by_design:
         note(
-            "these graphs lack pairs by design: cycles are counted among the pairs that were judged, and scores compare "
-            "only graphs of equally many models with all their pairs (ppe design --kind blocks or complete)"
+            "these graphs lack pairs by design: cycles are counted among the pairs that were judged, and scores "
+            "compare only graphs of equally many models with all their pairs (ppe design --kind blocks or complete)"
         )
     elif n := pool.n_dropped:
         dropped = f"{n} incomplete graph{'s' * (n > 1)} dropped (a pair is missing or invalid)"
@@ -225,7 +225,8 @@ def _given(name: str) -> bool:
     ),
     option(
         "--judges", type=click.Choice(["pooled", "separate", "weighted"]), default="pooled",
-        help="Of a table of several: every verdict alike; a ranking by each; a discrimination and an order effect for each.",
+        help="Of a table of several: every verdict alike; a ranking by each; a discrimination and an order effect for "
+        "each.",
     ),
     option(
         "--order-effect", is_flag=True,
@@ -244,9 +245,9 @@ def rank_command(
 ) -> None:  # fmt: skip
     """Rank the models in FILES.
 
-    FILES are verdict tables, which together are one table, or counts of pairs with the columns model_a, model_b, wins_a,
-    wins_b, ties, which are added up. Of more than five million verdicts counts are ranked, unless an option needs graphs
-    or questions.
+    FILES are verdict tables, which together are one table, or counts of pairs with the columns model_a, model_b,
+    wins_a, wins_b, ties, which are added up. Of more than five million verdicts counts are ranked, unless an option
+    needs graphs or questions.
     """
     needs = {  # graphs or questions, as the user wrote it
         f"--select {select}": select != "none",
@@ -292,7 +293,8 @@ def _advice_parts(found: "TableAdvice") -> list[Part]:
     "seed",
     option(
         "--simulations", "n_simulations", type=click.IntRange(min=2), default=200,
-        help="Simulated pools, splits into halves, and null data sets; of more than 200 graphs fewer are made, at least 50.",
+        help="Simulated pools, splits into halves, and null data sets; of more than 200 graphs fewer are made, at "
+        "least 50.",
     ),
     option(
         "--incomplete", type=click.Choice(["drop", "keep"]), default="keep",
@@ -377,9 +379,9 @@ def report_command(
     target = new_file(out, "a report", (".html", ".htm"), force=force)
     tables, digests = [], []
     for name in files:
-        source, shown = opened(name), "input" if name == "-" else name
+        content, shown = opened(name), "input" if name == "-" else name
         with reading(shown):
-            data = read_whole(source)
+            data = read_whole(content)
             table = read_verdicts(unpacked(data, shown), name=shown)
         tables.append(select_verdicts(table, judge=judge, category=category))
         digests.append(hashlib.sha256(data).hexdigest())

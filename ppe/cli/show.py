@@ -225,10 +225,10 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _bar(low: float, value: float, high: float, ends: tuple[float, float], length: int, signs: str = "├─●┤") -> str:
+def _bar(values: Sequence[float], ends: tuple[float, float], length: int, signs: str = "├─●┤") -> str:
     "Where a range lies between two ends; its value wins over an end at the same place."
     span = (ends[1] - ends[0]) or 1.0
-    start, middle, stop = (round((length - 1) * (x - ends[0]) / span) for x in (low, value, high))
+    start, middle, stop = (round((length - 1) * (x - ends[0]) / span) for x in values)
     drawn = [" "] * start + [signs[1]] * (stop - start + 1) + [" "] * (length - 1 - stop)
     drawn[start], drawn[stop], drawn[middle] = signs[0], signs[3], signs[2]
     return "".join(drawn)
@@ -254,20 +254,20 @@ def _rich_table(shown: Shown, length: int) -> "Table":
     for name, cells in columns.items():
         numeric = all(re.fullmatch(r"[-−]?[\d.e+-]+|nan|", cell) for cell in cells)
         drawn.add_column(Text(one_line(str(name))), justify="right" if numeric else "left", no_wrap=True)
-    ranges = list(shown.table[list(shown.bar)].astype(float).itertuples(index=False)) if shown.bar else []
+    ranges = shown.table[list(shown.bar)].to_numpy(dtype=float).tolist() if shown.bar else []
     if shown.bar and length and ranges:
         drawn.add_column(Text(f"{shown.bar[0]} to {shown.bar[2]}" if length == BARS[0] else "range"), no_wrap=True)
     ends = min((low for low, _, _ in ranges), default=0.0), max((high for _, _, high in ranges), default=0.0)
     signs = "├─●┤" if _encodes("├─●┤") else "|-o|"
     for at, row in enumerate(zip(*columns.values(), strict=True)):
-        bar = [Text(_bar(*ranges[at], ends, length, signs), style="cyan")] if ranges and length else []
+        bar = [Text(_bar(ranges[at], ends, length, signs), style="cyan")] if ranges and length else []
         drawn.add_row(*map(Text, row), *bar, style="bold" if ranges and ranges[at][0] == ranges[at][2] else "")
     return drawn
 
 
 def emit_parts(parts: Sequence[Part]) -> None:
     "Print paragraphs, headings and tables: set by rich on a terminal, plain text into a file or a pipe."
-    plain = [as_text(part.table) if isinstance(part, Shown) else getattr(part, "text", part) for part in parts]
+    plain = [as_text(part.table) if isinstance(part, Shown) else str(getattr(part, "text", part)) for part in parts]
     if not sys.stdout.isatty():
         return emit("\n".join(plain))
     from rich.console import Console

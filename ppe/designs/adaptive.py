@@ -67,13 +67,12 @@ def parse_goal(
     if kind in ("top", "width") and number.isascii() and number.isdigit() and len(number) < 7:
         return Goal("top" if kind == "top" else "width", int(number))
     raise InputError(
-        f"goal {text!r:.60}: say top=K (which are the best K), order (the whole order), or width=W (no rank range wider than W)"
+        f"goal {text!r:.60}: say top=K (which are the best K), order (the whole order), or width=W (no rank range "
+        "wider than W)"
     )
 
 # %% ../../nbs/designs/adaptive.ipynb #st08
-HOLD = (
-    0.1  # precision of the prior of strengths, so weak that it only keeps a model that has won everything from infinity
-)
+HOLD = 0.1  # precision of the prior of strengths: it only keeps a model that has won everything from infinity
 _Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -106,7 +105,8 @@ def judged_scores(
     n_models: int,
     prior: float,  # precision of strengths before anything is judged
 ) -> tuple[np.ndarray, np.ndarray]:  # (n,) scores, and the inverse information (n, n) of independent calls
-    "Half-tie Bradley–Terry scores with a normal prior, and their covariance if calls were independent. Cost: O(R + n³)."
+    "Half-tie Bradley–Terry scores with a normal prior, and their covariance if calls were independent. Cost: O(R +"
+    "n³)."
     valid = ~np.isnan(points)
     cell, won = first[valid] * n_models + second[valid], points[valid]
     half, lost = (np.bincount(cell, part, n_models**2).reshape(n_models, n_models) for part in (won, 1 - won))
@@ -124,7 +124,7 @@ def log_evidence(
     z: np.ndarray,  # differences in standard errors
     information: np.ndarray,  # one over the squared standard errors
 ) -> np.ndarray:
-    "Log of the mixture likelihood ratio of 'greater' against 'not greater' (Robbins 1970; Howard and others 2021, half-normal)."
+    "Log of the half-normal mixture likelihood ratio of 'greater' to 'not greater' (Robbins 1970, Howard et al. 2021)."
     share = information / (information + SCALE)
     return log(2) - 0.5 * np.log1p(information / SCALE) + 0.5 * share * z**2 + log_ndtr(np.sqrt(share) * z)
 
@@ -172,12 +172,13 @@ class Settled:
         models: Sequence[str],  # (n) names
     ) -> dict[str, object]:
         "As values for JSON, models by name; the order is that of the scores, settled or not."
+        order = np.argsort(-self.scores, kind="stable")
         return {
             "goal": str(self.goal), "level": self.level, "settled": self.settled,
             "calls": self.n_calls, "invalid": self.n_invalid, "questions": self.n_questions,
             "models": [
-                {"model": models[at], "score": float(self.scores[at]), "rank_low": int(self.low[at]), "rank_high": int(self.high[at])}
-                for at in np.argsort(-self.scores, kind="stable")
+                dict(model=models[k], score=float(score), rank_low=int(self.low[k]), rank_high=int(self.high[k]))
+                for k, score in zip(order, self.scores[order], strict=True)
             ],
             "open_pairs": [[models[i], models[j]] for i, j in self.open],
         }  # fmt: skip
@@ -190,13 +191,10 @@ class Settled:
         goal, calls = self.goal, f"{self.n_calls} calls" + f", {self.n_invalid} of them invalid" * (self.n_invalid > 0)
         if not self.settled:
             ahead, behind = (models[at] for at in self.open[0])
-            return f"{goal} is open after {calls}: {len(self.open)} pairs are not certain, first of all {ahead} and {behind}"
+            lacking = f"{len(self.open)} pairs are not certain, first of all {ahead} and {behind}"
+            return f"{goal} is open after {calls}: {lacking}"
         order = [models[at] for at in np.argsort(-self.scores, kind="stable")]
-        best = (
-            f"the best {goal.number}: {', '.join(sorted(order[: goal.number]))}"
-            if goal.number > 1
-            else f"the best: {order[0]}"
-        )
+        best = f"the best{f' {goal.number}' * (goal.number > 1)}: {', '.join(sorted(order[: goal.number]))}"
         wide, whole = f"no rank range is wider than {goal.number}", f"the order: {', '.join(order)}"
         said = {"top": best, "order": whole, "width": wide}[goal.kind]
         return f"settled at {100 * self.level:g} % after {calls}, {said}"
@@ -213,7 +211,7 @@ def is_settled(
     goal: Goal,
     level: float = 0.95,  # chance that nothing wrong is ever called settled, however often one looks
 ) -> Settled:
-    "Whether the goal is reached. Raises `InputError` for bad arrays, a goal that does not exist, or a level outside (0, 1)."
+    "Whether the goal is reached. Raises `InputError` for bad arrays, a goal that is none, or a level outside (0, 1)."
     question, first, second, points = _checked(question, first, second, points, n_models)
     goal.check(n_models)
     if not 0 < level < 1:
@@ -422,7 +420,7 @@ def next_calls(
 ) -> PairDesign:
     """The next calls: close and little compared pairs first, on the questions used least; no pair twice on one wording.
 
-    The same for any order of the rows. Raises `InputError` for bad arrays, or if every pair has been judged on every wording.
+    The same for any order of the rows. Raises `InputError` for bad arrays, or if all pairs have been judged everywhere.
     Cost: O(R + n³ + n_calls (n² + Q)).
     """
     question, first, second, points = _checked(question, first, second, points, n_models)
@@ -458,7 +456,8 @@ def next_calls(
         raise InputError(
             "every pair has been judged on every wording of every question: nothing is left to judge; add questions"
         )
-    return PairDesign(*np.ascontiguousarray(found[:done].T), n_models, len(n_variants))
+    which, wording, one, two = np.ascontiguousarray(found[:done].T)
+    return PairDesign(which, wording, one, two, n_models, len(n_variants))
 
 # %% ../../nbs/designs/adaptive.ipynb #ad-05
 POINTS = {"a": 1.0, "tie": 0.5, "b": 0.0, "invalid": np.nan}  # of model_a
@@ -494,7 +493,7 @@ def judged_calls(
     models: Sequence[str],
     cells: pd.DataFrame,  # question_id, variant: one row for each wording
 ) -> JudgedCalls:
-    "The verdicts of a table by number. Raises `InputError` for a model, question or wording that is not among those given."
+    "The verdicts of a table by number. Raises `InputError` for a model, question or wording that is not given."
     keys, wanted = (
         pd.MultiIndex.from_frame(part[["question_id", "variant"]].astype(str)) for part in (cells, verdicts)
     )
@@ -504,8 +503,8 @@ def judged_calls(
         raise InputError(f"verdicts on {strange}, which are not among the questions; give all of them")
     names = [verdicts[column].astype(str) for column in ("model_a", "model_b")]
     first, second = (pd.Index(list(models)).get_indexer(column) for column in names)
-    if strange := sorted({*names[0][first < 0], *names[1][second < 0]}):
-        raise InputError(f"verdicts on {first_five(strange)}, not among the models; give all of them")
+    if absent := sorted({*names[0][first < 0], *names[1][second < 0]}):
+        raise InputError(f"verdicts on {first_five(absent)}, not among the models; give all of them")
     question, variant = (
         pd.factorize(cells["question_id"])[0],
         cells.groupby("question_id", sort=False).cumcount().to_numpy(),
@@ -514,9 +513,7 @@ def judged_calls(
     return JudgedCalls(question[row].astype(np.int64), variant[row], first, second, points)
 
 # %% ../../nbs/designs/adaptive.ipynb #ad-08
-Judge = Callable[
-    [pd.DataFrame], pd.DataFrame | None
-]  # a list of pairs → their verdicts, fewer if its budget is spent, None if it was stopped
+Judge = Callable[[pd.DataFrame], pd.DataFrame | None]  # pairs → verdicts, fewer if its budget is spent, None if stopped
 Ended = Literal["settled", "calls used up", "pairs used up", "stopped"]
 Tell = Callable[[int, Settled], None]  # number of the round, what it left open
 
@@ -525,9 +522,7 @@ Tell = Callable[[int, Settled], None]  # number of the round, what it left open
 class Adaptive:
     "What was judged, round by round, and why it ended."
 
-    verdicts: (
-        pd.DataFrame
-    )  # verdict table, calls in the order in which they were chosen; without rows if nothing was judged
+    verdicts: pd.DataFrame  # verdict table, in the order in which calls were chosen; empty if nothing was judged
     rounds: pd.DataFrame  # round, calls (so far), settled, open_pairs
     ended: Ended
     last: Settled | None  # the last look; None if nothing was judged
@@ -541,15 +536,14 @@ def judge_adaptively(
     goal: Goal,
     max_calls: int,  # pairs judged, at most
     round_calls: int,  # of each round after the first
-    first_calls: int
-    | None = None,  # of the first round, in which every model is compared; a round's, but at least twice the models, if not given
+    first_calls: int | None = None,  # of the first round; a round's, but at least twice the models, if not given
     level: float = 0.95,  # chance that nothing wrong is called settled
     seed: int,
     tell: Tell = lambda number, look: None,
 ) -> Adaptive:
-    """Judge in rounds until the goal is settled or the calls are used up; the same verdicts, goal and seed give the same path.
+    """Judge in rounds until the goal is settled or the calls are used up; verdicts, goal and seed determine the path.
 
-    Raises: InputError for fewer than one call, fewer calls than connect the models, and a verdict on a pair that was not asked for.
+    Raises: InputError for fewer than one call, fewer calls than connect the models, and a verdict on another pair.
     """
     n, every, n_variants = len(models), len(cells) * len(models) * (len(models) - 1) // 2, wordings(cells)
     goal.check(n)
@@ -557,34 +551,26 @@ def judge_adaptively(
         raise InputError(f"at most {max_calls} calls, {round_calls} a round: each is 1 or more")
     if (most := min(max_calls, every)) < n - 1:
         raise InputError(
-            f"{most} calls cannot connect {n} models: at least {n - 1} are needed; allow more calls, or leave models out"
+            f"{most} calls cannot connect {n} models: at least {n - 1} are needed; allow more, or leave models out"
         )
     together = pd.DataFrame(columns=list(COLUMNS))
     rounds: list[tuple[int, int, bool, int]] = []
     look: Settled | None = None
     ended: Ended | None = None
-    calls, wanted = (
-        judged_calls(together, models, cells),
-        max(round_calls, 2 * n) if first_calls is None else max(first_calls, n - 1),
-    )
-    keys = ["question_id", "variant", "model_a", "model_b"]
+    calls, keys = judged_calls(together, models, cells), ["question_id", "variant", "model_a", "model_b"]
+    wanted = max(round_calls, 2 * n) if first_calls is None else max(first_calls, n - 1)
     while ended is None:
         n_calls, rng = min(wanted, most - len(calls)), stream(seed, "adaptive", len(calls))
         # The pairs of a round: a matter of the verdicts so far, the goal and the seed alone.
         design = next_calls(*calls.arrays(), n_models=n, n_variants=n_variants, n_calls=n_calls, goal=goal, rng=rng)
         pairs = pair_table(design, models, cells)
         found = judge(pairs)
-        if found is None:
-            ended = "stopped"
+        if found is None or found.empty:
+            ended = "stopped" if found is None else "calls used up"
             break
-        asked, judged = (
-            dict.fromkeys(part[keys].astype(str).itertuples(index=False, name=None)) for part in (pairs, found)
-        )
-        if strange := [" ".join(row) for row in judged if row not in asked]:
+        asked, judged = (part[keys].astype(str).agg(" ".join, axis=1) for part in (pairs, found))
+        if strange := sorted(set(judged) - set(asked)):
             raise InputError(f"verdicts on pairs that were not asked for: {first_five(strange)}")
-        if found.empty:
-            ended = "calls used up"
-            break
         together, wanted = pd.concat([together, found.astype(object)], ignore_index=True), round_calls
         calls = judged_calls(together, models, cells)
         look = is_settled(*calls.arrays(), n_models=n, goal=goal, level=level)

@@ -80,7 +80,7 @@ class PairDesign:
 
     def sharing(
         self,
-        orders: Orders = "one",  # both: two calls on a pair, one in each order, make one verdict; one left alone makes none
+        orders: Orders = "one",  # both: two calls on a pair, one in each order, make one verdict; one alone none
     ) -> Sharing:
         "How the verdicts share questions and models. Raises: InputError if no verdict comes of it. Cost: O(N log N)."
         n, question = self.n_models, np.unique(self.question, return_inverse=True)[1]
@@ -109,8 +109,9 @@ class PairDesign:
         of_question = self.question_counts[self.question_counts > 0]
         shared = self.sharing(orders)
         return {
-            "n_calls": self.n_calls, "n_models": self.n_models, "n_questions": len(of_question), "n_graphs": self.n_graphs,
-            "n_answers": self.n_answers, "pair_calls_min": int(of_pair.min()), "pair_calls_max": int(of_pair.max()),
+            "n_calls": self.n_calls, "n_models": self.n_models, "n_questions": len(of_question),
+            "n_graphs": self.n_graphs, "n_answers": self.n_answers,
+            "pair_calls_min": int(of_pair.min()), "pair_calls_max": int(of_pair.max()),
             "question_calls_min": int(of_question.min()), "question_calls_max": int(of_question.max()),
             "shared": shared.one + shared.both,
         }  # fmt: skip
@@ -119,11 +120,11 @@ class PairDesign:
 def pair_round(
     n_models: int,  # at least 2
 ) -> tuple[np.ndarray, np.ndarray]:  # shown first, shown second: (n(n − 1)/2,) int64 each
-    """Every pair once, in an order in which first and second places of each model differ by at most one after every pair.
+    """Every pair once; after every pair first and second places of each model differ by at most one.
 
-    That stays so when rounds follow each other and every other one is turned round. The first n − 1 pairs join all models. For even n,
-    models 0 … n/2 − 1 begin in the first place and have one more of them at the end, the others one more second place.
-    Source: Walecki's cycles (Lucas 1892). Cost: O(n² log n).
+    That stays so when rounds follow each other and every other one is turned round. The first n − 1 pairs join all
+    models. For even n, models 0 … n/2 − 1 begin in the first place and have one more of them at the end, the others one
+    more second place. Source: Walecki's cycles (Lucas 1892). Cost: O(n² log n).
     """
     n, hub = n_models, n_models - 1
     step = np.arange(1, hub)
@@ -213,7 +214,7 @@ def _free_place(t, k, left, free, start, n_variants, members, codes, met, seen, 
 
 @njit(cache=True)
 def _exchange(t, alpha, row, members, codes, met, seen, state):
-    "Give row t a place that its pair lacks, its turn has only alpha left: two places change hands along a path (König 1916)."
+    "Give row t, whose turn has only alpha left, a place: two places change hands along a path (König 1916)."
     n_places = row.shape[1]
     k, beta, least = t // n_places, -1, 0
     start = _draw(state, n_places)
@@ -288,11 +289,12 @@ def _improve(k, row, members, codes, met, seen, state):
 
 @njit(cache=True)
 def _places(members, codes, n_variants, met, paths, improve, state):
-    """A place for each row of models that all meet: a turn of rows covers each place once, no pair stands twice in a graph.
+    """A place for each row of models that all meet: a turn of rows covers each place once, no graph has a pair twice.
 
-    members: (R, S) models of each row, codes: (R, S(S − 1)/2) numbers of their pairs. A place, a question, gives its wordings in turn.
-    met: (places, n) calls of each model there, carried on. paths, for rows of a pair and one wording: every row finds a place if no
-    pair has more rows than there are places. Otherwise −1 from the first row on that fits nowhere.
+    members: (R, S) models of each row, codes: (R, S(S − 1)/2) numbers of their pairs. A place, a question, gives its
+    wordings in turn. met: (places, n) calls of each model there, carried on. paths, for rows of a pair and one wording:
+    every row finds a place if no pair has more rows than there are places. Otherwise −1 from the first row on that fits
+    nowhere.
     """
     n_rows, n_places, n = len(members), len(n_variants), met.shape[1]
     start, found = np.cumsum(n_variants) - n_variants, np.full(len(members), -1, np.int64)
@@ -395,17 +397,13 @@ def _complete(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Genera
 # %% ../../nbs/designs/pair_designs.ipynb #pd16-c3ffad
 @njit(cache=True)
 def _members(n_models, size, n_blocks, state):
-    """Members of each block, (n_blocks, size): those who begin in the first place stand in the first half of an even size.
+    """Members of each block, (n_blocks, size): those who begin in the first place are the first half of an even size.
 
-    Numbers of blocks of two models differ by at most one; then those are taken who have met the others least. A block of even size
-    gives each member one place more of one kind; the next one that it has a place in takes that back.
+    Numbers of blocks of two models differ by at most one; then those are taken who have met the others least. A block
+    of even size gives each member one place more of one kind; the next one that it has a place in takes that back.
     """
-    met, used, lead = (
-        np.zeros((n_models, n_models), np.int64),
-        np.zeros(n_models, np.int64),
-        np.zeros(n_models, np.int64),
-    )
-    members = np.empty((n_blocks, size), np.int64)
+    used, lead = np.zeros(n_models, np.int64), np.zeros(n_models, np.int64)
+    met, members = np.zeros((n_models, n_models), np.int64), np.empty((n_blocks, size), np.int64)
     most = size // 2 if size % 2 == 0 else size
     for k in range(n_blocks):
         load, taken, led = np.zeros(n_models, np.int64), np.zeros(n_models, np.bool_), np.zeros(3, np.int64)
@@ -451,9 +449,8 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
     for _ in range(_DRAWS):
         state = _seeds(rng, 2)
         members = _members(n, size, block[-1] + 1, state[:1])
-        held = _places(
-            members, _codes(members), n_variants, np.zeros((len(n_variants), n), np.int32), False, False, state[1:]
-        )
+        met = np.zeros((len(n_variants), n), np.int32)
+        held = _places(members, _codes(members), n_variants, met, False, False, state[1:])
         if (held >= 0).all():
             break
         fit = max(fit, int(np.argmax(held < 0)) * size * (size - 1) // 2)
@@ -481,9 +478,10 @@ def design_pairs(
 ) -> PairDesign:
     """Choose which pairs are judged on which questions, evenly.
 
-    Raises `InputError` for numbers that no design has: fewer calls than n − 1 or more than there are, an odd number in both orders,
-    a block size outside 2 … n, blocks that leave models unconnected or that fit into the questions no more.
-    Memory: n(n + 63)/16 bytes for each question, of blocks for each wording. Source of the kinds: complete, paper, section 4.1; blocks, Yates (1936).
+    Raises `InputError` for numbers that no design has: fewer calls than n − 1 or more than there are, an odd number in
+    both orders, a block size outside 2 … n, blocks that leave models unconnected or that fit into the questions no
+    more. Memory: n(n + 63)/16 bytes for each question, of blocks for each wording. Source of the kinds: complete,
+    paper, section 4.1; blocks, Yates (1936).
     """
     n, n_variants, times = n_models, np.asarray(n_variants, dtype=np.int64), 2 if orders == "both" else 1
     if n < 2:
@@ -529,13 +527,14 @@ def design_pairs(
 def pair_table(
     design: PairDesign,
     models: Sequence[str],  # (n) names, in the order of the design's indices
-    cells: pd.DataFrame,  # question_id, variant: one row for each wording; questions and wordings count in the order of the rows
+    cells: pd.DataFrame,  # question_id, variant: one row for each wording, which count in this order
 ) -> pd.DataFrame:  # a list of pairs: question_id, variant, model_a (shown first), model_b
     "A design with names, as `ppe.pairs.write_pairs` takes it."
     code, questions = pd.factorize(cells["question_id"])
     if len(models) != design.n_models or len(questions) != design.n_questions:
         raise InputError(
-            f"{len(models)} models and {len(questions)} questions for a design of {design.n_models} and {design.n_questions}: give those it was made for"
+            f"{len(models)} models and {len(questions)} questions for a design of {design.n_models} and "
+            f"{design.n_questions}: give those it was made for"
         )
     order = np.argsort(code, kind="stable")
     at = order[np.searchsorted(code[order], design.question) + design.variant]

@@ -21,7 +21,7 @@ from ..rankers.rankings import mid_ranks
 # %% ../../nbs/designs/precision.ipynb #p05
 @dataclass(frozen=True, slots=True, eq=False)
 class CallEffects:
-    "What one call is subject to: logits on Davidson's scale, as `fit_question_effects` gives them, never of half-tie fits."
+    "What one call is subject to: logits on Davidson's scale, as of `fit_question_effects`, never of half-tie fits."
 
     theta: np.ndarray  # (n,) strengths on one question
     sigma: float  # σ, standard deviation of the effects of a question on one model
@@ -52,7 +52,7 @@ def block_sharing(
 
 def spread_sharing(
     n_models: int,
-    per_question: float,  # K, verdicts on one question, at most all pairs; of a broken number some questions have one more
+    per_question: float,  # K, verdicts on one question, at most all pairs; for a broken number some have one more
 ) -> Sharing:
     "Few different pairs on each of many questions; models meet equally often within a question, as nearly as may be."
     base, one = int(per_question), 0.0
@@ -64,7 +64,7 @@ def spread_sharing(
 
 # %% ../../nbs/designs/precision.ipynb #p12
 def _lattice(sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    "Steps of the trapezoidal rule in σ z, and the normal weights: right to 1e-7, for points have no pole within π of the real line."
+    "Steps of the trapezoidal rule in σ z, and normal weights: right to 1e-7, as no pole is within π of the line."
     step = min(0.5, 0.75 / sigma) if sigma > 0 else 0.5
     z = step * np.arange(-ceil(6.5 / step), ceil(6.5 / step) + 1)
     density = np.exp(-0.5 * z**2)
@@ -95,7 +95,7 @@ class ScorePrecision:
     own: np.ndarray  # (n, n) covariance of the scores of one verdict, if all were independent
     shared: np.ndarray  # (n, n) added by each other verdict in the same question that shares one given model
     repeated: np.ndarray  # (n, n) added by each other verdict in the same question on the same pair
-    attenuation: float  # b: standard deviation of the marginal strengths over that of the strengths on one question; nan if all are equal
+    attenuation: float  # b: spread of the marginal strengths over that on one question; nan if all are equal
     orders: Orders
 
     def covariance(self, n_calls: float, sharing: Sharing) -> np.ndarray:
@@ -104,18 +104,18 @@ class ScorePrecision:
         return (self.own + sharing.one * self.shared + sharing.both * self.repeated) / verdicts
 
     def variance(self, n_calls: float, sharing: Sharing) -> float:
-        "v: variance of a contrast of the scores whose squared weights add up to 1, mean over directions; twice v for a difference of two."
+        "v: mean variance of contrasts of scores whose squared weights add up to 1; of a difference it is 2 v."
         return float(np.trace(self.covariance(n_calls, sharing))) / (len(self.scores) - 1)
 
 
 def score_precision(
     effects: CallEffects,
     *,
-    orders: Orders = "one",  # one: each model stands first equally often; both: two calls a pair that do not agree are a tie
+    orders: Orders = "one",  # one: each model is first equally often; both: two calls that do not agree are a tie
 ) -> ScorePrecision:
     """Half-tie Bradley–Terry on verdicts with question effects, every pair judged equally often: target and covariance.
 
-    Raises: InputError; ConvergenceError for strengths too far apart. Cost: O(n² (σ + 1)²) and O(n³); milliseconds for 50 models.
+    Raises: ConvergenceError for strengths too far apart. Cost: O(n² (σ + 1)²) and O(n³); milliseconds for 50 models.
     """
     n, nu, delta = len(effects.theta), effects.nu, effects.delta
     gaps = effects.theta[:, None] - effects.theta
@@ -133,7 +133,7 @@ def score_precision(
         2 * len(ways)
     )  # expected, less one half, of a verdict whose utilities are known
     chances = points @ weights
-    # A verdict less one half has the square 1/4 unless it is a tie. Places are balanced by design: the two orders' difference is no variance.
+    # A verdict less one half has the square 1/4 unless it is a tie. Orders are balanced: their difference is no variance.
     variance = sum((win + loss) @ weights / 4 - ((win - loss) @ weights / 2) ** 2 for win, loss in ways) / len(ways)
     repeated = points**2 @ weights - chances**2
     at = np.arange(len(z)) - np.arange(len(steps))[:, None] + len(z) - 1
