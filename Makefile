@@ -28,8 +28,8 @@ help: ## list the targets
 
 setup: .venv/dev.stamp ## create .venv with everything (library, notebooks, tests, benchmarks)
 
-paper: .venv/paper.stamp ## every figure and table: figures/ (or PROFILE=quick: build/quick/)
-	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS)
+paper: .venv/paper.stamp ## every figure and table: figures/ (PROFILE=quick: build/quick/; SCHEDULER=tcp://…: on Dask)
+	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
 pdf: .venv/paper.stamp ## all figures and tables with questions, answers and captions as one document: build/ppe.pdf
 	@$(BIN)/ppe paper book --profile $(PROFILE)

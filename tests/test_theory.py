@@ -15,6 +15,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ppe.errors import InputError
+from ppe.paper.runner import run
+from ppe.parallel import parallel_map
 from ppe.theory.recovery import recovery_cells, run_grid
 
 # ---- oracles in rational arithmetic
@@ -212,7 +215,7 @@ def test_workers_end_with_the_command(tmp_path, number):
         process.communicate()
 
 
-def test_a_cluster_that_loses_a_worker_gives_the_same_rows(tmp_path):
+def test_a_cluster_that_loses_a_worker_gives_the_same_rows(tmp_path, monkeypatch):
     pytest.importorskip("distributed")
     import dask
     from distributed import Client, LocalCluster
@@ -240,17 +243,27 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_rows(tmp_path):
 
             address = cluster.scheduler_address
             remote = run_grid(cells, n_trials=60, seed=5, scheduler=address, progress=rows)
+            monkeypatch.setenv("PPE_SCHEDULER", address)
+            where = ["__import__('os').getpid()"] * 3
+            assert os.getpid() not in parallel_map(eval, where, workers=2)
+            assert set(parallel_map(eval, where)) == {os.getpid()}  # one worker: here
+            begun = time.monotonic()
+            with pytest.raises(ZeroDivisionError):
+                parallel_map(eval, ["1 / 0", "__import__('time').sleep(600)"], workers=2)
+            assert time.monotonic() - begun < 60
     assert lost
     pd.testing.assert_frame_equal(remote, local, check_exact=True)
 
 
 def test_no_scheduler_is_one_line(ppe_main, monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("ppe.theory.recovery.SCHEDULER_SECONDS", 0.5)
+    monkeypatch.setattr("ppe.parallel.SCHEDULER_SECONDS", 0.5)
     words = ("theory", "grid", "--n", 5, "--p", 0.1, "--out", "grid.csv", "--scheduler", "tcp://127.0.0.1:9")
     done = ppe_main(*words)
     assert (done.code, done.new_files) == (2, ())
     assert "127.0.0.1:9" in done.err
+    with pytest.raises(InputError, match="127.0.0.1:9"):  # before a notebook is started
+        run("fig_pipeline", profile="quick", scheduler="tcp://127.0.0.1:9", root=Path(__file__).parents[1])
 
 
 def test_the_base_install_does_not_import_the_cluster():

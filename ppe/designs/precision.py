@@ -133,7 +133,7 @@ def score_precision(
         2 * len(ways)
     )  # expected, less one half, of a verdict whose utilities are known
     chances = points @ weights
-    # A verdict less one half has the square 1/4 unless it is a tie. Orders are balanced: their difference is no variance.
+    # A verdict less one half has the square 1/4 unless it is a tie. Orders balance: their difference is no variance.
     variance = sum((win + loss) @ weights / 4 - ((win - loss) @ weights / 2) ** 2 for win, loss in ways) / len(ways)
     repeated = points**2 @ weights - chances**2
     at = np.arange(len(z)) - np.arange(len(steps))[:, None] + len(z) - 1

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_json, write_text
+from ..parallel import SCHEDULER, cluster
 from .gallery import write_gallery
 from .items import Item, Json, cell_tags, code_cells, notebook_cells, place_of, read_items, read_manifest, what_runs
 from .publication import KERNELSPEC, clean_notebook, published_notebook, results_sha256
@@ -115,7 +116,7 @@ with tempfile.TemporaryDirectory(prefix="ppe-", dir=place if len(os.fsencode(pla
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-def _start(item: Item, profile: str, root: Path, folder: Path) -> subprocess.Popen:
+def _start(item: Item, profile: str, root: Path, folder: Path, scheduler: str | None) -> subprocess.Popen:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "outputs").mkdir(parents=True)
     write_text(_HOOK, folder / "hook" / "sitecustomize.py")
@@ -127,7 +128,7 @@ def _start(item: Item, profile: str, root: Path, folder: Path) -> subprocess.Pop
     environment = os.environ | dict.fromkeys(_THREADS, "1") | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(folder / "hook"), str(root), os.environ.get("PYTHONPATH")])),
         "PPE_ROOT": str(root), "PPE_OPENED": str(folder / "opened"), "PYTHONHASHSEED": "0", "IPYTHONDIR": str(folder / "ipython"),
-        "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1", **({SCHEDULER: scheduler} if scheduler else {}),
     }  # fmt: skip
     with open(folder / "arguments.json") as stdin, open(folder / "log", "w") as log:
         # A session of its own: Ctrl-C reaches the runner alone, which then stops the notebooks in good order.
@@ -267,7 +268,7 @@ def _open(root: Path | None, profile: str) -> _Book:
     return _Book(root, profile, read_items(root), read_manifest(root, profile), _read_state(root, profile))
 
 
-def _run_notebooks(todo: Sequence[Item], book: _Book, workers: int, progress: bool) -> dict[str, Failed]:
+def _run_notebooks(todo: Sequence[Item], book: _Book, workers: int, progress: bool, scheduler: str | None) -> dict[str, Failed]:
     "Run and publish; each is remembered as soon as it has ended."
     from tqdm import tqdm
 
@@ -280,7 +281,7 @@ def _run_notebooks(todo: Sequence[Item], book: _Book, workers: int, progress: bo
         with lock:
             if stopping.is_set():
                 return
-            process = running[item.name] = _start(item, book.profile, book.root, folder)
+            process = running[item.name] = _start(item, book.profile, book.root, folder, scheduler)
             bar.set_postfix_str(", ".join(running))
         process.wait()
         with lock:
@@ -351,14 +352,18 @@ def run(
     *,
     profile: Literal["full", "quick"] = "full",  # full writes figures/, quick writes build/quick/
     workers: int = 2,  # notebooks at a time
+    scheduler: str | None = None,  # address of a Dask scheduler: the studies' cells are computed there, the notebooks run here
     progress: bool = True,  # show a bar and print the closing report
     root: Path | None = None,  # checkout; None finds it
 ) -> Summary:
     """Bring figures and tables up to date.
 
-    Raises: InputError, before anything runs, for unknown names or profiles and as `read_items`.
+    Raises: InputError, before anything runs, for unknown names or profiles, a scheduler that does not answer, and as `read_items`.
     """
     book = _open(root, profile)
+    if scheduler is not None:
+        with cluster(scheduler):
+            pass  # it answers
     wanted = list(book.items) if names is None else [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in wanted if name not in book.items]:
         raise InputError(f"no figure or table {first_five(unknown)}: there are {', '.join(book.items)}; see `ppe paper list`")
@@ -372,7 +377,7 @@ def run(
             book.publish_prose(item)
         book.write()
         todo = [item for item in chosen if item not in current]
-        failed = _run_notebooks(todo, book, workers, progress) if todo else {}
+        failed = _run_notebooks(todo, book, workers, progress, scheduler) if todo else {}
         write_gallery(book.root, profile, items=book.items)
     ran = tuple(item.name for item in todo if item.name not in failed)
     warned = tuple(
