@@ -3,15 +3,15 @@
 from .counts import read_counts as read_counts
 from .counts import write_counts as write_counts
 from .cycles import cycle_counts as cycle_counts
+from .designs.adaptive import is_settled as is_settled
 from .designs.adaptive import judge_adaptively as judge_adaptively
 from .designs.adaptive import next_calls as next_calls
+from .designs.adaptive import parse_goal as parse_goal
 from .designs.pair_designs import design_pairs as design_pairs
 from .designs.pair_designs import pair_table as pair_table
 from .designs.plans import make_plan as make_plan
 from .designs.plans import pilot_beliefs as pilot_beliefs
 from .designs.plans import public_beliefs as public_beliefs
-from .designs.adaptive import is_settled as is_settled
-from .designs.adaptive import parse_goal as parse_goal
 from .errors import PpeError as PpeError
 from .importers.registry import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..designs.adaptive import JudgedCalls, judged_calls, wordings
-from ..designs.adaptive import next_calls
-from ..designs.adaptive import Goal, Settled, is_settled
+from ..designs.adaptive import Goal, JudgedCalls, Settled, is_settled, judged_calls, next_calls, wordings
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ppe.inference.advice import (
     SMALL_POOL, advice_sentence, complete_graphs, cycle_slope, expected_gain, question_effects, recommend, split_gain, spread_profile,
