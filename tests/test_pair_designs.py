@@ -108,6 +108,19 @@ def test_promises_at_every_prefix(kind, orders):
     assert made >= (40 if kind == "blocks" else 120)
 
 
+@pytest.mark.parametrize("kind", ["spread", "complete"])
+def test_promises_up_to_the_last_pair_there_is(kind):
+    "Every graph is complete in the end: where exchanges along longer paths are needed."
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        n, n_questions = int(rng.integers(2, 8)), int(rng.integers(1, 12))
+        n_variants, n_pairs = rng.integers(1, 5, n_questions), n * (n - 1) // 2
+        design = design_pairs(n, n_variants, n_pairs * int(n_variants.sum()), kind=kind, rng=rng)
+        keep_promises(design, n_variants.tolist(), kind)
+        graphs = Counter((question, variant) for question, variant, _, _ in calls(design))
+        assert len(graphs) == n_variants.sum() and set(graphs.values()) == {n_pairs}
+
+
 @pytest.mark.parametrize(("n", "n_questions", "n_calls"), [(20, 100, 1000), (15, 300, 1500), (7, 40, 400)])
 def test_larger_designs_keep_the_promises(n, n_questions, n_calls):
     for n_wordings in (1, 3):
