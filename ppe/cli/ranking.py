@@ -270,7 +270,9 @@ def rank_command(
     if n_resamples:
         board = board.with_intervals(n_resamples=n_resamples, level=level, kind=interval_kind, seed=seed)
     notes = found.notes if isinstance(found, Counted) else ()
-    emit_result(form, board.report, board.table, partial(_board_parts, board), (*notes, *board.notes()))
+    emit_result(form, board.report, board.table, partial(_board_parts, board))
+    for line in (*notes, *board.notes()):
+        note(line)
 
 # %% ../../nbs/cli/ranking.ipynb #c23-53f78a
 MANY = 20_000  # verdicts from which more than one process is worth its start

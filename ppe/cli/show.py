@@ -297,7 +297,7 @@ def emit_result(
     report: Callable[[], object],  # as values for JSON
     table: Callable[[], "pd.DataFrame"],  # as CSV
     parts: Callable[[], Sequence[Part]],  # for a reader
-    notes: Iterable[str],
+    notes: Iterable[str] = (),
 ) -> None:
     "Print what a command has found, and then what a reader should know besides."
     if form == "json":
