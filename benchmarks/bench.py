@@ -32,7 +32,6 @@ from scipy.stats import rankdata
 
 from ppe.cycles import cycle_counts
 from ppe.designs.pair_designs import PairDesign, design_pairs, pair_table
-from ppe.designs.precision import sharing
 from ppe.pairs import write_pairs
 from ppe.pool import Pool, half_tie_wins, win_tie_counts_from_table
 from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
@@ -364,7 +363,7 @@ def design_lines(quick: bool) -> list[Line]:
                     np.random.default_rng(SEED).permutation(design.question),
                     design.variant, design.first, design.second, n, n_questions,
                 )  # fmt: skip
-                ours, chance = sharing(design).one, sharing(at_random).one
+                ours, chance = design.sharing().one, at_random.sharing().one
                 lines.append(
                     Line("… calls sharing a model within a question, to chance", f"{ours:.3f}", "≤ 0.2 ×",
                          ours <= 0.2 * chance, f"{chance:.3f}", f"{ours / chance:.2f} ×")

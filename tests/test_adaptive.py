@@ -18,8 +18,7 @@ from test_llm_stages import (  # noqa: F401 - fixtures
 )
 
 from ppe.cli.main import main
-from ppe.designs.adaptive import judge_adaptively, judged_calls, wordings
-from ppe.designs.stopping import Goal
+from ppe.designs.adaptive import Goal, judge_adaptively, judged_calls, wordings
 from ppe.stages.ledger import Ledger
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts
 
@@ -80,9 +79,7 @@ def test_no_pair_is_judged_twice_on_a_wording_and_wordings_are_shared_out():
     found = judge_adaptively(judge, goal=Goal("order"), **COMMON | {"cells": cells(3, 4), "max_calls": 1000})
     asked = [(q, v, frozenset(pair)) for q, v, *pair in judge.asked]
     assert found.ended == "pairs used up" and len(asked) == len(set(asked)) == 3 * 4 * 15
-    part = judge_adaptively(
-        Memory({}, gap=0.5), goal=Goal("order"), **COMMON | {"cells": cells(3, 4), "max_calls": 60}
-    )
+    part = judge_adaptively(Memory({}, gap=0.5), goal=Goal("order"), **COMMON | {"cells": cells(3, 4), "max_calls": 60})
     counts = part.verdicts.groupby(["question_id", "variant"]).size()
     assert len(counts) == 12 and counts.max() - counts.min() <= 2
 
@@ -114,9 +111,7 @@ def test_close_models_get_the_calls_and_the_right_ones_win():
         return validate_verdicts(pairs.assign(judge="j", category="c", verdict=verdicts))
 
     found = judge_adaptively(judge, goal=Goal("order"), **COMMON | {"cells": cells(200), "max_calls": 600})
-    pairs = pd.Series(
-        [frozenset(p) for p in zip(found.verdicts["model_a"], found.verdicts["model_b"], strict=True)]
-    )
+    pairs = pd.Series([frozenset(p) for p in zip(found.verdicts["model_a"], found.verdicts["model_b"], strict=True)])
     assert pairs.value_counts().idxmax() == frozenset("cd")
     assert [2, 3] in np.sort(found.last.open, axis=1).tolist()
     assert set(np.argsort(-found.last.scores)[:2]) == {0, 1}
@@ -149,9 +144,7 @@ def answers_file(folder, n_models: int, n_questions: int) -> None:
     write_answers_file(folder / "answers.jsonl", n_models, n_questions)
 
 
-def adaptive(
-    folder, url: str, *more: str, mode: str = "single", budget: int = 150, rounds: int = 30
-) -> list[str]:
+def adaptive(folder, url: str, *more: str, mode: str = "single", budget: int = 150, rounds: int = 30) -> list[str]:
     return judge_arguments(
         folder, url, "--adaptive", "--until", "order", "--max-requests", str(budget),
         "--round-calls", str(rounds), "--mode", mode, *more,
@@ -169,10 +162,7 @@ def test_the_budget_is_of_the_whole_run(tmp_path, serve, capsys, mode):  # noqa:
     assert main(adaptive(one, served.url, mode=mode)) == 0
     spent, said = served.n_served(), capsys.readouterr().err
     assert 150 - 4 < spent <= 150
-    assert (
-        f"the budget is spent and order is not settled: {len(read_verdicts(one / 'verdicts.csv'))} pairs"
-        in said
-    )
+    assert f"the budget is spent and order is not settled: {len(read_verdicts(one / 'verdicts.csv'))} pairs" in said
     prices, codes = ("--max-cost", "0.02", "--price-in", "1", "--price-out", "1"), []
     while not codes or codes[-1] == 3:
         codes.append(main(adaptive(other, served.url, *prices, mode=mode)))
@@ -182,9 +172,7 @@ def test_the_budget_is_of_the_whole_run(tmp_path, serve, capsys, mode):  # noqa:
     assert (other / "verdicts.csv").read_bytes() == (one / "verdicts.csv").read_bytes()
     assert main(adaptive(other, served.url, mode=mode)) == 0 and served.n_served() == 2 * spent
     assert main(adaptive(other, served.url, mode=mode, budget=200)) == 0
-    assert 2 * spent < served.n_served() <= 2 * spent + 200 - spent, (
-        "a larger budget goes on where the small one ended"
-    )
+    assert 2 * spent < served.n_served() <= 2 * spent + 200 - spent, "a larger budget goes on where the small one ended"
     more = read_verdicts(other / "verdicts.csv")
     assert len(more) > len(read_verdicts(one / "verdicts.csv"))
 
@@ -285,11 +273,7 @@ def test_a_dry_run_says_the_next_round_and_the_most_that_follows(tmp_path, serve
     answers_file(tmp_path, 5, 40)
     assert main(adaptive(tmp_path, served.url, "--dry-run")) == 0
     said = capsys.readouterr().out
-    assert (
-        "to send     30 requests" in said
-        and "at most 120 requests" in said
-        and "until order is settled" in said
-    )
+    assert "to send     30 requests" in said and "at most 120 requests" in said and "until order is settled" in said
     assert served.n_served() == 0
     assert main(adaptive(tmp_path, served.url, budget=90)) == 0
     capsys.readouterr()

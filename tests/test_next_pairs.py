@@ -4,20 +4,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ppe.designs.next_pairs import next_calls
-from ppe.designs.stopping import parse_goal
+from ppe.designs.adaptive import next_calls, parse_goal
 from ppe.errors import InputError
 
 
 def judged(n, wordings, size, rng, invalid=0.1):
     "Random verdicts, no pair twice on one wording."
-    cells = [
-        (q, v, i, j)
-        for q, count in enumerate(wordings)
-        for v in range(count)
-        for i in range(n)
-        for j in range(i)
-    ]
+    cells = [(q, v, i, j) for q, count in enumerate(wordings) for v in range(count) for i in range(n) for j in range(i)]
     rows = np.array([cells[at] for at in rng.permutation(len(cells))[:size]]).reshape(-1, 4)
     turned = rng.random(len(rows)) < 0.5
     first, second = np.where(turned, rows[:, 3], rows[:, 2]), np.where(turned, rows[:, 2], rows[:, 3])
@@ -60,8 +53,7 @@ def plain_next(question, variant, first, second, points, n, wordings, n_calls, r
     if top:
         tie = {p: value * ((p[0] in ahead) != (p[1] in ahead)) for p, value in tie.items()}
     calls = [
-        (int(q), int(start[q] + v), int(i), int(j))
-        for q, v, i, j in zip(question, variant, first, second, strict=True)
+        (int(q), int(start[q] + v), int(i), int(j)) for q, v, i, j in zip(question, variant, first, second, strict=True)
     ]
     chosen, tried, shut = [], 0, set()
     while len(chosen) < n_calls and len(shut) < len(pairs):
@@ -153,9 +145,7 @@ def test_every_pair_is_judged_once_on_every_wording_and_then_there_is_none(batch
     everything, sizes = 6 * wordings.sum(), []
     first = True
     while len(calls[0]) < everything:
-        new = next_calls(
-            *calls, n_models=n, n_variants=wordings, n_calls=max(batch, 3) if first else batch, rng=rng
-        )
+        new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=max(batch, 3) if first else batch, rng=rng)
         first = False
         sizes.append(new.n_calls)
         points = rng.choice([0.0, 0.5, 1.0, np.nan], size=new.n_calls)
@@ -184,9 +174,7 @@ def test_balance_of_places_questions_and_pairs_and_no_model_twice_on_a_question_
     calls = [column[:0] for column in judged(n, wordings, 1, rng)]
     for _ in range(12):
         new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=50, rng=rng)
-        points = (rng.random(new.n_calls) < 1 / (1 + np.exp(theta[new.second] - theta[new.first]))).astype(
-            float
-        )
+        points = (rng.random(new.n_calls) < 1 / (1 + np.exp(theta[new.second] - theta[new.first]))).astype(float)
         calls = [
             np.append(*pair)
             for pair in zip(calls, (new.question, new.variant, new.first, new.second, points), strict=True)
@@ -202,9 +190,7 @@ def test_balance_of_places_questions_and_pairs_and_no_model_twice_on_a_question_
     met = np.zeros((n, n), dtype=int)
     np.add.at(met, (first, second), 1)
     met = (met + met.T)[np.triu_indices(n, 1)]
-    assert met.min() >= (600 - 50) // 5 // 36, (
-        "a fifth of the calls goes to the pairs that were compared least"
-    )
+    assert met.min() >= (600 - 50) // 5 // 36, "a fifth of the calls goes to the pairs that were compared least"
     assert met.max() > 2 * met.min(), "the others go where models are close"
 
 

@@ -1,26 +1,21 @@
 """`ppe.designs.precision` against outcomes written out one by one, enumerated designs, and simulation."""
 
 from itertools import combinations, product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+from ppe.designs.pair_designs import PairDesign, Sharing
 from ppe.designs.precision import (
     CallEffects,
-    Sharing,
     block_sharing,
     expected_distance,
-    expected_spearman_distance,
     score_precision,
-    score_variance,
-    sharing,
     spread_sharing,
 )
 from ppe.errors import ConvergenceError, InputError
-from ppe.rankers.bradley_terry import bradley_terry_batch
 from ppe.rankers.rankings import mid_ranks, spearman_distance
 from ppe.stages.judging import decide
 
@@ -67,9 +62,7 @@ def written_out(effects: CallEffects, orders: str, n_wordings: int) -> tuple[np.
     a = np.array([np.eye(n)[i] - np.eye(n)[j] for i, j in pairs])
 
     def loss(s: np.ndarray) -> float:
-        return float(
-            np.logaddexp(0, -a @ s) @ means + np.logaddexp(0, a @ s) @ (1 - np.array(means)) + (s.sum()) ** 2
-        )
+        return float(np.logaddexp(0, -a @ s) @ means + np.logaddexp(0, a @ s) @ (1 - np.array(means)) + (s.sum()) ** 2)
 
     scores = minimize(loss, np.zeros(n), method="BFGS", options={"gtol": 1e-10}).x
     calls = [p for p in range(len(pairs)) for _ in range(n_wordings)]
@@ -84,9 +77,7 @@ def written_out(effects: CallEffects, orders: str, n_wordings: int) -> tuple[np.
 
 
 @pytest.mark.parametrize("orders", ["one", "both"])
-@pytest.mark.parametrize(
-    "sigma, nu, delta", [(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.8, 0.9, 0.0), (1.2, 0.6, 0.7)]
-)
+@pytest.mark.parametrize("sigma, nu, delta", [(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.8, 0.9, 0.0), (1.2, 0.6, 0.7)])
 @pytest.mark.parametrize("n_wordings", [1, 3])
 def test_the_covariance_is_that_of_outcomes_written_out(sigma, nu, delta, orders, n_wordings):
     effects = CallEffects(np.array([1.1, 0.2, -0.1, -0.9]), sigma, nu, delta)
@@ -94,26 +85,9 @@ def test_the_covariance_is_that_of_outcomes_written_out(sigma, nu, delta, orders
     calls = 6 * n_wordings * (2 if orders == "both" else 1)
     found = score_precision(effects, orders=orders)
     assert np.allclose(found.scores, scores, atol=1e-5)
-    assert np.allclose(
-        found.covariance(calls, block_sharing(4, n_wordings)), covariance, rtol=1e-4, atol=1e-6
-    )
-    assert np.allclose(
-        score_variance(effects, calls, block_sharing(4, n_wordings), orders=orders),
-        np.diag(covariance),
-        rtol=1e-4,
-    )
+    assert np.allclose(found.covariance(calls, block_sharing(4, n_wordings)), covariance, rtol=1e-4, atol=1e-6)
     assert np.isclose(found.attenuation, scores.std() / effects.theta.std(), rtol=1e-4)
-    assert np.isclose(
-        found.variance(calls, block_sharing(4, n_wordings)), np.trace(covariance) / 3, rtol=1e-4
-    )
-
-
-def test_two_models_are_one_pair():
-    effects = CallEffects(np.array([0.5, -0.3]), 1.3, 0.4, 0.2)
-    scores, covariance = written_out(effects, "one", 3)
-    found = score_precision(effects)
-    assert np.allclose(found.scores, scores, atol=1e-5)
-    assert np.allclose(found.covariance(3, Sharing(3, 0, 2)), covariance, rtol=1e-4)
+    assert np.isclose(found.variance(calls, block_sharing(4, n_wordings)), np.trace(covariance) / 3, rtol=1e-4)
 
 
 @pytest.mark.parametrize("sigma", [1e-3, 0.3, 3.0, 8.0, 30.0])
@@ -146,7 +120,7 @@ def test_small_and_large_effects_against_adaptive_sums(sigma):
 # ---- how a design shares its questions
 
 
-def counted(design: SimpleNamespace, orders: str) -> tuple[float, float, float]:
+def counted(design: PairDesign, orders: str) -> tuple[float, float, float]:
     "The three numbers of Sharing by comparing each verdict with each other."
     rows = list(zip(design.question, design.variant, design.first, design.second, strict=True))
     if orders == "both":
@@ -167,36 +141,31 @@ def test_sharing_counts_what_is_shared(seed, orders):
     rng = np.random.default_rng(seed)
     rows = {(q, v, a, b) for q, v, a, b in rng.integers(0, [5, 3, 6, 6], size=(150, 4)).tolist() if a != b}
     rows = sorted(rows)
-    design = SimpleNamespace(
-        **dict(zip(("question", "variant", "first", "second"), np.array(rows).T, strict=True))
-    )
-    found = sharing(design, orders=orders)
+    design = PairDesign(*np.array(rows).T, 6, 5)
+    found = design.sharing(orders)
     assert np.allclose([found.per_question, found.one, found.both], counted(design, orders))
 
 
-def design_of(questions: list[list[tuple[int, int]]]) -> SimpleNamespace:
+def sharing_of(*questions: list[tuple[int, int]]) -> Sharing:
     rows = np.array([(q, 0, *pair) for q, pairs in enumerate(questions) for pair in pairs])
-    return SimpleNamespace(question=rows[:, 0], variant=rows[:, 1], first=rows[:, 2], second=rows[:, 3])
+    return PairDesign(*rows.T, rows[:, 2:].max() + 1, len(questions)).sharing()
 
 
 def test_closed_forms_are_those_of_designs():
     block = [(i, j) for i, j in combinations(range(4), 2)]
     for k in (1, 2, 5):
-        found = sharing(design_of([block * k, [(i + 2, j + 2) for i, j in block] * k]))
-        assert found == block_sharing(4, k)
+        assert sharing_of(block * k, [(i + 2, j + 2) for i, j in block] * k) == block_sharing(4, k)
     pairs = list(combinations(range(5), 2))
     for calls in range(1, 11):
-        subsets = [sharing(design_of([list(subset)])).one for subset in combinations(pairs, calls)]
+        subsets = [sharing_of(list(subset)).one for subset in combinations(pairs, calls)]
         assert np.isclose(spread_sharing(5, calls).one, min(subsets)), "as even as any choice"
-        assert np.isclose(spread_sharing(5, calls, even=False).one, np.mean(subsets)), "all choices alike"
-    mixed = sharing(design_of([[(0, 1), (1, 2)], [(0, 2), (2, 3)], [(0, 3)]]))
+    mixed = sharing_of([(0, 1), (1, 2)], [(0, 2), (2, 3)], [(0, 3)])
     assert np.isclose(mixed.per_question, 5 / 3) and np.isclose(mixed.one, 2 / 5)
-    between = spread_sharing(
-        4, 5 / 3, even=False
-    )  # four calls of five stand with one other, which takes a given model in 2 of 5 pairs
-    assert np.isclose(between.one, 4 / 5 * 2 / 5) and between.both == 0
-    assert spread_sharing(20, 190) == block_sharing(20)
-    assert spread_sharing(2, 1) == Sharing(1, 0, 0)
+    assert spread_sharing(20, 190) == block_sharing(20) and spread_sharing(2, 1) == Sharing(1, 0, 0)
+    with pytest.raises(InputError, match="no verdict"):
+        PairDesign(*np.array([[0, 0, 0, 1]]).T, 2, 1).sharing("both")
+    with pytest.raises(ConvergenceError, match="too far apart"):
+        score_precision(CallEffects(np.array([2000.0, 0.0]), 0.0))
 
 
 # ---- distances
@@ -208,13 +177,9 @@ def test_the_distance_to_given_strengths_is_the_mean_over_normal_estimates():
     covariance = root @ root.T
     drawn = rng.multivariate_normal(scores, covariance, size=100_000)
     distances = spearman_distance(mid_ranks(drawn), mid_ranks(scores))
-    assert abs(distances.mean() - expected_distance(scores, covariance)) < 4 * distances.std() / np.sqrt(
-        len(distances)
-    )
+    assert abs(distances.mean() - expected_distance(scores, covariance)) < 4 * distances.std() / np.sqrt(len(distances))
     assert expected_distance(scores, np.zeros((6, 6))) == pytest.approx(0, abs=1e-12)
-    batch = expected_distance(
-        np.stack([scores, -scores, scores]), np.stack([covariance, covariance, 0.1 * covariance])
-    )
+    batch = expected_distance(np.stack([scores, -scores, scores]), np.stack([covariance, covariance, 0.1 * covariance]))
     alone = [
         expected_distance(scores, covariance),
         expected_distance(-scores, covariance),
@@ -225,120 +190,6 @@ def test_the_distance_to_given_strengths_is_the_mean_over_normal_estimates():
     tied = np.array([1.0, 0.0, 0.0])
     drawn = rng.multivariate_normal(tied, covariance[:3, :3], size=100_000)
     distances = spearman_distance(mid_ranks(drawn), mid_ranks(tied))
-    assert abs(
-        distances.mean() - expected_distance(tied, covariance[:3, :3])
-    ) < 4 * distances.std() / np.sqrt(len(distances))
-
-
-@pytest.mark.parametrize(
-    "n, tau, variance, reference", [(2, 1.0, 0.5, 0.0), (7, 0.7, 0.2, 0.1), (20, 0.5, 1.0, 0.9)]
-)
-def test_the_distance_over_strengths_is_the_mean_over_normal_samples(n, tau, variance, reference):
-    rng = np.random.default_rng(n)
-    truth = tau * rng.standard_normal((60_000, n)) + np.sqrt(reference) * rng.standard_normal((60_000, n))
-    estimate = truth + np.sqrt(variance - reference) * rng.standard_normal((60_000, n))
-    distances = spearman_distance(mid_ranks(estimate), mid_ranks(truth))
-    found = expected_spearman_distance(tau, variance, n, reference_variance=reference)
-    assert abs(found - distances.mean()) < 4 * distances.std() / np.sqrt(len(distances))
-
-
-def test_the_ends_of_the_distance():
-    assert expected_spearman_distance(0.0, 1.0, 10) == 0.5 and expected_spearman_distance(0.0, 0.0, 10) == 0.5
-    assert expected_spearman_distance(1.0, 0.0, 10) == pytest.approx(0.0, abs=1e-12)
-    assert expected_spearman_distance(1.0, 2.0, 10, reference_variance=2.0) == pytest.approx(0.0, abs=1e-12)
-
-
-# ---- whole designs, simulated
-
-
-def simulated(effects, calls, orders, rng):
-    "Wins and ties of one draw of utilities and replies; calls (N, 3): question, first, second."
-    question, first, second = calls.T
-    n = len(effects.theta)
-    utility = effects.theta + effects.sigma * rng.standard_normal((question.max() + 1, n))
-
-    def said(a, b):
-        chances = replies(utility[question, a] - utility[question, b] + effects.delta, effects.nu)
-        drawn = rng.random(len(calls))
-        return np.where(drawn < chances["a"], 1, np.where(drawn < chances["a"] + chances["b"], -1, 0))
-
-    verdict = said(first, second)
-    if orders == "both":
-        other = -said(second, first)
-        verdict = np.where(verdict == other, verdict, 0)
-    wins, ties = np.zeros((n, n)), np.zeros((n, n))
-    np.add.at(wins, (first[verdict > 0], second[verdict > 0]), 1)
-    np.add.at(wins, (second[verdict < 0], first[verdict < 0]), 1)
-    np.add.at(ties, (first[verdict == 0], second[verdict == 0]), 1)
-    return wins, ties + ties.T
-
-
-def graphs(n: int, n_questions: int, n_wordings: int) -> np.ndarray:
-    "All pairs on every wording of every question; each pair has its first places in turn."
-    pairs = np.array(list(combinations(range(n), 2)))
-    rows = [
-        (q, *pair[:: 1 if (q * n_wordings + w + k) % 2 else -1])
-        for q in range(n_questions)
-        for w in range(n_wordings)
-        for k, pair in enumerate(pairs)
-    ]
-    return np.array(rows)
-
-
-@pytest.mark.parametrize(
-    "sigma, nu, delta, orders, n_questions, n_wordings",
-    [
-        (1.0, 0.0, 0.0, "one", 80, 1),
-        (1.5, 1.0, 0.0, "one", 80, 1),
-        (0.7, 0.5, 1.5, "one", 80, 1),
-        (0.7, 0.5, 1.5, "both", 80, 1),
-        (2.0, 0.5, 0.5, "one", 60, 2),
-    ],
-)
-def test_many_verdicts_have_the_covariance_and_the_distance(
-    sigma, nu, delta, orders, n_questions, n_wordings
-):
-    effects = CallEffects(np.array([0.8, 0.4, 0.1, -0.2, -0.4, -0.7]), sigma, nu, delta)
-    calls, rng, trials = graphs(6, n_questions, n_wordings), np.random.default_rng(11), 1500
-    drawn = [simulated(effects, calls, orders, rng) for _ in range(trials)]
-    scores = bradley_terry_batch(*map(np.array, zip(*drawn, strict=True))).scores
-    found = score_precision(effects, orders=orders)
-    expected = found.covariance(len(calls) * (2 if orders == "both" else 1), block_sharing(6, n_wordings))
-    ratio = np.trace(expected) / np.trace(np.cov(scores.T))
-    assert abs(ratio - 1) < 4 * np.sqrt(2 / (5 * trials)), ratio  # as of a chi-squared of five contrasts
-    distances = spearman_distance(mid_ranks(scores), mid_ranks(effects.theta))
-    assert abs(expected_distance(found.scores, expected) - distances.mean()) < 4 * distances.std() / np.sqrt(
-        trials
+    assert abs(distances.mean() - expected_distance(tied, covariance[:3, :3])) < 4 * distances.std() / np.sqrt(
+        len(distances)
     )
-
-
-def test_bad_input_is_refused_in_one_line():
-    theta, good = np.array([1.0, 0.0, -1.0]), Sharing(1, 0, 0)
-    found = score_precision(CallEffects(theta, 1.0))
-    for action in (
-        lambda: CallEffects(np.array([1.0]), 1.0),
-        lambda: CallEffects(np.array([1.0, np.nan]), 1.0),
-        lambda: CallEffects(theta, -1.0),
-        lambda: CallEffects(theta, np.nan),
-        lambda: CallEffects(theta, 1.0, -0.1),
-        lambda: CallEffects(theta, 1.0, 0.0, np.nan),
-        lambda: Sharing(0, 0, 0),
-        lambda: Sharing(1, np.nan, 0),
-        lambda: block_sharing(1),
-        lambda: spread_sharing(5, 11),
-        lambda: spread_sharing(5, 0.5),
-        lambda: score_precision(CallEffects(theta, 1.0), orders="two"),
-        lambda: sharing(design_of([[(0, 1)]]), orders="both"),
-        lambda: found.covariance(0, good),
-        lambda: found.covariance(np.nan, good),
-        lambda: score_precision(CallEffects(theta[:2], 1.0)).covariance(10, Sharing(1, 1, 0)),
-        lambda: expected_spearman_distance(1.0, 0.5, 1),
-        lambda: expected_spearman_distance(1.0, np.nan, 5),
-        lambda: expected_spearman_distance(1.0, 0.5, 5, reference_variance=0.6),
-        lambda: expected_distance(theta, np.eye(2)),
-    ):
-        with pytest.raises(InputError) as error:
-            action()
-        assert "\n" not in str(error.value)
-    with pytest.raises(ConvergenceError):
-        score_precision(CallEffects(np.array([2000.0, 0.0]), 0.0))

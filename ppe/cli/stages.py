@@ -38,7 +38,7 @@ from ..verdicts import write_verdicts
 
 if TYPE_CHECKING:  # scipy takes a second to import, and only --adaptive needs it
     from ppe.designs.adaptive import Adaptive
-    from ppe.designs.stopping import Goal, Settled
+    from ppe.designs.adaptive import Goal, Settled
 
 # %% ../../nbs/cli/stages.ipynb #cell-05
 INCOMPLETE = 3  # exit code of a run that stopped before its end
@@ -529,7 +529,7 @@ def _adaptive_goal(options: dict[str, Any], n_wordings: int) -> "Goal | None":
     if n_wordings > 1:
         way_out = "pairs are chosen under one; give one number (--judge-variants)"
         raise InputError(f"{n_wordings} wordings of the judge with --adaptive: {way_out}")
-    from ppe.designs.stopping import parse_goal
+    from ppe.designs.adaptive import parse_goal
 
     return parse_goal(options["until"])
 

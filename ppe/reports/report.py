@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..designs.adaptive import JudgedCalls, judged_calls, wordings
-from ..designs.next_pairs import next_calls
-from ..designs.stopping import Goal, Settled, is_settled
+from ..designs.adaptive import Goal, JudgedCalls, Settled, is_settled, judged_calls, next_calls, wordings
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ppe.inference.advice import (
     SMALL_POOL,

@@ -22,7 +22,7 @@ from scipy.special import entr
 from scipy.stats import t as student
 
 from ...compiled import njit
-from ...designs.next_pairs import next_calls
+from ...designs.adaptive import next_calls
 from ...designs.pair_designs import Kind, design_pairs
 from ...errors import InputError
 from ...inference.intervals import mean_interval, percentile_limits

@@ -13,8 +13,7 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 
-from ...designs.next_pairs import next_calls
-from ...designs.stopping import Goal, Settled, is_settled, parse_goal, reached
+from ...designs.adaptive import Goal, Settled, is_settled, next_calls, parse_goal, reached
 from ...errors import InputError
 from ...inference.intervals import rank_limits
 from ..referenced import real_pools
