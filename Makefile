@@ -44,7 +44,7 @@ test: .venv/dev.stamp ## tests/ and the stage notebooks, restarted and run; SLOW
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(if $(filter 1,$(SLOW)),,-m "not slow")
 
 lint: .venv/dev.stamp ## ruff and mypy
-	$(BIN)/ruff check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 check: SLOW := 1

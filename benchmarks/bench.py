@@ -79,9 +79,7 @@ def interleaved(
 
 def show(value: float) -> str:
     "Seconds in the unit that reads best."
-    scale, unit = next(
-        pair for pair in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if value >= pair[0] or pair[0] < 1e-5
-    )
+    scale, unit = next(pair for pair in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if value >= pair[0] or pair[0] < 1e-5)
     return f"{value / scale:.3g} {unit}"
 
 
@@ -125,19 +123,14 @@ def bradley_terry_lines(quick: bool) -> list[Line]:
     rows = (np.tile(names[i], 3).tolist(), np.tile(names[j], 3).tolist())
     winners = [w for w in (evalica.Winner.X, evalica.Winner.Y, evalica.Winner.Draw) for _ in i]
     usual = [
-        (*rows, winners, np.concatenate([wins[k][i, j], wins[k][j, i], ties[k][i, j]]).tolist())
-        for k in range(n_peer)
+        (*rows, winners, np.concatenate([wins[k][i, j], wins[k][j, i], ties[k][i, j]]).tolist()) for k in range(n_peer)
     ]
     i, j = np.nonzero(~np.eye(n, dtype=bool))
     half = half_tie_wins(wins, ties)
-    cheapest = [
-        (i.tolist(), j.tolist(), [evalica.Winner.X] * len(i), half[k][i, j].tolist()) for k in range(n_peer)
-    ]
+    cheapest = [(i.tolist(), j.tolist(), [evalica.Winner.X] * len(i), half[k][i, j].tolist()) for k in range(n_peer)]
 
     def call(inputs: list[tuple], **options: float) -> list[evalica.BradleyTerryResult]:
-        return [
-            evalica.bradley_terry(x, y, winner, weights=weight, **options) for x, y, winner, weight in inputs
-        ]
+        return [evalica.bradley_terry(x, y, winner, weights=weight, **options) for x, y, winner, weight in inputs]
 
     mine, theirs, least = interleaved(
         lambda: bradley_terry_batch(wins, ties), lambda: call(usual), lambda: call(cheapest), rounds=5
@@ -508,8 +501,7 @@ def aggregator_lines(quick: bool) -> list[Line]:
         lambda: fit_soft_weights(pool), lambda: soft_weights_by_calls(pool), rounds=rounds
     )
     ratio, soft_ratio = (
-        median(b / a for a, b in zip(*pair, strict=True))
-        for pair in ((mine, theirs), (soft_mine, soft_theirs))
+        median(b / a for a, b in zip(*pair, strict=True)) for pair in ((mine, theirs), (soft_mine, soft_theirs))
     )
     refits, soft_refits = interleaved(
         lambda: fit_discrimination_batch(pool, weights), lambda: soft_weights_batch(pool, weights), rounds=3
@@ -578,19 +570,13 @@ def print_table(lines: list[Line]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller work, to see that the benchmark runs")
-    parser.add_argument(
-        "--paper", action="store_true", help="time `make paper` instead, in a copy of the checkout"
-    )
+    parser.add_argument("--paper", action="store_true", help="time `make paper` instead, in a copy of the checkout")
     parser.add_argument(
         "--large", action="store_true", help="time a file of 100 million verdicts instead (some minutes)"
     )
     options = parser.parse_args()
-    packages = ", ".join(
-        f"{name} {version(name)}" for name in ("ppe", "numpy", "numba", "evalica", "networkx")
-    )
-    print(
-        f"Python {platform.python_version()}, {packages}, {os.cpu_count()} cores; compilation not counted\n"
-    )
+    packages = ", ".join(f"{name} {version(name)}" for name in ("ppe", "numpy", "numba", "evalica", "networkx"))
+    print(f"Python {platform.python_version()}, {packages}, {os.cpu_count()} cores; compilation not counted\n")
     if options.paper:
         lines = paper_lines()
     elif options.large:

@@ -69,7 +69,18 @@ def stages(url: str) -> None:
     ppe("perturb", str(DEMO / "questions.jsonl"), "--variants", "1", "--candidates", "2", "--max-tokens", "120",
         "--attempts", "2", "--report", "perturb.json", "--out", "prompts.jsonl", *common)  # fmt: skip
     for name, options in TARGETS.items():
-        ppe("respond", "prompts.jsonl", "--name", name, *options, "--report", f"respond-{name}.json", "--out", f"{name}.jsonl", *common)
+        ppe(
+            "respond",
+            "prompts.jsonl",
+            "--name",
+            name,
+            *options,
+            "--report",
+            f"respond-{name}.json",
+            "--out",
+            f"{name}.jsonl",
+            *common,
+        )
     ppe("judge", *(f"{name}.jsonl" for name in TARGETS), "--max-tokens", "12", "--attempts", "2", "--report", "judge.json",
         "--details", "details.csv", "--out", "verdicts.csv", *common)  # fmt: skip
     ppe("rank", "verdicts.csv", "--incomplete", "keep", "--on-separation", "ridge")

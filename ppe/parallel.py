@@ -53,7 +53,10 @@ def worker_processes(workers: int) -> Iterator[ProcessPoolExecutor]:
             executor.shutdown(cancel_futures=True)
             raise
 
-SCHEDULER = "PPE_SCHEDULER"  # in the environment: the address of a Dask scheduler, for whatever would use several processes
+
+SCHEDULER = (
+    "PPE_SCHEDULER"  # in the environment: the address of a Dask scheduler, for whatever would use several processes
+)
 SCHEDULER_SECONDS = 20.0  # to wait for it
 
 
@@ -83,7 +86,8 @@ def parallel_map(
     tasks: Sequence[Task],
     *,
     workers: int = 1,  # processes; 1 computes here
-    scheduler: str | None = None,  # address of a Dask scheduler in place of processes; None: the environment's, if workers > 1
+    scheduler: str
+    | None = None,  # address of a Dask scheduler in place of processes; None: the environment's, if workers > 1
     cost: Callable[[Task], float] | None = None,  # the dearest tasks are begun first
     progress: Progress = no_progress,
 ) -> list[Value]:

@@ -80,7 +80,9 @@ def placed(
     "The valid verdicts of a table as numbers; raises `InputError` if there is none."
     valid = (verdicts["verdict"] != "invalid").to_numpy()
     if not valid.any():
-        raise InputError(f"no valid verdict: all {len(verdicts)} are invalid; at least one that says a, b or tie is needed")
+        raise InputError(
+            f"no valid verdict: all {len(verdicts)} are invalid; at least one that says a, b or tie is needed"
+        )
     first, second, models = model_codes(verdicts, models)
     rows = verdicts[valid]
     judge, judges = pd.factorize(rows["judge"].astype(str), sort=True)

@@ -278,8 +278,13 @@ def graph_table(
     "Cycle counts, score, tie rate and largest strongly connected component of each graph."
     counts = pool.cycles
     return pool.index.assign(
-        n_models=pool.n_models, c3=counts.c3, c4=counts.c4, c3_bad=counts.c3_bad, c4_bad=counts.c4_bad,
-        score=pool.scores(mu), tie_rate=tie_rates(pool.adjacency),
+        n_models=pool.n_models,
+        c3=counts.c3,
+        c4=counts.c4,
+        c3_bad=counts.c3_bad,
+        c4_bad=counts.c4_bad,
+        score=pool.scores(mu),
+        tie_rate=tie_rates(pool.adjacency),
         largest_scc=largest_component_sizes(pool.adjacency),
     )
 

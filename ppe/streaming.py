@@ -125,7 +125,7 @@ class KeyFile:
         data = memoryview(_dealt(keys, np.uint64(64 - BITS), starts)).cast("B")
         try:
             while data:  # a file without a buffer may take less than it is given
-                data = data[self.file.write(data):]
+                data = data[self.file.write(data) :]
         except OSError as error:
             what = f"cannot write temporary keys, 8 bytes a row, to {tempfile.gettempdir()}: {error.strerror or error}"
             raise PpeError(f"{what}; name a folder with room in TMPDIR") from None
@@ -336,9 +336,15 @@ class _Tally:
                 shown = repr(words.words()[found[rows[0]]])[:60] if len(rows) else ""
                 self.faults.add("name", column, piece, rows, lambda rows: [shown])  # noqa: B023
         unknown = np.flatnonzero(codes["verdict"] >= len(Verdict))
-        self.faults.add("verdict", "verdict", piece, unknown, lambda rows: [
-            repr(self.words["verdict"].words()[code]) for code in dict.fromkeys(codes["verdict"][rows].tolist())
-        ])
+        self.faults.add(
+            "verdict",
+            "verdict",
+            piece,
+            unknown,
+            lambda rows: [
+                repr(self.words["verdict"].words()[code]) for code in dict.fromkeys(codes["verdict"][rows].tolist())
+            ],
+        )
         itself = np.flatnonzero((codes["model_a"] == codes["model_b"]) & (codes["model_a"] >= 0))
         models = self.words["model_a"].words()
         self.faults.add("itself", "", piece, itself, lambda rows: [models[codes["model_a"][rows[0]]]])
@@ -440,7 +446,7 @@ def _repeated(tally: _Tally, suspects: np.ndarray, progress: Callable) -> None:
         pair = np.sort(np.stack([codes["model_a"][rows], codes["model_b"][rows]]), axis=0)
         unit = cells[list(GRAPH_COLUMNS)].assign(low=pair[0], high=pair[1])
         both = pd.concat([seen, unit], ignore_index=True)
-        again = both.duplicated().to_numpy()[len(seen):]
+        again = both.duplicated().to_numpy()[len(seen) :]
         if again.any() and not shown:
             shown = dict(cells.iloc[np.flatnonzero(again)[0]])
         first += [tally.faults.place(piece, row) for row in rows[again][: 5 - len(first)]]

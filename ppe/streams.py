@@ -31,9 +31,7 @@ def _name_words(
     return tuple(int.from_bytes(digest[at : at + 4], "little") for at in range(0, 16, 4))
 
 
-def _seed_sequence(
-    seed: int, names: tuple[str | int, ...], tail: tuple[int, ...] = ()
-) -> np.random.SeedSequence:
+def _seed_sequence(seed: int, names: tuple[str | int, ...], tail: tuple[int, ...] = ()) -> np.random.SeedSequence:
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
         raise InputError(f"seed {seed!r}: a seed is an integer of at least 0; the paper's is 20260324")
     words = tuple(word for name in names for word in _name_words(name))

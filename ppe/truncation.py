@@ -16,7 +16,9 @@ def check_scores(scores: np.ndarray) -> np.ndarray:
     if scores.ndim != 1 or not len(scores):
         raise InputError(f"scores of shape {scores.shape}: truncation needs one score per graph and at least one graph")
     if not np.isfinite(scores).all():
-        raise InputError(f"{(~np.isfinite(scores)).sum()} scores are not finite: every graph needs a finite cycle score")
+        raise InputError(
+            f"{(~np.isfinite(scores)).sum()} scores are not finite: every graph needs a finite cycle score"
+        )
     return scores
 
 # %% ../nbs/truncation.ipynb #cell-05

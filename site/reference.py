@@ -106,12 +106,7 @@ class Reference:
         }
         # A name in backticks leads to its entry where only one module has it, or the front door does.
         self.labels: dict[str, str] = {}
-        seen = [
-            (name, module.name)
-            for found in self.rooms.values()
-            for module in found
-            for name in module.exported
-        ]
+        seen = [(name, module.name) for found in self.rooms.values() for module in found for name in module.exported]
         for name, module in seen:
             if sum(other == name for other, _ in seen) == 1 or self.front_door.get(name) == module:
                 self.labels[name] = label(module, name)
@@ -127,16 +122,12 @@ class Reference:
                 shown.append(re.sub(r"([*_<>$\[\]{}|~\\])", r"\\\1", part))
             else:
                 name = part.strip("`").removesuffix("()")
-                shown.append(
-                    f"[`{name}`](#{self.labels[name]})" if name in self.labels else f"`{part.strip('`')}`"
-                )
+                shown.append(f"[`{name}`](#{self.labels[name]})" if name in self.labels else f"`{part.strip('`')}`")
         return "".join(shown)
 
     def docstring(self, node: ast.AST) -> str:
         text = (
-            ast.get_docstring(node)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-            else None
+            ast.get_docstring(node) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else None
         )
         return self.prose(text) if text else ""
 
@@ -147,9 +138,7 @@ class Reference:
         given = function.args
         positional = [*given.posonlyargs, *given.args]
         defaults = dict(zip([arg.arg for arg in positional][::-1], given.defaults[::-1], strict=False))
-        defaults |= {
-            arg.arg: value for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value
-        }
+        defaults |= {arg.arg: value for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
         stars = {id(given.vararg): "*", id(given.kwarg): "**"}
         arguments = [*positional, *([given.vararg] if given.vararg else []), *given.kwonlyargs]
         lines = []
@@ -187,9 +176,7 @@ class Reference:
                     marks = {ast.unparse(mark) for mark in method.decorator_list}
                     attribute = marks & {"property", "cached_property"}
                     parts.append(
-                        f"**`{name}.{method.name}`**"
-                        if attribute
-                        else signature(f"{name}.{method.name}", method)
+                        f"**`{name}.{method.name}`**" if attribute else signature(f"{name}.{method.name}", method)
                     )
                     parts += [self.docstring(method), *self.parameters(method, module)]
         return "\n\n".join(part for part in parts if part)
@@ -211,9 +198,7 @@ class Reference:
             links = f"[notebook](../{module.notebook}) · [source]({self.server}/blob/main/{module.path})"
             parts.append(f"## `ppe.{module.name}`\n\n{said}\n\n{links}")
             definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-            described = {
-                name: node for name, node in module.exported.items() if isinstance(node, definitions)
-            }
+            described = {name: node for name, node in module.exported.items() if isinstance(node, definitions)}
             parts += [self.entry(name, node, module) for name, node in described.items()]
             constants = [
                 self.constant(name, node, module)
@@ -228,9 +213,7 @@ class Reference:
         lines = [HEAD]
         modules = {module.name: module for found in self.rooms.values() for module in found}
         for room, found in self.rooms.items():
-            names = [
-                name for name, home in self.front_door.items() if home in {module.name for module in found}
-            ]
+            names = [name for name, home in self.front_door.items() if home in {module.name for module in found}]
             if not names:
                 continue
             lines += [f"### {ROOMS[room]}", "", "| Name | What it is |", "|---|---|"]
@@ -238,14 +221,10 @@ class Reference:
                 module = modules[self.front_door[name]]
                 node = module.exported[name]
                 said = self.docstring(node) or self.prose(module.comment(node))
-                lines.append(
-                    f"| [`{name}`](#{self.labels[name]}) | {' '.join(said.split(chr(10) * 2)[0].split())} |"
-                )
+                lines.append(f"| [`{name}`](#{self.labels[name]}) | {' '.join(said.split(chr(10) * 2)[0].split())} |")
             lines.append("")
         pages = "\n".join(f"{ROOMS[room]} <{page(room)}>" for room in self.rooms)
-        return "\n".join(
-            [*lines, "## Every module", "", "```{toctree}", ":titlesonly:", "", pages, "```", ""]
-        )
+        return "\n".join([*lines, "## Every module", "", "```{toctree}", ":titlesonly:", "", pages, "```", ""])
 
 
 def page(room: str) -> str:

@@ -241,10 +241,7 @@ def with_contents(text: str) -> str:
     head, *sections = re.split(r"(?m)^(?=## )", text)
     parts = [head]
     for section in sections:
-        pages = [
-            link.removesuffix(".ipynb")
-            for link in re.findall(r"(?m)^- \[[^\]]*\]\(([\w/]+\.ipynb)\)", section)
-        ]
+        pages = [link.removesuffix(".ipynb") for link in re.findall(r"(?m)^- \[[^\]]*\]\(([\w/]+\.ipynb)\)", section)]
         contents = "".join(f"{page}\n" for page in pages)
         listed = f"\n\n```{{toctree}}\n:hidden:\n:titlesonly:\n\n{contents}```" if pages else ""
         parts.append(f"{section.rstrip()}{listed}\n\n")

@@ -38,18 +38,14 @@ class Browser:
             "--remote-debugging-port=0", "--remote-allow-origins=*", f"--user-data-dir={folder}",
             "about:blank",
         ]  # fmt: skip
-        self.process = subprocess.Popen(
-            [program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        self.process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         port_file, end = folder / "DevToolsActivePort", time.monotonic() + 120
         while not (port_file.exists() and port_file.read_text().count("\n")):
             assert time.monotonic() < end and self.process.poll() is None, "Chromium did not start"
             time.sleep(0.1)
         port = port_file.read_text().split()[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=60) as reply:
-            address = next(target for target in json.load(reply) if target["type"] == "page")[
-                "webSocketDebuggerUrl"
-            ]
+            address = next(target for target in json.load(reply) if target["type"] == "page")["webSocketDebuggerUrl"]
         self.socket = websocket.create_connection(address, timeout=120, suppress_origin=True)
         self.number, self.visit = 0, Visit()
         for domain in ("Page", "Network", "Runtime", "Log"):

@@ -92,9 +92,7 @@ class Forked:
 class ForkedKernelManager(AsyncKernelManager):
     "Starts its kernel by a fork."
 
-    async def _async_launch_kernel(
-        self, kernel_cmd: list[str], *, env: dict[str, str], cwd: str, **_
-    ) -> None:
+    async def _async_launch_kernel(self, kernel_cmd: list[str], *, env: dict[str, str], cwd: str, **_) -> None:
         process = server().Process(target=serve, args=(self.connection_file, str(cwd), dict(env)))
         process.start()
         self.provisioner.process = Forked(process)

@@ -33,9 +33,7 @@ def stage_notebooks() -> list[Path]:
     "All notebooks but those that papermill runs, and the record of raw files only beside these."
     left_out = set() if (ROOT.parent / "shared" / "raw").is_dir() else {ROOT / "nbs" / "raw_verdicts.ipynb"}
     notebooks = {*(ROOT / "nbs").rglob("*.ipynb")} - left_out
-    return sorted(
-        path for path in notebooks if path.parent.name not in PAPER_FOLDERS and path.parent.name[0] != "."
-    )
+    return sorted(path for path in notebooks if path.parent.name not in PAPER_FOLDERS and path.parent.name[0] != ".")
 
 
 def title(path: Path) -> str:
@@ -85,13 +83,9 @@ def text_outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, list[str]]]
         if cell.cell_type != "code":
             continue
         printed = "".join(
-            output.text
-            for output in cell.outputs
-            if output.output_type == "stream" and output.name == "stdout"
+            output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout"
         )
-        shown = [
-            output.data["text/plain"] for output in cell.outputs if "text/plain" in output.get("data", {})
-        ]
+        shown = [output.data["text/plain"] for output in cell.outputs if "text/plain" in output.get("data", {})]
         found.append((cell.source, [ADDRESS.sub(r"\1", text) for text in [printed, *shown]]))
     return found
 

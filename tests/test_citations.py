@@ -87,15 +87,11 @@ def test_the_reading_of_the_paper_names_places_that_exist():
     text = (ROOT / "nbs" / "reading.md").read_text(encoding="utf-8")
     verdicts = set(re.findall(r"\*\*([a-z ]+)\*\*", text.partition("| Section |")[0]))
     rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if line.startswith("| ")
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
     ][1:]
     order = list(TITLES)
     assert len(rows) >= 140 and len({row[1] for row in rows}) == len(rows)
-    assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=order.index), (
-        "in the order of the paper"
-    )
+    assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=order.index), "in the order of the paper"
     for section, statement, place, verdict in rows:
         target = re.fullmatch(r"\[([\w]+)\]\(((?:\.\./figures/)?[\w/]+\.ipynb)\)", place)
         assert target and Path(target[2]).stem == target[1] and (ROOT / "nbs" / target[2]).is_file(), place

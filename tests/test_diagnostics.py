@@ -26,10 +26,7 @@ def test_relabelling_models_and_shuffling_rows_change_nothing():
     names = {name: f"z{k}" for k, name in enumerate(reversed(graphs.models))}
     renamed = table.assign(**{c: table[c].astype(str).map(names) for c in ("model_a", "model_b")})
     other = comparison_graphs(validate_verdicts(renamed))
-    one, two = (
-        diagnose_fit(g, folds, n_bootstrap=0, rng=stream(SEED))
-        for g in (graphs, other)
-    )
+    one, two = (diagnose_fit(g, folds, n_bootstrap=0, rng=stream(SEED)) for g in (graphs, other))
     assert two.worst_pair == tuple(names[name] for name in one.worst_pair)
     for field in ("deviance", "max_residual", "hodge_ratio", "held_out_gap"):
         assert getattr(one, field) == pytest.approx(getattr(two, field), rel=1e-7)

@@ -17,9 +17,7 @@ HEAVY = ("click", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
 def loaded(program: str) -> list[str]:
     "Heavy libraries that a fresh interpreter has imported after a program."
     show = f"import sys; print(*sorted(set(sys.modules) & set({HEAVY})), file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{program}; {show}"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", f"{program}; {show}"], capture_output=True, text=True, check=True)
     return done.stderr.split()
 
 
@@ -28,9 +26,7 @@ def test_every_public_name_resolves_and_is_listed():
     for name in ppe.__all__:
         value = getattr(ppe, name)
         home = getattr(value, "__module__", None)
-        assert home is None or not home.startswith("ppe.") or home == ppe._HOME[name], (
-            f"{name} lives in {home}"
-        )
+        assert home is None or not home.startswith("ppe.") or home == ppe._HOME[name], f"{name} lives in {home}"
     with pytest.raises(AttributeError, match="rnak"):
         ppe.rnak  # noqa: B018
 

@@ -305,8 +305,7 @@ def test_graphs_and_table_hold_the_same_counts(frame):
 def test_order_of_rows_within_a_graph_does_not_matter(frame, data):
     keys = ["judge", "question_id", "variant"]
     shuffled = pd.concat(
-        group.iloc[data.draw(st.permutations(range(len(group))))]
-        for _, group in frame.groupby(keys, sort=False)
+        group.iloc[data.draw(st.permutations(range(len(group))))] for _, group in frame.groupby(keys, sort=False)
     )
     one, two = (comparison_graphs(validate_verdicts(table)) for table in (frame, shuffled))
     assert one.index.equals(two.index) and (one.adjacency == two.adjacency).all()
@@ -372,9 +371,7 @@ def test_what_is_written_is_what_is_read(tmp_path, frame, ending):
     table = validate_verdicts(frame)
     write_verdicts(table, path := tmp_path / f"table{ending}")
     for again in (read_verdicts(path), read_verdicts(path.read_bytes()), validate_verdicts(table)):
-        pd.testing.assert_frame_equal(
-            again, table, check_categorical=False
-        )  # the order of categories is free
+        pd.testing.assert_frame_equal(again, table, check_categorical=False)  # the order of categories is free
     judge = str(table["judge"].iloc[-1])
     assert set(select_verdicts(table, judge=judge)["judge"]) == {judge}
 
@@ -460,9 +457,7 @@ TOKENS = st.sampled_from(
      ",", "\n", "\r\n", '"', '""', "\0", "\ufeff", "é", "a", "tie", "1", ";", "\t", "x", " "]
 )  # fmt: skip
 HEADER = st.sampled_from(["", ",".join(COLUMNS) + "\n"])
-TEXTS = st.builds(
-    lambda head, tokens: (head + "".join(tokens)).encode(), HEADER, st.lists(TOKENS, max_size=12)
-)
+TEXTS = st.builds(lambda head, tokens: (head + "".join(tokens)).encode(), HEADER, st.lists(TOKENS, max_size=12))
 USUAL = {
     "judge": "jk",
     "question_id": "12",
@@ -472,9 +467,7 @@ USUAL = {
     "model_b": "yz",
 }
 ROW = st.tuples(*(st.sampled_from([*3 * USUAL.get(c, ("a", "b", "tie")), "", "nan", "x"]) for c in COLUMNS))
-ROWS = st.lists(
-    st.one_of(ROW, ROW, ROW, ROW.map(lambda row: row[1:]), ROW.map(lambda row: (*row, "more"))), max_size=3
-)
+ROWS = st.lists(st.one_of(ROW, ROW, ROW, ROW.map(lambda row: row[1:]), ROW.map(lambda row: (*row, "more"))), max_size=3)
 NEAR = st.builds(lambda rows: "\n".join([",".join(COLUMNS), *map(",".join, rows)]).encode(), ROWS)
 
 

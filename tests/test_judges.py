@@ -176,9 +176,7 @@ def test_weighted_turns_with_the_places_and_not_with_the_names():
         assert there.fit.estimates["first_place"][judge] == pytest.approx(-effect, abs=1e-3)
     names = dict(zip("abcde", "vzxwy", strict=True))
     renamed = weighted_judges(
-        placed(
-            frame([("j " + row[0], *row[1:4], names[row[4]], names[row[5]], row[6]) for row in rows])
-        ).counts()
+        placed(frame([("j " + row[0], *row[1:4], names[row[4]], names[row[5]], row[6]) for row in rows])).counts()
     )
     scores = dict(zip(renamed.models, renamed.scores, strict=True))
     assert [scores[names[model]] for model in here.models] == pytest.approx(here.scores.tolist(), abs=1e-4)

@@ -56,9 +56,7 @@ print(get_connection_info(unpack=True)["transport"], len(ports - {heard}))
 
 @pytest.mark.parametrize("kernels", [AsyncKernelManager, ForkedKernelManager])
 def test_a_kernel_is_spoken_to_without_ports(tmp_path: Path, kernels: type[AsyncKernelManager]):
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PORTS)]), path := tmp_path / "a.ipynb"
-    )
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PORTS)]), path := tmp_path / "a.ipynb")
     fresh = stage_notebooks.executed(path, kernels=kernels)
     assert stage_notebooks.text_outputs(fresh)[0][1] == ["ipc 0\n"]
 

@@ -248,9 +248,7 @@ def test_importing_the_library_loads_no_plotting():
 def parameters(path: Path) -> dict[str, object]:
     "Names and values of the cell tagged `parameters`, which holds plain literals only."
     tagged = [cell for cell in read(path).cells if "parameters" in cell.metadata.get("tags", [])]
-    assert len(tagged) == 1, (
-        f"{path.name}: {len(tagged)} cells tagged parameters; papermill needs exactly one"
-    )
+    assert len(tagged) == 1, f"{path.name}: {len(tagged)} cells tagged parameters; papermill needs exactly one"
     values = {}
     for node in ast.parse(tagged[0].source).body:
         assert isinstance(node, (ast.Assign, ast.AnnAssign)), f"{path.name}: {ast.unparse(node)}"
@@ -312,9 +310,7 @@ def test_profiles_name_the_parameters_that_the_notebooks_have():
     for path in PAPER_NOTEBOOKS:
         for profile in ("quick", "full"):
             unknown = set(profiles[path.stem].get(profile, {})) - set(parameters(path))
-            assert not unknown, (
-                f"{path.name}: profile {profile} sets {unknown}, which papermill would only warn about"
-            )
+            assert not unknown, f"{path.name}: profile {profile} sets {unknown}, which papermill would only warn about"
 
 
 # ---- what is committed is clean
@@ -357,11 +353,7 @@ def test_text_files_hold_no_path_of_a_machine():
 
 
 def test_no_large_file():
-    large = {
-        str(path.relative_to(ROOT)): path.stat().st_size
-        for path in files()
-        if path.stat().st_size > 1_000_000
-    }
+    large = {str(path.relative_to(ROOT)): path.stat().st_size for path in files() if path.stat().st_size > 1_000_000}
     assert not large, f"over 1 MB: {large}"
 
 
@@ -369,9 +361,7 @@ def test_locks_name_no_host():
     locks = sorted(ROOT.glob("requirements*.txt"))
     assert locks
     for path in locks:
-        named = re.findall(
-            r"(?m)^.*(?:https?://|--(?:extra-)?index-url|--find-links|@ ).*$", path.read_text()
-        )
+        named = re.findall(r"(?m)^.*(?:https?://|--(?:extra-)?index-url|--find-links|@ ).*$", path.read_text())
         assert not named, f"{path.name}: {named[:5]}"
         assert "--hash=sha256:" in path.read_text()
 
@@ -446,9 +436,7 @@ def test_what_the_stages_need_beyond_the_library_is_said_where_they_are_shown():
 def test_readme_links_and_make_targets_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = [
-        link
-        for link in re.findall(r"\]\(([^)#\s]+)", text)
-        if "://" not in link and not link.startswith("mailto:")
+        link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link and not link.startswith("mailto:")
     ]
     missing = [link for link in links if not (ROOT / link).exists()]
     assert not missing, f"README points to {missing}"
@@ -471,9 +459,7 @@ def test_changelog_names_the_version():
     settings.read(ROOT / "settings.ini")
     version = settings["DEFAULT"]["version"]
     assert f'__version__ = "{version}"' in (ROOT / "ppe" / "__init__.py").read_text()
-    assert re.search(
-        rf"(?m)^#+ .*\b{re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    )
+    assert re.search(rf"(?m)^#+ .*\b{re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
 
 
 def sentences(*pages: str) -> str:
@@ -512,7 +498,6 @@ def test_what_the_readme_says_was_found():
     people = published("tab_judges_people").set_index("votes")["people"]
     pooled = [name for name in judges.index if "pooled" in name and "order" in name]
     assert judges[pooled].item() < people[2500]
-
 
 
 def test_what_the_readme_says_of_designs_and_plans():

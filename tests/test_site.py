@@ -88,9 +88,7 @@ def test_a_wrong_command_or_option_is_noticed():
 
 def test_every_make_target_of_a_page_exists():
     targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
-    shown = {
-        name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))
-    }
+    shown = {name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))}
     assert {"paper", "demo"} <= shown <= targets
     assert "site" in targets
 
@@ -232,9 +230,7 @@ def test_what_is_fetched_from_another_host_is_found(tmp_path: Path):
         assert links.foreign(tmp_path), sheet
 
 
-def test_mathjax_without_npm_or_with_another_hash_is_one_clear_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_mathjax_without_npm_or_with_another_hash_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(make_site.BuildError, match="install npm"):
         make_site.mathjax(tmp_path)
@@ -284,9 +280,7 @@ def test_no_page_fetches_anything_from_elsewhere(site: Path):
 @pytest.mark.slow
 def test_every_notebook_and_page_of_the_contents_is_there(pages: dict[str, links.Page]):
     notebooks = [
-        path
-        for path in (ROOT / "nbs").rglob("*.ipynb")
-        if path.parent.name not in ("figures", "tables", "theorems")
+        path for path in (ROOT / "nbs").rglob("*.ipynb") if path.parent.name not in ("figures", "tables", "theorems")
     ]
     wanted = {
         path.relative_to(ROOT).with_suffix(".html").as_posix()

@@ -138,9 +138,7 @@ TABLES = {
     ),
     "100 models in a row": Case(lambda: text(zigzag(100)), Scores(zigzag_scores(100), KEEP, 1e-4)),
     # what the verdicts say
-    "all ties": Case(
-        lambda: text([(*row[:6], "tie") for row in duel("x", "y")]), Scores({"x": 0.0, "y": 0.0})
-    ),
+    "all ties": Case(lambda: text([(*row[:6], "tie") for row in duel("x", "y")]), Scores({"x": 0.0, "y": 0.0})),
     "all invalid": Case(
         lambda: text([(*row[:6], "invalid") for row in duel("x", "y")]), Refused(("no valid verdict",))
     ),
@@ -198,18 +196,14 @@ TABLES = {
     "truncated gzip": Case(lambda: gzip.compress(text(duel("x", "y")))[:-9], Refused(("damaged gzip",))),
     # Parquet
     "Parquet": Case(lambda: parquet(frame(duel("x", "y"))), two(), "table.parquet"),
-    "Parquet with dictionaries": Case(
-        lambda: with_type("model_a", pa.dictionary(pa.int32(), pa.string())), two()
-    ),
+    "Parquet with dictionaries": Case(lambda: with_type("model_a", pa.dictionary(pa.int32(), pa.string())), two()),
     "Parquet with large_string": Case(lambda: with_type("model_b", pa.large_string()), two()),
     "Parquet with text as identifiers": Case(lambda: with_type("question_id", pa.large_string()), two()),
     "Parquet with small integers": Case(lambda: with_values("variant", [1, 1, 1], pa.uint8()), two()),
     "Parquet with identifiers beyond 64 bits": Case(
         lambda: with_values("question_id", [1, 2, 2**63], pa.uint64()), Refused(())
     ),
-    "Parquet with a null": Case(
-        lambda: with_values("model_b", ["y", None, "y"]), Refused(("model_b", "row 2"))
-    ),
+    "Parquet with a null": Case(lambda: with_values("model_b", ["y", None, "y"]), Refused(("model_b", "row 2"))),
     "Parquet with a column of nulls": Case(
         lambda: with_values("category", [None] * 3, pa.null()), Refused(("empty category",))
     ),
@@ -248,10 +242,7 @@ def test_a_table_is_ranked_exactly_or_refused(ppe_main, tmp_path, name):
         return
     found = {row["model"]: row["score"] for row in done.json()["models"]}
     assert found.keys() == case.expected.scores.keys()
-    assert (
-        max(abs(found[model] - score) for model, score in case.expected.scores.items())
-        <= case.expected.tolerance
-    )
+    assert max(abs(found[model] - score) for model, score in case.expected.scores.items()) <= case.expected.tolerance
     if case.expected.tolerance == math.inf:  # of Copeland the order alone is asked
         better = [model for model, score in case.expected.scores.items() if score > 0]
         assert min(found[model] for model in better) > max(found[m] for m in found.keys() - set(better))
@@ -347,9 +338,7 @@ def test_an_import_that_would_be_a_guess_is_refused(ppe_main, tmp_path, name):
 def test_what_is_imported_is_ranked(ppe_main, tmp_path):
     "A name that import takes is one that rank takes; awkward but good ones come through whole."
     names = ["Ärger, 13b", 'the "quoted"', "=cmd()", "007", "דגם", "NaN"]
-    (tmp_path / "b.jsonl").write_bytes(
-        lines(*(battle(a, b, "tie") for a, b in zip(names, names[1:], strict=False)))
-    )
+    (tmp_path / "b.jsonl").write_bytes(lines(*(battle(a, b, "tie") for a, b in zip(names, names[1:], strict=False))))
     for out in ("v.csv", "v.csv.gz", "v.parquet"):
         assert ppe_main("import", "b.jsonl", "--out", out).code == 0
         found = ppe_main("rank", out, *KEEP, "--format", "json").json()
@@ -373,9 +362,7 @@ def test_any_columns_are_imported_as_counted_by_hand(ppe_main, tmp_path, sep):
 
 
 def test_stars_and_several_judges_are_said(ppe_main, tmp_path):
-    votes = [
-        battle("hub", m, "model_a", question_id=q, judge=j) for q, m in enumerate("xyz") for j in ("p", "q")
-    ]
+    votes = [battle("hub", m, "model_a", question_id=q, judge=j) for q, m in enumerate("xyz") for j in ("p", "q")]
     (tmp_path / "b.jsonl").write_bytes(lines(*votes))
     done = ppe_main("import", "b.jsonl", "--out", "v.csv")
     assert done.code == 0 and "every pair holds hub, which won 100%" in done.err
@@ -609,11 +596,7 @@ def read_only(tmp_path_factory) -> Path:
 
 
 def stranger(folder: Path, *words: str, cwd: str = "closed") -> subprocess.CompletedProcess:
-    kept = {
-        name: text
-        for name, text in os.environ.items()
-        if name not in ("HOME", "PYTHONPATH", "XDG_CACHE_HOME")
-    }
+    kept = {name: text for name, text in os.environ.items() if name not in ("HOME", "PYTHONPATH", "XDG_CACHE_HOME")}
     call = [sys.executable, "-c", STRANGER, folder / "tmp", folder / "site", *words]
     return subprocess.run(
         call,
@@ -672,9 +655,7 @@ print(found != folder and not os.stat(found).st_mode & 0o077)
 # ---- interruption
 
 
-@pytest.mark.parametrize(
-    "words", [["diagnose", "--simulations", "1000000"], ["rank", "--intervals", "1000000"]]
-)
+@pytest.mark.parametrize("words", [["diagnose", "--simulations", "1000000"], ["rank", "--intervals", "1000000"]])
 def test_ctrl_c_ends_a_long_computation_at_once(tmp_path, words):
     "Also while compiled code runs, or the compiler. A shell shows the status as 130."
     rows = random_pool(judges=["j"], models=["p", "q", "r", "s"], questions=[(q, "c") for q in range(12)])

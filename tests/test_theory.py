@@ -70,9 +70,7 @@ def test_recovery_gives_the_stated_values(ppe):
     assert report["threshold_truncated"] == pytest.approx(2 * scale)
 
 
-@pytest.mark.parametrize(
-    "n, p, confidence", [(20, 0.1, 0.95), (5, 0.3, 0.99), (3, 0.45, 0.5), (20, 0.4, 0.999)]
-)
+@pytest.mark.parametrize("n, p, confidence", [(20, 0.1, 0.95), (5, 0.3, 0.99), (3, 0.45, 0.5), (20, 0.4, 0.999)])
 def test_graphs_needed_is_the_smallest_number(ppe_main, n, p, confidence):
     words = ("theory", "graphs-needed", "--n", n, "--p", p, "--confidence", confidence, "--format", "json")
     report = answer(ppe_main(*words))

@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLE = "\n\n".join(
-    re.findall(r"(?ms)^```python\s*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
-)
+EXAMPLE = "\n\n".join(re.findall(r"(?ms)^```python\s*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8")))
 BATTLE = {
     "question_id": 81, "model_1": "x", "model_2": "y", "g1_winner": "model_1", "g2_winner": "tie",
     "judge": ["gpt-4", "pair-v2"], "turn": 1,
@@ -221,7 +219,5 @@ def test_an_editable_install_reads_the_data_beside_it(source: Path, tmp_path: Pa
         "from ppe.files import data_file; print(data_file('simulated.toml'))"
     )
     env = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.stdout.strip() == str(source / "data" / "simulated.toml"), done.stderr

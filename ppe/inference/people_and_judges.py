@@ -137,7 +137,10 @@ def _contributions(battles: Battles, theta: np.ndarray) -> np.ndarray:  # (1 + J
 
     def mean_parts(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
         question, residual = battles.question[rows], (expected - points)[rows] / rows.sum()
-        pair, moved = np.stack([battles.first[rows], battles.second[rows]], axis=1), np.stack([residual, -residual], axis=1)
+        pair, moved = (
+            np.stack([battles.first[rows], battles.second[rows]], axis=1),
+            np.stack([residual, -residual], axis=1),
+        )
         share = np.bincount(question, minlength=n_questions) / rows.sum()
         # Most models are in no battle of a question: their parts are the mean's alone.
         parts = np.multiply.outer(-share, np.bincount(pair.ravel(), moved.ravel(), n))

@@ -103,7 +103,9 @@ def typst_math(
     said, depth = [], 0
     for token in re.findall(r"\\[A-Za-z]+|\\.|[_^]\{|(?<=[_^])\d|\d+(?:\.\d+)?|\S", tex):
         if token == "{" or (token[0] == "\\" and token[1:] not in _SYMBOLS):
-            raise InputError(f"the formula ${tex}$ has {token}, which is not known: write it otherwise, or add it to book.ipynb")
+            raise InputError(
+                f"the formula ${tex}$ has {token}, which is not known: write it otherwise, or add it to book.ipynb"
+            )
         depth += token[-1] == "{"
         depth -= token == "}"
         if depth < 0:
@@ -164,7 +166,9 @@ def markdown_runs(
 
 def markdown_tables(
     text: str,  # Markdown
-) -> list[dict[str, Any]]:  # for each table: align (left, center or right) of each column; rows of cells, the heading first
+) -> list[
+    dict[str, Any]
+]:  # for each table: align (left, center or right) of each column; rows of cells, the heading first
     "The pipe tables of a text. Raises InputError as `typst_math`."
     tables: list[dict[str, Any]] = []
     for token in _parser().parse(text):

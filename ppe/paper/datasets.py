@@ -112,7 +112,9 @@ def arena_counts() -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # wins an
 def arena_ratings() -> pd.Series:  # model → rating, higher is better, mean zero
     "Half-tie Bradley–Terry ratings of the 129 models by all votes."
     wins, ties, models = arena_counts()
-    return pd.Series(bradley_terry(wins, ties, models=models).scores, index=pd.Index(models, name="model"), name="rating")
+    return pd.Series(
+        bradley_terry(wins, ties, models=models).scores, index=pd.Index(models, name="model"), name="rating"
+    )
 
 # %% ../../nbs/paper/datasets.ipynb #21761ccc
 def human_reference(
@@ -127,10 +129,18 @@ def human_reference(
     known = verdict_set(name).reference
     if not isinstance(known, str):
         if not known or category is not None:
-            raise InputError(f"{name}: no human reference" + (f" for {category!r}: the Arena's counts have no categories" if known else
-                             "; its human votes are verdicts of the set itself (judge 'human')"))
+            raise InputError(
+                f"{name}: no human reference"
+                + (
+                    f" for {category!r}: the Arena's counts have no categories"
+                    if known
+                    else "; its human votes are verdicts of the set itself (judge 'human')"
+                )
+            )
         ratings = arena_ratings()
-        return pd.Series({model: ratings[on_arena] for model, on_arena in known.items()}, name="rating").rename_axis("model")
+        return pd.Series({model: ratings[on_arena] for model, on_arena in known.items()}, name="rating").rename_axis(
+            "model"
+        )
     votes = select_verdicts(load_verdicts(known), category=category)
     wins, ties, models = win_tie_counts_from_table(votes)
     ranking = bradley_terry(wins, ties, models=models)

@@ -51,7 +51,9 @@ def code_cells(cells: Iterable[Json]) -> list[Json]:
 def what_runs(cells: Iterable[Json]) -> list[tuple[str, list[str]]]:
     "What decides about a notebook's outputs: code and tags, without the prose and without what only hides or moves a cell."
     shown = ("hide-", "front")
-    return [(cell["source"], [tag for tag in cell_tags(cell) if not tag.startswith(shown)]) for cell in code_cells(cells)]
+    return [
+        (cell["source"], [tag for tag in cell_tags(cell) if not tag.startswith(shown)]) for cell in code_cells(cells)
+    ]
 
 # %% ../../nbs/paper/items.ipynb #3d0f68ac
 _TITLE_AND_ANSWER = re.compile(r"# +(\S[^\n]*\?)[ \t]*\n\s*\n((?:>[^\n]*(?:\n|$))+)")
@@ -80,7 +82,9 @@ def declared_parameters(
 
     Raises: InputError for no or several tagged cells, anything but literals, no `seed` or `output_dir`.
     """
-    tagged, injected = ([c["source"] for c in cells if tag in cell_tags(c)] for tag in ("parameters", "injected-parameters"))
+    tagged, injected = (
+        [c["source"] for c in cells if tag in cell_tags(c)] for tag in ("parameters", "injected-parameters")
+    )
     if len(tagged) != 1 or injected:
         raise InputError(
             f"{name} has {len(tagged)} cells tagged parameters, {len(injected)} tagged injected-parameters: "
@@ -94,7 +98,9 @@ def declared_parameters(
                 raise ValueError(f"line {node.lineno}")
             found[target.id] = ast.literal_eval(node.value)
     except (SyntaxError, ValueError, TypeError) as error:
-        raise InputError(f"{name}: the parameters cell holds more than `name = literal` ({error}): compute elsewhere") from None
+        raise InputError(
+            f"{name}: the parameters cell holds more than `name = literal` ({error}): compute elsewhere"
+        ) from None
     if missing := [each for each in ("seed", "output_dir") if each not in found]:
         raise InputError(f"{name}: no parameter {' and '.join(missing)}: every notebook takes both; add it")
     return found
@@ -119,7 +125,9 @@ def check_parameters(
         raise InputError(
             f"{where} does not set {first_five(unset)}: the notebook's own values are only for trying out; give it in nbs/profiles.toml"
         )
-    if other := sorted(name for name, value in declared.items() if value is not None and _kind(given[name]) is not _kind(value)):
+    if other := sorted(
+        name for name, value in declared.items() if value is not None and _kind(given[name]) is not _kind(value)
+    ):
         raise InputError(f"{where} gives {first_five(other)} as another kind than the notebook")
 
 # %% ../../nbs/paper/items.ipynb #40158a9b
@@ -164,7 +172,15 @@ def _item(root: Path, name: str, table: object, defaults: Mapping[str, object]) 
     for profile, place in PROFILES.items():
         parameters[profile] = {**defaults, **table[profile], "output_dir": place}
         check_parameters(declared, parameters[profile], f"{name}: profile {profile}")
-    return Item(name, table["item"], table["title"], f"{folder}/{name}.ipynb", parameters, *question_and_answer(cells, path.name), cells)
+    return Item(
+        name,
+        table["item"],
+        table["title"],
+        f"{folder}/{name}.ipynb",
+        parameters,
+        *question_and_answer(cells, path.name),
+        cells,
+    )
 
 
 def read_items(
@@ -220,11 +236,16 @@ def saved_at(
     sources: Sequence[str],  # of the notebook's code cells
 ) -> dict[str, tuple[int, int]]:  # name → number of the cell that saves it, and where in the cell
     "Which code cell saves what, in the order of saving."
-    last = max((at for at, source in enumerate(sources) if re.search(r"\bsave_(figure|table)\(", source)), default=len(sources) - 1)
+    last = max(
+        (at for at, source in enumerate(sources) if re.search(r"\bsave_(figure|table)\(", source)),
+        default=len(sources) - 1,
+    )
     places = {}
     for name in sorted(names):
         found = ((at, re.search(rf"([\"']){re.escape(name)}\1", source)) for at, source in enumerate(sources))
-        places[name] = next(((at, match.start()) for at, match in found if match), (last, len(sources[last]) if sources else 0))
+        places[name] = next(
+            ((at, match.start()) for at, match in found if match), (last, len(sources[last]) if sources else 0)
+        )
     return dict(sorted(places.items(), key=lambda item: item[1]))
 
 
@@ -275,7 +296,8 @@ def read_fronts(
     root = project_root() if root is None else root
     items, place, manifest = items or read_items(root), place_of(profile), read_manifest(root, profile)
     return {
-        name: Front(item, find_artefacts(item, manifest.get(name, {}).get("outputs", {}), root / place)) for name, item in items.items()
+        name: Front(item, find_artefacts(item, manifest.get(name, {}).get("outputs", {}), root / place))
+        for name, item in items.items()
     }
 
 # %% ../../nbs/paper/items.ipynb #f57d88d0

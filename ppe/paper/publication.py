@@ -16,7 +16,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .items import Artefact, Item, Json, cell_tags, code_cells, find_artefacts, notebook_cells, relink, saved_at, what_runs
+from ppe.paper.items import (
+    Artefact,
+    Item,
+    Json,
+    cell_tags,
+    code_cells,
+    find_artefacts,
+    notebook_cells,
+    relink,
+    saved_at,
+    what_runs,
+)
 
 # %% ../../nbs/paper/publication.ipynb #e547eaa5
 KERNELSPEC = {"display_name": "python3", "language": "python", "name": "python3"}
@@ -51,7 +62,11 @@ def _numbered(cells: Iterable[Json]) -> list[Json]:
     "The cells with identifiers by place. pandas gives a styled table a random name of five digits: it gets that number."
     return [
         {**cell, "id": f"cell-{at:02d}"}
-        | ({"outputs": _every_text(cell["outputs"], functools.partial(_STYLER.sub, f"T_{at:05d}"))} if "outputs" in cell else {})
+        | (
+            {"outputs": _every_text(cell["outputs"], functools.partial(_STYLER.sub, f"T_{at:05d}"))}
+            if "outputs" in cell
+            else {}
+        )
         for at, cell in enumerate(cells)
     ]
 
@@ -92,7 +107,11 @@ def _front_cell(artefact: Artefact, folder: Path, notebook: str | None) -> Json:
     table = folder / f"{artefact.name}.md"
     links = [f"[Source notebook]({notebook})"] if notebook else []
     labels = {"csv": "data (CSV)", "pdf": "PDF", "tex": "LaTeX"}
-    links += [f"[{label}]({quote(artefact.name)}.{end})" for end, label in labels.items() if f"{artefact.name}.{end}" in artefact.files]
+    links += [
+        f"[{label}]({quote(artefact.name)}.{end})"
+        for end, label in labels.items()
+        if f"{artefact.name}.{end}" in artefact.files
+    ]
     parts = [plain_markdown(artefact.caption), " · ".join(links)]
     if artefact.kind == "figure":
         parts.insert(0, f"![{plain_markdown(artefact.alt)}]({quote(artefact.name)}.png)")
@@ -106,7 +125,9 @@ def results_sha256(
 ) -> str:  # 64 hexadecimal digits
     "The SHA-256 of what a run gave: all code cells with their outputs, without the prose. Raises InputError for no notebook."
     cells = [cell for cell in notebook_cells(path) if cell["cell_type"] == "code"]
-    results = [(cell["source"], _every_text(cell.get("outputs"), functools.partial(_STYLER.sub, "T"))) for cell in cells]
+    results = [
+        (cell["source"], _every_text(cell.get("outputs"), functools.partial(_STYLER.sub, "T"))) for cell in cells
+    ]
     return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()
 
 # %% ../../nbs/paper/publication.ipynb #650bb9e8
@@ -132,12 +153,18 @@ def published_notebook(
         cells.append(cell)
         if cell["cell_type"] == "code":
             number, result = next(ran)
-            cell["outputs"] = [output for output in result.get("outputs", []) if "shown-above" not in cell_tags(cell) or "data" not in output]
+            cell["outputs"] = [
+                output
+                for output in result.get("outputs", [])
+                if "shown-above" not in cell_tags(cell) or "data" not in output
+            ]
             cell["execution_count"] = result.get("execution_count")
             cells += injected if "parameters" in cell_tags(cell) else []
             cells += [_front_cell(one, folder, None) for one in further if places[one.name][0] == number]
         elif cell["cell_type"] == "markdown":
-            cell["source"] = relink(cell["source"], source=str(Path(item.notebook).parent), place=place, published=published)
+            cell["source"] = relink(
+                cell["source"], source=str(Path(item.notebook).parent), place=place, published=published
+            )
         if at == 0:
             cells += [_front_cell(one, folder, Path(os.path.relpath(item.notebook, place)).as_posix()) for one in main]
     cells = [{**cell, "source": cell["source"].splitlines(keepends=True)} for cell in _numbered(cells)]

@@ -17,9 +17,21 @@ from ..files import data_file
 
 # %% ../../nbs/paper/published.ipynb #cell-04
 JUDGES = ("GPT-5", "Prometheus")
-STANDS_FOR = {"simulated-strong": "GPT-5", "simulated-open": "Prometheus"}  # whose numbers are shown beside a simulated judge's
+STANDS_FOR = {
+    "simulated-strong": "GPT-5",
+    "simulated-open": "Prometheus",
+}  # whose numbers are shown beside a simulated judge's
 CATEGORIES = ("coding", "extraction", "humanities", "math", "reasoning", "roleplay", "stem", "writing")
-METHODS = ("Trunc25→20", "BlockTop2", "BlockTop1", "Sample25→20", "NoTrunc boot", "ScoreWin40", "Random50→20×10", "Single→20")
+METHODS = (
+    "Trunc25→20",
+    "BlockTop2",
+    "BlockTop1",
+    "Sample25→20",
+    "NoTrunc boot",
+    "ScoreWin40",
+    "Random50→20×10",
+    "Single→20",
+)
 SELECTIONS = ("block top-K", "global top-K", "no truncation")
 
 # %% ../../nbs/paper/published.ipynb #cell-06
@@ -58,7 +70,9 @@ def _check_numbers(name: str, frame: pd.DataFrame, limits: Mapping[str, tuple[fl
     for column, (low, high) in limits.items():
         wrong = frame.loc[~pd.to_numeric(frame[column], errors="coerce").between(low, high), column]
         if len(wrong):
-            raise InputError(f"{name}: {column} is {first_five(wrong)}: a number from {low:g} to {high:g}; correct the file")
+            raise InputError(
+                f"{name}: {column} is {first_five(wrong)}: a number from {low:g} to {high:g}; correct the file"
+            )
     return frame
 
 
@@ -88,7 +102,9 @@ def main_baselines(folder: str | Path | None = None) -> pd.DataFrame:  # judge, 
     return _read_distances("main_baselines", folder, keys, without_interval="average")
 
 
-def bt_diagnostic(folder: str | Path | None = None) -> pd.DataFrame:  # judge, selection, likely, possible, no_strong, delta_cv
+def bt_diagnostic(
+    folder: str | Path | None = None,
+) -> pd.DataFrame:  # judge, selection, likely, possible, no_strong, delta_cv
     "Table bt-diagnostic (section 4.3): tasks per label, mean held-out gap; 6 rows. Raises: as `main_baselines`."
     labels = dict.fromkeys(("likely", "possible", "no_strong"), (0, len(CATEGORIES)))
     return _read("bt_diagnostic", folder, {"judge": JUDGES, "selection": SELECTIONS}, {**labels, "delta_cv": (-1, 1)})
@@ -99,17 +115,26 @@ def data_driven_k(folder: str | Path | None = None) -> pd.DataFrame:  # judge, c
     return _read("data_driven_k", folder, {"judge": JUDGES, "category": CATEGORIES}, {"k": (1, 50)})
 
 # %% ../../nbs/paper/published.ipynb #cell-09
-def add_benchmark_judge(folder: str | Path | None = None) -> pd.DataFrame:  # perturbed, method, benchmark, mean, half_width, bold
+def add_benchmark_judge(
+    folder: str | Path | None = None,
+) -> pd.DataFrame:  # perturbed, method, benchmark, mean, half_width, bold
     "Table add-benchmark-judge (appendix C.2): distances in units of 0.001; 28 rows. Raises: as `main_baselines`."
     frame = _read_distances("add_benchmark_judge", folder, {"perturbed": (), "method": (), "benchmark": ()})
     cells = pd.MultiIndex.from_frame(frame[["perturbed", "method", "benchmark"]])
     rows = frame[["perturbed", "method"]].drop_duplicates().itertuples(index=False)
     whole = pd.MultiIndex.from_tuples([(*row, name) for row in rows for name in ("HumanEval", "MATH")])
-    _refuse("add_benchmark_judge.csv", "lacks or has unknown", whole.symmetric_difference(cells), "each method has HumanEval and MATH")
+    _refuse(
+        "add_benchmark_judge.csv",
+        "lacks or has unknown",
+        whole.symmetric_difference(cells),
+        "each method has HumanEval and MATH",
+    )
     return frame
 
 
-def stated_values(folder: str | Path | None = None) -> pd.DataFrame:  # section, about, judge, series, stage, low, high, unit, quotation
+def stated_values(
+    folder: str | Path | None = None,
+) -> pd.DataFrame:  # section, about, judge, series, stage, low, high, unit, quotation
     "Numbers that the paper states in words, in plain units, with the words. Raises: as `main_baselines`."
     keys = dict.fromkeys(("section", "about", "judge", "series", "stage"), ())
     return _read("stated_values", folder, keys, {"low": (0, 50), "high": (0, 50), "unit": None, "quotation": None})
@@ -117,4 +142,6 @@ def stated_values(folder: str | Path | None = None) -> pd.DataFrame:  # section,
 
 def claims(folder: str | Path | None = None) -> pd.DataFrame:  # id, section, table, claim, reading, unit
     "The sentences that these tables can decide, in the paper's order; 42 rows. Raises: as `main_baselines`."
-    return _read("claims", folder, {"id": ()}, dict.fromkeys(("section", "table", "claim", "reading", "unit"))).fillna("")
+    return _read("claims", folder, {"id": ()}, dict.fromkeys(("section", "table", "claim", "reading", "unit"))).fillna(
+        ""
+    )

@@ -81,14 +81,40 @@ _REAL = {
     # name: (set, judge, reference as printed, label, verdicts, reference verdicts)
     "mtbench": ("MT-Bench", "GPT-4", "expert votes", "GPT-4 against expert votes", "mt-bench-gpt4", "mt-bench-human"),
     "vicuna80": ("Vicuna-80", "GPT-4", "human votes", "GPT-4 against human votes", "vicuna80-gpt4", "vicuna80-human"),
-    "votes": ("Vicuna-80", "people", "GPT-4, all questions", "human votes against GPT-4", "vicuna80-human", "vicuna80-gpt4"),
-    "h2o": ("H2O", "GPT-4", "Arena votes, 7 of 15 models", "GPT-4 against Arena votes on 7 of 15 models", "h2o-gpt4", ""),
-    "oa": ("OpenAssistant", "GPT-4", "Arena votes, 4 of 7 models", "GPT-4 against Arena votes on 4 of 7 models", "oa-gpt4", ""),
+    "votes": (
+        "Vicuna-80",
+        "people",
+        "GPT-4, all questions",
+        "human votes against GPT-4",
+        "vicuna80-human",
+        "vicuna80-gpt4",
+    ),
+    "h2o": (
+        "H2O",
+        "GPT-4",
+        "Arena votes, 7 of 15 models",
+        "GPT-4 against Arena votes on 7 of 15 models",
+        "h2o-gpt4",
+        "",
+    ),
+    "oa": (
+        "OpenAssistant",
+        "GPT-4",
+        "Arena votes, 4 of 7 models",
+        "GPT-4 against Arena votes on 4 of 7 models",
+        "oa-gpt4",
+        "",
+    ),
 }
 REAL_POOLS = tuple(_REAL)
 ALL_KNOWN = ("mtbench", "vicuna80", "votes")  # the reference knows all models
 LLM_JUDGED = ("mtbench", "vicuna80", "h2o", "oa")  # judged by a language model
-_JUDGE_AMONG = {"mtbench": "gpt-4", "vicuna80": "gpt4", "h2o": "gpt-4-0613", "oa": "gpt4"}  # the judge's name as a model
+_JUDGE_AMONG = {
+    "mtbench": "gpt-4",
+    "vicuna80": "gpt4",
+    "h2o": "gpt-4-0613",
+    "oa": "gpt4",
+}  # the judge's name as a model
 
 
 def real_pools(
@@ -112,7 +138,11 @@ def real_pools(
             among = np.isin(pool.models, ratings.index)
             reference = np.full(pool.n_models, np.nan)
             reference[among] = reference_ranks(ratings, np.array(pool.models)[among].tolist())
-        found.append(Referenced(pool, reference, name, f"{title}: {label}", judge, title, reference_label, other or judged, known))
+        found.append(
+            Referenced(
+                pool, reference, name, f"{title}: {label}", judge, title, reference_label, other or judged, known
+            )
+        )
     return found
 
 # %% ../../nbs/paper/referenced.ipynb #lo-02
@@ -138,15 +168,27 @@ def without_judge(
 
     def part(whole: Pool) -> Pool:
         models = tuple(np.array(whole.models)[others].tolist())
-        return Pool(np.ascontiguousarray(whole.adjacency[:, others][:, :, others]), models, whole.blocks, whole.index, whole.n_dropped)
+        return Pool(
+            np.ascontiguousarray(whole.adjacency[:, others][:, :, others]),
+            models,
+            whole.blocks,
+            whole.index,
+            whole.n_dropped,
+        )
 
     reference = judged.reference[others]
     reference[~np.isnan(reference)] = mid_ranks(-reference[~np.isnan(reference)])
     known = None if judged.reference_graphs is None else part(judged.reference_graphs)
     if known is not None:  # a half-tie fit of the remaining votes
         reference = rank(known).ranks
-    return replace(judged, pool=part(pool), reference=reference, name=f"{judged.name}-without", label=f"{judged.label}, without the judge",
-                   reference_graphs=known)
+    return replace(
+        judged,
+        pool=part(pool),
+        reference=reference,
+        name=f"{judged.name}-without",
+        label=f"{judged.label}, without the judge",
+        reference_graphs=known,
+    )
 
 # %% ../../nbs/paper/referenced.ipynb #m020
 def simulated_pools(
@@ -163,17 +205,28 @@ def simulated_pools(
     categories = [category.name for category in parameters.categories] if categories is None else categories
     tables = {
         kind: simulate(seed=seed, kind=kind, judges=judges, categories=categories, parameters=parameters).verdicts
-        for kind in ("perturbed", "replicated") if replicated or kind == "perturbed"
+        for kind in ("perturbed", "replicated")
+        if replicated or kind == "perturbed"
     }
     cells = []
     for judge in judges:
         for category in categories:
-            pools = {kind: comparison_graphs(select_verdicts(table, judge=judge, category=category))
-                     for kind, table in tables.items()}
+            pools = {
+                kind: comparison_graphs(select_verdicts(table, judge=judge, category=category))
+                for kind, table in tables.items()
+            }
             ratings = datasets.arena_reference(category).set_index("model")["rating"]
-            cells.append(Referenced(
-                pools["perturbed"], reference_ranks(ratings, pools["perturbed"].models), f"{judge}, {category}",
-                f"{judge}: against the Arena ranking", judge, category, "Arena ranking", simulated=True,
-                replicated=pools.get("replicated"),
-            ))
+            cells.append(
+                Referenced(
+                    pools["perturbed"],
+                    reference_ranks(ratings, pools["perturbed"].models),
+                    f"{judge}, {category}",
+                    f"{judge}: against the Arena ranking",
+                    judge,
+                    category,
+                    "Arena ranking",
+                    simulated=True,
+                    replicated=pools.get("replicated"),
+                )
+            )
     return cells

@@ -31,7 +31,17 @@ from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_json, write_text
 from .book import write_gallery
 from ..parallel import SCHEDULER, cluster
-from .items import Item, Json, cell_tags, code_cells, notebook_cells, place_of, read_items, read_manifest, what_runs
+from ppe.paper.items import (
+    Item,
+    Json,
+    cell_tags,
+    code_cells,
+    notebook_cells,
+    place_of,
+    read_items,
+    read_manifest,
+    what_runs,
+)
 from .publication import KERNELSPEC, clean_notebook, published_notebook, results_sha256
 
 if TYPE_CHECKING:
@@ -69,7 +79,12 @@ def files_read(
         path = Path(source_from_cache(line)) if line.endswith(".pyc") and "__pycache__" in line else Path(line)
         name = path.relative_to(root).as_posix()
         own = name == item.notebook or Path(name).name.split(".")[0] == item.name
-        if name.startswith(("ppe/", "data/", "nbs/", "figures/")) and "__pycache__" not in name and not own and path.is_file():
+        if (
+            name.startswith(("ppe/", "data/", "nbs/", "figures/"))
+            and "__pycache__" not in name
+            and not own
+            and path.is_file()
+        ):
             found.add(name)
     return sorted({*found, *(["requirements.txt"] if (root / "requirements.txt").is_file() else [])})
 
@@ -100,7 +115,9 @@ def _read_state(root: Path, profile: str) -> dict[str, Json]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
     except (ValueError, TypeError):
-        raise PpeError(f"build/{profile}/state.json is damaged: it remembers what is up to date; delete it and run again") from None
+        raise PpeError(
+            f"build/{profile}/state.json is damaged: it remembers what is up to date; delete it and run again"
+        ) from None
 
 # %% ../../nbs/paper/runner.ipynb #63e41f8c
 _PROGRAM = """
@@ -133,7 +150,13 @@ def _start(item: Item, profile: str, root: Path, folder: Path, scheduler: str | 
     with open(folder / "arguments.json") as stdin, open(folder / "log", "w") as log:
         # A session of its own: Ctrl-C reaches the runner alone, which then stops the notebooks in good order.
         return subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM], cwd=root, env=environment, stdin=stdin, stdout=log, stderr=log, start_new_session=True
+            [sys.executable, "-c", _PROGRAM],
+            cwd=root,
+            env=environment,
+            stdin=stdin,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
 
 
@@ -149,7 +172,11 @@ class Failed:
 
 def _kept_failure(item: Item, profile: str, root: Path, folder: Path, message: str | None = None) -> Failed:
     "Keep the executed notebook and say what went wrong; `message` when its cells ran."
-    cell, executed, kept = None, folder / f"{item.name}.ipynb", root / "build" / profile / "failed" / f"{item.name}.ipynb"
+    cell, executed, kept = (
+        None,
+        folder / f"{item.name}.ipynb",
+        root / "build" / profile / "failed" / f"{item.name}.ipynb",
+    )
     kept.parent.mkdir(parents=True, exist_ok=True)
     if executed.is_file():
         shutil.copyfile(executed, kept)
@@ -198,7 +225,9 @@ class _Book:
     def assembled(self, item: Item, executed: Sequence[Json], files: Iterable[str], folder: Path) -> str | None:
         "The executed notebook with today's prose; None when other code has run."
         published = {other.notebook for other in self.items.values()}
-        return published_notebook(item, executed, files=files, folder=folder, place=place_of(self.profile), published=published)
+        return published_notebook(
+            item, executed, files=files, folder=folder, place=place_of(self.profile), published=published
+        )
 
     def publish_prose(self, item: Item) -> Literal["changed", "as before", "to run"]:
         "Put today's prose onto an executed notebook; one that ran with other code stays as it is."
@@ -219,7 +248,11 @@ class _Book:
         "Move a fresh run to its place and remember it. Raises PpeError for an output that must not be."
         made, own = folder / "outputs", f"{item.name}.ipynb"
         raw = json.loads((folder / own).read_text(encoding="utf-8"))
-        replace = {path: to for at in dict.fromkeys((str(self.root), str(self.root.resolve()))) for path, to in ((f"{at}/", ""), (at, "."))}
+        replace = {
+            path: to
+            for at in dict.fromkeys((str(self.root), str(self.root.resolve())))
+            for path, to in ((f"{at}/", ""), (at, "."))
+        }
         paths = [path for path in replace if path.endswith("/")]
         replace |= {made.relative_to(self.root).as_posix(): place_of(self.profile)}
         saved = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
@@ -257,7 +290,9 @@ def _alone(root: Path, profile: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"another run of the profile {profile} is under way: waiting for it (Ctrl-C gives up)", file=sys.stderr)
+            print(
+                f"another run of the profile {profile} is under way: waiting for it (Ctrl-C gives up)", file=sys.stderr
+            )
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -268,7 +303,9 @@ def _open(root: Path | None, profile: str) -> _Book:
     return _Book(root, profile, read_items(root), read_manifest(root, profile), _read_state(root, profile))
 
 
-def _run_notebooks(todo: Sequence[Item], book: _Book, workers: int, progress: bool, scheduler: str | None) -> dict[str, Failed]:
+def _run_notebooks(
+    todo: Sequence[Item], book: _Book, workers: int, progress: bool, scheduler: str | None
+) -> dict[str, Failed]:
     "Run and publish; each is remembered as soon as it has ended."
     from tqdm import tqdm
 
@@ -352,7 +389,8 @@ def run(
     *,
     profile: Literal["full", "quick"] = "full",  # full writes figures/, quick writes build/quick/
     workers: int = 2,  # notebooks at a time
-    scheduler: str | None = None,  # address of a Dask scheduler: the studies' cells are computed there, the notebooks run here
+    scheduler: str
+    | None = None,  # address of a Dask scheduler: the studies' cells are computed there, the notebooks run here
     progress: bool = True,  # show a bar and print the closing report
     root: Path | None = None,  # checkout; None finds it
 ) -> Summary:
@@ -366,7 +404,9 @@ def run(
             pass  # it answers
     wanted = list(book.items) if names is None else [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in wanted if name not in book.items]:
-        raise InputError(f"no figure or table {first_five(unknown)}: there are {', '.join(book.items)}; see `ppe paper list`")
+        raise InputError(
+            f"no figure or table {first_five(unknown)}: there are {', '.join(book.items)}; see `ppe paper list`"
+        )
     with _alone(book.root, profile):
         book.manifest, book.state = read_manifest(book.root, profile), _read_state(book.root, profile)
         hashed, chosen = _hashed(book.root), [item for name, item in book.items.items() if name in wanted]
@@ -385,7 +425,11 @@ def run(
         if any(output.get("name") == "stderr" for cell in notebook_cells(book.place / f"{name}.ipynb") for output in cell.get("outputs", []))
     )  # fmt: skip
     summary = Summary(
-        profile, ran, tuple(item.name for item in current), tuple(failed[item.name] for item in todo if item.name in failed), warned
+        profile,
+        ran,
+        tuple(item.name for item in current),
+        tuple(failed[item.name] for item in todo if item.name in failed),
+        warned,
     )
     if progress:
         print(summary.report())
@@ -423,7 +467,9 @@ class Published:
         option = "" if self.profile == "full" else f" --profile {self.profile}"
         lines = [f"{place_of(self.profile)}/: {len(self.changed)} published anew, {len(self.as_before)} as before"]
         if self.to_run:
-            lines.append(f"not published, because the code is not what has run: `ppe paper run{option} {' '.join(self.to_run)}`")
+            lines.append(
+                f"not published, because the code is not what has run: `ppe paper run{option} {' '.join(self.to_run)}`"
+            )
         return "\n".join(lines)
 
 
@@ -439,7 +485,10 @@ def publish(
         found = {item.name: book.publish_prose(item) for item in book.items.values()}
         book.write()
         write_gallery(book.root, profile, items=book.items)
-    summary = Published(profile, *(tuple(name for name in found if found[name] == state) for state in ("changed", "as before", "to run")))
+    summary = Published(
+        profile,
+        *(tuple(name for name in found if found[name] == state) for state in ("changed", "as before", "to run")),
+    )
     if progress:
         print(summary.report())
     return summary

@@ -33,7 +33,9 @@ KINDS = ("perturbed", "replicated")
 # Smallest and largest value of each parameter; whole numbers where the limits are whole.
 _LIMITS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("n_questions", "n_variants"), (1, 100_000)),
-    **dict.fromkeys(("question_points", "wording_points", "response_points", "decoding_points", "bias_points"), (0.0, 1000.0)),
+    **dict.fromkeys(
+        ("question_points", "wording_points", "response_points", "decoding_points", "bias_points"), (0.0, 1000.0)
+    ),
     **dict.fromkeys(("sharpness", "nu", "nu_replicated"), (0.0, 1000.0)),
     **dict.fromkeys(("question_sd", "wording_sd"), (0.0, 3.0)),
     "bias_shared": (0.0, 1.0),

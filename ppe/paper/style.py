@@ -286,8 +286,11 @@ def _printed(value: object, spec: str) -> str:
 
 
 def _printed_table(
-    frame: pd.DataFrame, specs: Mapping[str, str], intervals: Mapping[str, tuple[str, str]],
-    half_widths: Mapping[str, str], daggers: Mapping[str, Sequence[bool]],
+    frame: pd.DataFrame,
+    specs: Mapping[str, str],
+    intervals: Mapping[str, tuple[str, str]],
+    half_widths: Mapping[str, str],
+    daggers: Mapping[str, Sequence[bool]],
 ) -> pd.DataFrame:  # text only
     "The frame as a reader sees it: rounded, with limits in brackets or ± behind their value."
     shown = frame.drop(columns=[limit for pair in intervals.values() for limit in pair] + list(half_widths.values()))
@@ -546,8 +549,10 @@ def _text_table(
         if column in shown:
             cells.loc[[row for row in range(1, len(texts)) if keys[row][:depth] == keys[row - 1][:depth]], column] = ""
     return TextTable(
-        tuple(columns[column] for column in shown), tuple(cells.itertuples(index=False, name=None)),
-        frozenset((row, shown.index(column)) for row, column in best if column in shown), frozenset(starts[1:]),
+        tuple(columns[column] for column in shown),
+        tuple(cells.itertuples(index=False, name=None)),
+        frozenset((row, shown.index(column)) for row, column in best if column in shown),
+        frozenset(starts[1:]),
         {row: ", ".join(keys[row]) for row in starts} if titled else {},
     )
 

@@ -153,7 +153,10 @@ def _search(
         if kept is not None:
             rows.append(LinearConstraint(kept[i, j].astype(float) - kept[j, i], -np.inf, kept[i, j].sum() - 1))
         found = milp(
-            objective, integrality=np.full(len(i), whole), bounds=Bounds(0, 1), constraints=rows,
+            objective,
+            integrality=np.full(len(i), whole),
+            bounds=Bounds(0, 1),
+            constraints=rows,
             options={"mip_rel_gap": 0.0, "time_limit": max(deadline - time.monotonic(), 1e-3)},
         )
         proved = found.mip_dual_bound if whole else found.fun if found.status == 0 else None

@@ -152,7 +152,9 @@ def outvoted_pairs(
     bad = (np.sort(array, axis=1) != np.arange(array.shape[1])).any(axis=1)
     if bad.any():
         row, labels = int(bad.argmax()), f"0..{array.shape[1] - 1}"
-        raise InputError(f"row {row} of orders reads {first_five(array[row])}: every row must hold each label {labels} once")
+        raise InputError(
+            f"row {row} of orders reads {first_five(array[row])}: every row must hold each label {labels} once"
+        )
     wrong = _reversal_counts(array.astype(np.int32)) >= (len(array) + 1) // 2
     better, worse = divmod(np.flatnonzero(wrong), array.shape[1])  # far faster than nonzero of a table
     return better, worse

@@ -147,7 +147,7 @@ def recovery_cells(
     for law in laws:
         for n in sizes:
             for level in levels:
-                p = n ** -0.25 if level == "n^-1/4" else float(level)
+                p = n**-0.25 if level == "n^-1/4" else float(level)
                 for c in constants:
                     t = max(1, 2 * round((float(threshold(n, p, c)) - 1) / 2) + 1)
                     cells.append(RecoveryCell(law, n, p, t, float(c)))
@@ -187,15 +187,27 @@ def run_cell(
         trials = simulate_votes(cell.law, *what, n_trials=n_trials, rng=rng)
         recovered, free = trials["recovered"], int((trials["triangles"] == 0).sum())
         low, high = wilson(free, n_trials)
-        row |= {"triangle_free": free / n_trials, "triangle_free_low": low, "triangle_free_high": high,
-                "triangles": float(trials["triangles"].mean()), "triangles_sd": float(trials["triangles"].std(ddof=0)),
-                "distance": float(trials["distance"].mean())}
+        row |= {
+            "triangle_free": free / n_trials,
+            "triangle_free_low": low,
+            "triangle_free_high": high,
+            "triangles": float(trials["triangles"].mean()),
+            "triangles_sd": float(trials["triangles"].std(ddof=0)),
+            "distance": float(trials["distance"].mean()),
+        }
     if cell.law == "plain":
         row |= {"exact_triangle_free": triangle_free(*what), "exact_triangles": expected_triangles(*what)}
     successes = int(recovered.sum())
     low, high = wilson(successes, n_trials)
-    return row | {"n_recovered": successes, "recovered": successes / n_trials, "low": low, "high": high,
-                  "bound_low": lower, "bound_high": upper, "seed": seed}
+    return row | {
+        "n_recovered": successes,
+        "recovered": successes / n_trials,
+        "low": low,
+        "high": high,
+        "bound_low": lower,
+        "bound_high": upper,
+        "seed": seed,
+    }
 
 # %% ../../nbs/theory/recovery.ipynb #b42a34dc
 def run_grid(
@@ -219,5 +231,9 @@ def truncation_price(
     "Graphs needed at the two thresholds, and graphs to generate until the truncated ones are there."
     log10_rate = log_acceptance(n, p) / math.log(10)
     plain, kept = float(threshold(n, p, 4)), float(threshold(n, p, 2))
-    return {"t_plain": plain, "t_truncated": kept, "log10_acceptance": log10_rate,
-            "log10_generated": math.log10(kept) - log10_rate}
+    return {
+        "t_plain": plain,
+        "t_truncated": kept,
+        "log10_acceptance": log10_rate,
+        "log10_generated": math.log10(kept) - log10_rate,
+    }

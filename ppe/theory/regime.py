@@ -23,7 +23,9 @@ def beta_shape(
 ) -> tuple[float, float]:  # a, b of 2 p_k
     "Shape of the Beta distribution of 2 p_k. Raises: InputError for a mean or a deviation that p_k cannot have."
     if not 0 < mean < 0.5:
-        raise InputError(f"mean = {mean}: the mean of p_k lies between 0 and 1/2, exclusive; 0.1 is 60 % of pairs right")
+        raise InputError(
+            f"mean = {mean}: the mean of p_k lies between 0 and 1/2, exclusive; 0.1 is 60 % of pairs right"
+        )
     largest = np.sqrt(mean * (0.5 - mean))
     if not 0 < sd < largest:
         raise InputError(
@@ -69,7 +71,9 @@ def oracle_weights(
     """
     quality = np.asarray(quality, dtype=np.float64)
     if not ((quality >= 0) & (quality < 0.5)).all():
-        raise InputError(f"p_k from {quality.min()} to {quality.max()}: they lie in [0, 1/2), so that weights are finite")
+        raise InputError(
+            f"p_k from {quality.min()} to {quality.max()}: they lie in [0, 1/2), so that weights are finite"
+        )
     return np.log((0.5 + quality) / (0.5 - quality))
 
 # %% ../../nbs/theory/regime.ipynb #cell-19
@@ -108,8 +112,13 @@ def _errors_along(
     votes = np.cumsum(np.where(right, weights, -weights), axis=1)
     # Sums of weights that should cancel do so only up to rounding; ties are half wrong.
     slack = 1e-9 * np.cumsum(weights, axis=1)
-    return np.stack([(np.sum(margin < -tied, axis=2) + np.sum(margin <= tied, axis=2)) / 2
-                     for margin, tied in ((gaps, n * slack), (votes, slack))], axis=2)
+    return np.stack(
+        [
+            (np.sum(margin < -tied, axis=2) + np.sum(margin <= tied, axis=2)) / 2
+            for margin, tied in ((gaps, n * slack), (votes, slack))
+        ],
+        axis=2,
+    )
 
 # %% ../../nbs/theory/regime.ipynb #cell-22
 RULES = ("wins", "majority")
@@ -189,7 +198,8 @@ def regime_map(
             columns = cell | {"rule": rule, "measure": measure, "k": np.arange(1, n_graphs + 1)}
             columns |= {name: found[name].mean(axis=0) for name in ("kept", "random", "all", "oracle")}
             for name, low, high, other in (
-                ("gain", "low", "high", found["all"][:, None]), ("choice", "choice_low", "choice_high", found["random"])
+                ("gain", "low", "high", found["all"][:, None]),
+                ("choice", "choice_low", "choice_high", found["random"]),
             ):
                 differences = sign * (other - found["kept"])
                 centre, half = differences.mean(axis=0), z * differences.std(axis=0, ddof=1) / np.sqrt(n_pools)

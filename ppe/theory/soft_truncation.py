@@ -46,7 +46,9 @@ def enumerate_tournaments(
 ) -> tuple[np.ndarray, np.ndarray]:  # (2^C(n,2),) int8 each, read-only: directed triangles, reversed edges
     "Triangles and reversed edges of every tournament, by code. Raises: InputError for n outside 1 … 7."
     if not 1 <= n <= LARGEST_ENUMERATED:
-        raise InputError(f"n = {n}: tournaments are enumerated for n from 1 to {LARGEST_ENUMERATED}; use chain_levels above")
+        raise InputError(
+            f"n = {n}: tournaments are enumerated for n from 1 to {LARGEST_ENUMERATED}; use chain_levels above"
+        )
     codes = np.arange(1 << n * (n - 1) // 2)
     reversals, scores = np.zeros(len(codes), np.int8), np.zeros((n, len(codes)), np.int8)
     for pair, (i, j) in enumerate(zip(*np.triu_indices(n, 1), strict=True)):

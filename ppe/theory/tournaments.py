@@ -26,7 +26,12 @@ RANGES = {  # parameter: least, most, whether whole, and what to say of another 
     "d": (1, 10**9, True, "the distance in the true order is a whole number; give one from 1 to 1e+09"),
     "size": (1, 10**9, True, "the number of samples is a whole number; give one from 1 to 1e+09"),
     "p": (ABOVE_0, 0.5, False, "the margin lies in (0, 1/2]; for a judge right in 75 % give 0.25"),
-    "q": (0.0, 1.0, False, "the dispersion lies between 0 (the true order) and 1 (all orders alike); take mallows_q(p)"),
+    "q": (
+        0.0,
+        1.0,
+        False,
+        "the dispersion lies between 0 (the true order) and 1 (all orders alike); take mallows_q(p)",
+    ),
     "confidence": (ABOVE_0, 1 - 2**-53, False, "a probability is needed, above 0 and below 1; give 0.95"),
     "constant": (ABOVE_0, 1e300, False, "the factor of log n is above 0; give 4, 2 or 6 as in the paper"),
 }
@@ -75,7 +80,9 @@ def _edge_error(t, p, half_is_right):
             central += math.log((2 * i - 1) / (2 * i))
     else:
         x = 1.0 / m
-        central = -0.5 * math.log(math.pi * m) - x * (1 / 8 - x * x * (1 / 192 - x * x * (1 / 640 - x * x * 17 / 14336)))
+        central = -0.5 * math.log(math.pi * m) - x * (
+            1 / 8 - x * x * (1 / 192 - x * x * (1 / 640 - x * x * 17 / 14336))
+        )
     power = math.log((1.0 - 2.0 * p) * (1.0 + 2.0 * p)) if p > 0.25 else math.log1p(-4.0 * p * p)
     return math.exp(central + m * power) * total * (f * ((2 * m + 1) / (m + 1)) if t % 2 == 1 else 1.0)
 
@@ -225,7 +232,9 @@ def _check_tournament(tournament: object) -> np.ndarray:
     bad = array == (np.swapaxes(array, -1, -2) | np.eye(array.shape[-1], dtype=bool))
     if bad.any():
         where = [f"({row[-2] + 1}, {row[-1] + 1})" for row in np.argwhere(bad) if row[-2] <= row[-1]]
-        raise InputError(f"pair {first_five(where)}: no edge, two, or a model with itself; a tournament has one, resolve ties")
+        raise InputError(
+            f"pair {first_five(where)}: no edge, two, or a model with itself; a tournament has one, resolve ties"
+        )
     return array
 
 

@@ -51,13 +51,14 @@ def question_pools(
             f"choose 1 to {len(questions) - 1}"
         )
     return [
-        np.flatnonzero(np.isin(judged.pool.blocks, stream(seed, "pools", judged.name, n_questions, k).choice(
-            questions, n_questions, replace=False)))
+        np.flatnonzero(
+            np.isin(
+                judged.pool.blocks,
+                stream(seed, "pools", judged.name, n_questions, k).choice(questions, n_questions, replace=False),
+            )
+        )
         for k in range(n_pools)
     ]
-
-
-
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-15
 CHUNK = 100  # pools ranked at a time: bounds the memory
@@ -109,22 +110,32 @@ class StudyCell:
         own = (self.distances[first, reference] - self.distances[second, reference]).round(12)
         halves = self.halves.get((first, reference))
         return Contrast(
-            own, None if halves is None else (halves - self.halves[second, reference]).round(12), self.judged.pool.n_questions,
+            own,
+            None if halves is None else (halves - self.halves[second, reference]).round(12),
+            self.judged.pool.n_questions,
             same=first != second and {first, second} <= self.same_graphs,
         )
 
 
 def _measured(
-    judged: Referenced, pools: Sequence[np.ndarray], references: Mapping[str, np.ndarray], methods: Sequence[Method], *,
-    n_resamples: int, seed: int, distance: str, names: Sequence[str | int],
+    judged: Referenced,
+    pools: Sequence[np.ndarray],
+    references: Mapping[str, np.ndarray],
+    methods: Sequence[Method],
+    *,
+    n_resamples: int,
+    seed: int,
+    distance: str,
+    names: Sequence[str | int],
 ) -> tuple[Differences, dict[str, float]]:  # (method, reference) → (P,); method → separated share
     distances, separated = {}, {}
     for method in methods:
         ranks, ridge = method_ranks(method, judged.pool, pools, n_resamples=n_resamples, seed=seed, names=names)
         separated[method.name] = float(ridge.mean())
         for label, reference in references.items():
-            distances[method.name, label] = np.array([
-                reference_distance(r, to, distance).mean() for r, to in zip(ranks, reference, strict=True)])
+            distances[method.name, label] = np.array(
+                [reference_distance(r, to, distance).mean() for r, to in zip(ranks, reference, strict=True)]
+            )
     return distances, separated
 
 
@@ -138,8 +149,15 @@ def _rank_rest(pool: Pool, pools: Sequence[np.ndarray], whole: Sequence[np.ndarr
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2
 def _half_distances(
-    judged: Referenced, n_questions: int, methods: Sequence[Method], *,
-    n_halves: int, n_half_pools: int, n_resamples: int, seed: int, distance: str,
+    judged: Referenced,
+    n_questions: int,
+    methods: Sequence[Method],
+    *,
+    n_halves: int,
+    n_half_pools: int,
+    n_resamples: int,
+    seed: int,
+    distance: str,
 ) -> Differences:  # (H, K) each
     "The study again in random halves of the questions: pools, and the reference if it rests on graphs of these questions."
     pool, known = judged.pool, judged.reference_graphs
@@ -154,15 +172,23 @@ def _half_distances(
         for k in range(n_half_pools):
             # A question without a complete graph can leave a half one short.
             own = np.unique(asked[inside])
-            chosen = stream(seed, "half-pools", judged.name, n_questions, h, k).choice(own, min(n_questions, len(own)), replace=False)
+            chosen = stream(seed, "half-pools", judged.name, n_questions, h, k).choice(
+                own, min(n_questions, len(own)), replace=False
+            )
             pools.append(np.flatnonzero(np.isin(asked, chosen)))
             around.append(np.flatnonzero(inside))
-    drawn = np.broadcast_to(judged.reference, (n_halves, pool.n_models)) if known is None else rank_batch(known, taken).ranks
+    drawn = (
+        np.broadcast_to(judged.reference, (n_halves, pool.n_models))
+        if known is None
+        else rank_batch(known, taken).ranks
+    )
     references = {judged.reference_label: np.repeat(drawn, n_half_pools, axis=0)}
     if all(len(own) < len(whole) for own, whole in zip(pools, around, strict=True)):
         references[LEFT_OUT] = _rank_rest(pool, pools, around)
     names = (judged.name, n_questions, "halves")
-    found, _ = _measured(judged, pools, references, methods, n_resamples=n_resamples, seed=seed, distance=distance, names=names)
+    found, _ = _measured(
+        judged, pools, references, methods, n_resamples=n_resamples, seed=seed, distance=distance, names=names
+    )
     return {key: values.reshape(n_halves, n_half_pools) for key, values in found.items()}
 
 
@@ -173,23 +199,54 @@ def _serves(pool: Pool, method: Method) -> bool:
 
 
 def _study_cell(
-    cell: tuple[Referenced, int], *, methods: Sequence[Method], n_pools: int, n_halves: int, n_half_pools: int, n_resamples: int,
-    seed: int, distance: str,
+    cell: tuple[Referenced, int],
+    *,
+    methods: Sequence[Method],
+    n_pools: int,
+    n_halves: int,
+    n_half_pools: int,
+    n_resamples: int,
+    seed: int,
+    distance: str,
 ) -> StudyCell:
     judged, n_questions = cell
     pool = judged.pool
     methods = [method for method in methods if _serves(pool, method)]
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
-    references = {judged.reference_label: np.broadcast_to(judged.reference, (n_pools, pool.n_models)),
-                  LEFT_OUT: _rank_rest(pool, rows, [np.arange(len(pool))] * n_pools)}
-    distances, separated = _measured(judged, rows, references, methods, n_resamples=n_resamples, seed=seed,
-                                     distance=distance, names=(judged.name, n_questions))
+    references = {
+        judged.reference_label: np.broadcast_to(judged.reference, (n_pools, pool.n_models)),
+        LEFT_OUT: _rank_rest(pool, rows, [np.arange(len(pool))] * n_pools),
+    }
+    distances, separated = _measured(
+        judged,
+        rows,
+        references,
+        methods,
+        n_resamples=n_resamples,
+        seed=seed,
+        distance=distance,
+        names=(judged.name, n_questions),
+    )
     halves: Differences = {}
     if n_halves:
-        halves = _half_distances(judged, n_questions, methods, n_halves=n_halves, n_half_pools=n_half_pools, n_resamples=n_resamples,
-                                 seed=seed, distance=distance)
-    same = frozenset(method.name for method in methods if method.draw == "once" and method.ranker is None and method.source == "pool"
-                     and all(len(source_rows(method, pool.scores(method.mu)[own], pool.blocks[own])) == len(own) for own in rows))
+        halves = _half_distances(
+            judged,
+            n_questions,
+            methods,
+            n_halves=n_halves,
+            n_half_pools=n_half_pools,
+            n_resamples=n_resamples,
+            seed=seed,
+            distance=distance,
+        )
+    same = frozenset(
+        method.name
+        for method in methods
+        if method.draw == "once"
+        and method.ranker is None
+        and method.source == "pool"
+        and all(len(source_rows(method, pool.scores(method.mu)[own], pool.blocks[own])) == len(own) for own in rows)
+    )
     return StudyCell(judged, n_questions, distances, halves, separated, same)
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-3
@@ -213,10 +270,20 @@ def replication_cells(
     if BASELINE not in {method.name for method in methods}:
         raise InputError(f"the methods lack {BASELINE}, which all are compared with; add it")
     if n_halves and min(n_halves, n_half_pools) < 2:
-        raise InputError(f"{n_halves} halves, {n_half_pools} pools of each: a scatter needs at least two of both; choose n_halves=0 for none")
+        raise InputError(
+            f"{n_halves} halves, {n_half_pools} pools of each: a scatter needs at least two of both; choose n_halves=0 for none"
+        )
     cells = [(judged, size) for judged in sets for size in pool_sizes]
-    run = partial(_study_cell, methods=methods, n_pools=n_pools, n_halves=n_halves, n_half_pools=n_half_pools,
-                  n_resamples=n_resamples, seed=seed, distance=distance)
+    run = partial(
+        _study_cell,
+        methods=methods,
+        n_pools=n_pools,
+        n_halves=n_halves,
+        n_half_pools=n_half_pools,
+        n_resamples=n_resamples,
+        seed=seed,
+        distance=distance,
+    )
     return parallel_map(run, cells, workers=workers, cost=lambda cell: cell[1] * len(cell[0].pool))
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18
@@ -243,7 +310,9 @@ class Contrast:
         return float(self.pools.std(ddof=1) / np.sqrt(len(self.pools)))
 
     @property
-    def _questions(self) -> tuple[float, float]:  # variance over questions; the same by its degrees of freedom (Satterthwaite 1946)
+    def _questions(
+        self,
+    ) -> tuple[float, float]:  # variance over questions; the same by its degrees of freedom (Satterthwaite 1946)
         assert self.halves is not None
         n_halves, n_pools = self.halves.shape
         whole = float(self.halves.mean(axis=1).var(ddof=1))
@@ -263,19 +332,31 @@ class Contrast:
         if self.halves is None:
             return np.nan
         total = self.se_questions**2 + self.se_pools**2
-        return float(np.clip(total**2 / self._questions[1], 1, self.n_questions - 1)) if self._questions[1] > 0 else float(self.n_questions - 1)
+        return (
+            float(np.clip(total**2 / self._questions[1], 1, self.n_questions - 1))
+            if self._questions[1] > 0
+            else float(self.n_questions - 1)
+        )
 
     def over_pools(self, rng: np.random.Generator, prefix: str = "") -> dict[str, float]:
         "The mean and its interval over pools: difference, low and high."
-        return dict(zip(("difference", f"{prefix}low", f"{prefix}high"), mean_interval(self.pools, rng=rng), strict=True))
+        return dict(
+            zip(("difference", f"{prefix}low", f"{prefix}high"), mean_interval(self.pools, rng=rng), strict=True)
+        )
 
     def summary(self) -> dict[str, float]:
         "Mean, both standard errors, 95 % limits over questions, two-sided p-value (1 for no difference anywhere)."
         se = float(np.hypot(self.se_questions, self.se_pools))
         width = student.isf(0.025, self.degrees) * se
         p = 1.0 if se == 0 else 2 * student.sf(abs(self.mean) / se, self.degrees)
-        return {"se_pools": self.se_pools, "se_questions": self.se_questions, "degrees": self.degrees, "question_low": self.mean - width,
-                "question_high": self.mean + width, "p": float(p)}
+        return {
+            "se_pools": self.se_pools,
+            "se_questions": self.se_questions,
+            "degrees": self.degrees,
+            "question_low": self.mean - width,
+            "question_high": self.mean + width,
+            "p": float(p),
+        }
 
     def decision(self) -> str:  # out of DECISIONS
         "What the limits over questions say, before any adjustment; no difference: the same distance in every pool."
@@ -314,15 +395,32 @@ def replication_table(
     for cell in cells:
         judged, size = cell.judged, cell.n_questions
         for (name, reference), values in cell.distances.items():
-            rng, contrast = stream(seed, "interval", judged.name, size, reference, name), cell.difference(name, BASELINE, reference)
-            rows.append({
-                "set": judged.name, "label": judged.title, "n_questions": size, "reference": reference, "method": name,
-                **dict(zip(("distance", "low", "high"), mean_interval(values, rng=rng), strict=True)),
-                **contrast.over_pools(rng, "difference_"), **contrast.summary(), "decision": contrast.decision(),
-                "ridge_share": cell.separated[name], "n_pools": len(values),
-            })
+            rng, contrast = (
+                stream(seed, "interval", judged.name, size, reference, name),
+                cell.difference(name, BASELINE, reference),
+            )
+            rows.append(
+                {
+                    "set": judged.name,
+                    "label": judged.title,
+                    "n_questions": size,
+                    "reference": reference,
+                    "method": name,
+                    **dict(zip(("distance", "low", "high"), mean_interval(values, rng=rng), strict=True)),
+                    **contrast.over_pools(rng, "difference_"),
+                    **contrast.summary(),
+                    "decision": contrast.decision(),
+                    "ridge_share": cell.separated[name],
+                    "n_pools": len(values),
+                }
+            )
     table = pd.DataFrame(rows)
-    table.loc[table["method"] == BASELINE, ["question_low", "question_high", "p", "decision"]] = [0.0, 0.0, np.nan, "baseline"]
+    table.loc[table["method"] == BASELINE, ["question_low", "question_high", "p", "decision"]] = [
+        0.0,
+        0.0,
+        np.nan,
+        "baseline",
+    ]
     return pd.concat([_adjusted(part) for _, part in table.groupby(table["reference"] == LEFT_OUT)]).sort_index()
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-21
@@ -352,10 +450,24 @@ def contrast_table(
         judged, size = cell.judged, cell.n_questions
         for name in contrasts:
             first, second, _ = CONTRASTS[name]
-            rng, contrast = stream(seed, "contrast", judged.name, size, name), cell.difference(first, second, judged.reference_label)
-            rows.append({"set": judged.name, "label": judged.title, "n_questions": size, "contrast": name, "first": first,
-                         "second": second, **contrast.over_pools(rng), **contrast.summary(),
-                         "decision": contrast.decision(), "n_pools": len(contrast.pools)})
+            rng, contrast = (
+                stream(seed, "contrast", judged.name, size, name),
+                cell.difference(first, second, judged.reference_label),
+            )
+            rows.append(
+                {
+                    "set": judged.name,
+                    "label": judged.title,
+                    "n_questions": size,
+                    "contrast": name,
+                    "first": first,
+                    "second": second,
+                    **contrast.over_pools(rng),
+                    **contrast.summary(),
+                    "decision": contrast.decision(),
+                    "n_pools": len(contrast.pools),
+                }
+            )
     return _adjusted(pd.DataFrame(rows))
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #sets-together-02
@@ -394,8 +506,11 @@ def together_table(
         for method in dict.fromkeys(name for cell in cells for name, _ in cell.distances):
             found = []
             for group in groups.values():
-                own = [cell.difference(method, BASELINE, cell.judged.reference_label) for cell in group
-                       if (method, cell.judged.reference_label) in cell.distances]
+                own = [
+                    cell.difference(method, BASELINE, cell.judged.reference_label)
+                    for cell in group
+                    if (method, cell.judged.reference_label) in cell.distances
+                ]
                 if not own:
                     continue
                 # Halves are shared within a set, so the mean of its pools carries their covariance.
@@ -408,14 +523,28 @@ def together_table(
             values, errors, degrees = np.array([own for own in found if own[1] > 1e-9]).reshape(-1, 3).T
             row = {"n_questions": size, "method": method, "sets": len(values), "decision": ""}
             if len(values) < 2:
-                parts.append(row | dict.fromkeys(("mean", "low", "high", "p", "random", "random_low", "random_high", "tau"), np.nan))
+                parts.append(
+                    row
+                    | dict.fromkeys(("mean", "low", "high", "p", "random", "random_low", "random_high", "tau"), np.nan)
+                )
                 continue
             mean, se = values.mean(), np.sqrt((errors**2).sum()) / len(values)
             nu = (errors**2).sum() ** 2 / (errors**4 / degrees).sum()
             width = student.isf(0.025, nu) * se
             random, low, high, tau = random_effects(values, errors)
-            parts.append(row | {"mean": mean, "low": mean - width, "high": mean + width, "p": 2 * student.sf(abs(mean) / se, nu),
-                                "random": random, "random_low": low, "random_high": high, "tau": tau})
+            parts.append(
+                row
+                | {
+                    "mean": mean,
+                    "low": mean - width,
+                    "high": mean + width,
+                    "p": 2 * student.sf(abs(mean) / se, nu),
+                    "random": random,
+                    "random_low": low,
+                    "random_high": high,
+                    "tau": tau,
+                }
+            )
         rows.append(_adjusted(pd.DataFrame(parts)))
     return pd.concat(rows, ignore_index=True).drop(columns="decision")
 
@@ -438,12 +567,23 @@ def spread_table(
         effects = question_effects(pool, n_simulations=n_simulations, rng=stream(seed, "question-effects", label))
         low, high = central(effects.model / effects.model.mean())
         slope_low, slope_high = central(slope.equal)
-        rows.append({
-            "label": label, "n_graphs": len(pool), "spread": found.spread, "block_share": found.block_share,
-            "likelihood_ratio": 2 * (found.log_marginal - found.log_marginal_equal), "cycle_slope": slope.slope,
-            "slope_low": slope_low, "slope_high": slope_high, "effects": effects.ratio, "effects_low": low, "effects_high": high,
-        })
+        rows.append(
+            {
+                "label": label,
+                "n_graphs": len(pool),
+                "spread": found.spread,
+                "block_share": found.block_share,
+                "likelihood_ratio": 2 * (found.log_marginal - found.log_marginal_equal),
+                "cycle_slope": slope.slope,
+                "slope_low": slope_low,
+                "slope_high": slope_high,
+                "effects": effects.ratio,
+                "effects_low": low,
+                "effects_high": high,
+            }
+        )
     return pd.DataFrame(rows)
+
 
 def pool_spread(
     judged: Referenced,
@@ -454,7 +594,9 @@ def pool_spread(
 ) -> float:
     "Median spread of log a that the discrimination model without ties estimates for random pools; the estimate of the map."
     weights = np.zeros((n_pools, len(judged.pool)), dtype=np.int64)
-    for row, chosen in zip(weights, question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed), strict=True):
+    for row, chosen in zip(
+        weights, question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed), strict=True
+    ):
         row[chosen] = 1
     return float(np.median(fit_discrimination_batch(judged.pool, weights)[1][:, 0]))
 
@@ -486,10 +628,18 @@ def draw_map_pool(
     n, n_questions, n_variants, gap = SHAPES[cell.shape]
     truth = 1 + rng.permutation(n)
     theta, shape = gap * ((n + 1) / 2 - truth), (n_questions, n_variants)
-    log_a = cell.spread * (np.sqrt(0.8) * rng.standard_normal((n_questions, 1)) + np.sqrt(0.2) * rng.standard_normal(shape))
+    log_a = cell.spread * (
+        np.sqrt(0.8) * rng.standard_normal((n_questions, 1)) + np.sqrt(0.2) * rng.standard_normal(shape)
+    )
     effects = theta.std() * (rng.standard_normal((n_questions, 1, n)) + 4 / 9 * rng.standard_normal((*shape, n)))
     a = np.exp(log_a)[..., None]
-    utility = a * theta if cell.world == "no effects" else a * theta + effects if cell.world == "effects beside" else a * (theta + effects)
+    utility = (
+        a * theta
+        if cell.world == "no effects"
+        else a * theta + effects
+        if cell.world == "effects beside"
+        else a * (theta + effects)
+    )
     adjacency = draw_graphs(utility.reshape(-1, n), MAP_NU, rng=rng)
     return Pool.of(adjacency, np.repeat(np.arange(n_questions), n_variants)), truth
 
@@ -503,7 +653,9 @@ def _accuracy(pool: Pool, truth: np.ndarray) -> np.ndarray:  # (G,)
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-29
 def _map_cell(
     cell: MapCell, *, n_pools: int, n_resamples: int, seed: int, distance: str
-) -> tuple[dict[str, np.ndarray], np.ndarray]:  # method → (P,) distances; (P, 3) estimated spread, mean and sd of accuracy
+) -> tuple[
+    dict[str, np.ndarray], np.ndarray
+]:  # method → (P,) distances; (P, 3) estimated spread, mean and sd of accuracy
     measure, placed = DISTANCES[distance], []
     found: dict[str, list[float]] = {name: [] for name in MAP_METHODS}
     names = (cell.shape, cell.world, f"{cell.spread:.6g}")
@@ -516,7 +668,9 @@ def _map_cell(
                 fit, shape = fit_discrimination_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
                 ranks, spread = fit.ranks, shape[0, 0]
             else:
-                ranks = method_ranks(METHODS[name], pool, everything, n_resamples=n_resamples, seed=seed, names=(*names, number))[0][0]
+                ranks = method_ranks(
+                    METHODS[name], pool, everything, n_resamples=n_resamples, seed=seed, names=(*names, number)
+                )[0][0]
             found[name].append(measure(ranks, truth).mean())
         accuracy = _accuracy(pool, truth)
         placed.append((spread, accuracy.mean(), accuracy.std()))
@@ -539,7 +693,9 @@ def heterogeneity_map(
     Columns: shape, world, spread, estimated_spread, accuracy, accuracy_sd, method, distance, difference, low, high, n_pools.
     """
     cells = [MapCell(*cell) for cell in product(shapes, worlds, spreads)]
-    if wrong := [cell for cell in cells if cell.shape not in SHAPES or cell.world not in WORLDS or not 0 <= cell.spread < np.inf]:
+    if wrong := [
+        cell for cell in cells if cell.shape not in SHAPES or cell.world not in WORLDS or not 0 <= cell.spread < np.inf
+    ]:
         raise InputError(
             f"{', '.join(map(str, wrong[0]))}: shapes are {', '.join(SHAPES)}; worlds {', '.join(WORLDS)}; a spread is a number from 0 on"
         )
@@ -549,9 +705,16 @@ def heterogeneity_map(
     for cell, (distances, placed) in zip(cells, results, strict=True):
         for name, values in distances.items():
             rng = stream(seed, "map-interval", cell.shape, cell.world, f"{cell.spread:.6g}", name)
-            rows.append(cell._asdict() | {
-                "estimated_spread": float(np.median(placed[:, 0])), "accuracy": float(placed[:, 1].mean()),
-                "accuracy_sd": float(placed[:, 2].mean()), "method": name, "distance": float(values.mean()),
-                **Contrast(values - distances[BASELINE], None, 0).over_pools(rng), "n_pools": n_pools,
-            })
+            rows.append(
+                cell._asdict()
+                | {
+                    "estimated_spread": float(np.median(placed[:, 0])),
+                    "accuracy": float(placed[:, 1].mean()),
+                    "accuracy_sd": float(placed[:, 2].mean()),
+                    "method": name,
+                    "distance": float(values.mean()),
+                    **Contrast(values - distances[BASELINE], None, 0).over_pools(rng),
+                    "n_pools": n_pools,
+                }
+            )
     return pd.DataFrame(rows)

@@ -13,7 +13,16 @@ import numpy as np
 import pandas as pd
 
 from ...errors import InputError
-from ...inference.budget import ALPHAS, TAU, BudgetChoice, appendix_rule, cross_validate, main_rule, rank_stability, rescaled
+from ppe.inference.budget import (
+    ALPHAS,
+    TAU,
+    BudgetChoice,
+    appendix_rule,
+    cross_validate,
+    main_rule,
+    rank_stability,
+    rescaled,
+)
 from ..published import STANDS_FOR, data_driven_k
 from ..referenced import Referenced
 from ...pool import Pool
@@ -78,8 +87,7 @@ def pool_budgets(
     pool, names = data.pool, ("budget", _data(data), _judge(data), data.category)
     stability = rank_stability(pool, alphas, mu=mu, rng=stream(seed, *names, "stability"))
     splits = [
-        cross_validate(pool, alphas, mu=mu, rng=stream(seed, *names, "folds", split))
-        for split in range(n_splits)
+        cross_validate(pool, alphas, mu=mu, rng=stream(seed, *names, "folds", split)) for split in range(n_splits)
     ]
     mains, appendices = [main_rule(cv) for cv in splits], [appendix_rule(cv, stability, tau=tau) for cv in splits]
     cv, scaled = splits[0], rescaled(splits[0])[0]
@@ -92,15 +100,28 @@ def pool_budgets(
     )
     distance = _distances(data, [k_main, k_appendix, all_graphs], mu)
     return {
-        "data": names[1], "judge": names[2], "category": data.category, "n_graphs": all_graphs,
-        "k_main": k_main, "k_main_low": main_low, "k_main_high": main_high,
-        "k_appendix": k_appendix, "k_appendix_low": low, "k_appendix_high": high, "n_undecided": n_undecided,
+        "data": names[1],
+        "judge": names[2],
+        "category": data.category,
+        "n_graphs": all_graphs,
+        "k_main": k_main,
+        "k_main_low": main_low,
+        "k_main_high": main_high,
+        "k_appendix": k_appendix,
+        "k_appendix_low": low,
+        "k_appendix_high": high,
+        "n_undecided": n_undecided,
         "alpha_minimum": float(cv.alphas[cv.mean.argmin()]),
         "alpha_minimum_rescaled": float(cv.alphas[scaled.mean.argmin()]),
-        "loss_half": by_score[0], "loss_half_random": float(at_random[0]),
-        "factor_half": by_score[1], "factor_half_random": float(at_random[1]),
-        "n_screened": int((appendices[0].within & ~appendices[0].admitted).sum()), "n_ridge": int(cv.ridge.sum()),
-        "distance_main": distance[0], "distance_appendix": distance[1], "distance_all": distance[2],
+        "loss_half": by_score[0],
+        "loss_half_random": float(at_random[0]),
+        "factor_half": by_score[1],
+        "factor_half_random": float(at_random[1]),
+        "n_screened": int((appendices[0].within & ~appendices[0].admitted).sum()),
+        "n_ridge": int(cv.ridge.sum()),
+        "distance_main": distance[0],
+        "distance_appendix": distance[1],
+        "distance_all": distance[2],
     }
 
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-14

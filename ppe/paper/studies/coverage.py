@@ -44,7 +44,6 @@ class CoverageSetting:
     wording_sd: float = 0.15
     nu: float = 1.2  # Davidson tie parameter
 
-
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-06
 STRENGTHS = {"apart": 1.0, "close": 0.1, "near ties": 0.001}  # gap between neighbours, logits
 SIZES = {5: (20, 5), 10: (20, 5), 40: (8, 2)}  # questions: models, wordings; the paper's categories and the public sets
@@ -67,7 +66,9 @@ def draw_pool(
     theta = setting.gap * ((setting.n_models + 1) / 2 - truth)
     moved = setting.question_effect * rng.standard_normal((shape[0], 1, shape[2]))
     moved = moved + setting.wording_effect * rng.standard_normal(shape)
-    log_a = setting.question_sd * rng.standard_normal((shape[0], 1)) + setting.wording_sd * rng.standard_normal(shape[:2])
+    log_a = setting.question_sd * rng.standard_normal((shape[0], 1)) + setting.wording_sd * rng.standard_normal(
+        shape[:2]
+    )
     utility = np.exp(log_a)[..., None] * (theta + moved)
     adjacency = draw_graphs(utility.reshape(-1, shape[2]), setting.nu, rng=rng)
     names = [f"model {place:03d}" for place in range(setting.n_models)]  # in the order of the pool when they are sorted
@@ -107,8 +108,15 @@ def pool_coverage(
         # Names are in the order of the pool, as the truth is.
         table = found.table(kind).sort_values("model")
         inside, all_inside, width = covered(table["rank_low"].to_numpy(), table["rank_high"].to_numpy(), truth)
-        rows.append({"kind": kind, "inside": inside, "all_inside": all_inside, "width": width,
-                     "separated": float(found.separated if fitted else found.ridge.mean())})
+        rows.append(
+            {
+                "kind": kind,
+                "inside": inside,
+                "all_inside": all_inside,
+                "width": width,
+                "separated": float(found.separated if fitted else found.ridge.mean()),
+            }
+        )
     return rows
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-19
@@ -121,17 +129,22 @@ def _summary(part: pd.DataFrame) -> dict[str, object]:
     n_pools, n_all = len(part), int(part["all_inside"].sum())
     share = (n_all + 2) / (n_pools + 4)
     return {
-        "inside": part["inside"].mean(), "inside_se": _standard_error(part["inside"]),
-        "all_inside": n_all / n_pools, "all_inside_se": sqrt(share * (1 - share) / (n_pools + 4)),
-        "width": part["width"].mean(), "width_se": _standard_error(part["width"]),
-        "separated": part["separated"].mean(), "n_pools": n_pools,
+        "inside": part["inside"].mean(),
+        "inside_se": _standard_error(part["inside"]),
+        "all_inside": n_all / n_pools,
+        "all_inside_se": sqrt(share * (1 - share) / (n_pools + 4)),
+        "width": part["width"].mean(),
+        "width_se": _standard_error(part["width"]),
+        "separated": part["separated"].mean(),
+        "n_pools": n_pools,
     }
 
 
 def _task(task: tuple[CoverageSetting, str, int], **how) -> list[dict[str, object]]:
     setting, ranker, number = task
     return [
-        {"setting": setting.name, "ranker": ranker} | row for row in pool_coverage(setting, number, ranker=ranker, **how)
+        {"setting": setting.name, "ranker": ranker} | row
+        for row in pool_coverage(setting, number, ranker=ranker, **how)
     ]
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-20
@@ -157,16 +170,21 @@ def coverage_study(
     """
     _check_study(settings, rankers, n_pools, n_resamples, level, workers)
     if fitted and (tuple(rankers) != ("question-effects",) or method != ALL_GRAPHS):
-        raise InputError(f"rankers {list(rankers)}, {method.name}: fitted limits are those of question-effects on all graphs")
+        raise InputError(
+            f"rankers {list(rankers)}, {method.name}: fitted limits are those of question-effects on all graphs"
+        )
     tasks = [(setting, ranker, number) for setting in settings for ranker in rankers for number in range(n_pools)]
     how = partial(_task, method=method, fitted=fitted, n_resamples=n_resamples, level=level, seed=seed)
     rows = [row for part in parallel_map(how, tasks, workers=workers, progress=progress) for row in part]
     parts = pd.DataFrame(rows).groupby(["setting", "ranker", "kind"], sort=False)
-    return pd.DataFrame([
-        {"setting": setting, "ranker": ranker, "method": method.name, "kind": kind} | _summary(part)
-        | {"n_resamples": n_resamples, "level": level}
-        for (setting, ranker, kind), part in parts
-    ])
+    return pd.DataFrame(
+        [
+            {"setting": setting, "ranker": ranker, "method": method.name, "kind": kind}
+            | _summary(part)
+            | {"n_resamples": n_resamples, "level": level}
+            for (setting, ranker, kind), part in parts
+        ]
+    )
 
 
 def _check_study(settings, rankers, n_pools: int, n_resamples: int, level: float, workers: int) -> None:
@@ -175,10 +193,18 @@ def _check_study(settings, rankers, n_pools: int, n_resamples: int, level: float
     names = [setting.name for setting in settings]
     if not names or not len(rankers) or len(set(names)) < len(names) or len(set(rankers)) < len(rankers):
         raise InputError(f"settings {names}, rankers {list(rankers)}: at least one of each is needed, and each once")
-    if wrong := [one for one in settings if one.n_models < 2 or one.n_questions < 2 or one.n_variants < 1 or not 0 < one.gap < np.inf]:
-        raise InputError(f"{wrong[0]}: at least 2 models, 2 questions, 1 wording and a positive gap, for one true order, are needed")
+    if wrong := [
+        one
+        for one in settings
+        if one.n_models < 2 or one.n_questions < 2 or one.n_variants < 1 or not 0 < one.gap < np.inf
+    ]:
+        raise InputError(
+            f"{wrong[0]}: at least 2 models, 2 questions, 1 wording and a positive gap, for one true order, are needed"
+        )
     if n_pools < 2 or workers < 1:
-        raise InputError(f"{n_pools} pools, {workers} workers: at least 2 pools, for a standard error, and 1 worker are needed")
+        raise InputError(
+            f"{n_pools} pools, {workers} workers: at least 2 pools, for a standard error, and 1 worker are needed"
+        )
     if not 0 < level < 1:
         raise InputError(f"level = {level}: the share of pools inside lies between 0 and 1")
     if n_resamples < (fewest := max(resamples_needed(kind, level) for kind in INTERVAL_KINDS)):
@@ -186,7 +212,8 @@ def _check_study(settings, rankers, n_pools: int, n_resamples: int, level: float
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #ad-02
 COLLECTED = tuple(
-    replace(SETTINGS[f"40 questions, {strengths}"], name=f"100 questions, {strengths}", n_questions=100, n_variants=1) for strengths in STRENGTHS
+    replace(SETTINGS[f"40 questions, {strengths}"], name=f"100 questions, {strengths}", n_questions=100, n_variants=1)
+    for strengths in STRENGTHS
 )
 WAYS = ("next pairs", "even")  # how the calls were chosen
 
@@ -219,13 +246,26 @@ def _collected(
             *_, last = collect(pool, batch=batch, most=n_calls, rng=rng)
             calls = last[0], last[2], last[3]
         part = part_of(pool, *calls)
-        found = rank_intervals(part, n_resamples=n_resamples, level=level, rng=stream(seed, "collected-resamples", setting.name, number))
+        found = rank_intervals(
+            part, n_resamples=n_resamples, level=level, rng=stream(seed, "collected-resamples", setting.name, number)
+        )
         bias = found.scores - everything
         for kind in INTERVAL_KINDS:
             table = found.table(kind).sort_values("model")
             inside, all_inside, width = covered(table["rank_low"].to_numpy(), table["rank_high"].to_numpy(), truth)
-            rows.append({"setting": setting.name, "way": way, "kind": kind, "inside": inside, "all_inside": all_inside, "width": width,
-                         "separated": float(found.ridge.mean()), "best": bias[truth.argmin()], "worst": bias[truth.argmax()]})
+            rows.append(
+                {
+                    "setting": setting.name,
+                    "way": way,
+                    "kind": kind,
+                    "inside": inside,
+                    "all_inside": all_inside,
+                    "width": width,
+                    "separated": float(found.ridge.mean()),
+                    "best": bias[truth.argmin()],
+                    "worst": bias[truth.argmax()],
+                }
+            )
     return rows
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #ad-02-2
@@ -252,9 +292,16 @@ def collected_study(
     tasks = [(setting, number) for setting in settings for number in range(n_pools)]
     how = partial(_collected, n_calls=n_calls, batch=batch, n_resamples=n_resamples, level=level, seed=seed)
     rows = [row for part in parallel_map(how, tasks, workers=workers, progress=progress) for row in part]
-    return pd.DataFrame([
-        {"setting": setting, "way": way, "kind": kind} | _summary(part)
-        | {f"{end}{tail}": value(part[end]) for end in ("best", "worst") for tail, value in (("", pd.Series.mean), ("_se", _standard_error))}
-        | {"n_calls": n_calls, "n_resamples": n_resamples, "level": level}
-        for (setting, way, kind), part in pd.DataFrame(rows).groupby(["setting", "way", "kind"], sort=False)
-    ])
+    return pd.DataFrame(
+        [
+            {"setting": setting, "way": way, "kind": kind}
+            | _summary(part)
+            | {
+                f"{end}{tail}": value(part[end])
+                for end in ("best", "worst")
+                for tail, value in (("", pd.Series.mean), ("_se", _standard_error))
+            }
+            | {"n_calls": n_calls, "n_resamples": n_resamples, "level": level}
+            for (setting, way, kind), part in pd.DataFrame(rows).groupby(["setting", "way", "kind"], sort=False)
+        ]
+    )

@@ -58,7 +58,8 @@ class Recorded:
         name: str,
         title: str,
         pool: Pool,  # complete graphs
-        ordered: np.ndarray | None = None,  # (Q, n, n) points of the row shown first; NaN where not judged in that order
+        ordered: np.ndarray
+        | None = None,  # (Q, n, n) points of the row shown first; NaN where not judged in that order
     ) -> "Recorded":
         "Of a pool, questions in the order in which they first occur; without the order of places, its first graph of each question."
         number, questions = pd.factorize(pool.questions)
@@ -72,7 +73,13 @@ class Recorded:
         return cls(name, title, points, wins, ties)
 
 
-_VERDICTS = {"mtbench": "mt-bench-gpt4", "vicuna80": "vicuna80-gpt4", "votes": "vicuna80-human", "h2o": "h2o-gpt4", "oa": "oa-gpt4"}
+_VERDICTS = {
+    "mtbench": "mt-bench-gpt4",
+    "vicuna80": "vicuna80-gpt4",
+    "votes": "vicuna80-human",
+    "h2o": "h2o-gpt4",
+    "oa": "oa-gpt4",
+}
 
 
 def recorded_sets(
@@ -83,11 +90,16 @@ def recorded_sets(
     for judged in real_pools(names):
         pool, table = judged.pool, datasets.load_verdicts(_VERDICTS[judged.name])
         questions = pd.unique(pool.index["question_id"])
-        kept = pd.MultiIndex.from_frame(table[["question_id", "variant"]]).isin(pd.MultiIndex.from_frame(pool.index[["question_id", "variant"]]))
+        kept = pd.MultiIndex.from_frame(table[["question_id", "variant"]]).isin(
+            pd.MultiIndex.from_frame(pool.index[["question_id", "variant"]])
+        )
         # First turn, first vote.
         table = table[kept].sort_values("variant", kind="stable").drop_duplicates(["question_id", "model_a", "model_b"])
         ordered = np.full((len(questions), pool.n_models, pool.n_models), np.nan)
-        at = (pd.Index(questions).get_indexer(table["question_id"]), *(pd.Index(pool.models).get_indexer(table[name].astype(str)) for name in ("model_a", "model_b")))
+        at = (
+            pd.Index(questions).get_indexer(table["question_id"]),
+            *(pd.Index(pool.models).get_indexer(table[name].astype(str)) for name in ("model_a", "model_b")),
+        )
         ordered[at] = table["verdict"].astype(str).map({"a": 1.0, "tie": 0.5, "b": 0.0})
         found.append(Recorded.of(judged.name, judged.title, pool, ordered))
     return found
@@ -106,7 +118,12 @@ def call_counts(
     step = np.searchsorted(sizes, np.arange(len(question)), side="right")
     won = points[question, first, second]
     wins, ties = np.zeros((2, len(sizes), *points.shape[1:]))
-    for counts, which, i, j in ((wins, won == 1, first, second), (wins, won == 0, second, first), (ties, won == 0.5, first, second), (ties, won == 0.5, second, first)):
+    for counts, which, i, j in (
+        (wins, won == 1, first, second),
+        (wins, won == 0, second, first),
+        (ties, won == 0.5, first, second),
+        (ties, won == 0.5, second, first),
+    ):
         np.add.at(counts, (step[which], i[which], j[which]), 1.0)
     return wins.cumsum(axis=0), ties.cumsum(axis=0)
 
@@ -117,7 +134,10 @@ def answers_needed(
 ) -> np.ndarray:  # (N,) after each call
     "Different answers, (question, model), that the calls so far compare."
     question, first, second = calls
-    at = np.unique(np.stack([question * n_models + first, question * n_models + second], axis=1), return_index=True)[1] // 2
+    at = (
+        np.unique(np.stack([question * n_models + first, question * n_models + second], axis=1), return_index=True)[1]
+        // 2
+    )
     return np.bincount(at, minlength=len(question)).cumsum()
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-13
@@ -164,7 +184,10 @@ def expected_information(
     variance: np.ndarray,  # (…) of it
 ) -> np.ndarray:  # (…) nats
     "Mutual information of the outcome of a comparison and a normal difference of scores. Source: Lindley 1956; Li et al. 2018."
-    chance, weights = 1 / (1 + np.exp(-(gap[..., None] + np.sqrt(variance)[..., None] * _NODES))), _WEIGHTS / _WEIGHTS.sum()
+    chance, weights = (
+        1 / (1 + np.exp(-(gap[..., None] + np.sqrt(variance)[..., None] * _NODES))),
+        _WEIGHTS / _WEIGHTS.sum(),
+    )
     mean = chance @ weights
     return entr(mean) + entr(1 - mean) - (entr(chance) + entr(1 - chance)) @ weights
 
@@ -178,7 +201,9 @@ def tree_round(half: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> 
     bend = (known + known.T) * chance * (1 - chance)
     covariance = np.linalg.inv(np.diag(bend.sum(axis=1)) - bend + 1.0)  # 11ᵀ: no matter to differences
     spread, (i, j) = np.diag(covariance), np.nonzero(np.triu(left, 1))
-    information = expected_information(theta[i] - theta[j], np.maximum(spread[i] + spread[j] - 2 * covariance[i, j], 0.0))
+    information = expected_information(
+        theta[i] - theta[j], np.maximum(spread[i] + spread[j] - 2 * covariance[i, j], 0.0)
+    )
     # Equal pairs, as in the first round, in random order.
     price = (1 + 1e-9 * rng.random(len(i))) / np.maximum(information, 1e-12)
     first, second, joined = [], [], np.arange(n)
@@ -197,7 +222,9 @@ def _on_least_used(first, second, used, judged, priority):
     for k in range(len(first)):
         i, j, best = first[k], second[k], -1
         for q in range(len(used)):
-            if not judged[q, i, j] and (best < 0 or used[q] < used[best] or (used[q] == used[best] and priority[q] < priority[best])):
+            if not judged[q, i, j] and (
+                best < 0 or used[q] < used[best] or (used[q] == used[best] and priority[q] < priority[best])
+            ):
                 best = q
         if best >= 0:
             question[k] = best
@@ -275,8 +302,17 @@ def choose_calls(
     while (made := calls.shape[1]) < n_calls:
         # Rounds grow with what is known: a tenth more each time, at least two calls a model.
         more = min(n_calls - made, max(2 * n, made // 10))
-        chosen = next_calls(calls[0], np.zeros(made, dtype=np.int64), calls[1], calls[2], points[calls[0], calls[1], calls[2]],
-                            n_models=n, n_variants=one, n_calls=more, rng=rng)
+        chosen = next_calls(
+            calls[0],
+            np.zeros(made, dtype=np.int64),
+            calls[1],
+            calls[2],
+            points[calls[0], calls[1], calls[2]],
+            n_models=n,
+            n_variants=one,
+            n_calls=more,
+            rng=rng,
+        )
         calls = np.concatenate([calls, [chosen.question, chosen.first, chosen.second]], axis=1)
     return calls[0], calls[1], calls[2]
 
@@ -316,14 +352,25 @@ def halves(
     return order[: len(order) // 2], order[len(order) // 2 :]
 
 
-def _replayed(task: _Task, *, sets: Sequence[Recorded], graphs: Sequence[float], n_groups: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _replayed(
+    task: _Task, *, sets: Sequence[Recorded], graphs: Sequence[float], n_groups: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     "Distances and whether separated, (R, S) each."
     recorded = sets[task.recorded]
-    left_out = question_groups(recorded, n_groups=n_groups, seed=seed)[task.group] if task.group >= 0 else np.empty(0, dtype=np.int64)
+    left_out = (
+        question_groups(recorded, n_groups=n_groups, seed=seed)[task.group]
+        if task.group >= 0
+        else np.empty(0, dtype=np.int64)
+    )
     sizes, counts, references, made = call_sizes(recorded, graphs), [], [], []
     for repetition in range(task.start, task.stop):
         spent, rest = halves(recorded, left_out, repetition, seed=seed)
-        calls = choose_calls(task.kind, recorded.points[spent], sizes[-1], rng=stream(seed, "designs", "calls", recorded.name, task.kind, repetition))
+        calls = choose_calls(
+            task.kind,
+            recorded.points[spent],
+            sizes[-1],
+            rng=stream(seed, "designs", "calls", recorded.name, task.kind, repetition),
+        )
         counts.append(call_counts(recorded.points[spent], calls, sizes))
         made.append(len(calls[0]))
         references.append((recorded.wins[rest].sum(axis=0), recorded.ties[rest].sum(axis=0)))
@@ -350,7 +397,9 @@ class Replay:
     recorded: Recorded
     sizes: tuple[int, ...]  # (S,) calls
     graphs: tuple[float, ...]  # (S,) the same in complete graphs
-    distances: dict[str, np.ndarray]  # by kind: (R, S); repetitions share their split; NaN where the kind has no more calls
+    distances: dict[
+        str, np.ndarray
+    ]  # by kind: (R, S); repetitions share their split; NaN where the kind has no more calls
     separated: dict[str, np.ndarray]  # by kind: (S,) share of fits by the ridge estimate
     without: dict[str, np.ndarray]  # by kind: (J, R, S), one group of questions left out each; empty if not asked for
 
@@ -374,8 +423,11 @@ def replay_sets(
     repetitions = {kind: (n_group_repetitions or {}).get(kind, n_repetitions) for kind in kinds}
     tasks = [
         _Task(k, kind, group, start, min(start + _BLOCK, most))
-        for k in range(len(sets)) for kind in kinds for group in range(-1, n_groups)
-        for most in [n_repetitions if group < 0 else repetitions[kind]] for start in range(0, most, _BLOCK)
+        for k in range(len(sets))
+        for kind in kinds
+        for group in range(-1, n_groups)
+        for most in [n_repetitions if group < 0 else repetitions[kind]]
+        for start in range(0, most, _BLOCK)
     ]
     run = partial(_replayed, sets=sets, graphs=tuple(graphs), n_groups=n_groups, seed=seed)
     parts: dict[tuple[int, str, int], list] = {}
@@ -384,7 +436,10 @@ def replay_sets(
     joined = {key: [np.concatenate(arrays) for arrays in zip(*found, strict=True)] for key, found in parts.items()}
     return [
         Replay(
-            recorded, tuple(call_sizes(recorded, graphs)), tuple(graphs), {kind: joined[k, kind, -1][0] for kind in kinds},
+            recorded,
+            tuple(call_sizes(recorded, graphs)),
+            tuple(graphs),
+            {kind: joined[k, kind, -1][0] for kind in kinds},
             {kind: joined[k, kind, -1][1].mean(axis=0) for kind in kinds},
             {kind: np.stack([joined[k, kind, group][0] for group in range(n_groups)]) for kind in kinds if n_groups},
         )
@@ -392,11 +447,15 @@ def replay_sets(
     ]
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-24-2
-def _check_request(sets: Sequence[Recorded], kinds: Sequence[str], graphs: Sequence[float], n_repetitions: int, n_groups: int) -> None:
+def _check_request(
+    sets: Sequence[Recorded], kinds: Sequence[str], graphs: Sequence[float], n_repetitions: int, n_groups: int
+) -> None:
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise InputError(f"unknown way to spend calls {unknown[0]!r}: it is one of {', '.join(KINDS)}")
     if n_repetitions < 2 or n_groups in (1,) or n_groups < 0:
-        raise InputError(f"{n_repetitions} repetitions, {n_groups} groups: at least two repetitions, and no group of questions or at least two")
+        raise InputError(
+            f"{n_repetitions} repetitions, {n_groups} groups: at least two repetitions, and no group of questions or at least two"
+        )
     for recorded in sets:
         sizes = call_sizes(recorded, graphs)
         n_questions = len(recorded.points)
@@ -440,7 +499,12 @@ def call_ratio(
 
 def _log_ratios(sizes: Sequence[int], means: Mapping[str, np.ndarray], kind: str, at: int) -> np.ndarray:
     "Of many mean curves, (B, S) of each kind."
-    return np.log([call_ratio(sizes, {BASELINE: base, kind: own}, kind, at) for base, own in zip(means[BASELINE], means[kind], strict=True)])
+    return np.log(
+        [
+            call_ratio(sizes, {BASELINE: base, kind: own}, kind, at)
+            for base, own in zip(means[BASELINE], means[kind], strict=True)
+        ]
+    )
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-2
 def ratio_table(
@@ -468,22 +532,39 @@ def ratio_table(
                 # The same repetitions for both kinds, which share their splits.
                 rng = stream(seed, "designs", "ratio", replay.recorded.name, kind, number)
                 times = rng.multinomial(n, np.full(n, 1 / n), size=n_bootstrap) / n
-                drawn = _log_ratios(replay.sizes, {name: times @ replay.distances[name] for name in (BASELINE, kind)}, kind, at)
+                drawn = _log_ratios(
+                    replay.sizes, {name: times @ replay.distances[name] for name in (BASELINE, kind)}, kind, at
+                )
                 drawn = drawn[np.isfinite(drawn)]
-                low, high = np.exp(percentile_limits(drawn, level)) if len(drawn) >= 0.95 * n_bootstrap else (np.nan, np.nan)
+                low, high = (
+                    np.exp(percentile_limits(drawn, level)) if len(drawn) >= 0.95 * n_bootstrap else (np.nan, np.nan)
+                )
                 question_low = question_high = np.nan
                 if kind in replay.without:
-                    logs = _log_ratios(replay.sizes, {name: values.mean(axis=1) for name, values in replay.without.items()}, kind, at)
+                    logs = _log_ratios(
+                        replay.sizes, {name: values.mean(axis=1) for name, values in replay.without.items()}, kind, at
+                    )
                     n_groups = len(logs)
                     variance = (n_groups - 1) / n_groups * ((logs - logs.mean()) ** 2).sum() + drawn.var(ddof=1)
                     width = student.isf((1 - level) / 2, n_groups - 1) * np.sqrt(variance)
                     question_low, question_high = ratio * np.exp(-width), ratio * np.exp(width)
-                rows.append({
-                    "set": replay.recorded.name, "title": replay.recorded.title, "n_models": replay.recorded.points.shape[1], "graphs": number,
-                    "calls": replay.sizes[at], "distance": means[BASELINE][at], "kind": kind, "ratio": ratio,
-                    "bound": bool(means[kind][0] <= means[BASELINE][at]), "low": low, "high": high,
-                    "question_low": question_low, "question_high": question_high,
-                })
+                rows.append(
+                    {
+                        "set": replay.recorded.name,
+                        "title": replay.recorded.title,
+                        "n_models": replay.recorded.points.shape[1],
+                        "graphs": number,
+                        "calls": replay.sizes[at],
+                        "distance": means[BASELINE][at],
+                        "kind": kind,
+                        "ratio": ratio,
+                        "bound": bool(means[kind][0] <= means[BASELINE][at]),
+                        "low": low,
+                        "high": high,
+                        "question_low": question_low,
+                        "question_high": question_high,
+                    }
+                )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-3
@@ -499,9 +580,22 @@ def curve_table(
             for k, (number, calls) in enumerate(zip(replay.graphs, replay.sizes, strict=True)):
                 if np.isnan(values[:, k]).any():
                     continue
-                mean, low, high = mean_interval(values[:, k], rng=stream(seed, "designs", "curve", replay.recorded.name, kind, k))
-                rows.append({"set": replay.recorded.name, "title": replay.recorded.title, "kind": kind, "graphs": number, "calls": calls, "distance": mean,
-                             "low": low, "high": high, "separated": replay.separated[kind][k]})
+                mean, low, high = mean_interval(
+                    values[:, k], rng=stream(seed, "designs", "curve", replay.recorded.name, kind, k)
+                )
+                rows.append(
+                    {
+                        "set": replay.recorded.name,
+                        "title": replay.recorded.title,
+                        "kind": kind,
+                        "graphs": number,
+                        "calls": calls,
+                        "distance": mean,
+                        "low": low,
+                        "high": high,
+                        "separated": replay.separated[kind][k],
+                    }
+                )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-28b
@@ -519,9 +613,20 @@ def distance_ratios(
     for kind in kinds:
         for k, calls in enumerate(replay.sizes):
             one, other = replay.distances[kind][:, k], replay.distances[against][:, k]
-            times = stream(seed, "designs", "against", replay.recorded.name, kind, k).multinomial(len(one), np.full(len(one), 1 / len(one)), size=n_bootstrap)
+            times = stream(seed, "designs", "against", replay.recorded.name, kind, k).multinomial(
+                len(one), np.full(len(one), 1 / len(one)), size=n_bootstrap
+            )
             low, high = percentile_limits(times @ one / (times @ other), level)
-            rows.append({"set": replay.recorded.name, "kind": kind, "calls": calls, "ratio": one.mean() / other.mean(), "low": low, "high": high})
+            rows.append(
+                {
+                    "set": replay.recorded.name,
+                    "kind": kind,
+                    "calls": calls,
+                    "ratio": one.mean() / other.mean(),
+                    "low": low,
+                    "high": high,
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -576,11 +681,15 @@ def paper_pool(
     category = parameters.categories[number % len(parameters.categories)].name
     root = int(stream(seed, "designs", "pool", number).integers(2**31))
     wide, own = (
-        simulate_pool(judge=JUDGE, category=category, seed=root, parameters=replace(parameters, n_questions=q, n_variants=v))
+        simulate_pool(
+            judge=JUDGE, category=category, seed=root, parameters=replace(parameters, n_questions=q, n_variants=v)
+        )
         for q, v in ((n_questions, 1), (parameters.n_questions, parameters.n_variants))
     )
     graphs, pool = (comparison_graphs(one.verdicts, models=one.truth.models) for one in (wide, own))
-    return PaperPool(Recorded.of(f"pool {number}", category, graphs), pool, mid_ranks(own.truth.strength + own.truth.bias))
+    return PaperPool(
+        Recorded.of(f"pool {number}", category, graphs), pool, mid_ranks(own.truth.strength + own.truth.bias)
+    )
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-38
 def judged_graphs(
@@ -603,25 +712,47 @@ def _with_truncation(pool: Pool, truth: np.ndarray, *, n_resamples: int, rng: np
     return {name: float(result.distances(truth).mean()) for name, result in found.items()}
 
 
-def _simulated(number: int, *, kinds: Sequence[str], graphs: Sequence[float], n_questions: int, n_resamples: int, seed: int) -> dict:
+def _simulated(
+    number: int, *, kinds: Sequence[str], graphs: Sequence[float], n_questions: int, n_resamples: int, seed: int
+) -> dict:
     pool = paper_pool(number, n_questions=n_questions, seed=seed)
     wide, truth, n = pool.wide, pool.truth, pool.wide.points.shape[1]
     sizes = call_sizes(wide, graphs)
-    own = _with_truncation(pool.own, truth, n_resamples=n_resamples, rng=stream(seed, "designs", "truncation", PAPER, number))
-    rows = [{"pool": number, "kind": PAPER, "price": price, "calls": PAPER_CALLS, "answers": PAPER_ANSWERS, **own} for price in PRICES]
+    own = _with_truncation(
+        pool.own, truth, n_resamples=n_resamples, rng=stream(seed, "designs", "truncation", PAPER, number)
+    )
+    rows = [
+        {"pool": number, "kind": PAPER, "price": price, "calls": PAPER_CALLS, "answers": PAPER_ANSWERS, **own}
+        for price in PRICES
+    ]
     distances, separated, answers = {}, {}, {}
     for kind in kinds:
-        calls = choose_calls(kind, wide.points, max(PAPER_CALLS, sizes[-1]), rng=stream(seed, "designs", "calls", kind, number))
+        calls = choose_calls(
+            kind, wide.points, max(PAPER_CALLS, sizes[-1]), rng=stream(seed, "designs", "calls", kind, number)
+        )
         fits = bradley_terry_batch(*call_counts(wide.points, calls, sizes))
         distances[kind], separated[kind] = spearman_distance(fits.ranks, truth), fits.ridge
         needed = answers_needed(calls, n)
         answers[kind] = needed[np.array(sizes) - 1]
         for price in PRICES:
             cost = np.arange(1, len(needed) + 1) + price * needed
-            bought = int(np.searchsorted(cost, PAPER_CALLS + price * PAPER_ANSWERS, side="right"))  # calls at the paper's price
+            bought = int(
+                np.searchsorted(cost, PAPER_CALLS + price * PAPER_ANSWERS, side="right")
+            )  # calls at the paper's price
             graphs_of = judged_graphs(wide.points, (calls[0][:bought], calls[1][:bought], calls[2][:bought]))
-            by_method = _with_truncation(graphs_of, truth, n_resamples=n_resamples, rng=stream(seed, "designs", "truncation", kind, number))
-            rows.append({"pool": number, "kind": kind, "price": price, "calls": bought, "answers": int(needed[bought - 1]), **by_method})
+            by_method = _with_truncation(
+                graphs_of, truth, n_resamples=n_resamples, rng=stream(seed, "designs", "truncation", kind, number)
+            )
+            rows.append(
+                {
+                    "pool": number,
+                    "kind": kind,
+                    "price": price,
+                    "calls": bought,
+                    "answers": int(needed[bought - 1]),
+                    **by_method,
+                }
+            )
     return {"rows": rows, "distances": distances, "separated": separated, "answers": answers}
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-38-2
@@ -640,17 +771,29 @@ def replay_simulated(
     The frame has a row per pool, kind (`PAPER`: the paper's own design) and price of an answer: pool, kind, price, calls, answers, and the distance by
     all graphs and by each truncation. Raises: InputError for fewer than two pools, or more calls than fit into these questions in blocks.
     """
-    run = partial(_simulated, kinds=tuple(kinds), graphs=tuple(graphs), n_questions=n_questions, n_resamples=n_resamples, seed=seed)
+    run = partial(
+        _simulated,
+        kinds=tuple(kinds),
+        graphs=tuple(graphs),
+        n_questions=n_questions,
+        n_resamples=n_resamples,
+        seed=seed,
+    )
     example = paper_pool(0, n_questions=n_questions, seed=seed).wide
     size = block_size(example.points.shape[1])
     most, room = max(call_sizes(example, graphs)[-1], PAPER_CALLS), int(BLOCKS * n_questions) * size * (size - 1) // 2
     if n_pools < 2 or most > room:
-        raise InputError(f"{n_pools} pools of {n_questions} questions: at least two pools, and room for {most} calls in blocks, here {room}; take more questions")
+        raise InputError(
+            f"{n_pools} pools of {n_questions} questions: at least two pools, and room for {most} calls in blocks, here {room}; take more questions"
+        )
     found = parallel_map(run, range(n_pools), workers=workers)
     replay = Replay(
-        replace(example, name="simulated", title="Simulated, 20 models"), tuple(call_sizes(example, graphs)), tuple(graphs),
+        replace(example, name="simulated", title="Simulated, 20 models"),
+        tuple(call_sizes(example, graphs)),
+        tuple(graphs),
         {kind: np.stack([one["distances"][kind] for one in found]) for kind in kinds},
-        {kind: np.mean([one["separated"][kind] for one in found], axis=0) for kind in kinds}, {},
+        {kind: np.mean([one["separated"][kind] for one in found], axis=0) for kind in kinds},
+        {},
     )
     answers = {kind: np.mean([one["answers"][kind] for one in found], axis=0) for kind in kinds}
     return replay, answers, pd.DataFrame([row for one in found for row in one["rows"]])

@@ -30,7 +30,11 @@ def selected_rows(
 ) -> dict[str, np.ndarray]:  # rows by name out of published.SELECTIONS
     "The three selections of the paper; global top-K keeps half of the graphs, 25 of 50 (halves round up)."
     scores = pool.scores()
-    rows = block_top_k(scores, pool.blocks, per_question), global_top_k(scores, (len(pool) + 1) // 2), np.arange(len(pool))
+    rows = (
+        block_top_k(scores, pool.blocks, per_question),
+        global_top_k(scores, (len(pool) + 1) // 2),
+        np.arange(len(pool)),
+    )
     return dict(zip(SELECTIONS, rows, strict=True))
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-09
@@ -46,16 +50,29 @@ def _selection_row(
     found = diagnose_fit(pool, folds, rows=rows, n_bootstrap=n_bootstrap, rng=rng, on_separation="ridge")
     wins, ties = fold_counts(pool.adjacency, folds, rows=rows)
     every = half_tie_wins(*fold_counts(pool.adjacency, folds))
-    return {
-        "tie_rate": float(tie_rates(pool.adjacency[rows]).mean()), "dispersion": found.null.dispersion,
-        "null_delta_cv": found.null_means["held_out"],
-        "deviance": found.deviance, "df": found.df, "deviance_per_df": found.deviance_per_df, "p_value": found.p_value,
-        "max_residual": found.max_residual,
-        "worst_pair": " over ".join(found.worst_pair), "large_share": found.large_share,
-        "hodge_ratio": found.hodge_ratio, "delta_cv": found.held_out_gap,
-        "delta_cv_all": float(held_out_gaps(wins[None], ties[None], every[None])[0][0]),
-        "warnings": ", ".join(found.warnings), "label": found.label, "ridge": found.ridge, "ridge_folds": found.ridge_folds,
-    } | {f"p {name}": p for name, p in found.bootstrap_p.items()} | {f"null {label}": found.null_labels[label] for label in LABELS}
+    return (
+        {
+            "tie_rate": float(tie_rates(pool.adjacency[rows]).mean()),
+            "dispersion": found.null.dispersion,
+            "null_delta_cv": found.null_means["held_out"],
+            "deviance": found.deviance,
+            "df": found.df,
+            "deviance_per_df": found.deviance_per_df,
+            "p_value": found.p_value,
+            "max_residual": found.max_residual,
+            "worst_pair": " over ".join(found.worst_pair),
+            "large_share": found.large_share,
+            "hodge_ratio": found.hodge_ratio,
+            "delta_cv": found.held_out_gap,
+            "delta_cv_all": float(held_out_gaps(wins[None], ties[None], every[None])[0][0]),
+            "warnings": ", ".join(found.warnings),
+            "label": found.label,
+            "ridge": found.ridge,
+            "ridge_folds": found.ridge_folds,
+        }
+        | {f"p {name}": p for name, p in found.bootstrap_p.items()}
+        | {f"null {label}": found.null_labels[label] for label in LABELS}
+    )
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-10
 def task_diagnostics(
@@ -89,11 +106,20 @@ def simulated_diagnostics(
 ) -> pd.DataFrame:  # one row per judge, category and selection
     "Diagnostics of the simulated perturbed pools."
     cells = simulated_pools(seed=seed, judges=judges, categories=categories, replicated=False)
-    return pd.concat([
-        task_diagnostics(cell.pool, judge=cell.judge, task=cell.category, per_question=PER_QUESTION["simulated"],
-                         n_bootstrap=n_bootstrap, seed=seed)
-        for cell in cells
-    ], ignore_index=True)
+    return pd.concat(
+        [
+            task_diagnostics(
+                cell.pool,
+                judge=cell.judge,
+                task=cell.category,
+                per_question=PER_QUESTION["simulated"],
+                n_bootstrap=n_bootstrap,
+                seed=seed,
+            )
+            for cell in cells
+        ],
+        ignore_index=True,
+    )
 
 
 def real_diagnostics(
@@ -106,10 +132,18 @@ def real_diagnostics(
     frames = []
     for pool in pools:
         category = pool.pool.index["category"].astype(str).to_numpy()
-        tasks = {"all": np.arange(len(category))} | {name: np.flatnonzero(category == name) for name in sorted(set(category))}
+        tasks = {"all": np.arange(len(category))} | {
+            name: np.flatnonzero(category == name) for name in sorted(set(category))
+        }
         frames += [
-            task_diagnostics(pool.pool.subset(rows), judge=pool.name, task=task, per_question=PER_QUESTION["real"],
-                             n_bootstrap=n_bootstrap, seed=seed)
+            task_diagnostics(
+                pool.pool.subset(rows),
+                judge=pool.name,
+                task=task,
+                per_question=PER_QUESTION["real"],
+                n_bootstrap=n_bootstrap,
+                seed=seed,
+            )
             for task, rows in tasks.items()
         ]
     return pd.concat(frames, ignore_index=True)
@@ -132,11 +166,18 @@ def label_counts(
         rows.append(
             {"judge": judge, "selection": selection, "n_tasks": len(full)}
             | {name: int((full["label"] == label).sum()) for name, label in zip(names, reversed(LABELS), strict=True)}
-            | {f"null_{name}": float(full[f"null {label}"].sum()) for name, label in zip(names, reversed(LABELS), strict=True)}
+            | {
+                f"null_{name}": float(full[f"null {label}"].sum())
+                for name, label in zip(names, reversed(LABELS), strict=True)
+            }
             | {name: full[name].mean() for name in MEANS}
-            | {"below_chi2": int((full["p_value"] < 0.05).sum()), "below_bootstrap": int((full["p deviance"] < 0.05).sum()),
-               "n_ridge": int(full["ridge"].sum()), "n_ridge_folds": int(full["ridge_folds"].sum()),
-               "n_gaps": len(part) - len(full)}
+            | {
+                "below_chi2": int((full["p_value"] < 0.05).sum()),
+                "below_bootstrap": int((full["p deviance"] < 0.05).sum()),
+                "n_ridge": int(full["ridge"].sum()),
+                "n_ridge_folds": int(full["ridge_folds"].sum()),
+                "n_gaps": len(part) - len(full),
+            }
         )
     return pd.DataFrame(rows)
 

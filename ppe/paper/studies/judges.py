@@ -49,7 +49,9 @@ class JudgedBattles:
         battles = matched_battles(verdicts[human], verdicts[~human])
         rows = placed(verdicts, models=battles.models)
         n_questions = rows.n_questions
-        if not np.array_equal(battles.question, np.arange(n_questions)) or len(rows.judge) != n_questions * len(rows.judges):
+        if not np.array_equal(battles.question, np.arange(n_questions)) or len(rows.judge) != n_questions * len(
+            rows.judges
+        ):
             raise InputError(
                 f"{len(battles.question)} battles of people and judges on {n_questions} questions: each question needs one battle, with a valid "
                 "verdict of everyone"
@@ -90,15 +92,27 @@ def _judges_alone(arena: JudgedBattles, half: np.ndarray) -> dict[str, Ranking]:
     judges, found = arena.battles.judges, {}
     for judge in judges:
         one = arena.counts(half, judge)
-        found[judge], found[f"{judge}, order effect"] = bradley_terry(*one.counts(), models=one.models), order_effect(one)
+        found[judge], found[f"{judge}, order effect"] = (
+            bradley_terry(*one.counts(), models=one.models),
+            order_effect(one),
+        )
     together = arena.counts(half, *judges)
-    found["pooled"], found["pooled, order effects"] = bradley_terry(*together.counts(), models=together.models), order_effect(together)
-    found["weighted"], found["weighted, order effects"] = weighted_judges(together, order_effect=False), weighted_judges(together)
+    found["pooled"], found["pooled, order effects"] = (
+        bradley_terry(*together.counts(), models=together.models),
+        order_effect(together),
+    )
+    found["weighted"], found["weighted, order effects"] = (
+        weighted_judges(together, order_effect=False),
+        weighted_judges(together),
+    )
     return found
 
 
 def _stacked(people: PlaceCounts, judges: PlaceCounts) -> PlaceCounts:
-    first, second, ties = (np.concatenate(parts) for parts in ((people.first, judges.first), (people.second, judges.second), (people.ties, judges.ties)))
+    first, second, ties = (
+        np.concatenate(parts)
+        for parts in ((people.first, judges.first), (people.second, judges.second), (people.ties, judges.ties))
+    )
     return PlaceCounts(first, second, ties, people.judges + judges.judges, people.models)
 
 
@@ -133,10 +147,16 @@ class _Reference:
         own = _Reference.of(fit)
         reach = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(own.variances + self.variances)
         inside = np.abs(own.differences - self.differences) <= reach
-        return {"covered": float(inside.mean()), "length": float(np.sqrt(own.variances).mean()), "information": float((1 / own.variances).mean())}
+        return {
+            "covered": float(inside.mean()),
+            "length": float(np.sqrt(own.variances).mean()),
+            "information": float((1 / own.variances).mean()),
+        }
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-14
-def _with_people(arena: JudgedBattles, half: np.ndarray, sample: np.ndarray, reference: _Reference, level: float) -> list[dict]:
+def _with_people(
+    arena: JudgedBattles, half: np.ndarray, sample: np.ndarray, reference: _Reference, level: float
+) -> list[dict]:
     "Rows of all methods that use a sample of people's votes."
     judges, n_people = arena.battles.judges, int(sample.sum())
     votes, theirs = arena.counts(sample, PEOPLE), arena.counts(half, *judges)
@@ -158,7 +178,9 @@ def _with_people(arena: JudgedBattles, half: np.ndarray, sample: np.ndarray, ref
     else:
         for name, fit in fits.items():
             weights = {f"weight {judge}": weight for judge, weight in fit.weights.items() if name != "people"}
-            rows.append({"method": name, **reference.distances(fit.ranking), **reference.intervals(fit, level), **weights})
+            rows.append(
+                {"method": name, **reference.distances(fit.ranking), **reference.intervals(fit, level), **weights}
+            )
     return [{"n_people": n_people, **row} for row in rows]
 
 
@@ -166,14 +188,29 @@ def _split(number: int, *, arena: JudgedBattles, sizes: Sequence[int], level: fl
     "All methods on one random split of the questions."
     n_questions = len(arena.battles.question)
     order = stream(seed, "judges", number).permutation(n_questions)
-    half, left_out = np.isin(np.arange(n_questions), order[: n_questions // 2]), np.isin(np.arange(n_questions), order[n_questions // 2 :])
+    half, left_out = (
+        np.isin(np.arange(n_questions), order[: n_questions // 2]),
+        np.isin(np.arange(n_questions), order[n_questions // 2 :]),
+    )
     reference = _Reference.of(_without_judges(arena.part(left_out, left_out, arena.battles.judges[:1])))
-    rows = [{"n_people": 0, "method": name, **reference.distances(ranking)} for name, ranking in _judges_alone(arena, half).items()]
+    rows = [
+        {"n_people": 0, "method": name, **reference.distances(ranking)}
+        for name, ranking in _judges_alone(arena, half).items()
+    ]
     for row, judge in ((row, row["method"]) for row in rows if row["method"] in arena.battles.judges):
         of = arena.part(half, half, [judge])
-        row |= reference.intervals(_without_judges(replace(of, people=of.judged[:, 0])), level)  # the judge taken for people
+        row |= reference.intervals(
+            _without_judges(replace(of, people=of.judged[:, 0])), level
+        )  # the judge taken for people
     everyone = _without_judges(arena.part(half, half, arena.battles.judges[:1]))
-    rows.append({"n_people": int(half.sum()), "method": "people", **reference.distances(everyone.ranking), **reference.intervals(everyone, level)})
+    rows.append(
+        {
+            "n_people": int(half.sum()),
+            "method": "people",
+            **reference.distances(everyone.ranking),
+            **reference.intervals(everyone, level),
+        }
+    )
     for size in sizes:
         rows += _with_people(arena, half, np.isin(np.arange(n_questions), order[:size]), reference, level)
     return pd.DataFrame(rows).assign(split=number)
@@ -202,7 +239,9 @@ def judges_study(
             f"sizes {list(sizes)}, n_splits = {n_splits}: at least one split, and votes of people from 1 to half of the "
             f"{len(arena.battles.question)} questions"
         )
-    split = partial(_split, arena=replace(arena, verdicts=arena.verdicts.iloc[:0]), sizes=tuple(sizes), level=level, seed=seed)
+    split = partial(
+        _split, arena=replace(arena, verdicts=arena.verdicts.iloc[:0]), sizes=tuple(sizes), level=level, seed=seed
+    )
     found = pd.concat(parallel_map(split, range(n_splits), workers=workers), ignore_index=True)
     return found.assign(separated=found["separated"].eq(True) if "separated" in found else False)
 

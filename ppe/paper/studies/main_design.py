@@ -67,11 +67,15 @@ def best_single_keep(
     "The number of original graphs whose ranking has the lowest macro-average distance; appendix A.3 names no criterion."
     available = min(len(cell.sources["original"]) for cell in cells)
     methods = [Method(f"keep {k}", keep=k, source="original") for k in range(1, available + 1)]
-    distances = np.array([
-        [result.distances(cell.reference)[0]
-         for result in resample(cell.sources, methods, n_resamples=1, rng=stream(seed), ranker=ranker).values()]
-        for cell in cells
-    ])
+    distances = np.array(
+        [
+            [
+                result.distances(cell.reference)[0]
+                for result in resample(cell.sources, methods, n_resamples=1, rng=stream(seed), ranker=ranker).values()
+            ]
+            for cell in cells
+        ]
+    )
     return int(np.argmin(distances.mean(axis=0))) + 1
 
 
@@ -84,7 +88,13 @@ def _tuned(methods: Sequence[Method], cells: Sequence[Referenced], *, ranker: st
 
 
 def _cell_results(
-    cell: Referenced, *, methods: Sequence[Method], study: str, n_resamples: int, seed: int, ranker: str = "bradley-terry"
+    cell: Referenced,
+    *,
+    methods: Sequence[Method],
+    study: str,
+    n_resamples: int,
+    seed: int,
+    ranker: str = "bradley-terry",
 ) -> dict[str, Resampled | str]:
     "Resamples of each method in one cell; where a pool is too small, what it lacks instead."
     sources = cell.sources
@@ -111,7 +121,9 @@ def main_table(
     for judge in dict.fromkeys(cell.judge for cell in cells):
         own = [cell for cell in cells if cell.judge == judge]
         tuned = _tuned(methods, own, ranker=ranker, seed=seed)
-        study = partial(_cell_results, methods=tuned, study="main-table", n_resamples=n_resamples, seed=seed, ranker=ranker)
+        study = partial(
+            _cell_results, methods=tuned, study="main-table", n_resamples=n_resamples, seed=seed, ranker=ranker
+        )
         results = parallel_map(study, own, workers=workers, progress=progress)
         for method in tuned:
             per_cell = {}
@@ -130,8 +142,12 @@ def main_table(
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-19
-def _question_bootstrap_cell(cell: Referenced, *, seed: int, distance: str, **options: Any) -> dict[str, np.ndarray]:  # method → (R,)
-    results = question_resample(cell.sources, rng=stream(seed, "question-bootstrap", cell.judge, cell.category), **options)
+def _question_bootstrap_cell(
+    cell: Referenced, *, seed: int, distance: str, **options: Any
+) -> dict[str, np.ndarray]:  # method → (R,)
+    results = question_resample(
+        cell.sources, rng=stream(seed, "question-bootstrap", cell.judge, cell.category), **options
+    )
     return {name: result.distances(cell.reference, distance) for name, result in results.items()}
 
 
@@ -152,14 +168,28 @@ def question_bootstrap(
     for judge in dict.fromkeys(cell.judge for cell in cells):
         own = [cell for cell in cells if cell.judge == judge]
         tuned = _tuned(methods, own, ranker=ranker, seed=seed)
-        run = partial(_question_bootstrap_cell, methods=tuned, n_resamples=n_resamples, seed=seed, ranker=ranker,
-                      distance=distance)
+        run = partial(
+            _question_bootstrap_cell,
+            methods=tuned,
+            n_resamples=n_resamples,
+            seed=seed,
+            ranker=ranker,
+            distance=distance,
+        )
         results = parallel_map(run, own, workers=workers, progress=progress)
         for method in tuned:
             averages = macro_average([result[method.name] for result in results])
             low, high = percentile_limits(averages, level)
-            rows.append({"judge": judge, "method": method.name, "distance": float(averages.mean()), "low": low,
-                         "high": high, "n_resamples": n_resamples})
+            rows.append(
+                {
+                    "judge": judge,
+                    "method": method.name,
+                    "distance": float(averages.mean()),
+                    "low": low,
+                    "high": high,
+                    "n_resamples": n_resamples,
+                }
+            )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-22
@@ -169,7 +199,8 @@ def _sweep_cell(cell: Referenced, **options: Any) -> dict[str, dict[str, np.ndar
         raise InputError(f"{cell.name}: {first_five(gaps)}")
     return {
         name: {d: found.distances(cell.reference, d) for d in DISTANCES}
-        for name, found in results.items() if isinstance(found, Resampled)
+        for name, found in results.items()
+        if isinstance(found, Resampled)
     }
 
 
@@ -280,17 +311,29 @@ def over_pools(
     names, rows = distances.index.names[:-1], []
     for group, part in distances.groupby(level=names, sort=False):
         if len(part) < 2:
-            raise InputError(f"{', '.join(map(str, group))}: {len(part)} pool; an interval over pools takes at least 2; add seeds")
+            raise InputError(
+                f"{', '.join(map(str, group))}: {len(part)} pool; an interval over pools takes at least 2; add seeds"
+            )
         for first, second in contrasts:
             change = part[first] - part[second]
             mean, low, high = mean_interval(change, level=level, by="student")
-            rows.append(dict(zip(names, group, strict=True)) | {
-                "first": first, "second": second, "difference": mean, "low": low, "high": high, "n_pools": len(change),
-            })
+            rows.append(
+                dict(zip(names, group, strict=True))
+                | {
+                    "first": first,
+                    "second": second,
+                    "difference": mean,
+                    "low": low,
+                    "high": high,
+                    "n_pools": len(change),
+                }
+            )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-29
-PAPER_METHODS = tuple(method for method in MAIN_METHODS.values() if method.name not in (ALL_GRAPHS.name, TRUNCATED.name))
+PAPER_METHODS = tuple(
+    method for method in MAIN_METHODS.values() if method.name not in (ALL_GRAPHS.name, TRUNCATED.name)
+)
 
 
 def ranker_table(
@@ -328,7 +371,9 @@ def benchmark_cells(
     instructions = simulated(judges=["simulated-open"], parameters=with_original)
     return {
         "task-prompt": tasks,
-        "judge-prompt": [replace(cell, pool=cell.pool.subset((cell.pool.index["variant"] > 1).to_numpy())) for cell in instructions],
+        "judge-prompt": [
+            replace(cell, pool=cell.pool.subset((cell.pool.index["variant"] > 1).to_numpy())) for cell in instructions
+        ],
     }
 
 
@@ -343,14 +388,19 @@ def benchmark_table(
     methods = {"task-prompt": TASK_PROMPT_METHODS, "judge-prompt": JUDGE_PROMPT_METHODS}
     for perturbed, cells in benchmark_cells(seed=seed).items():
         rows_of = list(methods[perturbed].values())
-        results = [_cell_results(cell, methods=rows_of, study=f"benchmarks {perturbed}", n_resamples=n_resamples, seed=seed)
-                   for cell in cells]
+        results = [
+            _cell_results(cell, methods=rows_of, study=f"benchmarks {perturbed}", n_resamples=n_resamples, seed=seed)
+            for cell in cells
+        ]
         for method in rows_of:
             for cell, result in zip(cells, results, strict=True):
                 if isinstance(found := result[method.name], str):
                     raise InputError(f"{cell.name}: {found}")
-                rows.append({"perturbed": perturbed, "method": method.name, "benchmark": names[cell.category]}
-                            | summary(found.distances(cell.reference, distance)) | {"n_graphs": len(cell.pool)})
+                rows.append(
+                    {"perturbed": perturbed, "method": method.name, "benchmark": names[cell.category]}
+                    | summary(found.distances(cell.reference, distance))
+                    | {"n_graphs": len(cell.pool)}
+                )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-35
@@ -367,15 +417,29 @@ def graph_statistics(
         for source in ("pool", "replicated"):
             pool = cell.sources[source]
             counts = pool.cycles
-            values = {"bad 3-cycles": counts.c3_bad, "bad 4-cycles": counts.c4_bad,
-                      "draw rate": tie_rates(pool.adjacency), "largest SCC": largest_component_sizes(pool.adjacency)}
+            values = {
+                "bad 3-cycles": counts.c3_bad,
+                "bad 4-cycles": counts.c4_bad,
+                "draw rate": tie_rates(pool.adjacency),
+                "largest SCC": largest_component_sizes(pool.adjacency),
+            }
             rng = stream(seed, "graph-statistics", cell.judge, cell.category, source)
             draws = question_times(pool.n_questions, n_resamples=n_resamples, rng=rng)[:, pool.blocks]
             for name, value in values.items():
                 spread = (draws @ value) / draws.sum(axis=1)
                 low, high = percentile_limits(spread, level)
-                rows.append({"judge": cell.judge, "category": cell.category, "source": source, "statistic": name,
-                             "mean": float(np.mean(value)), "low": low, "high": high, "n_graphs": len(pool)})
+                rows.append(
+                    {
+                        "judge": cell.judge,
+                        "category": cell.category,
+                        "source": source,
+                        "statistic": name,
+                        "mean": float(np.mean(value)),
+                        "low": low,
+                        "high": high,
+                        "n_graphs": len(pool),
+                    }
+                )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-38
@@ -390,7 +454,11 @@ def method_table(
     questions = np.repeat(np.arange(n_questions), n_wordings)
     first = ~pd.Series(questions).duplicated().to_numpy()
     blocks = {"pool": questions, "original": questions[first], "replicated": questions}
-    sources = {"pool": "the whole pool", "original": "original wordings", "replicated": "repeated answers to the originals"}
+    sources = {
+        "pool": "the whole pool",
+        "original": "original wordings",
+        "replicated": "repeated answers to the originals",
+    }
     rows = []
     for method in MAIN_METHODS.values():
         own = blocks[method.source]
@@ -400,14 +468,23 @@ def method_table(
         selection = "all" if method.keep == 1.0 else f"the {n_selected} lowest"
         if method.by == "block":
             selection = f"the {f'{method.keep} ' * (method.keep != 1)}lowest of each question"
-        draw = {"once": "none, each once", "bootstrap": f"{n_drawn} with replacement"}.get(method.draw, f"{n_drawn} without replacement")
+        draw = {"once": "none, each once", "bootstrap": f"{n_drawn} with replacement"}.get(
+            method.draw, f"{n_drawn} without replacement"
+        )
         if method.name == "Single→20":  # how many originals are best is found by the study; up to that number are drawn
             selection, draw = "the best K of them", "all K"
-        rows.append({
-            "method": method.name, "source": sources[method.source], "n_available": len(own), "selection": selection,
-            "n_selected": n_selected, "draw": draw, "n_drawn": n_drawn,
-            "n_distinct": round(float((drawn > 0).sum(1).mean()), 1), "repeats": method.repeats,
-            "ranker": {None: "that of the study", "copeland": "Copeland"}[method.ranker],
-        })
+        rows.append(
+            {
+                "method": method.name,
+                "source": sources[method.source],
+                "n_available": len(own),
+                "selection": selection,
+                "n_selected": n_selected,
+                "draw": draw,
+                "n_drawn": n_drawn,
+                "n_distinct": round(float((drawn > 0).sum(1).mean()), 1),
+                "repeats": method.repeats,
+                "ranker": {None: "that of the study", "copeland": "Copeland"}[method.ranker],
+            }
+        )
     return pd.DataFrame(rows)
-

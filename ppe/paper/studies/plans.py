@@ -42,10 +42,14 @@ def public_numbers() -> dict[str, SetNumbers]:
     for one in real_pools(tuple(_VERDICTS)):
         verdicts, name = _VERDICTS[one.name]
         wins, ties = one.pool.counts()
-        shown = order_effect(placed(datasets.load_verdicts(verdicts)).counts(), on_separation="ridge").fit.estimates["first_place"]
+        shown = order_effect(placed(datasets.load_verdicts(verdicts)).counts(), on_separation="ridge").fit.estimates[
+            "first_place"
+        ]
         found[name] = SetNumbers(
-            float(bradley_terry(wins, ties).scores.std(ddof=1)), fit_question_effects(one.pool).sigma,
-            float(ties.sum() / 2 / (wins.sum() + ties.sum() / 2)), float(next(iter(shown.values()))),
+            float(bradley_terry(wins, ties).scores.std(ddof=1)),
+            fit_question_effects(one.pool).sigma,
+            float(ties.sum() / 2 / (wins.sum() + ties.sum() / 2)),
+            float(next(iter(shown.values()))),
         )
     return found
 
@@ -68,11 +72,18 @@ def _design(layout: Layout) -> str:
     return f"blocks of {layout.block_size}" if layout.block_size else layout.kind
 
 
-def _counts(pool: Pool, layout: Layout, calls: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:  # wins and ties (n, n)
+def _counts(
+    pool: Pool, layout: Layout, calls: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:  # wins and ties (n, n)
     "A design carried out on a pool of one graph a question, with its recorded verdicts."
     kind: Literal["spread", "blocks", "complete"] = "complete" if layout.kind == "paraphrases" else layout.kind
-    design = design_pairs(pool.n_models, np.ones(len(pool), np.int64), calls, kind=kind, block_size=layout.block_size or 6, rng=rng)
-    first, second = pool.adjacency[design.question, design.first, design.second], pool.adjacency[design.question, design.second, design.first]
+    design = design_pairs(
+        pool.n_models, np.ones(len(pool), np.int64), calls, kind=kind, block_size=layout.block_size or 6, rng=rng
+    )
+    first, second = (
+        pool.adjacency[design.question, design.first, design.second],
+        pool.adjacency[design.question, design.second, design.first],
+    )
     wins, ties = np.zeros((2, pool.n_models, pool.n_models))
     np.add.at(wins, (design.first, design.second), first & ~second)
     np.add.at(wins, (design.second, design.first), second & ~first)
@@ -80,7 +91,9 @@ def _counts(pool: Pool, layout: Layout, calls: int, rng: np.random.Generator) ->
     return wins, ties + ties.T
 
 
-def _predicted(beliefs: Beliefs, n_questions: int, cells: Sequence[tuple[Layout, int]], rng: np.random.Generator) -> np.ndarray:  # (cells, 3)
+def _predicted(
+    beliefs: Beliefs, n_questions: int, cells: Sequence[tuple[Layout, int]], rng: np.random.Generator
+) -> np.ndarray:  # (cells, 3)
     "Median and central 90 % of the expected distance to the ranking of all questions, one order."
     forecast = Forecast(beliefs, n_questions, rng, reference_orders="one")
     return np.array([np.quantile(forecast.distances(*cell), [0.5, 0.05, 0.95]) for cell in cells])
@@ -106,7 +119,9 @@ class Judged:
     def _part(verdicts: pd.DataFrame, pool: Pool) -> pd.DataFrame:
         "The verdicts behind the graphs of a pool."
         keys = pd.MultiIndex.from_frame(pool.index[["question_id", "variant"]].astype(str))
-        return verdicts[pd.MultiIndex.from_frame(verdicts[["question_id", "variant"]].astype(str)).isin(keys)].reset_index(drop=True)
+        return verdicts[
+            pd.MultiIndex.from_frame(verdicts[["question_id", "variant"]].astype(str)).isin(keys)
+        ].reset_index(drop=True)
 
     def of_questions(self, chosen: np.ndarray) -> pd.DataFrame:
         "The verdicts of some graphs."
@@ -134,11 +149,23 @@ def one_pilot(
     for (layout, calls), (middle, low, high) in zip(cells, predicted, strict=True):
         counts = [_counts(rest, layout, calls, rng) for _ in range(n_runs)]
         fits = bradley_terry_batch(*(np.stack(part) for part in zip(*counts, strict=True)))
-        rows.append({
-            "pool": data.name, "title": data.title, "models": pool.n_models, "size": size, "pilot": number,
-            "design": _design(layout), "graphs": min(GRAPHS, key=lambda graphs: abs(graphs * layout.n_pairs - calls)), "calls": calls,
-            "predicted": middle, "low": low, "high": high, "realised": float(spearman_distance(fits.ranks, whole).mean()), "separated": float(fits.ridge.mean()),
-        })
+        rows.append(
+            {
+                "pool": data.name,
+                "title": data.title,
+                "models": pool.n_models,
+                "size": size,
+                "pilot": number,
+                "design": _design(layout),
+                "graphs": min(GRAPHS, key=lambda graphs: abs(graphs * layout.n_pairs - calls)),
+                "calls": calls,
+                "predicted": middle,
+                "low": low,
+                "high": high,
+                "realised": float(spearman_distance(fits.ranks, whole).mean()),
+                "separated": float(fits.ridge.mean()),
+            }
+        )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-09
@@ -152,7 +179,14 @@ def _known(data: Judged, size: int) -> list[tuple[str, int, str, int, float]]:
     wins, ties = pool.counts()
     scores = bradley_terry(wins, ties).scores
     share = ties.sum() / (2 * wins.sum() + ties.sum())
-    one = Beliefs(scores[None], np.array([fit_question_effects(pool).sigma]), np.array([share]), np.zeros(1), pool.models, "all questions")
+    one = Beliefs(
+        scores[None],
+        np.array([fit_question_effects(pool).sigma]),
+        np.array([share]),
+        np.zeros(1),
+        pool.models,
+        "all questions",
+    )
     forecast = Forecast(one, len(pool) - size, stream(0), reference_orders="one")
     rows = []
     for layout, calls in _cells(pool.n_models, len(pool) - size):
@@ -170,14 +204,19 @@ def plan_study(
     n_runs: int,  # of each design for each pilot
     seed: int,
     workers: int = 1,
-) -> pd.DataFrame:  # as `one_pilot`, and `known`: what the formula gives where scores and effects of all questions are known
+) -> (
+    pd.DataFrame
+):  # as `one_pilot`, and `known`: what the formula gives where scores and effects of all questions are known
     "Many pilots of every pool."
     judged = [Judged.of(data) for data in pools]
     tasks = [(data, size, number) for data in judged for size in sizes for number in range(n_pilots)]
     how = partial(_task, n_draws=n_draws, n_runs=n_runs, seed=seed)
     runs = pd.concat(parallel_map(how, tasks, workers=workers), ignore_index=True)
     known = [row for data in judged for size in sizes for row in _known(data, size)]
-    return runs.merge(pd.DataFrame(known, columns=["pool", "size", "design", "calls", "known"]), on=["pool", "size", "design", "calls"])
+    return runs.merge(
+        pd.DataFrame(known, columns=["pool", "size", "design", "calls", "known"]),
+        on=["pool", "size", "design", "calls"],
+    )
 
 
 FACTOR = 1.25
@@ -192,19 +231,44 @@ def compared(
     the realised mean to within a factor of FACTOR, and that had it in their 90 % range.
     """
     rows = []
-    for (pool, title, models, size, design, graphs), part in runs.groupby(["pool", "title", "models", "size", "design", "graphs"], sort=False):
-        mean, low, high = mean_interval(part["realised"].to_numpy(), rng=stream(seed, "plans", pool, size, design, graphs))
+    for (pool, title, models, size, design, graphs), part in runs.groupby(
+        ["pool", "title", "models", "size", "design", "graphs"], sort=False
+    ):
+        mean, low, high = mean_interval(
+            part["realised"].to_numpy(), rng=stream(seed, "plans", pool, size, design, graphs)
+        )
         floor = max(mean, 1e-12)
         ratio, known = part["predicted"] / floor, part["known"].iloc[0]
-        rows.append({
-            "pool": pool, "title": title, "models": models, "size": size, "design": design, "graphs": graphs, "calls": part["calls"].iloc[0],
-            "realised": mean, "realised_low": low, "realised_high": high, "predicted": part["predicted"].median(),
-            "predicted_low": part["predicted"].quantile(0.1), "predicted_high": part["predicted"].quantile(0.9), "ratio": float(ratio.median()),
-            "known": known, "known_ratio": known / floor, "pilots_within": float(ratio.between(1 / FACTOR, FACTOR).mean()),
-            "in_range": float(((part["low"] <= mean) & (mean <= part["high"])).mean()), "separated": part["separated"].mean(),
-        })
+        rows.append(
+            {
+                "pool": pool,
+                "title": title,
+                "models": models,
+                "size": size,
+                "design": design,
+                "graphs": graphs,
+                "calls": part["calls"].iloc[0],
+                "realised": mean,
+                "realised_low": low,
+                "realised_high": high,
+                "predicted": part["predicted"].median(),
+                "predicted_low": part["predicted"].quantile(0.1),
+                "predicted_high": part["predicted"].quantile(0.9),
+                "ratio": float(ratio.median()),
+                "known": known,
+                "known_ratio": known / floor,
+                "pilots_within": float(ratio.between(1 / FACTOR, FACTOR).mean()),
+                "in_range": float(((part["low"] <= mean) & (mean <= part["high"])).mean()),
+                "separated": part["separated"].mean(),
+            }
+        )
     table = pd.DataFrame(rows)
-    return table.assign(**{name: table[of].between(1 / FACTOR, FACTOR) for name, of in (("within", "ratio"), ("known_within", "known_ratio"))})
+    return table.assign(
+        **{
+            name: table[of].between(1 / FACTOR, FACTOR)
+            for name, of in (("within", "ratio"), ("known_within", "known_ratio"))
+        }
+    )
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-09b
 def shares_within(

@@ -52,9 +52,14 @@ def cycles_of_sums(
     for title, members in groups.items():
         parts = [found[one.name] for one in members]
         row = {
-            "pool": title, "data": "simulated" if members[0].simulated else "real", "pools": len(members), "models": members[0].pool.n_models,
-            "graphs": sum(len(one.pool) for one in members), "questions": sum(part.n_questions for part in parts),
-            "triples": sum(part.n_triples for part in parts), "cycles": sum(len(part.cycles) for part in parts),
+            "pool": title,
+            "data": "simulated" if members[0].simulated else "real",
+            "pools": len(members),
+            "models": members[0].pool.n_models,
+            "graphs": sum(len(one.pool) for one in members),
+            "questions": sum(part.n_questions for part in parts),
+            "triples": sum(part.n_triples for part in parts),
+            "cycles": sum(len(part.cycles) for part in parts),
             "confident": sum(int(part.confident.sum()) for part in parts),
         }
         for at, null in enumerate(CHANCE):

@@ -171,7 +171,9 @@ def arena_floor(
     "Normalised Spearman distance from the Arena reference at which a judge with the true order would be seen."
     rows = []
     for category in categories:
-        drawn = arena_reference_draws(category, n_draws=n_draws, rng=stream(seed, "reference-noise", "limits", category))
+        drawn = arena_reference_draws(
+            category, n_draws=n_draws, rng=stream(seed, "reference-noise", "limits", category)
+        )
         perfect = DISTANCES["spearman"](drawn.point, drawn.ranks)
         rows.append((category, float(perfect.mean()), float(np.quantile(perfect, 0.95))))
     return pd.DataFrame(rows, columns=["category", "floor", "floor_high"])
@@ -295,7 +297,8 @@ def measure_pool(
             expected=missed.mean(axis=1) + noise,
             drawn=_distances_to_draws(ranks, reference.ranks),
             perfect=spearman(reference.point, reference.ranks),
-            noise=np.asarray(noise), best=best,
+            noise=np.asarray(noise),
+            best=best,
         )
     return found
 
@@ -309,10 +312,16 @@ def _row(
     expected_low, expected_high = percentile_limits(measured.expected, level)
     fixed = float(measured.fixed)
     return {
-        "distance": fixed, "low": float(low), "high": float(high),
-        "expected": float(measured.drawn.mean()), "expected_low": float(expected_low), "expected_high": float(expected_high),
-        "floor": float(measured.perfect.mean()), "floor_high": float(np.quantile(measured.perfect, level)),
-        "best": float(measured.best), "noise": float(measured.noise),
+        "distance": fixed,
+        "low": float(low),
+        "high": float(high),
+        "expected": float(measured.drawn.mean()),
+        "expected_low": float(expected_low),
+        "expected_high": float(expected_high),
+        "floor": float(measured.perfect.mean()),
+        "floor_high": float(np.quantile(measured.perfect, level)),
+        "best": float(measured.best),
+        "noise": float(measured.noise),
         # A distance of zero has no parts.
         "share": float(measured.noise) / fixed if fixed > 0 else np.nan,
         # The slack keeps equal distances equal after averaging.
@@ -331,7 +340,13 @@ def _difference(
     # Rounding keeps a difference of nothing from having a sign; without one it cannot be turned round.
     sign = np.sign(round(fixed, 12))
     turned = float((np.sign(drawn.round(12)) == -sign).mean()) if sign else np.nan
-    return {"difference": fixed, "expected": float(drawn.mean()), "low": float(low), "high": float(high), "reversed": turned}
+    return {
+        "difference": fixed,
+        "expected": float(drawn.mean()),
+        "low": float(low),
+        "high": float(high),
+        "reversed": turned,
+    }
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-35
 def reference_noise(
@@ -365,6 +380,10 @@ def reference_noise(
             own = {"data": "simulated" if simulated[name] else "real", "pool": name, "category": category}
             extra = {"n_draws": n_draws, "n_separated": separated.get(name, 0)}
             rows += [own | {"method": m.name} | _row(cell[m.name], level) | extra for m in methods]
-            differences += [own | {"method": m.name, "against": methods[0].name}
-                            | _difference(cell[m.name], cell[methods[0].name], level) for m in methods[1:]]
+            differences += [
+                own
+                | {"method": m.name, "against": methods[0].name}
+                | _difference(cell[m.name], cell[methods[0].name], level)
+                for m in methods[1:]
+            ]
     return pd.DataFrame(rows), pd.DataFrame(differences)

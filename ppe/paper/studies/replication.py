@@ -52,8 +52,13 @@ def cycle_distance(
     label = f"{data.title}: against its other questions" if own else data.label
     to = left_out_ranks(pool) if own else np.broadcast_to(data.reference, fits.ranks.shape)
     return pool.index.drop(columns="judge").assign(
-        label=label, pool=data.name, block=pool.blocks, score=score, log_score=np.log1p(score),
-        distance=[float(reference_distance(one, other, distance)) for one, other in zip(fits.ranks, to, strict=True)], ridge=fits.ridge,
+        label=label,
+        pool=data.name,
+        block=pool.blocks,
+        score=score,
+        log_score=np.log1p(score),
+        distance=[float(reference_distance(one, other, distance)) for one, other in zip(fits.ranks, to, strict=True)],
+        ridge=fits.ridge,
     )
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-12
@@ -70,20 +75,30 @@ def binned_trend(
     number = np.clip(np.searchsorted(edges, points["log_score"], side="right") - 1, 0, max(len(edges) - 2, 0))
     number = np.unique(number, return_inverse=True)[1]
     size, distance = number.max() + 1, points["distance"].to_numpy()
+
     def means(rows):
         counts = np.bincount(number[rows], minlength=size)
-        return np.divide(np.bincount(number[rows], distance[rows], minlength=size), counts,
-                         out=np.full(size, np.nan), where=counts > 0)
+        return np.divide(
+            np.bincount(number[rows], distance[rows], minlength=size),
+            counts,
+            out=np.full(size, np.nan),
+            where=counts > 0,
+        )
 
     resamples = question_resamples(points["block"].to_numpy(), n_resamples=n_resamples, rng=rng)
     spread = np.stack([means(rows) for rows in resamples])
     lower, upper = np.nanquantile(spread, [(1 - level) / 2, (1 + level) / 2], axis=0)
     everything = np.arange(len(points))
     counts = np.bincount(number)
-    return pd.DataFrame({
-        "log_score": np.bincount(number, points["log_score"]) / counts,
-        "distance": means(everything), "low": lower, "high": upper, "n_graphs": counts,
-    })
+    return pd.DataFrame(
+        {
+            "log_score": np.bincount(number, points["log_score"]) / counts,
+            "distance": means(everything),
+            "low": lower,
+            "high": upper,
+            "n_graphs": counts,
+        }
+    )
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-14
 def association(
@@ -124,15 +139,28 @@ def cycle_distance_frames(
         trends.append(binned_trend(points, n_bins=n_bins, n_resamples=n_resamples, rng=rng).assign(label=label))
         rng = stream(seed, "cycle-distance", label, "association")
         value, lower, upper = association(points, n_resamples=n_resamples, rng=rng)
-        rows.append({"label": label, "correlation": value, "low": lower, "high": upper,
-                     "n_graphs": len(points), "n_ridge": int(points["ridge"].sum())})
+        rows.append(
+            {
+                "label": label,
+                "correlation": value,
+                "low": lower,
+                "high": upper,
+                "n_graphs": len(points),
+                "n_ridge": int(points["ridge"].sum()),
+            }
+        )
     return every, pd.concat(trends, ignore_index=True), pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-20
 _STREAMS = {  # as the first published table named them
-    "Trunc25→20": "Truncated (half), 80 % drawn", "BlockTop1": "Block top-1", "NoTrunc boot": "Bootstrap of all",
-    "ScoreWin40": "ScoreWin, 80 % drawn", "Random50→20×10": "Random 40 % × 10", "Single→20": "First variant only",
-    "AllGraphs": "All graphs, once", "TruncFixed": "Truncated (half), once",
+    "Trunc25→20": "Truncated (half), 80 % drawn",
+    "BlockTop1": "Block top-1",
+    "NoTrunc boot": "Bootstrap of all",
+    "ScoreWin40": "ScoreWin, 80 % drawn",
+    "Random50→20×10": "Random 40 % × 10",
+    "Single→20": "First variant only",
+    "AllGraphs": "All graphs, once",
+    "TruncFixed": "Truncated (half), once",
 }
 VARIANT_METHODS = tuple(replace(METHODS[name], draws=stream_name) for name, stream_name in _STREAMS.items())
 VARIANTS = {"mtbench": "turns", "vicuna80": "orders", "votes": "votes"}  # what the variants of a question are
@@ -153,8 +181,18 @@ def variant_table(
         for name, result in results.items():
             distance = result.distances(data.reference)
             mean, low, high = mean_interval(distance, rng=stream(seed, "variants-interval", variants, _STREAMS[name]))
-            rows.append({"variants": variants, "pool": data.label, "method": name, "distance": mean, "low": low,
-                         "high": high, "n_resamples": len(distance), "n_graphs": len(data.pool)})
+            rows.append(
+                {
+                    "variants": variants,
+                    "pool": data.label,
+                    "method": name,
+                    "distance": mean,
+                    "low": low,
+                    "high": high,
+                    "n_resamples": len(distance),
+                    "n_graphs": len(data.pool),
+                }
+            )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-24
@@ -175,10 +213,15 @@ def leaderboards(
             rng = stream(seed, "leaderboard", data.name)
             found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng)
             table = found.table(kind)
-            parts.append(table.assign(
-                reference=table["model"].map(reference), pool=data.name, rule=method.name, separated=found.separated,
-                n_separated=int(found.ridge.sum()),
-            ))
+            parts.append(
+                table.assign(
+                    reference=table["model"].map(reference),
+                    pool=data.name,
+                    rule=method.name,
+                    separated=found.separated,
+                    n_separated=int(found.ridge.sum()),
+                )
+            )
     return pd.concat(parts, ignore_index=True)
 
 
@@ -201,8 +244,18 @@ def question_ranker_table(
                 for metric in DISTANCES:
                     value, spread = found.distances(data.reference, metric)
                     low, high = percentile_limits(spread, level)
-                    rows.append({"pool": data.name, "rule": method.name, "ranker": ranker, "metric": metric, "distance": value,
-                                 "low": low, "high": high, "n_separated": int(found.ridge.sum())})
+                    rows.append(
+                        {
+                            "pool": data.name,
+                            "rule": method.name,
+                            "ranker": ranker,
+                            "metric": metric,
+                            "distance": value,
+                            "low": low,
+                            "high": high,
+                            "n_separated": int(found.ridge.sum()),
+                        }
+                    )
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-28
@@ -221,6 +274,13 @@ def arena_mapping_table() -> pd.DataFrame:  # one row per category, with the spr
     for category, part in datasets.arena_reference().groupby("category"):
         part = part.sort_values("rating", ascending=False)
         overlap = part["rating_q025"].to_numpy()[:-1] < part["rating_q975"].to_numpy()[1:]
-        rows.append({"category": category, "n_models": len(part), "spread": np.ptp(part["rating"]),
-                     "width": (part["rating_q975"] - part["rating_q025"]).mean(), "overlapping": int(overlap.sum())})
+        rows.append(
+            {
+                "category": category,
+                "n_models": len(part),
+                "spread": np.ptp(part["rating"]),
+                "width": (part["rating_q975"] - part["rating_q025"]).mean(),
+                "overlapping": int(overlap.sum()),
+            }
+        )
     return datasets.arena_mapping().merge(pd.DataFrame(rows), on="category", validate="one_to_one")

@@ -43,7 +43,14 @@ def collect(
     calls: Calls = (*(np.empty(0, dtype=np.int64) for _ in range(4)), np.empty(0))
     most = min(most, len(pool) * pool.n_models * (pool.n_models - 1) // 2)
     while len(calls[0]) < most:
-        new = next_calls(*calls, n_models=pool.n_models, n_variants=n_variants, n_calls=min(batch, most - len(calls[0])), goal=goal, rng=rng)
+        new = next_calls(
+            *calls,
+            n_models=pool.n_models,
+            n_variants=n_variants,
+            n_calls=min(batch, most - len(calls[0])),
+            goal=goal,
+            rng=rng,
+        )
         graph = graphs[start[new.question] + new.variant]
         won, lost = pool.adjacency[graph, new.first, new.second], pool.adjacency[graph, new.second, new.first]
         points = np.where(won | lost, (1.0 + won - lost) / 2, np.nan)
@@ -68,7 +75,11 @@ def is_wrong(
     return bool((np.diff(order) >= 0).any())
 
 # %% ../../../nbs/paper/studies/stopping.ipynb #sp12
-RULES = {"any time": "valid at every look", "one look": "simultaneous, fixed level", "pairwise": "each pair alone, fixed level"}
+RULES = {
+    "any time": "valid at every look",
+    "one look": "simultaneous, fixed level",
+    "pairwise": "each pair alone, fixed level",
+}
 
 
 def _fixed(found: Settled, statements: float) -> tuple[bool, np.ndarray, np.ndarray]:
@@ -89,12 +100,18 @@ def stops(
     most: int,
     level: float = 0.95,
     rng: np.random.Generator,
-) -> dict[str, tuple[int, bool] | None]:  # by rule: calls at the first stop and whether it was wrong; None without a stop
+) -> dict[
+    str, tuple[int, bool] | None
+]:  # by rule: calls at the first stop and whether it was wrong; None without a stop
     "One run: every rule looks after every batch, until `most` calls or until all have stopped."
     first: dict[str, tuple[int, bool] | None] = dict.fromkeys(RULES)
     for calls in collect(pool, batch=batch, most=most, goal=goal, rng=rng):
         found = is_settled(*calls, n_models=pool.n_models, goal=goal, level=level)
-        looks = {"any time": (found.settled, found.low, found.high), "one look": _fixed(found, goal.statements(pool.n_models)), "pairwise": _fixed(found, 2.0)}
+        looks = {
+            "any time": (found.settled, found.low, found.high),
+            "one look": _fixed(found, goal.statements(pool.n_models)),
+            "pairwise": _fixed(found, 2.0),
+        }
         for rule, (settled, low, high) in looks.items():
             if settled and first[rule] is None:
                 first[rule] = found.n_calls, is_wrong(goal, found.scores, low, high, truth)
@@ -115,7 +132,9 @@ class StoppingCase:
 
     name: str
     goal: str
-    strengths: tuple[float, ...] = ()  # of simulated models, logits on one question, equal ones tied; none: a public set of this name
+    strengths: tuple[
+        float, ...
+    ] = ()  # of simulated models, logits on one question, equal ones tied; none: a public set of this name
     n_questions: int = 500
     question_effect: float = 2.5  # standard deviation, logits
     nu: float = 1.2  # Davidson tie parameter
@@ -197,9 +216,17 @@ def stopping_study(
             for name, count in (("settled", len(ends)), ("wrong", wrong)):
                 low, high = wilson(count, n_runs)
                 shares |= {name: count / n_runs, f"{name}_low": low, f"{name}_high": high}
-            rows.append({
-                "case": case.name, "goal": case.goal, "rule": rule, "runs": n_runs, **shares,
-                "calls": float(np.median(calls)) if ends else np.nan, "everything": everything, "most": min(case.most, everything),
-                "saved": float(1 - calls.mean() / everything) if ends else np.nan,
-            })
+            rows.append(
+                {
+                    "case": case.name,
+                    "goal": case.goal,
+                    "rule": rule,
+                    "runs": n_runs,
+                    **shares,
+                    "calls": float(np.median(calls)) if ends else np.nan,
+                    "everything": everything,
+                    "most": min(case.most, everything),
+                    "saved": float(1 - calls.mean() / everything) if ends else np.nan,
+                }
+            )
     return pd.DataFrame(rows)

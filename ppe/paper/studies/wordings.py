@@ -65,7 +65,9 @@ def questions_instead(
     "How many questions, asked in one wording, are at least as precise (mean variance) as these questions in all their wordings."
     one, many = (float(np.trace(graph_covariance(parts, n_questions, k))) for k in (1.0, n_wordings))
     if not many > 1e-9 * one:
-        raise InputError("without question effects wordings have no floor: every graph counts the same; ask for a finite number of wordings")
+        raise InputError(
+            "without question effects wordings have no floor: every graph counts the same; ask for a finite number of wordings"
+        )
     return ceil(n_questions * one / many * (1 - 1e-9))
 
 # %% ../../../nbs/paper/studies/wordings.ipynb #w12
@@ -77,11 +79,17 @@ def edge_margins(effects: CallEffects) -> np.ndarray:  # (n, n)
     return attenuated_probability(effects.theta[:, None] - effects.theta, effects.sigma, effects.nu) - 0.5
 
 
-def _gaps(effects: CallEffects, way: str, n_questions: int, rng: np.random.Generator) -> np.ndarray:  # (n_questions, pairs)
+def _gaps(
+    effects: CallEffects, way: str, n_questions: int, rng: np.random.Generator
+) -> np.ndarray:  # (n_questions, pairs)
     "Differences of the utilities of all pairs."
     i, j = np.triu_indices(len(effects.theta), 1)
     if way == "independent errors":  # as if each edge of each graph were asked on a question of its own
-        return effects.theta[i] - effects.theta[j] + np.sqrt(2.0) * effects.sigma * rng.standard_normal((n_questions, len(i)))
+        return (
+            effects.theta[i]
+            - effects.theta[j]
+            + np.sqrt(2.0) * effects.sigma * rng.standard_normal((n_questions, len(i)))
+        )
     utility = effects.theta + effects.sigma * rng.standard_normal((n_questions, len(effects.theta)))
     return utility[:, i] - utility[:, j]
 
@@ -148,7 +156,9 @@ def expected_distances(
     for graphs in n_graphs:
         questions = n_questions if way == "wordings" else graphs
         independent = parts.own / (graphs * n * (n - 1) / 2)
-        covariance = independent if way == "independent errors" else graph_covariance(parts, questions, graphs / questions)
+        covariance = (
+            independent if way == "independent errors" else graph_covariance(parts, questions, graphs / questions)
+        )
         found.append(expected_distance(parts.scores, covariance))
     return np.array(found)
 
@@ -170,17 +180,33 @@ def compare_ways(
     rows = []
     for way, n_graphs in [*((way, float(size)) for way in WAYS for size in sizes), ("wordings", np.inf)]:
         wins, ties = draw_sums(
-            effects, way=way, n_graphs=n_graphs, n_questions=n_questions, n_trials=n_trials, rng=stream(seed, "wordings", way, str(n_graphs))
+            effects,
+            way=way,
+            n_graphs=n_graphs,
+            n_questions=n_questions,
+            n_trials=n_trials,
+            rng=stream(seed, "wordings", way, str(n_graphs)),
         )
         recovered, distances = votes_recover(wins, effects.theta), distances_to_order(wins, ties, effects.theta)
         low, high = wilson(int(recovered.sum()), n_trials)
         independent = way == WAYS[0] and not effects.nu
-        rows.append({
-            "way": way, "graphs": n_graphs, "recovered": recovered.mean(), "low": low, "high": high,
-            "voted": exact_recovery_inhomogeneous(margins[np.ix_(order, order)], int(n_graphs)) if independent else np.nan,
-            "distance": distances.mean(), "error": distances.std() / np.sqrt(n_trials),
-            "expected": float(expected_distances(effects, way=way, n_graphs=[n_graphs], n_questions=n_questions)[0]),
-        })
+        rows.append(
+            {
+                "way": way,
+                "graphs": n_graphs,
+                "recovered": recovered.mean(),
+                "low": low,
+                "high": high,
+                "voted": exact_recovery_inhomogeneous(margins[np.ix_(order, order)], int(n_graphs))
+                if independent
+                else np.nan,
+                "distance": distances.mean(),
+                "error": distances.std() / np.sqrt(n_trials),
+                "expected": float(
+                    expected_distances(effects, way=way, n_graphs=[n_graphs], n_questions=n_questions)[0]
+                ),
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -195,12 +221,28 @@ def floors(sets: Sequence[JudgedSet], n_questions: int, n_wordings: int) -> pd.D
     rows = []
     for one in sets:
         parts = score_precision(one.effects)
-        distance = {(q, k): expected_distance(parts.scores, graph_covariance(parts, q, k))
-                    for q, k in ((n_questions, 1), (n_questions, n_wordings), (n_questions, np.inf), (n_questions * n_wordings, 1))}
-        rows.append({
-            "set": one.title, "models": len(one.effects.theta), "sigma": one.effects.sigma, "nu": one.effects.nu, "spread": one.effects.theta.std(),
-            "once": distance[n_questions, 1], "wordings": distance[n_questions, n_wordings], "floor": distance[n_questions, np.inf],
-            "new questions": distance[n_questions * n_wordings, 1], "instead": questions_instead(parts, n_questions, n_wordings),
-            "instead of all": questions_instead(parts, n_questions),
-        })
+        distance = {
+            (q, k): expected_distance(parts.scores, graph_covariance(parts, q, k))
+            for q, k in (
+                (n_questions, 1),
+                (n_questions, n_wordings),
+                (n_questions, np.inf),
+                (n_questions * n_wordings, 1),
+            )
+        }
+        rows.append(
+            {
+                "set": one.title,
+                "models": len(one.effects.theta),
+                "sigma": one.effects.sigma,
+                "nu": one.effects.nu,
+                "spread": one.effects.theta.std(),
+                "once": distance[n_questions, 1],
+                "wordings": distance[n_questions, n_wordings],
+                "floor": distance[n_questions, np.inf],
+                "new questions": distance[n_questions * n_wordings, 1],
+                "instead": questions_instead(parts, n_questions, n_wordings),
+                "instead of all": questions_instead(parts, n_questions),
+            }
+        )
     return pd.DataFrame(rows)
