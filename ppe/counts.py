@@ -130,7 +130,7 @@ def _names(cells: Sequence[object], column: str) -> list[str]:
         raise InputError(FAULTS["name"].format(column=column, shown=shown, rows=rows))
     return names
 
-
+# %% ../nbs/counts.ipynb #count-11-b
 def _sums(table: pa.Table) -> PairCounts:
     sums = [column for column in table.column_names if column not in COUNT_COLUMNS[:2]]
     if not len(table):

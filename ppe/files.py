@@ -121,7 +121,7 @@ def check_outputs(
             raise InputError(f"{option} {path} cannot be written: {reason}; name another file") from None
         taken[_identity(path)] = f"the file of {option}"
 
-
+# %% ../nbs/files.ipynb #cell-28-b
 def write_bytes(
     content: bytes,
     path: Path,  # replaced in one step; its folder is made when missing

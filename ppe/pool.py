@@ -48,7 +48,7 @@ def half_tie_wins(
 # %% ../nbs/pool.ipynb #n009
 INDEX_COLUMNS = ("judge", "question_id", "category", "variant")
 
-
+# %% ../nbs/pool.ipynb #n009-b
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
     "Comparison graphs over the same models, in source order."
@@ -143,7 +143,7 @@ class Pool:
         part._counted.extend(counts.subset(rows) for counts in self._counted)
         return part
 
-
+# %% ../nbs/pool.ipynb #n009-c
 def default_models(
     n: int,  # number of models
 ) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def _text_keys(offsets, data, keys, plain):
         else:
             keys[row] = _mix(key)
 
-
+# %% ../nbs/streaming.ipynb #stream-06-b
 @njit(cache=True)
 def _row_keys(question, variant, judge, a, b):
     "Key of (judge, question, variant, pair) for each row."
@@ -202,7 +202,7 @@ class _Piece:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-
+# %% ../nbs/streaming.ipynb #stream-09-b
 LINE = 2**20  # bytes that a header has at most
 _DAMAGED = "{} is a damaged gzip file; copy or download it again"
 
@@ -308,7 +308,7 @@ class Streamed:
     judges: tuple[str, ...]  # who judged, sorted
     n_rows: int  # verdicts that were chosen, invalid ones included
 
-
+# %% ../nbs/streaming.ipynb #stream-13-b
 class _Tally:
     "Numbers of words, counts, and faults of the rows read so far."
 
@@ -455,7 +455,7 @@ def _repeated(tally: _Tally, suspects: np.ndarray, progress: Callable) -> None:
     if count:
         raise InputError(FAULTS["twice"].format(rows=_where(first, count, suspects), **shown))
 
-
+# %% ../nbs/streaming.ipynb #stream-14-b
 def _torn(tally: _Tally, suspects: np.ndarray, bits: int, progress: Callable) -> None:
     "Read again for questions with these keys, and raise if one of them is in two categories."
     category: dict[str, str] = {}  # of each question, where it first appears

@@ -96,7 +96,7 @@ def _large(counts: PairCounts, n_rows: int, judges: Iterable[str]) -> Counted:
     large = f"{n_rows} verdicts, too many for a table: all valid ones are counted, those of incomplete graphs too"
     return Counted(counts, (large, *_judges_note(judges)))
 
-
+# %% ../../nbs/cli/counting.ipynb #counting-07-b
 def _table(files: Sequence[str]) -> pd.DataFrame:
     "The rows of all files as one verdict table."
     tables = [read_verdicts(name) for name in files]

@@ -64,7 +64,7 @@ def _content(path: str) -> bytes:
         raise InputError(f"{path} is empty: at least one row is needed")
     return data
 
-
+# %% ../../nbs/cli/designing.ipynb #pd04-0b821b-b
 def cells_from(
     source: str,  # a benchmark's name or folder, prompts or questions (JSON lines), table with question_id, or verdicts
 ) -> pd.DataFrame:  # question_id, variant and perhaps category: one row for each wording, in the file's order
@@ -104,7 +104,7 @@ def cells_from(
         require_distinct(cells[keys].itertuples(index=False, name=None), places, rule)
         return cells
 
-
+# %% ../../nbs/cli/designing.ipynb #pd04-0b821b-c
 def models_from(
     source: str,  # names with commas between them; or a file: one name a line, CSV with the column model, or verdicts
 ) -> list[str]:  # at least two, in the given order
@@ -233,7 +233,7 @@ def _questions(text: str, asked: int | None) -> tuple[int, int]:
         raise InputError(f"--questions {n}: at least one is needed")
     return n, asked or found
 
-
+# %% ../../nbs/cli/designing.ipynb #pl-04-b
 def _pilot(path: str, judge: str | None, models: tuple[str, ...], named: bool, seed: int) -> Beliefs:
     "What a pilot of exactly these models leaves open."
     if is_counts(path):
@@ -351,7 +351,7 @@ def plan_command(
 # %% ../../nbs/cli/designing.ipynb #ch06
 SETTLED = 3  # exit code where nothing is left to decide
 
-
+# %% ../../nbs/cli/designing.ipynb #ch06-b
 @click.command("next")
 @options(
     "table or json",

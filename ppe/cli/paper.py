@@ -168,7 +168,7 @@ def theory_alpha(p: float, d: int, form: str) -> None:
     value = float(alpha(d, p))
     emit_values({"p": p, "d": d, "q": float(mallows_q(p)), "alpha": value}, form)
 
-
+# %% ../../nbs/cli/paper.ipynb #paper-06-b
 def _new_grid(out: str) -> Path:
     "Where a grid goes, which may take the place of another one. Raises `InputError` before anything is computed."
     from ppe.files import refuse_other_than_file

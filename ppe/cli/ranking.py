@@ -158,7 +158,7 @@ def _estimate_lines(board: Leaderboard) -> list[str]:
     caution = "above a spread of 1 several answers can fit equally well: look at bradley-terry beside it"
     return [line, caution] if float(found["spread"] or 0) > 1 else [line]
 
-
+# %% ../../nbs/cli/ranking.ipynb #c14-25e7fb-b
 def _board_lines(board: Leaderboard) -> list[str]:
     "What stands below the table of a leaderboard: a line for each thing that was estimated or assumed."
     fit, limits = board.ranking.fit, board.intervals
@@ -200,7 +200,7 @@ def _given(name: str) -> bool:
     "Whether the user wrote this option."
     return click.get_current_context().get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
-
+# %% ../../nbs/cli/ranking.ipynb #c15-3af403-b
 @click.command("rank")
 @options(
     "seed",
@@ -335,7 +335,7 @@ def _words(out: str, **asked: Any) -> tuple[str, ...]:
             words += [f"--{word}", f"{value:g}" if isinstance(value, float) else str(value)]
     return tuple(words)
 
-
+# %% ../../nbs/cli/ranking.ipynb #ranking-10-b
 @click.command("report")
 @options(
     "force",

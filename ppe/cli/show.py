@@ -241,7 +241,7 @@ def _cells(column: "pd.Series") -> list[str]:
     digits = ".0f" if (column % 1 == 0).all() else ".3f" if column.abs().max() < 1e4 else ".4g"
     return [f"{value:{digits}}" for value in column]
 
-
+# %% ../../nbs/cli/show.ipynb #c07-rich-1-b
 def _rich_table(shown: Shown, length: int) -> "Table":
     "A table with bars of a length on the scale of all rows, a row bold where its range is one place."
     from rich.box import ASCII2, SIMPLE_HEAD
@@ -291,7 +291,7 @@ def emit_parts(parts: Sequence[Part]) -> None:
             fits = next((t for t in drawn if console.measure(t, options=unlimited).maximum <= console.width), None)
             emit(as_text(part.table)) if fits is None else console.print(fits)
 
-
+# %% ../../nbs/cli/show.ipynb #c07-rich-1-c
 def emit_result(
     form: str,  # one of FORMATS
     report: Callable[[], object],  # as values for JSON

@@ -149,7 +149,7 @@ def reached(
     pairs = np.argwhere(needed & ~certain)
     return not len(pairs), pairs
 
-
+# %% ../../nbs/designs/adaptive.ipynb #st15-b
 @dataclass(frozen=True, slots=True, eq=False)
 class Settled:
     "What may be said of the order after so many calls, at this look and all others together."
@@ -199,7 +199,7 @@ class Settled:
         said = {"top": best, "order": whole, "width": wide}[goal.kind]
         return f"settled at {100 * self.level:g} % after {calls}, {said}"
 
-
+# %% ../../nbs/designs/adaptive.ipynb #st15-c
 def is_settled(
     question: np.ndarray,  # (R,) what has been judged, one row for each call
     variant: np.ndarray,  # (R,) wording; wordings of a question share its effects, and are one unit
@@ -294,7 +294,7 @@ def _information(gap, spread):
     chance = 1.0 / (1.0 + exp(abs(gap) / sqrt(1.0 + 0.3926990816987242 * spread)))
     return chance * (1.0 - chance)
 
-
+# %% ../../nbs/designs/adaptive.ipynb #nx06-b
 @njit(cache=True)
 def _record(r, i, j, q, g, calls, wordings, seen, met, ahead, lead, last, before, at):
     "Note that call r was on models i and j, question q in wording g."
@@ -330,7 +330,7 @@ def _best_pair(even, gain, met, shut, rank_pair):
                 one, two = i, j
     return one, two
 
-
+# %% ../../nbs/designs/adaptive.ipynb #nx06-c
 @njit(cache=True)
 def _choose(
     theta, covariance, question, graph, owner, first, second, start, n_calls, matters, rank_pair, rank_graph, found
@@ -527,7 +527,7 @@ class Adaptive:
     ended: Ended
     last: Settled | None  # the last look; None if nothing was judged
 
-
+# %% ../../nbs/designs/adaptive.ipynb #ad-08-b
 def judge_adaptively(
     judge: Judge,
     *,

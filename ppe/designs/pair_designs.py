@@ -31,7 +31,7 @@ class Sharing:
     one: float  # L: other verdicts in the same question that share a given one of the two models, and only that
     both: float  # M: other verdicts in the same question on the same pair
 
-
+# %% ../../nbs/designs/pair_designs.ipynb #pd05-625058-b
 @dataclass(frozen=True, slots=True, eq=False)
 class PairDesign:
     "Which pairs are judged on which questions: one row for each call."
@@ -193,7 +193,7 @@ def _move(t, place, graph, by, members, codes, met, seen):
         else:
             seen[graph, codes[t, p] >> 3] &= ~bit
 
-
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-b
 @njit(cache=True)
 def _free_place(t, k, left, free, start, n_variants, members, codes, met, seen, state):
     "Position in free[:left] of a place where the models of row t have few calls, or −1 if a pair of it stands in each."
@@ -245,7 +245,7 @@ def _exchange(t, alpha, row, members, codes, met, seen, state):
             _move(y, beta, beta, 1, members, codes, met, seen)
             x, row[k, beta] = row[k, beta], y
 
-
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-c
 @njit(cache=True)
 def _swap(t, k, alpha, row, start, n_variants, members, codes, met, seen):
     "Whether row t finds a place from which another row of its turn can go to alpha, the only one left."
@@ -286,7 +286,7 @@ def _improve(k, row, members, codes, met, seen, state):
                 _move(u, place, place, 1, members, codes, met, seen)
                 row[k, place], row[k, other] = u, t
 
-
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-d
 @njit(cache=True)
 def _places(members, codes, n_variants, met, paths, improve, state):
     """A place for each row of models that all meet: a turn of rows covers each place once, no graph has a pair twice.
@@ -329,7 +329,7 @@ def _codes(members: np.ndarray) -> np.ndarray:  # (R, S) → (R, S(S − 1)/2)
     low, high = np.minimum(left, right), np.maximum(left, right)
     return high * (high - 1) // 2 + low
 
-
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-e
 @njit(cache=True)
 def _wordings(order, question, members, codes, n_variants, n_models, seeds):
     "A wording for each row; order: the rows, one question after the other."
@@ -438,7 +438,7 @@ def _members(n_models, size, n_blocks, state):
                 met[j, i] += 1
     return members
 
-
+# %% ../../nbs/designs/pair_designs.ipynb #pd16-c3ffad-b
 _DRAWS = 30  # of blocks, where the last ones of a draw fit on no question
 
 

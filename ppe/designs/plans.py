@@ -222,7 +222,7 @@ def _combined(estimate: float, error: float, prior: tuple[float, float]) -> tupl
     precision = 1 / error**2 + 1 / prior[1] ** 2
     return (estimate / error**2 + prior[0] / prior[1] ** 2) / precision, precision**-0.5
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-13-b
 def _log_sigma(pool: Pool, prior: Prior, rng: np.random.Generator) -> tuple[tuple[float, float], str]:
     "Mean and standard deviation of log σ, and a note if the pilot says nothing about it."
     met = pool.adjacency | np.swapaxes(pool.adjacency, 1, 2)
@@ -255,7 +255,7 @@ def require_memory(
             f"there are {there / 2**30:.0f}; plan for {int(sqrt(there / _PAIR_BYTES))} or fewer"
         )
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-13-c
 def pilot_beliefs(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
@@ -314,7 +314,7 @@ def _others(mean: float) -> float:
     more = mean - base
     return ((1 - more) * base * (base - 1) + more * (base + 1) * base) / mean
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-15-b
 Spend = Literal["spread", "blocks", "complete", "paraphrases"]  # paraphrases: complete graphs on all wordings
 
 
@@ -402,7 +402,7 @@ class Layout:
         }[self.kind]  # fmt: skip
         return f"{how}, {self.orders} order{'s' * (self.orders == 'both')}, over {used} question{'s' * (used > 1)}"
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-15-c
 def layouts(
     n_models: int,
     n_questions: int,
@@ -428,7 +428,7 @@ def _root(covariance: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-17-b
 @dataclass(frozen=True, eq=False)
 class Forecast:
     "What layouts give under beliefs."
@@ -546,7 +546,7 @@ def parse_target(
         f"{n_models - 1}"
     )
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-19-b
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     "Designs side by side."
@@ -600,7 +600,7 @@ def _advice(table: pd.DataFrame, target: Target | None) -> str:
     beside = "" if plain is None else f"; {plain['words']} take {plain['calls']:,}"
     return f"{do} reach {target} at a cost of {best['cost']:,.10g}{beside}."
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-19-c
 def make_plan(
     beliefs: Beliefs,
     n_questions: int,

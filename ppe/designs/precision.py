@@ -107,7 +107,7 @@ class ScorePrecision:
         "v: mean variance of contrasts of scores whose squared weights add up to 1; of a difference it is 2 v."
         return float(np.trace(self.covariance(n_calls, sharing))) / (len(self.scores) - 1)
 
-
+# %% ../../nbs/designs/precision.ipynb #p12-b
 def score_precision(
     effects: CallEffects,
     *,

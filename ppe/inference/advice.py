@@ -59,7 +59,7 @@ class SpreadProfile:
         "The interval ends above 0."
         return self.low > 0
 
-
+# %% ../../nbs/inference/advice.ipynb #cell-09-b
 def _fitted(pool: Pool) -> DiscriminationFit:
     if compared_pairs(pool).sum(axis=(1, 2)).max() < 4:
         raise InputError("no graph compares two pairs: how graphs differ cannot be told from single verdicts")
@@ -383,6 +383,8 @@ def open_ranks(pool: Pool, *, rng: np.random.Generator) -> pd.DataFrame:  # mode
 
 # %% ../../nbs/inference/advice.ipynb #cell-57
 SMALL_POOL = 5  # questions
+
+# %% ../../nbs/inference/advice.ipynb #cell-57-b
 NOTE = "Expected under a model, or seen on halves of one pool: neither is a promise for other questions."
 
 
@@ -546,7 +548,7 @@ def enough_simulations(asked: int, n_graphs: int) -> int:
     "Simulations of a pool: all that were asked for up to 200 graphs, then fewer in proportion, at least 50."
     return asked if n_graphs <= FULL else max(min(asked, FEWEST), ceil(asked * FULL / n_graphs))
 
-
+# %% ../../nbs/inference/advice.ipynb #cell-60-b
 Failure = InputError | ConvergenceError | NoMaximumError
 Tick = Callable[[int, int], None]  # told how many steps are done, and how many there are
 
@@ -703,7 +705,7 @@ def _spread_record(advice: Advice, p: SpreadProfile) -> Record:
     fields = _fields(p, "spread", "low", "high", "block_share", "likelihood_ratio", "excludes_zero")
     return Record("spread", lines, rows, {"spread": fields})
 
-
+# %% ../../nbs/inference/advice.ipynb #cell-65-b
 def _cycles_record(advice: Advice, c: CycleSlope) -> Record:
     chance, model = central(c.equal), central(c.model)
     between = [" to ".join(format_number(limit, 3) for limit in limits) for limits in (chance, model)]
@@ -844,7 +846,7 @@ def _place_record(table: pd.DataFrame) -> Record:
     rows = [("first place", row.judge, *map(_plain, (row.rate, row.low, row.high))) for row in table.itertuples()]
     return Record("first place", lines, rows, {"first_place": _plain(table)})
 
-
+# %% ../../nbs/inference/advice.ipynb #cell-67-b
 # Section, part, what it is about if that is not the section, its key in the report, its record.
 PARTS: tuple[tuple[str, str, str, str, Callable[[Advice, Any], Record]], ...] = (
     ("spread", "spread", "", "spread", _spread_record),

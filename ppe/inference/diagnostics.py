@@ -554,7 +554,7 @@ def _order_p_value(rows: Placed) -> float | None:
     reached = (np.concatenate(turned, axis=1) >= there - 1e-9).sum(axis=1)
     return float(min(1.0, 2 * (1 + reached.min()) / (1 + N_FLIPS)))
 
-
+# %% ../../nbs/inference/diagnostics.ipynb #first-10-b
 def _basis(rows: Placed) -> tuple[str, str, np.ndarray]:
     "One of BASES, the reason for the last, and the rows of one judge that the rate is taken from."
     balanced, everything = _in_both_orders(rows), np.arange(len(rows.judge))
@@ -601,7 +601,7 @@ def _effect(rows: Placed) -> tuple[float, float, str]:
         return np.nan, np.nan, f"no effect in log odds: {error}"
     return ranking.fit.estimates["first_place"][rows.judges[0]], float(question_errors(ranking, rows)[0]), ""
 
-
+# %% ../../nbs/inference/diagnostics.ipynb #first-12-b
 def first_place_rates(
     verdicts: pd.DataFrame,  # validated verdict table; model_a was shown first
     *,

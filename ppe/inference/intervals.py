@@ -127,7 +127,7 @@ def mean_interval(
     mean, half = float(values.mean()), float(quantile * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
     return mean, mean - half, mean + half
 
-
+# %% ../../nbs/inference/intervals.ipynb #cell-14-b
 def _deviations(
     value: np.ndarray,  # (m,) of the pool itself
     resampled: np.ndarray,  # (R, m)

@@ -87,7 +87,7 @@ class PlacedGraphs:
             return weighted_judges_batch(PlaceCounts(first, second, ties, *names) for first, second, ties in outcomes)
         return order_effect_batch(outcomes[:, 0], outcomes[:, 1], outcomes[:, 2], ranker=ranker)
 
-
+# %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-b
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaderboard:
     "A ranking, the graphs that it comes from, and how far it can be trusted."
@@ -249,7 +249,7 @@ def _distances(ranking: Ranking, ranks: np.ndarray | None) -> dict[str, float] |
         return None
     return {name: float(measure(ranking.ranks, ranks)) for name, measure in DISTANCES.items()}
 
-
+# %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703-b
 def leaderboard(
     verdicts: pd.DataFrame,  # validated verdict table
     *,

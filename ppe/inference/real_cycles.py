@@ -115,7 +115,7 @@ def _half_widths(off: np.ndarray, times: np.ndarray, least: np.ndarray, level: f
     )  # of a single value; where all are unanimous resamples say nothing
     return max(np.sort(largest)[place - 1], alone) * np.maximum(spread, least)
 
-
+# %% ../../nbs/inference/real_cycles.ipynb #real-10-b
 def real_cycles(
     pool: Pool,  # complete graphs or not
     *,
@@ -151,7 +151,7 @@ def real_cycles(
     confident = (low[a, b] > 0) & (low[b, c] > 0) & (low[c, a] > 0)
     return RealCycles(pool.models, margins, low, high, cycles, confident, level, len(net))
 
-
+# %% ../../nbs/inference/real_cycles.ipynb #real-10-c
 def cycles_by_chance(
     pool: Pool,
     *,

@@ -156,7 +156,7 @@ def _runs(tokens: Any) -> list[dict[str, Any]]:
             runs.append({"text": token.content or " ", "marks": [*marks, "code"] if kind == "code" else marks})
     return runs
 
-
+# %% ../../nbs/paper/book.ipynb #book-09-b
 def markdown_runs(
     text: str,  # Markdown, one paragraph
 ) -> list[dict[str, Any]]:  # text or math of each piece, and its marks: strong, em, code

@@ -105,7 +105,7 @@ def declared_parameters(
         raise InputError(f"{name}: no parameter {' and '.join(missing)}: every notebook takes both; add it")
     return found
 
-
+# %% ../../nbs/paper/items.ipynb #3d0f68ac-b
 def _kind(value: object) -> type:  # whole and broken numbers are one kind
     return float if type(value) is int else type(value)
 
@@ -182,7 +182,7 @@ def _item(root: Path, name: str, table: object, defaults: Mapping[str, object]) 
         cells,
     )
 
-
+# %% ../../nbs/paper/items.ipynb #40158a9b-b
 def read_items(
     root: Path | None = None,  # checkout; None finds it
 ) -> dict[str, Item]:  # name → item, in the order of nbs/profiles.toml

@@ -106,6 +106,8 @@ _REAL = {
         "",
     ),
 }
+
+# %% ../../nbs/paper/referenced.ipynb #m017-b
 REAL_POOLS = tuple(_REAL)
 ALL_KNOWN = ("mtbench", "vicuna80", "votes")  # the reference knows all models
 LLM_JUDGED = ("mtbench", "vicuna80", "h2o", "oa")  # judged by a language model

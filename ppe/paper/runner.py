@@ -159,7 +159,7 @@ def _start(item: Item, profile: str, root: Path, folder: Path, scheduler: str | 
             start_new_session=True,
         )
 
-
+# %% ../../nbs/paper/runner.ipynb #63e41f8c-b
 @dataclass(frozen=True, slots=True)
 class Failed:
     "A notebook that did not run to its end."
@@ -302,7 +302,7 @@ def _open(root: Path | None, profile: str) -> _Book:
     root = project_root() if root is None else root.absolute()
     return _Book(root, profile, read_items(root), read_manifest(root, profile), _read_state(root, profile))
 
-
+# %% ../../nbs/paper/runner.ipynb #ffdec8c2-b
 def _run_notebooks(
     todo: Sequence[Item], book: _Book, workers: int, progress: bool, scheduler: str | None
 ) -> dict[str, Failed]:
@@ -383,7 +383,7 @@ class Summary:
             lines.append(f"failed: {one.name}{cell}: {one.message} (see {one.notebook})")
         return "\n".join(lines)
 
-
+# %% ../../nbs/paper/runner.ipynb #7bb1f487-b
 def run(
     names: str | Iterable[str] | None = None,  # items to run; all of them when None
     *,
@@ -435,7 +435,7 @@ def run(
         print(summary.report())
     return summary
 
-
+# %% ../../nbs/paper/runner.ipynb #7bb1f487-c
 def list_items(
     profile: Literal["full", "quick"] = "full",
     *,

@@ -62,7 +62,7 @@ def _cut(text: str, places: int, marks: Collection[int] = ()) -> str:
             kept |= {at} if wider else set()
     return text
 
-
+# %% ../../nbs/reports/charts.ipynb #rp05-281e5f-b
 def shortened(
     names: Iterable[str],
     places: int = 24,  # at most, unless two names need more to differ
@@ -132,7 +132,7 @@ def _rewritten(element: ElementTree.Element, key: str) -> None:
         elif not (name == "transform" and value.startswith("rotate(-0 ")):
             element.attrib[name] = value
 
-
+# %% ../../nbs/reports/charts.ipynb #rp08-895280-b
 def drawn(
     draw: Callable[["Figure"], None],
     size: tuple[float, float],  # inches
@@ -203,7 +203,7 @@ def _points(ax: Any, values: np.ndarray, low: np.ndarray | None, high: np.ndarra
         ax.hlines(place, low, high, color=OKABE_ITO["blue"], lw=2.2)
     ax.plot(values, place, ls="none", marker="o", ms=4, color=OKABE_ITO["blue"], mec=PAPER, mew=0.6)
 
-
+# %% ../../nbs/reports/charts.ipynb #rp10-583d3b-b
 def _rows(figure: "Figure", shown: Sequence[str], row: float, left: float, right: float, bottom: float) -> Any:
     "Axes with one line for each name, numbered from the top."
     width, height = figure.get_size_inches()
@@ -261,7 +261,7 @@ def _shades() -> list[tuple[str, str]]:
         for rgb, lum in zip(found, light, strict=True)
     ]
 
-
+# %% ../../nbs/reports/charts.ipynb #rp15-691877-b
 def win_matrix(
     names: Sequence[str],  # (n) best first
     share: np.ndarray,  # (n, n) of the points that the row won against the column; NaN: never compared

@@ -57,7 +57,7 @@ def certain_order(
     place = [found.models.index(name) for name in models]
     return (found.differences(KIND)[0] > slack)[np.ix_(place, place)]
 
-
+# %% ../../nbs/reports/comparison.ipynb #rp04-d35371-b
 def _swaps(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
     ranks = [report.scores.set_index("model")["rank"].astype(float).loc[common].to_numpy() for report in (old, new)]
     sure = [certain_order(report, common) for report in (old, new)]
@@ -93,7 +93,7 @@ def _changes(both: pd.DataFrame) -> dict[str, int]:
         "became_valid": int(((one == invalid) & (other != invalid)).sum()),
     }
 
-
+# %% ../../nbs/reports/comparison.ipynb #rp04-d35371-c
 def _members(table: pd.DataFrame) -> dict[str, set[str]]:
     "What a table is about, by kind."
     columns = {"questions": "question_id", "judges": "judge", "categories": "category"}

@@ -112,7 +112,7 @@ def _render(
     values |= {"facts": list(facts), "command": source.command, "n_files": len(source.files)}
     return environment.get_template(template).render(values) + "\n"
 
-
+# %% ../../nbs/reports/page.ipynb #rp06-b845c0-b
 def _facts(report: Report, source: Source) -> Iterable[tuple[str, str]]:
     "Settings and versions, which two reports with the same options share."
     yield from source.chosen.items()
@@ -178,7 +178,7 @@ def _score_picture(report: Report) -> str:
         description=what + ("; and so on." if len(table) > 10 else "."),
     )
 
-
+# %% ../../nbs/reports/page.ipynb #rp08-ca2072-b
 def _win_picture(report: Report, names: list[str]) -> str:
     picture = win_matrix(
         names,
@@ -222,7 +222,7 @@ def _judge_notes(judges: pd.DataFrame) -> list[tuple[str, str]]:
     common = [line for line in dict.fromkeys(said) if said.count(line) == len(judges) > 1]
     return [("", line) for line in common] + [(judge, line) for judge, line in notes if line not in common]
 
-
+# %% ../../nbs/reports/page.ipynb #rp08-ca2072-c
 def _place_picture(judges: pd.DataFrame) -> str:
     known = judges[judges["rate"].notna()]
     if not len(known):

@@ -62,7 +62,7 @@ class Further:
     new_questions: bool  # every pair has been judged on every wording: the calls are on questions that do not exist yet
     models: tuple[str, ...]  # that the numbers in `best` and `order` mean
 
-
+# %% ../../nbs/reports/report.ipynb #rp04-eea6d8-b
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
     "Everything that a report says; a part is None where it cannot be had, and `missing` says why."
@@ -328,7 +328,7 @@ def _questions_of(pool: Pool | None) -> pd.DataFrame:
         raise InputError("this table is too large to make its graphs one by one")
     return worst_questions(pool)
 
-
+# %% ../../nbs/reports/report.ipynb #rp16-a762cf-b
 def make_report(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
@@ -393,7 +393,7 @@ def make_report(
         incomplete=incomplete,
     )
 
-
+# %% ../../nbs/reports/report.ipynb #rp16-a762cf-c
 def _counted(verdicts: pd.DataFrame, board: Leaderboard) -> dict[str, int]:
     unique = {name: len(graph_codes(verdicts, [name])[1]) for name in ("question_id", "judge", "category")}
     return {

@@ -191,7 +191,7 @@ def _half_distances(
     )
     return {key: values.reshape(n_halves, n_half_pools) for key, values in found.items()}
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2-b
 def _serves(pool: Pool, method: Method) -> bool:
     "Most questions have as many graphs as the method keeps of each."
     per_question = np.unique(pool.blocks, return_counts=True)[1]
@@ -486,7 +486,7 @@ def random_effects(
     width = student.isf((1 - level) / 2, degrees) * np.sqrt(q / weights.sum())
     return float(mean), float(mean - width), float(mean + width), float(np.sqrt(tau2))
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #sets-together-02-b
 def together_table(
     cells: Sequence[StudyCell],  # with halves
 ) -> pd.DataFrame:  # one row per size and method
@@ -676,7 +676,7 @@ def _map_cell(
         placed.append((spread, accuracy.mean(), accuracy.std()))
     return {name: np.array(values) for name, values in found.items()}, np.array(placed)
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-29-b
 def heterogeneity_map(
     *,
     shapes: Sequence[str] = tuple(SHAPES),

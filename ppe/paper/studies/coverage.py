@@ -186,7 +186,7 @@ def coverage_study(
         ]
     )
 
-
+# %% ../../../nbs/paper/studies/coverage.ipynb #cell-20-b
 def _check_study(settings, rankers, n_pools: int, n_resamples: int, level: float, workers: int) -> None:
     for ranker in rankers:
         find_ranker(ranker)

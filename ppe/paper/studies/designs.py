@@ -72,7 +72,7 @@ class Recorded:
         points[:, *np.diag_indices(points.shape[1])] = 0.0
         return cls(name, title, points, wins, ties)
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-06-b
 _VERDICTS = {
     "mtbench": "mt-bench-gpt4",
     "vicuna80": "vicuna80-gpt4",
@@ -351,7 +351,7 @@ def halves(
     order = order[~np.isin(order, left_out)]
     return order[: len(order) // 2], order[len(order) // 2 :]
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-23-b
 def _replayed(
     task: _Task, *, sets: Sequence[Recorded], graphs: Sequence[float], n_groups: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -711,7 +711,7 @@ def _with_truncation(pool: Pool, truth: np.ndarray, *, n_resamples: int, rng: np
     found = resample({"pool": pool}, [METHODS[name] for name in names], n_resamples=n_resamples, rng=rng)
     return {name: float(result.distances(truth).mean()) for name, result in found.items()}
 
-
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-38-b
 def _simulated(
     number: int, *, kinds: Sequence[str], graphs: Sequence[float], n_questions: int, n_resamples: int, seed: int
 ) -> dict:

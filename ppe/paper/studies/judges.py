@@ -183,7 +183,7 @@ def _with_people(
             )
     return [{"n_people": n_people, **row} for row in rows]
 
-
+# %% ../../../nbs/paper/studies/judges.ipynb #std-14-b
 def _split(number: int, *, arena: JudgedBattles, sizes: Sequence[int], level: float, seed: int) -> pd.DataFrame:
     "All methods on one random split of the questions."
     n_questions = len(arena.battles.question)

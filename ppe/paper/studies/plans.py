@@ -98,7 +98,7 @@ def _predicted(
     forecast = Forecast(beliefs, n_questions, rng, reference_orders="one")
     return np.array([np.quantile(forecast.distances(*cell), [0.5, 0.05, 0.95]) for cell in cells])
 
-
+# %% ../../../nbs/paper/studies/plans.ipynb #st-08-b
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
     "A real set with one graph of each question."
@@ -127,7 +127,7 @@ class Judged:
         "The verdicts of some graphs."
         return self._part(self.verdicts, self.pool.subset(chosen))
 
-
+# %% ../../../nbs/paper/studies/plans.ipynb #st-08-c
 def one_pilot(
     data: Judged,
     size: int,  # questions of the pilot
@@ -218,7 +218,7 @@ def plan_study(
         on=["pool", "size", "design", "calls"],
     )
 
-
+# %% ../../../nbs/paper/studies/plans.ipynb #st-09-b
 FACTOR = 1.25
 
 

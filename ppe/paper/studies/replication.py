@@ -224,7 +224,7 @@ def leaderboards(
             )
     return pd.concat(parts, ignore_index=True)
 
-
+# %% ../../../nbs/paper/studies/replication.ipynb #cell-24-b
 def question_ranker_table(
     pools: Sequence[Referenced],
     *,

@@ -124,7 +124,7 @@ def draw_sums(
         ties[trial, i, j] = questions * (copies if np.isfinite(copies) else 1.0) - met.sum(axis=0)
     return wins, (ties + np.swapaxes(ties, 1, 2)).clip(min=0.0)
 
-
+# %% ../../../nbs/paper/studies/wordings.ipynb #w12-b
 def votes_recover(
     wins: np.ndarray,  # (R, n, n)
     theta: np.ndarray,  # (n,) different strengths
@@ -162,7 +162,7 @@ def expected_distances(
         found.append(expected_distance(parts.scores, covariance))
     return np.array(found)
 
-
+# %% ../../../nbs/paper/studies/wordings.ipynb #w15x-b
 def compare_ways(
     effects: CallEffects,
     *,
@@ -215,7 +215,7 @@ def evenly_spaced(effects: CallEffects, n_models: int) -> CallEffects:
     steps = np.linspace(1.0, -1.0, n_models)
     return CallEffects(steps * effects.theta.std() / steps.std(), effects.sigma, effects.nu, effects.delta)
 
-
+# %% ../../../nbs/paper/studies/wordings.ipynb #w15x-c
 def floors(sets: Sequence[JudgedSet], n_questions: int, n_wordings: int) -> pd.DataFrame:  # a row for each set
     "Effects of the sets, and the expected distance of complete graphs on so many questions: once, in wordings, in wordings without end, on as many new questions."
     rows = []
