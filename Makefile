@@ -56,8 +56,8 @@ bench: .venv/dev.stamp ## speed, as ratios measured in one run
 bench-llm: .venv/dev.stamp ## the judging stage at full scale against a server on this machine (some minutes)
 	$(BIN)/python benchmarks/bench_llm.py
 
-export: .venv/dev.stamp ## write ppe/ from nbs/ and clean the notebooks
-	$(BIN)/nbdev_export && $(BIN)/nbdev_clean
+export: .venv/dev.stamp ## format the notebooks, write ppe/ from them, and clean them
+	$(BIN)/ruff format --quiet nbs && $(BIN)/nbdev_export && $(BIN)/nbdev_clean
 	@find ppe -name __pycache__ -prune -exec rm -rf {} + # compiled kernels do not notice an edit in another module
 
 notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
