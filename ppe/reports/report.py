@@ -329,6 +329,27 @@ def _questions_of(pool: Pool | None) -> pd.DataFrame:
         raise InputError("this table is too large to make its graphs one by one")
     return worst_questions(pool)
 
+# %% ../../nbs/reports/report.ipynb #rp16-a762cf-b-0
+def _part(
+    name: str,
+    step: str,
+    task: Callable[[], Any],
+    *,
+    parts: Sequence[str],  # those asked for
+    missing: dict[str, str],  # gets the reason, by name
+    tick: Tick,
+) -> Any:
+    "What a part of the report says; None if it is not asked for or cannot be said, and why in `missing`."
+    if name not in parts:
+        missing[name] = "not asked for"
+        return None
+    tick(step)
+    try:
+        return task()
+    except (InputError, ConvergenceError, NoMaximumError) as error:
+        missing[name] = str(error)
+        return None
+
 # %% ../../nbs/reports/report.ipynb #rp16-a762cf-b
 def make_report(
     verdicts: pd.DataFrame,  # validated verdict table
@@ -357,18 +378,7 @@ def make_report(
     if no_ranges:
         missing["ranges"] = no_ranges
     pool = board.pool
-
-    def part(name: str, step: str, task: Callable[[], Any]) -> Any:
-        if name not in parts:
-            missing[name] = "not asked for"
-            return None
-        tick(step)
-        try:
-            return task()
-        except (InputError, ConvergenceError, NoMaximumError) as error:
-            missing[name] = str(error)
-            return None
-
+    part = partial(_part, parts=parts, missing=missing, tick=tick)
     wins, ties, models = win_tie_counts_from_table(verdicts) if pool is None else (*pool.counts(), pool.models)
     place = [models.index(name) for name in scores["model"]]
     tick("judges")

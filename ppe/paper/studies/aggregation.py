@@ -490,6 +490,21 @@ def random_effects(
     width = student.isf((1 - level) / 2, degrees) * np.sqrt(q / weights.sum())
     return float(mean), float(mean - width), float(mean + width), float(np.sqrt(tau2))
 
+# %% ../../../nbs/paper/studies/aggregation.ipynb #sets-together-02-b-0
+def _of_a_set(group: Sequence[StudyCell], method: str) -> tuple[float, float, float] | None:
+    "Mean difference from all graphs over the pools of a set, its standard error and degrees; None without the method."
+    own = [
+        cell.difference(method, BASELINE, cell.judged.reference_label)
+        for cell in group
+        if (method, cell.judged.reference_label) in cell.distances
+    ]
+    if not own:
+        return None
+    # Halves are shared within a set, so the mean of its pools carries their covariance.
+    halves = [c.halves for c in own if c.halves is not None]
+    one = Contrast(np.mean([c.pools for c in own], axis=0), np.mean(halves, axis=0), own[0].n_questions)
+    return one.mean, np.hypot(one.se_questions, one.se_pools), one.degrees
+
 # %% ../../../nbs/paper/studies/aggregation.ipynb #sets-together-02-b
 def together_table(
     cells: Sequence[StudyCell],  # with halves
@@ -508,21 +523,9 @@ def together_table(
                 groups.setdefault(cell.judged.category, []).append(cell)
         parts = []
         for method in dict.fromkeys(name for cell in cells for name, _ in cell.distances):
-            found = []
-            for group in groups.values():
-                own = [
-                    cell.difference(method, BASELINE, cell.judged.reference_label)
-                    for cell in group
-                    if (method, cell.judged.reference_label) in cell.distances
-                ]
-                if not own:
-                    continue
-                # Halves are shared within a set, so the mean of its pools carries their covariance.
-                halves = [c.halves for c in own if c.halves is not None]
-                one = Contrast(np.mean([c.pools for c in own], axis=0), np.mean(halves, axis=0), own[0].n_questions)
-                found.append((one.mean, np.hypot(one.se_questions, one.se_pools), one.degrees))
             if method == BASELINE:
                 continue
+            found = [own for group in groups.values() if (own := _of_a_set(group, method)) is not None]
             # A set where the method takes the same graphs, or never differs, has nothing to say about it.
             values, errors, degrees = np.array([own for own in found if own[1] > 1e-9]).reshape(-1, 3).T
             row = {"n_questions": size, "method": method, "sets": len(values), "decision": ""}

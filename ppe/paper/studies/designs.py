@@ -509,6 +509,19 @@ def _log_ratios(sizes: Sequence[int], means: Mapping[str, np.ndarray], kind: str
         ]
     )
 
+# %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-2-0
+def _question_limits(
+    replay: Replay, kind: str, at: int, ratio: float, drawn: np.ndarray, level: float
+) -> tuple[float, float]:
+    "Limits of a ratio: jackknife over groups of questions, the variance of the drawn log ratios added."
+    if kind not in replay.without:
+        return np.nan, np.nan
+    logs = _log_ratios(replay.sizes, {name: values.mean(axis=1) for name, values in replay.without.items()}, kind, at)
+    n_groups = len(logs)
+    variance = (n_groups - 1) / n_groups * ((logs - logs.mean()) ** 2).sum() + drawn.var(ddof=1)
+    width = student.isf((1 - level) / 2, n_groups - 1) * np.sqrt(variance)
+    return ratio * np.exp(-width), ratio * np.exp(width)
+
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-2
 def ratio_table(
     replays: Sequence[Replay],
@@ -543,15 +556,7 @@ def ratio_table(
                 low, high = (
                     np.exp(percentile_limits(drawn, level)) if len(drawn) >= 0.95 * n_bootstrap else (np.nan, np.nan)
                 )
-                question_low = question_high = np.nan
-                if kind in replay.without:
-                    logs = _log_ratios(
-                        replay.sizes, {name: values.mean(axis=1) for name, values in replay.without.items()}, kind, at
-                    )
-                    n_groups = len(logs)
-                    variance = (n_groups - 1) / n_groups * ((logs - logs.mean()) ** 2).sum() + drawn.var(ddof=1)
-                    width = student.isf((1 - level) / 2, n_groups - 1) * np.sqrt(variance)
-                    question_low, question_high = ratio * np.exp(-width), ratio * np.exp(width)
+                question_low, question_high = _question_limits(replay, kind, at, ratio, drawn, level)
                 rows.append(
                     {
                         "set": replay.recorded.name,
