@@ -223,9 +223,9 @@ def write_book(
         "parts": [{"heading": one, "entries": [_entry(front, root, place) for front in parts[one]]} for one in parts],
     }
     try:
-        program = files("ppe.paper").joinpath("book.typ").read_bytes()
+        typ = files("ppe.paper").joinpath("book.typ").read_bytes()
         inputs = {"book": json.dumps(book)}
-        pdf = typst.compile(program, root=str(root), ignore_system_fonts=True, sys_inputs=inputs)  # type: ignore[type-var]
+        pdf = typst.compile(typ, root=str(root), ignore_system_fonts=True, sys_inputs=inputs)  # type: ignore[type-var]
     except typst.TypstError as error:
         raise PpeError(f"Typst cannot set the book: {error}") from None
     described = describe_pdf(pdf, title=f"{book['title']}: {book['subtitle']}")
