@@ -1,4 +1,4 @@
-"""Rank language models from pairwise verdicts over comparison graphs; the names here are imported when they are used."""
+"""Rank language models from pairwise verdicts over comparison graphs; names are imported when they are used."""
 
 from importlib import import_module
 

@@ -89,7 +89,8 @@ def _types(found: Sequence[str]) -> dict[str, pa.DataType]:
     if strange := [column for column in found if column not in (*COUNT_COLUMNS, BOTH_BAD)]:
         raise InputError(
             f"column {first_five(map(repr, strange))} in counts of pairs: there may be {BOTH_BAD}, and no other; "
-            "add up over everything else (judges, questions, categories), add other kinds of ties to ties, and leave the column out"
+            "add up over everything else (judges, questions, categories), add other kinds of ties to ties, "
+            "and leave the column out"
         )
     if found.count(BOTH_BAD) > 1:
         raise InputError(f"column {BOTH_BAD} more than once in counts of pairs: each once; remove the others")

@@ -417,12 +417,8 @@ def diagnose_fit(
     null, warned = fit_tied_null(all_wins, all_ties, theta), seen.warnings(thresholds)
     residuals = standardised_residuals(half, theta)
     better, worse = np.unravel_index(residuals.argmax(), residuals.shape)
-    shares: dict[str, Mapping[str, float]] = {
-        "bootstrap_p": {},
-        "null_means": {},
-        "null_warnings": {},
-        "null_labels": {},
-    }
+    names = ("bootstrap_p", "null_means", "null_warnings", "null_labels")
+    shares: dict[str, Mapping[str, float]] = {name: {} for name in names}
     if n_bootstrap:
         n_compared = wins + np.swapaxes(wins, 1, 2) + ties
         drawn = simulate_counts(null, n_compared, n_replicates=n_bootstrap, rng=rng)

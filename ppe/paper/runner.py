@@ -138,14 +138,17 @@ def _start(item: Item, profile: str, root: Path, folder: Path, scheduler: str | 
     (folder / "outputs").mkdir(parents=True)
     write_text(_HOOK, folder / "hook" / "sitecustomize.py")
     arguments = {
-        "input_path": item.notebook, "output_path": str(folder / f"{item.name}.ipynb"), "kernel_name": KERNELSPEC["name"], "cwd": ".",
-        "parameters": {**item.parameters[profile], "output_dir": (folder / "outputs").relative_to(root).as_posix()}, "progress_bar": False,
+        "input_path": item.notebook, "output_path": str(folder / f"{item.name}.ipynb"),
+        "kernel_name": KERNELSPEC["name"], "cwd": ".",
+        "parameters": {**item.parameters[profile], "output_dir": (folder / "outputs").relative_to(root).as_posix()},
+        "progress_bar": False,
     }  # fmt: skip
     (folder / "arguments.json").write_text(json.dumps(arguments))
     environment = os.environ | dict.fromkeys(_THREADS, "1") | {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(folder / "hook"), str(root), os.environ.get("PYTHONPATH")])),
-        "PPE_ROOT": str(root), "PPE_OPENED": str(folder / "opened"), "PYTHONHASHSEED": "0", "IPYTHONDIR": str(folder / "ipython"),
-        "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1", **({SCHEDULER: scheduler} if scheduler else {}),
+        "PPE_ROOT": str(root), "PPE_OPENED": str(folder / "opened"), "PYTHONHASHSEED": "0",
+        "IPYTHONDIR": str(folder / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        **({SCHEDULER: scheduler} if scheduler else {}),
     }  # fmt: skip
     with open(folder / "arguments.json") as stdin, open(folder / "log", "w") as log:
         # A session of its own: Ctrl-C reaches the runner alone, which then stops the notebooks in good order.
@@ -208,8 +211,10 @@ class _Book:
         "What the manifest says of an item whose outputs lie in their place."
         given = item.parameters[self.profile]
         self.manifest[item.name] = {
-            "item": item.item, "title": item.title, "notebook": item.notebook, "seed": given["seed"], "parameters": dict(given),
-            "inputs": {name: value for name, value in inputs.items() if name.startswith("data/")}, "outputs": dict(sorted(outputs.items())),
+            "item": item.item, "title": item.title, "notebook": item.notebook, "seed": given["seed"],
+            "parameters": dict(given),
+            "inputs": {name: value for name, value in inputs.items() if name.startswith("data/")},
+            "outputs": dict(sorted(outputs.items())),
         }  # fmt: skip
 
     def write(self) -> None:
@@ -396,7 +401,8 @@ def run(
 ) -> Summary:
     """Bring figures and tables up to date.
 
-    Raises: InputError, before anything runs, for unknown names or profiles, a scheduler that does not answer, and as `read_items`.
+    Raises: InputError, before anything runs, for unknown names or profiles, a scheduler that does not answer, and as
+    `read_items`.
     """
     book = _open(root, profile)
     if scheduler is not None:
@@ -422,7 +428,10 @@ def run(
     ran = tuple(item.name for item in todo if item.name not in failed)
     warned = tuple(
         name for name in ran
-        if any(output.get("name") == "stderr" for cell in notebook_cells(book.place / f"{name}.ipynb") for output in cell.get("outputs", []))
+        if any(
+            output.get("name") == "stderr"
+            for cell in notebook_cells(book.place / f"{name}.ipynb") for output in cell.get("outputs", [])
+        )
     )  # fmt: skip
     summary = Summary(
         profile,

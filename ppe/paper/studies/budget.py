@@ -41,7 +41,7 @@ def _judge(data: Referenced) -> str:
 
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-09
 def _chosen(choices: Sequence[BudgetChoice]) -> tuple[int | None, object, object, int]:
-    "Median, lower and upper 2.5 % quantile of the chosen K, numbers that were chosen, and how many splits left no choice."
+    "Median, lower and upper 2.5 % quantile of the chosen K, its distinct values, and how many splits left no choice."
     chosen = [choice.k for choice in choices if choice.k is not None]
     if not chosen:
         return None, pd.NA, pd.NA, len(choices)

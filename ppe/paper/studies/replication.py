@@ -204,7 +204,10 @@ def leaderboards(
     kind: str = "percentile",  # of the limits, a key of INTERVAL_KINDS
     seed: int,
 ) -> pd.DataFrame:  # one row per pool, rule and model, best first
-    "Scores, ranks and their 95 % limits, with the reference rank of each model (NaN where it knows only some) and how many resamples were separated."
+    """Scores, ranks and their 95 % limits, and how many resamples were separated.
+
+    With the reference rank of each model (NaN where it knows only some).
+    """
     parts = []
     for data in pools:
         # A rank among some of the models cannot stand beside ranks among all.
@@ -233,7 +236,7 @@ def question_ranker_table(
     seed: int,
     level: float = 0.95,
 ) -> pd.DataFrame:  # pool, rule, ranker, metric, distance, low, high, n_separated
-    "Distance of every ranker on the same graphs, at all four distances, with percentile intervals over resampled questions."
+    "Every ranker on the same graphs, at all four distances, with percentile intervals over resampled questions."
     rows = []
     for data in pools:
         for method in methods:
