@@ -6,9 +6,7 @@ from itertools import combinations
 
 import pandas as pd
 import pytest
-from test_judging import Reader, answer, by_number, fenced, pool, tagged
-from test_llm_stages import judge_arguments, judge_process, key, serve, write_answers_file  # noqa: F401 - fixtures
-from test_responses import Echo
+from stages import NOBODY, StandIn, answer, answers, by_number, fenced, judging, pool, reader, tagged
 
 from ppe.cli.main import main
 from ppe.cli.stages import _input_categories
@@ -24,10 +22,8 @@ from ppe.verdicts import read_verdicts
 pytestmark = pytest.mark.usefixtures("hasty")
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger(tmp_path / "pairs.sqlite") as opened:
-        yield opened
+def echo() -> StandIn:
+    return StandIn(lambda request: f"{request.messages[-1].text} / {request.repeat}")
 
 
 def table(*rows) -> pd.DataFrame:
@@ -71,7 +67,7 @@ def test_exactly_the_pairs_of_the_list_are_judged_with_model_a_first(ledger):
 
 def test_one_or_both_orders_are_decided_as_the_rules_say(ledger):
     "A judge that takes what it sees first: the pair that stands there twice is a flip."
-    backend = Reader(lambda question, a, b: tagged("A"))
+    backend = reader(lambda question, a, b: tagged("A"))
     for flips in ("invalid", "tie"):
         judged = judge(named(), pairs=LIST, session=Session(ledger, backend), model="m", mode="single", flips=flips)
         assert judged.details["basis"].tolist() == ["single", "order-flip", "single"]
@@ -213,7 +209,7 @@ NEEDS = table((1, 1, "x", "y"), (3, 0, "y", "z"), (1, 1, "y", "z"))
 
 
 def test_only_the_answers_that_the_list_needs_are_generated(ledger):
-    backend = Echo()
+    backend = echo()
     for model, needed in {"x": [(1, 1)], "y": [(1, 1), (3, 0)], "z": [(1, 1), (3, 0)]}.items():
         found = respond(PROMPTS, session=Session(ledger, backend), model=f"vendor/{model}", name=model, pairs=NEEDS)
         assert [(a.question_id, a.variant) for a in found.answers] == needed and found.complete
@@ -224,7 +220,7 @@ def test_only_the_answers_that_the_list_needs_are_generated(ledger):
 
 
 def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
-    backend = Echo()
+    backend = echo()
     pairs = table((1, 4, "x", "y"), (2, 0, "y", "x"), (2, 3, "x", "z"))
     settings = {"session": Session(ledger, backend), "model": "x", "decoding": STOCHASTIC, "repeats": 5}
     found = respond(PROMPTS, pairs=pairs, **settings)
@@ -244,7 +240,7 @@ def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
     ],
 )
 def test_a_list_that_cannot_be_answered_sends_nothing(ledger, pairs, name, said):
-    backend = Echo()
+    backend = echo()
     with pytest.raises(InputError, match=said):
         respond(PROMPTS, session=Session(ledger, backend), model="m", name=name, pairs=pairs)
     assert not backend.sent
@@ -253,7 +249,7 @@ def test_a_list_that_cannot_be_answered_sends_nothing(ledger, pairs, name, said)
 # ---- the commands
 
 
-def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys):  # noqa: F811
+def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys):
     served = serve()
     common = ["--base-url", f"{served.url}/v1", "--quiet", "--ledger", str(tmp_path / "ledger.sqlite")]
     prompts = tmp_path / "prompts.jsonl"
@@ -264,7 +260,7 @@ def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys): 
     for model, file in files.items():
         code = main(["respond", str(prompts), "--model", model, "--out", file, "--pairs", listed, *common])
         assert code == (2 if model == "w" else 0)
-    assert served.n_served() == 24, "two answers for each pair, of 36 that there could be"
+    assert served.asked == 24, "two answers for each pair, of 36 that there could be"
     assert "w stands in no pair" in capsys.readouterr().err and not (tmp_path / "w.jsonl").exists()
     judging = ["judge", *list(files.values())[:3], "--model", "j", "--mode", "single", "--pairs", listed, *common]
     assert main([*judging, "--dry-run"]) == 0 and "12 requests" in capsys.readouterr().out
@@ -273,19 +269,19 @@ def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys): 
     assert main([*judging, "--category", "poetry"]) == 2
     capsys.readouterr()
     judging += ["--out", str(out)]
-    assert main(judging) == 0 and served.n_served() == 36
+    assert main(judging) == 0 and served.asked == 36
     found = read_verdicts(out)[["question_id", "variant", "model_a", "model_b"]].astype(object).values.tolist()
     assert found == [list(row) for row in rows]
-    assert main([*judging, "--category", "math"]) == 0 and served.n_served() == 36
+    assert main([*judging, "--category", "math"]) == 0 and served.asked == 36
     assert len(read_verdicts(out)) == 6, "pairs on other categories are left out"
 
 
 def test_launch_has_jobs_for_the_categories_of_the_list_alone(tmp_path, monkeypatch):
-    write_answers_file(tmp_path / "answers.jsonl", 3, 4)  # odd questions are math, even ones writing
-    listed = write_pairs(table((1, 0, "model-0", "model-2"), (3, 0, "model-0", "model-1")), tmp_path / "pairs.csv")
-    words = judge_arguments(tmp_path, "http://127.0.0.1:9", "--pairs", str(listed))
+    answers(tmp_path, 4)  # odd questions are math, even ones writing
+    listed = write_pairs(table((1, 0, "x", "z"), (3, 0, "x", "y")), tmp_path / "pairs.csv")
+    words = judging(tmp_path, NOBODY, "--pairs", str(listed))
     assert _input_categories(words) == ["math"]
     assert _input_categories(words[:-2]) == ["writing", "math"]
-    write_pairs(table((9, 0, "model-0", "model-2")), listed)
+    write_pairs(table((9, 0, "x", "z")), listed)
     with pytest.raises(InputError, match="none of its pairs"):
         _input_categories(words)
