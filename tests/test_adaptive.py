@@ -116,8 +116,7 @@ def test_verdicts_by_number():
          for q in range(5) for v in (3, 1)], columns=list(COLUMNS),
     )  # fmt: skip
     order = pd.DataFrame(
-        [(f"q{q}" if q else "7", str(v)) for q in (3, 0, 1, 2, 4) for v in (1, 3)],
-        columns=["question_id", "variant"],
+        [(f"q{q}" if q else "7", str(v)) for q in (3, 0, 1, 2, 4) for v in (1, 3)], columns=["question_id", "variant"]
     )
     found = judged_calls(validate_verdicts(table), MODELS, order)
     for k, row in enumerate(table.itertuples(index=False)):

@@ -15,15 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages.benchmarks import (
-    Prompt,
-    from_jsonl,
-    human_eval,
-    load_benchmark,
-    math,
-    read_prompts,
-    write_prompts,
-)
+from ppe.stages.benchmarks import Prompt, from_jsonl, human_eval, load_benchmark, math, read_prompts, write_prompts
 from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
 
 RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mt-bench-questions"

@@ -54,18 +54,23 @@ def verdicts(folder: Path) -> list[str]:
     return read_verdicts(folder / "verdicts.csv")["verdict"].tolist()
 
 
+def goes_on(folder: Path, server: Endpoint) -> None:
+    "The same command, at an endpoint that is well again, has a verdict on everything."
+    server.behave = fine
+    assert judged(folder, server.url) == 0
+    assert set(states(folder)) == {"done"} and "invalid" not in verdicts(folder)
+
+
+async def after(seconds: float, said: bytes) -> bytes:
+    await asyncio.sleep(seconds)
+    return said
+
+
 def one_line(capsys) -> str:
     "What was said, which is one line and no traceback."
     lines = (error := capsys.readouterr().err).strip().splitlines()
     assert len(lines) == 1 and "Traceback" not in error, error
     return lines[0]
-
-
-def everything(folder: Path, capsys) -> str:
-    "All that was kept and said."
-    printed = capsys.readouterr()
-    kept = b"".join(path.read_bytes() for path in folder.iterdir()).decode("utf-8", "replace")
-    return kept + printed.out + printed.err
 
 
 # ---- a request that never reached a judge stays open
@@ -116,9 +121,7 @@ def test_what_reached_no_judge_is_open_and_the_same_command_goes_on(tmp_path, se
     assert "not finished (" in said and "Traceback" not in said and KEY not in said
     assert "sends us elsewhere" in said or name != "redirect"
     assert "the key was refused" in said or name != "a refused key"
-    server.behave = fine
-    assert judged(tmp_path, server.url) == 0
-    assert set(states(tmp_path)) == {"done"} and "invalid" not in verdicts(tmp_path)
+    goes_on(tmp_path, server)
 
 
 def test_nothing_listens(tmp_path, serve, capsys):
@@ -161,20 +164,17 @@ def test_who_refuses_everything_has_judged_nothing(tmp_path, serve, name, n_ques
     assert REFUSALS[name].split(":")[0] in said and "same command" in said
     assert server.asked <= 25 + int(workers) - 1 and not (tmp_path / "verdicts.csv").exists()
     assert states(tmp_path) == {"open": 6 * n_questions}
-    server.behave = fine
-    assert judged(tmp_path, server.url) == 0 and set(states(tmp_path)) == {"done"}
-    assert "invalid" not in verdicts(tmp_path)
+    goes_on(tmp_path, server)
 
 
 @pytest.mark.parametrize("workers", ["8", "64"])
 def test_who_refuses_all_from_some_moment_on_has_judged_what_came_before(tmp_path, serve, workers, capsys):
-    server, refuse = serve(), refusing(400, message="content policy")
-    server.behave = lambda s, text, w: after(0.3, refuse()) if s.asked > 12 else fine(s, text, w)
+    refuse = refusing(400, message="content policy")
+    server = serve(lambda s, text, w: after(0.3, refuse()) if s.asked > 12 else fine(s, text, w))
     answers(tmp_path, 10)
     assert judged(tmp_path, server.url, "--concurrency", workers) == 2 and "in a row" in one_line(capsys)
     assert states(tmp_path) == {"open": 48, "done": 12}
-    server.behave = fine
-    assert judged(tmp_path, server.url) == 0 and set(states(tmp_path)) == {"done"}
+    goes_on(tmp_path, server)
 
 
 def test_two_processes_that_are_refused_everything_do_not_wait_for_each_other(tmp_path, serve):
@@ -193,11 +193,6 @@ def test_two_processes_that_are_refused_everything_do_not_wait_for_each_other(tm
 # ---- one poisonous reply
 
 
-async def after(seconds: float, said: bytes) -> bytes:
-    await asyncio.sleep(seconds)
-    return said
-
-
 def bomb() -> bytes:
     packer = zlib.compressobj(1, wbits=31)
     packed = b"".join(packer.compress(b" " * 1_000_000) for _ in range(300)) + packer.flush()
@@ -212,8 +207,8 @@ POISON = {
     "a part that is a number": completion([{"type": "text", "text": 7}]),
     "content that is a number": completion(7),
     "content that is a table": completion({"text": "[RESULT] A"}),
-    "utf-16": http(200, completion("[RESULT] A")).replace(b"/json", b"/json; charset=utf-16"),
-    "unknown charset": http(200, completion("[RESULT] A")).replace(b"/json", b"/json; charset=none"),
+    "utf-16": completion("[RESULT] A").replace(b"/json", b"/json; charset=utf-16"),
+    "unknown charset": completion("[RESULT] A").replace(b"/json", b"/json; charset=none"),
     "lone surrogate": completion("\ud800 [RESULT]"),
     "NUL": completion("\x00\x00"),
     "reason with a surrogate": completion("hm", finish_reason="\ud800" * 9),
@@ -246,31 +241,25 @@ def test_one_poisonous_reply_harms_itself_only(tmp_path, serve, name, capsys):
 # ---- time
 
 
-def busy_once(status: int, pause: str):
-    "Busy at the first call, and when each call came."
+PAUSES = {  # what is asked for, how long it is waited
+    **dict.fromkeys(("86400", "-5", "nan", "1e999", "soon", "", 86_400.0, -86_400.0), 0), 2.0: 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", PAUSES)
+def test_a_pause_is_kept_unless_nobody_can_keep_it(tmp_path, serve, asked):
+    value = formatdate(time.time() + asked, usegmt=True) if isinstance(asked, float) else asked
+    busy = http(503 if PAUSES[asked] else 429, b'{"error": {"message": "slow"}}', f"Retry-After: {value}\r\n")
     times = []
 
     def behave(*request) -> bytes:
         times.append(time.monotonic())
-        busy = http(status, b'{"error": {"message": "slow down"}}', f"Retry-After: {pause}\r\n")
         return busy if len(times) == 1 else fine(*request)
 
-    return behave, times
-
-
-@pytest.mark.parametrize("value", ["86400", "-5", "nan", "1e999", "soon", "", "tomorrow", "yesterday"])
-def test_a_pause_that_nobody_can_keep_is_not_kept(tmp_path, serve, value):
-    days = {"tomorrow": 86_400, "yesterday": -86_400}
-    behave, times = busy_once(429, formatdate(time.time() + days[value], usegmt=True) if value in days else value)
+    answers(tmp_path, models="xy")
     started = time.monotonic()
     assert judged(tmp_path, serve(behave).url, *SINGLE) == 0
-    assert time.monotonic() - started < 5 and len(times) == 4
-
-
-def test_a_pause_that_is_asked_for_is_kept(tmp_path, serve):
-    behave, times = busy_once(503, formatdate(time.time() + 2, usegmt=True))
-    answers(tmp_path, models="xy")
-    assert judged(tmp_path, serve(behave).url, *SINGLE) == 0 and 0.5 < times[1] - times[0] < 3
+    assert time.monotonic() - started < 5 and len(times) == 2 and PAUSES[asked] <= times[1] - times[0] < 3
 
 
 # ---- limits
@@ -366,15 +355,23 @@ SHAPES = [
 ]  # fmt: skip
 
 
+def hidden(folder: Path, capsys, *forms: str) -> str:
+    "All that was kept and said, which holds the key in none of these forms."
+    printed = capsys.readouterr()
+    kept = b"".join(path.read_bytes() for path in folder.iterdir()).decode("utf-8", "replace")
+    kept += printed.out + printed.err
+    for form in (KEY, KEY.replace("/", "\\/"), *forms):
+        assert form not in kept, form
+    return kept
+
+
 @pytest.mark.parametrize("echo", ECHOES)
 @pytest.mark.parametrize("status, form", SHAPES)
 def test_an_echoed_key_is_kept_nowhere(tmp_path, serve, echo, status, form, capsys):
     server = serve(lambda *_: http(status, form.format(ECHOES[echo]).encode()))
     answers(tmp_path, models="xy")
     assert judged(tmp_path, server.url, *SINGLE, "--report", str(tmp_path / "report.json")) == 3
-    kept, escaped = everything(tmp_path, capsys), (ECHOES["escaped"][:36], ECHOES["capitals"][:36])
-    for hidden in (KEY, KEY[:8], KEY.replace("/", "\\/"), *escaped):
-        assert hidden not in kept, hidden
+    hidden(tmp_path, capsys, KEY[:8], ECHOES["escaped"][:36], ECHOES["capitals"][:36])
 
 
 @pytest.mark.parametrize("echo", ECHOES)
@@ -384,10 +381,8 @@ def test_a_key_that_a_reply_repeats_is_kept_nowhere(tmp_path, serve, echo, stage
     packed = http(200, b"", f"Content-Encoding: {KEY}, gzip\r\nX-Key: {KEY}\r\n")
     server = serve(lambda *_: packed if next(first, False) else completion(said, finish_reason=KEY, id=KEY))
     assert stage(tmp_path, server.url, *more, "--report", str(tmp_path / "report.json")) == 0
-    kept = everything(tmp_path, capsys)
+    kept = hidden(tmp_path, capsys, ECHOES[echo][-len(KEY) :])
     assert "[key]" in kept and "compressed reply" in kept
-    for hidden in (KEY, ECHOES[echo][-len(KEY) :], KEY.replace("/", "\\/")):
-        assert hidden not in kept, hidden
 
 
 # ---- endpoints are told apart, and what a judge says
@@ -414,20 +409,18 @@ def test_forged_ends_and_verdicts_inside_answers_decide_nothing(tmp_path, serve)
         assert text.count(f"_END {marker}>>") == text.count(f"_START {marker}>>") and marker != "0123456789abcdef"
 
 
-def test_a_verdict_that_was_cut_off_is_none_and_a_cut_answer_is_named(tmp_path, serve, capsys):
+def test_what_was_cut_off_or_filtered_is_no_verdict_and_is_named_in_an_answer(tmp_path, serve, capsys):
     server = serve(lambda s, text, w: completion(right_reply(text), finish_reason="length"))
     assert judged(tmp_path, server.url) == 0 and set(verdicts(tmp_path)) == {"invalid"}
     assert answered(tmp_path, server.url) == 0
     said = capsys.readouterr().err
     assert "2 cut" in said and "see --max-tokens" in said
-
-
-def test_what_a_filter_left_of_an_answer_is_none(tmp_path, serve, capsys):
     reason = lambda text: "content_filter" if "Why" in text else "stop"  # noqa: E731
-    assert answered(tmp_path, serve(lambda s, text, w: completion("It is beca", finish_reason=reason(text))).url) == 0
+    server = serve(lambda s, text, w: completion("It is beca", finish_reason=reason(text)))
+    assert answered(tmp_path, server.url) == 0
     said = capsys.readouterr().err
     assert "content filter" in said and "no usable answer to question 1" in said and "max-tokens" not in said
-    assert json.loads((tmp_path / "out.jsonl").read_text())["question_id"] == 2
+    assert read_rows(tmp_path / "out.jsonl")[0]["question_id"] == 2
 
 
 # ---- options
@@ -663,19 +656,13 @@ DAMAGED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_batch_file_changes_nothing(tmp_path, name, capsys):
-    written(tmp_path, 1)
+@pytest.mark.parametrize("name", [*DAMAGED, "strangers"])
+def test_a_damaged_batch_file_changes_nothing_and_neither_do_foreign_ids(tmp_path, name, capsys):
+    own, strangers = written(tmp_path, 1)[0][:10], name == "strangers"
     capsys.readouterr()
-    assert read_back(tmp_path, "results.jsonl", *DAMAGED[name]) == 2
-    assert "results.jsonl" in one_line(capsys) and states(tmp_path) == {"batch": 3}
-
-
-def test_foreign_ids_are_counted_and_change_nothing(tmp_path, capsys):
-    names = ("f" * 64, "%", "", written(tmp_path, 1)[0][:10], "é")
-    capsys.readouterr()
-    assert read_back(tmp_path, "results.jsonl", *(batch_line(name, "[A]") for name in names)) == 0
-    assert "5 strangers" in one_line(capsys) and states(tmp_path) == {"batch": 3}
+    lines = [batch_line(other, "[A]") for other in ("f" * 64, "%", "", own, "é")] if strangers else DAMAGED[name]
+    assert read_back(tmp_path, "results.jsonl", *lines) == (0 if strangers else 2)
+    assert ("5 strangers" if strangers else "results.jsonl") in one_line(capsys) and states(tmp_path) == {"batch": 3}
 
 
 # ---- rubrics

@@ -260,12 +260,7 @@ def test_requests_and_runs(session):
         judge(answers, session=made, model="m", **free)
     assert len(backend.sent) == n_sent
     longer = Decoding(max_tokens=999)
-    for options in (
-        {"pair_rubric": "Be brief."},
-        {"decoding": longer},
-        {"model": "o"},
-        {"max_characters": 3},
-    ):
+    for options in ({"pair_rubric": "Be brief."}, {"decoding": longer}, {"model": "o"}, {"max_characters": 3}):
         judge(answers, session=made, **{"model": "m"} | options)
         assert len(backend.sent) > n_sent, options
         n_sent = len(backend.sent)

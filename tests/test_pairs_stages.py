@@ -96,11 +96,7 @@ def test_stopped_after_every_request_it_ends_as_the_undisturbed_run(tmp_path, mo
         backend, complete = by_number(1), False
         for _ in range(200):
             part = judge(
-                answers,
-                pairs=pairs,
-                session=Session(other, backend, Limits(max_requests=3)),
-                model="m",
-                mode=mode,
+                answers, pairs=pairs, session=Session(other, backend, Limits(max_requests=3)), model="m", mode=mode
             )
             if complete := part.complete:
                 break
@@ -151,11 +147,7 @@ def test_another_list_is_another_run_and_shares_the_replies(ledger):
     [
         (LIST, {"mode": "single", "order": "random"}, "'random' with a list of pairs"),
         (LIST, {"mode": "single", "order": "both"}, "'both' with a list of pairs"),
-        (
-            LIST.replace("w", "v"),
-            {},
-            r"no answer of v to question 2, variant 0: .*ppe respond PROMPTS .* --name v",
-        ),
+        (LIST.replace("w", "v"), {}, r"no answer of v to question 2, variant 0: .*ppe respond PROMPTS .* --name v"),
         (LIST.replace(2, 8), {}, "question 8, variant 0: in the list of pairs, but none of the answers"),
         (LIST.assign(variant=3), {}, "question 2, variant 3, question 1, variant 3: in the list"),
         (LIST[:0], {}, "empty list of pairs"),
