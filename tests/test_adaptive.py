@@ -77,9 +77,8 @@ def test_no_pair_is_judged_twice_on_a_wording_and_wordings_are_shared_out():
 
 
 def test_the_first_round_connects_the_models_and_the_limit_is_kept():
-    found = judge_adaptively(
-        Memory({}), goal=Goal("order"), **COMMON | {"round_calls": 1, "max_calls": 14, "first_calls": 1}
-    )
+    order = {"goal": Goal("order"), **COMMON}
+    found = judge_adaptively(Memory({}), **order | {"round_calls": 1, "max_calls": 14, "first_calls": 1})
     assert found.rounds["calls"].tolist() == list(range(5, 15)) and found.ended == "calls used up"
     first = found.verdicts.head(5)
     groups = [{name} for name in MODELS]
@@ -87,20 +86,18 @@ def test_the_first_round_connects_the_models_and_the_limit_is_kept():
         joined = set().union(*(group for group in groups if group & set(pair)))
         groups = [group for group in groups if not group & joined] + [joined]
     assert len(groups) == 1
-    default = judge_adaptively(Memory({}), goal=Goal("order"), **COMMON | {"round_calls": 3, "max_calls": 20})
+    default = judge_adaptively(Memory({}), **order | {"round_calls": 3, "max_calls": 20})
     assert default.rounds["calls"].tolist()[:2] == [12, 15], "at least twice the models at first"
 
 
 def test_close_models_get_the_calls_and_the_right_ones_win():
     "The two in the middle are equal; all others are far apart."
+    strength = dict(zip(MODELS, (6.0, 4.0, 2.0, 2.0, 0.0, -2.0), strict=True))
 
     def judge(pairs: pd.DataFrame) -> pd.DataFrame:
-        strength = {"a": 6.0, "b": 4.0, "c": 2.0, "d": 2.0, "e": 0.0, "f": -2.0}
-        verdicts = []
-        for row in pairs.itertuples(index=False):
-            chance = 1 / (1 + np.exp(strength[row.model_b] - strength[row.model_a]))
-            verdicts.append("ab"[int(random.Random(f"{tuple(row)}").random() > chance)])
-        return validate_verdicts(pairs.assign(judge="j", category="c", verdict=verdicts))
+        chances = 1 / (1 + np.exp(pairs["model_b"].map(strength) - pairs["model_a"].map(strength)))
+        draws = [random.Random(f"{tuple(row)}").random() for row in pairs.itertuples(index=False)]
+        return validate_verdicts(pairs.assign(judge="j", category="c", verdict=np.where(draws > chances, "b", "a")))
 
     found = judge_adaptively(judge, goal=Goal("order"), **COMMON | {"cells": cells(200), "max_calls": 600})
     pairs = pd.Series([frozenset(p) for p in zip(found.verdicts["model_a"], found.verdicts["model_b"], strict=True)])

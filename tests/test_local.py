@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stages import write_rows
 
 from ppe.cli.main import main
 from ppe.errors import InputError
@@ -30,6 +31,13 @@ ROOT = Path(__file__).resolve().parents[1]
 def ask(text: str, *, max_tokens: int = 8, temperature: float = 0.0, model: str = "smollm2", **changes) -> Request:
     decoding = Decoding(temperature=temperature, max_tokens=max_tokens)
     return Request("respond", "transformers", model, "", (Message("user", (text,)),), decoding, **changes)
+
+
+def submitted(batcher: Batcher, texts: list[str]) -> list[Reply]:
+    async def main():
+        return await asyncio.gather(*[batcher.submit(ask(text)) for text in texts])
+
+    return asyncio.run(main())
 
 
 def gathered(backend, *requests: Request) -> list:
@@ -86,11 +94,9 @@ def test_two_thousand_requests_from_many_callers_in_full_batches():
         sizes.append(len(requests))
         return [Reply(request.messages[0].text[::-1]) for request in requests]
 
-    async def main() -> list[Reply]:
-        batcher = Batcher(answer, batch_size=16, patience=0.01)
-        return await asyncio.gather(*[batcher.submit(ask(f"number {i}")) for i in range(2000)])
-
-    assert [reply.text for reply in asyncio.run(main())] == [f"number {i}"[::-1] for i in range(2000)]
+    texts = [f"number {i}" for i in range(2000)]
+    replies = submitted(Batcher(answer, batch_size=16, patience=0.01), texts)
+    assert [reply.text for reply in replies] == [text[::-1] for text in texts]
     assert sizes == [16] * 125
 
 
@@ -104,14 +110,11 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does(fits: int):
             raise OutOfMemory("too many")
         return [Reply("fine")] * len(requests)
 
-    async def main(batcher: Batcher) -> list[Reply]:
-        return await asyncio.gather(*[batcher.submit(ask(f"{i}")) for i in range(24)])
-
-    batcher = Batcher(answer, batch_size=16, patience=0.01)
-    assert asyncio.run(main(batcher)) == [Reply("fine")] * 24
+    batcher, texts = Batcher(answer, batch_size=16, patience=0.01), list(map(str, range(24)))
+    assert submitted(batcher, texts) == [Reply("fine")] * 24
     assert batcher.batch_size <= fits < 2 * batcher.batch_size
     before = len(sizes)
-    assert asyncio.run(main(batcher)) == [Reply("fine")] * 24  # a new loop, and the size that works
+    assert submitted(batcher, texts) == [Reply("fine")] * 24  # a new loop, and the size that works
     assert max(sizes[before:]) <= fits
 
 
@@ -248,14 +251,14 @@ def test_the_official_client_is_served(address: str):
         said = client.chat.completions.create(model="smollm2", messages=[message], temperature=0, max_tokens=8)
         assert said.choices[0].message.content and said.usage.completion_tokens == 8
         assert said.usage.total_tokens == said.usage.prompt_tokens + 8 and said.choices[0].finish_reason == "length"
-        with pytest.raises(openai.NotFoundError, match="this server has 'smollm2'"):
-            client.chat.completions.create(model="other", messages=[message])
-        with pytest.raises(openai.BadRequestError, match="streaming"):
-            client.chat.completions.create(model="smollm2", messages=[message], stream=True)
-        with pytest.raises(openai.BadRequestError, match="temperature"):
-            client.chat.completions.create(model="smollm2", messages=[message], temperature=3)
-        with pytest.raises(openai.BadRequestError, match="prompt too long"):
-            client.chat.completions.create(model="smollm2", messages=[message | {"content": "word " * 9000}])
+        for error, words, changes in (
+            (openai.NotFoundError, "this server has 'smollm2'", {"model": "other"}),
+            (openai.BadRequestError, "streaming", {"stream": True}),
+            (openai.BadRequestError, "temperature", {"temperature": 3}),
+            (openai.BadRequestError, "prompt too long", {"messages": [message | {"content": "word " * 9000}]}),
+        ):
+            with pytest.raises(error, match=words):
+                client.chat.completions.create(**{"model": "smollm2", "messages": [message]} | changes)
 
 
 def test_both_backends_give_the_same_reply(address: str, smollm2: LocalBackend):
@@ -266,11 +269,9 @@ def test_both_backends_give_the_same_reply(address: str, smollm2: LocalBackend):
 
 
 def test_the_command_line_reaches_a_model_on_this_machine(gguf: Path, tmp_path: Path):
-    prompts, answers = tmp_path / "prompts.jsonl", tmp_path / "answers.jsonl"
-    ledger = tmp_path / "ledger.sqlite"
     row = {"question_id": 1, "category": "math", "variant": 0, "prompt": "Name a colour."}
-    prompts.write_text(json.dumps(row) + "\n")
-    arguments = ["respond", str(prompts), "--backend", "local", "--model", str(gguf), "--max-tokens", "8"]
-    assert main([*arguments, "--ledger", str(ledger), "--out", str(answers), "--quiet"]) == 0
+    prompts, answers = write_rows(tmp_path / "prompts.jsonl", [row]), tmp_path / "answers.jsonl"
+    arguments = ["respond", str(prompts), "--backend", "local", "--model", str(gguf), "--max-tokens", "8", "--quiet"]
+    assert main([*arguments, "--ledger", str(tmp_path / "ledger.sqlite"), "--out", str(answers)]) == 0
     answer = json.loads(answers.read_text())
     assert answer["answer"] and answer["model"] == gguf.name.removesuffix(".gguf"), "no path of this machine"

@@ -25,24 +25,25 @@ def question(number: int) -> Question:
     return Question(number, "made", f"Task <{number}>: say it in your own words.")
 
 
-def scripted(generate, check=None) -> StandIn:
+def scripted(generate, check=lambda number, n: ["YES"] * n) -> StandIn:
     "Answers by question and phase."
 
     def rule(request):
         number = int(re.search(r"<(\d+)>", request.messages[-1].text)[1])
         if request.stage == "perturb/generate":
             return generate(number)
-        return (check or all_yes)(number, int(request.expects.removeprefix("labels:")))
+        return check(number, int(request.expects.removeprefix("labels:")))
 
     return StandIn(rule)
 
 
-def all_yes(number: int, n: int) -> list[str]:
-    return ["YES"] * n
-
-
 def wordings(number: int, n: int = 8) -> list[str]:
     return [f"Wording {k} of <{number}>" for k in range(n)]
+
+
+def stage(ledger: Ledger, backend: StandIn, n_questions: int, **limits):
+    session = Session(ledger, backend, Limits(**limits))
+    return perturb([question(number) for number in range(n_questions)], session=session, model="x")
 
 
 def test_settings_and_order_of_the_two_phases(ledger: Ledger):
@@ -159,21 +160,18 @@ def test_cost_limit_holds_over_both_phases(tmp_path: Path, ledger: Ledger):
 
 
 def test_limit_used_up_by_the_first_phase(ledger: Ledger):
-    questions = [question(number) for number in range(5)]
     backend = scripted(wordings)
-    first = perturb(questions, session=Session(ledger, backend, Limits(max_requests=5)), model="x")
+    first = stage(ledger, backend, 5, max_requests=5)
     assert not first.complete and len(backend.sent) == 5 and "limit of 5 requests" in first.stopped
     assert set(first.report["reason"]) == {"check not finished"}
-    second = perturb(questions, session=Session(ledger, backend, Limits(max_requests=5)), model="x")
+    second = stage(ledger, backend, 5, max_requests=5)
     assert second.complete and len(backend.sent) == 10 and not second.stopped
 
 
 def test_an_outage_leaves_everything_open(ledger: Ledger):
-    questions = [question(number) for number in range(30)]
-    down = scripted(lambda number: CallFailed("http 503"))
-    first = perturb(questions, session=Session(ledger, down, Limits(outage=5)), model="x")
+    first = stage(ledger, scripted(lambda number: CallFailed("http 503")), 30, outage=5)
     assert not first.complete and "in a row" in first.stopped and len(first.prompts) == 30
-    second = perturb(questions, session=Session(ledger, scripted(wordings)), model="x")
+    second = stage(ledger, scripted(wordings), 30)
     assert second.complete and len(second.prompts) == 150 and not second.short
 
 
