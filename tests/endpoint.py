@@ -156,7 +156,7 @@ class Endpoint:
                 answer = await answer if inspect.isawaitable(answer) else answer
                 writer.write(answer or b"")
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
             writer.close()
