@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stages import ledger, serve  # noqa: F401 - fixtures of the LLM stages
 
 # What changes how programs print, find servers or compile; data folders and search paths stay.
 INHERITED = re.compile(

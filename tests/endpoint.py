@@ -1,23 +1,26 @@
 """An endpoint on this machine that speaks the OpenAI API, and misbehaves on request.
 
-`python tests/endpoint.py PORT_FILE [--delay SECONDS] [--faults SHARE] [--seed N]` serves on a free port
-of 127.0.0.1 and writes the port to PORT_FILE. Whether an attempt meets a fault, and which, depends
-on the seed, the text of the request and the number of the attempt alone. GET /log tells what was served: for
-each request text (by hash) the behaviours met, in order, and when.
+`Endpoint(behave)` serves in a thread of a test; `python tests/endpoint.py PORT_FILE [--delay SECONDS]` serves on a
+free port of 127.0.0.1 and writes the port to PORT_FILE.
 """
 
 import argparse
 import asyncio
 import hashlib
+import inspect
 import json
 import random
 import re
+import threading
+import time
 from collections import Counter, defaultdict
+from pathlib import Path
 
 FAULTS = {
     "429": 3, "500": 3, "drop": 3, "drop half way": 2, "slow": 1, "truncated": 2, "prose": 3, "empty": 3,
     "wrong length": 2, "large": 0.25,
 }  # fmt: skip
+LARGE = b'{"choices": "' + b"x" * 10_000_000 + b'"}'
 
 
 def digest(text: str) -> int:
@@ -42,117 +45,128 @@ def right_reply(text: str) -> str:
     return f"An answer, number {number % 10_000}."
 
 
-def completion(content: str, request: str) -> bytes:
-    body = {
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "served",
-        "choices": [
-            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
-        ],
-        "usage": {"prompt_tokens": len(request) // 4, "completion_tokens": len(content) // 4 + 1},
-    }  # fmt: skip
-    return json.dumps(body).encode()
+def completion(content: object, request: str = "", usage: dict | None = None, **choice: object) -> bytes:
+    "A whole answer over HTTP with this content; further keys go into the choice."
+    said = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}} | choice
+    counted = {"prompt_tokens": len(request) // 4, "completion_tokens": len(str(content)) // 4 + 1}
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "served", "choices": [said]}
+    return http(200, json.dumps(body | {"usage": counted if usage is None else usage}).encode())
 
 
-def http(status: int, body: bytes, headers: str = "", *, length: int | None = None) -> bytes:
-    length = len(body) if length is None else length
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
+def http(status: int, body: bytes, headers: str = "") -> bytes:
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     return f"{head}{headers}\r\n".encode() + body
 
 
-class Endpoint:
-    def __init__(self, *, delay: float = 0.0, faults: float = 0.0, seed: int = 0):
-        self.delay, self.faults, self.seed = delay, faults, seed
+def said_to(body: dict) -> str:
+    return "\n".join(message["content"] for message in body["messages"])
+
+
+def fine(endpoint: "Endpoint", text: str, writer: asyncio.StreamWriter) -> bytes:
+    return completion(right_reply(text), text)
+
+
+class Faulty:
+    """Meets attempts with faults; which, depends on the text of the request and the number of the attempt alone.
+
+    For each request (by hash) it knows the behaviours met, in order, and when.
+    """
+
+    def __init__(self, faults: float = 0.0, delay: float = 0.0):
+        self.faults, self.delay = faults, delay
         self.served: dict[str, list[str]] = defaultdict(list)
         self.times: dict[str, list[float]] = defaultdict(list)
-        self.counts: Counter = Counter()
-        self.bearers: set[str] = set()
-        self.writers: set[asyncio.StreamWriter] = set()
 
-    def behaviour(self, name: str) -> str:
-        draw = random.Random(f"{self.seed} {name} {len(self.served[name])}")
-        if draw.random() >= self.faults:
-            return "ok"
-        return draw.choices(list(FAULTS), list(FAULTS.values()))[0]
+    @property
+    def counts(self) -> Counter:
+        return Counter(behaviour for behaviours in self.served.values() for behaviour in behaviours)
 
-    async def answer(self, head: str, body: bytes, writer: asyncio.StreamWriter) -> bool:
-        "Serve one request; false to hang up."
-        if head.startswith("GET /count"):
-            writer.write(http(200, str(sum(self.counts.values())).encode()))
-            return True
-        if head.startswith("GET /log"):
-            log = {"served": self.served, "times": self.times, "counts": self.counts}
-            log["bearers"] = sorted(self.bearers)
-            writer.write(http(200, json.dumps(log).encode()))
-            return True
-        request = json.loads(body)
-        text = "\n".join(message["content"] for message in request["messages"])
-        name = f"{digest(json.dumps([request['model'], text, request.get('temperature')])):016x}"
-        self.bearers |= set(re.findall(r"(?im)^authorization: bearer (.*?)\r$", head + "\r"))
-        behaviour = self.behaviour(name)
+    async def __call__(self, endpoint: "Endpoint", text: str, writer: asyncio.StreamWriter) -> bytes | None:
+        body = endpoint.bodies[-1]
+        name = f"{digest(json.dumps([body['model'], text, body.get('temperature')])):016x}"
+        draw = random.Random(f"0 {name} {len(self.served[name])}")
+        fault = draw.random() < self.faults
+        behaviour = draw.choices(list(FAULTS), list(FAULTS.values()))[0] if fault else "ok"
         self.served[name].append(behaviour)
-        self.times[name].append(asyncio.get_running_loop().time())
-        self.counts[behaviour] += 1
+        self.times[name].append(time.monotonic())
         await asyncio.sleep(self.delay)
-        return await self.play(behaviour, right_reply(text), text, writer)
-
-    async def play(self, behaviour: str, content: str, text: str, writer: asyncio.StreamWriter) -> bool:
-        good = completion(content, text)
-        if behaviour == "drop":
-            return False
+        good = completion(content := right_reply(text), text)
+        head, body = good.split(b"\r\n\r\n", 1)
         if behaviour == "drop half way":
-            writer.write(http(200, good[: len(good) // 2], length=len(good)))
-            return False
+            writer.write(good[: -len(body) // 2])
         if behaviour == "slow":
-            writer.write(http(200, b"", length=len(good)))
-            for byte in good:
+            writer.write(head + b"\r\n\r\n")
+            for byte in body:
                 writer.write(bytes([byte]))
                 await writer.drain()
                 await asyncio.sleep(0.1)
-            return True
+            return b""
         wrong = json.dumps(["YES"] * 99) if content.startswith("[") else "[D] [RESULT] C"
-        said = {
-            "prose": "Both have their merits, and I would not say.", "empty": "", "wrong length": wrong,
-        }  # fmt: skip
-        if behaviour == "429":
-            writer.write(http(429, b'{"error": {"message": "slow down"}}', "Retry-After: 1\r\n"))
-        elif behaviour == "500":
-            writer.write(http(500, b"internal error"))
-        elif behaviour == "truncated":
-            writer.write(http(200, good[: len(good) // 2]))
-        elif behaviour == "large":
-            writer.write(http(200, b'{"choices": "' + b"x" * 10_000_000 + b'"}'))
-        else:
-            writer.write(http(200, completion(said[behaviour], text) if behaviour in said else good))
-        return True
+        return {
+            "ok": good,
+            "429": http(429, b'{"error": {"message": "slow down"}}', "Retry-After: 1\r\n"),
+            "500": http(500, b"internal error"),
+            "truncated": http(200, body[: len(body) // 2]),
+            "prose": completion("Both have their merits, and I would not say."),
+            "empty": completion(""),
+            "wrong length": completion(wrong),
+            "large": http(200, LARGE),
+        }.get(behaviour)
 
-    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.writers.add(writer)
+
+class Endpoint:
+    """Serves in a thread of its own, from the start until it is closed.
+
+    `behave(endpoint, text, writer)` gives the bytes that a request is answered with, or None to hang up; it may wait.
+    """
+
+    def __init__(self, behave=fine):
+        self.behave, self.bodies, self.bearers, ready = behave, [], set(), threading.Event()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.serve(ready)), daemon=True)
+        self.thread.start()
+        assert ready.wait(30)
+
+    @property
+    def asked(self) -> int:
+        return len(self.bodies)
+
+    async def serve(self, ready: threading.Event) -> None:
+        self.loop, self.over = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self.talk, "127.0.0.1", 0, limit=2**22, backlog=512)
+        self.port = server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        ready.set()
+        await self.over.wait()
+        server.close()
+
+    def close(self) -> None:
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.over.set)
+            self.thread.join()
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while True:
+            answer = b""
+            while answer is not None:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                length = re.search(r"(?im)^content-length: (\d+)", head)
-                body = await reader.readexactly(int(length[1])) if length else b""
-                if not await self.answer(head, body, writer):
-                    break
+                body = json.loads(await reader.readexactly(int(re.search(r"(?im)^content-length: (\d+)", head)[1])))
+                self.bearers |= set(re.findall(r"(?im)^authorization: bearer (.*?)\r$", head))
+                self.bodies.append(body)
+                answer = self.behave(self, said_to(body), writer)
+                answer = await answer if inspect.isawaitable(answer) else answer
+                writer.write(answer or b"")
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
-            self.writers.discard(writer)
             writer.close()
-
-
-async def serve(port_file: str, endpoint: Endpoint) -> None:
-    server = await asyncio.start_server(endpoint.connection, "127.0.0.1", 0, limit=2**22, backlog=512)
-    with open(port_file, "w") as file:
-        file.write(str(server.sockets[0].getsockname()[1]))
-    await server.serve_forever()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("port_file")
-    for option, default in (("--delay", 0.0), ("--faults", 0.0), ("--seed", 0)):
-        parser.add_argument(option, type=type(default), default=default)
+    parser.add_argument("port_file", type=Path)
+    parser.add_argument("--delay", type=float, default=0.0)
     given = parser.parse_args()
-    asyncio.run(serve(given.port_file, Endpoint(delay=given.delay, faults=given.faults, seed=given.seed)))
+    endpoint = Endpoint(Faulty(delay=given.delay))
+    given.port_file.write_text(str(endpoint.port))
+    endpoint.thread.join()

@@ -2,20 +2,12 @@
 
 import json
 import random
-import signal
-import time
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
-from test_llm_stages import (  # noqa: F401 - fixtures
-    judge_arguments,
-    judge_process,
-    key,
-    serve,
-    write_answers_file,
-)
+from stages import NOBODY, answers, judging, read_rows, reader, tagged, write_rows
 
 from ppe.cli.main import main
 from ppe.designs.adaptive import Goal, judge_adaptively, judged_calls, wordings
@@ -85,9 +77,8 @@ def test_no_pair_is_judged_twice_on_a_wording_and_wordings_are_shared_out():
 
 
 def test_the_first_round_connects_the_models_and_the_limit_is_kept():
-    found = judge_adaptively(
-        Memory({}), goal=Goal("order"), **COMMON | {"round_calls": 1, "max_calls": 14, "first_calls": 1}
-    )
+    order = {"goal": Goal("order"), **COMMON}
+    found = judge_adaptively(Memory({}), **order | {"round_calls": 1, "max_calls": 14, "first_calls": 1})
     assert found.rounds["calls"].tolist() == list(range(5, 15)) and found.ended == "calls used up"
     first = found.verdicts.head(5)
     groups = [{name} for name in MODELS]
@@ -95,20 +86,18 @@ def test_the_first_round_connects_the_models_and_the_limit_is_kept():
         joined = set().union(*(group for group in groups if group & set(pair)))
         groups = [group for group in groups if not group & joined] + [joined]
     assert len(groups) == 1
-    default = judge_adaptively(Memory({}), goal=Goal("order"), **COMMON | {"round_calls": 3, "max_calls": 20})
+    default = judge_adaptively(Memory({}), **order | {"round_calls": 3, "max_calls": 20})
     assert default.rounds["calls"].tolist()[:2] == [12, 15], "at least twice the models at first"
 
 
 def test_close_models_get_the_calls_and_the_right_ones_win():
     "The two in the middle are equal; all others are far apart."
+    strength = dict(zip(MODELS, (6.0, 4.0, 2.0, 2.0, 0.0, -2.0), strict=True))
 
     def judge(pairs: pd.DataFrame) -> pd.DataFrame:
-        strength = {"a": 6.0, "b": 4.0, "c": 2.0, "d": 2.0, "e": 0.0, "f": -2.0}
-        verdicts = []
-        for row in pairs.itertuples(index=False):
-            chance = 1 / (1 + np.exp(strength[row.model_b] - strength[row.model_a]))
-            verdicts.append("ab"[int(random.Random(f"{tuple(row)}").random() > chance)])
-        return validate_verdicts(pairs.assign(judge="j", category="c", verdict=verdicts))
+        chances = 1 / (1 + np.exp(pairs["model_b"].map(strength) - pairs["model_a"].map(strength)))
+        draws = [random.Random(f"{tuple(row)}").random() for row in pairs.itertuples(index=False)]
+        return validate_verdicts(pairs.assign(judge="j", category="c", verdict=np.where(draws > chances, "b", "a")))
 
     found = judge_adaptively(judge, goal=Goal("order"), **COMMON | {"cells": cells(200), "max_calls": 600})
     pairs = pd.Series([frozenset(p) for p in zip(found.verdicts["model_a"], found.verdicts["model_b"], strict=True)])
@@ -124,8 +113,7 @@ def test_verdicts_by_number():
          for q in range(5) for v in (3, 1)], columns=list(COLUMNS),
     )  # fmt: skip
     order = pd.DataFrame(
-        [(f"q{q}" if q else "7", str(v)) for q in (3, 0, 1, 2, 4) for v in (1, 3)],
-        columns=["question_id", "variant"],
+        [(f"q{q}" if q else "7", str(v)) for q in (3, 0, 1, 2, 4) for v in (1, 3)], columns=["question_id", "variant"]
     )
     found = judged_calls(validate_verdicts(table), MODELS, order)
     for k, row in enumerate(table.itertuples(index=False)):
@@ -140,27 +128,22 @@ def test_verdicts_by_number():
 # ---- the command
 
 
-def answers_file(folder, n_models: int, n_questions: int) -> None:
-    write_answers_file(folder / "answers.jsonl", n_models, n_questions)
-
-
 def adaptive(folder, url: str, *more: str, mode: str = "single", budget: int = 150, rounds: int = 30) -> list[str]:
-    return judge_arguments(
+    return judging(
         folder, url, "--adaptive", "--until", "order", "--max-requests", str(budget),
         "--round-calls", str(rounds), "--mode", mode, *more,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["single", "hybrid"])
-def test_the_budget_is_of_the_whole_run(tmp_path, serve, capsys, mode):  # noqa: F811
+def test_the_budget_is_of_the_whole_run(tmp_path, serve, capsys, mode):
     "Commands that are cut short by --max-cost spend together what one would, and no request twice."
     served = serve()
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
-        folder.mkdir()
-        answers_file(folder, 5, 60)
+        answers(folder, 60, "vwxyz")
     assert main(adaptive(one, served.url, mode=mode)) == 0
-    spent, said = served.n_served(), capsys.readouterr().err
+    spent, said = served.asked, capsys.readouterr().err
     assert 150 - 4 < spent <= 150
     assert f"the budget is spent and order is not settled: {len(read_verdicts(one / 'verdicts.csv'))} pairs" in said
     prices, codes = ("--max-cost", "0.02", "--price-in", "1", "--price-out", "1"), []
@@ -168,200 +151,133 @@ def test_the_budget_is_of_the_whole_run(tmp_path, serve, capsys, mode):  # noqa:
         codes.append(main(adaptive(other, served.url, *prices, mode=mode)))
         assert len(codes) < 20
         assert (codes[-1] == 3) == (not (other / "verdicts.csv").exists())
-    assert codes[-1] == 0 and len(codes) > 3 and served.n_served() == 2 * spent
+    assert codes[-1] == 0 and len(codes) > 3 and served.asked == 2 * spent
     assert (other / "verdicts.csv").read_bytes() == (one / "verdicts.csv").read_bytes()
-    assert main(adaptive(other, served.url, mode=mode)) == 0 and served.n_served() == 2 * spent
+    assert main(adaptive(other, served.url, mode=mode)) == 0 and served.asked == 2 * spent
     assert main(adaptive(other, served.url, mode=mode, budget=200)) == 0
-    assert 2 * spent < served.n_served() <= 2 * spent + 200 - spent, "a larger budget goes on where the small one ended"
+    assert 2 * spent < served.asked <= 2 * spent + 200 - spent, "a larger budget goes on where the small one ended"
     more = read_verdicts(other / "verdicts.csv")
     assert len(more) > len(read_verdicts(one / "verdicts.csv"))
 
 
-def test_kills_change_nothing(tmp_path, serve, judge_process):  # noqa: F811
-    served = serve("--delay", "0.02")
-    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
-    for folder in (undisturbed, disturbed):
-        folder.mkdir()
-        answers_file(folder, 5, 60)
-    assert main(adaptive(undisturbed, served.url, "--concurrency", "16", budget=200)) == 0
-    before, kills, rng = served.n_served(), 0, random.Random(20260324)
-    while kills < 3:
-        process = judge_process(disturbed, served.url, *ADAPTIVE, "--concurrency", "4")
-        target = served.n_served() + rng.randint(5, 50)
-        while process.poll() is None and served.n_served() < target:
-            time.sleep(0.01)
-        assert process.poll() is None, "the work ended before the last kill; give the test more calls"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    assert judge_process(disturbed, served.url, *ADAPTIVE, "--concurrency", "4").wait() == 0
-    assert (disturbed / "verdicts.csv").read_bytes() == (undisturbed / "verdicts.csv").read_bytes()
-    with Ledger(disturbed / "ledger.sqlite") as ledger:
-        assert ledger.query("SELECT DISTINCT status FROM requests") == [("done",)]
-        assert ledger.query("SELECT sum(attempts) FROM requests") == [(200,)]
-    extra = served.n_served() - before - 200
-    assert extra <= kills * (4 + 30), "only what was under way at a kill is asked for again"
-
-
-ADAPTIVE = (
-    "--adaptive",
-    "--until",
-    "order",
-    "--max-requests",
-    "200",
-    "--round-calls",
-    "30",
-    "--mode",
-    "single",
-)
-
-
-def test_failed_calls_are_spent_too(tmp_path, serve, no_back_off):  # noqa: F811
-    served = serve("--faults", "0.3")
-    answers_file(tmp_path, 4, 40)
+def test_failed_calls_are_spent_too(tmp_path, serve):
+    served = serve(faults=0.3)
+    answers(tmp_path, 40, "wxyz")
     assert main(adaptive(tmp_path, served.url, "--timeout", "1", budget=100)) == 0
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.query("SELECT sum(attempts) FROM requests") == [(100,)]
-    assert served.n_served() <= 100 and 40 < len(read_verdicts(tmp_path / "verdicts.csv")) < 100
-    n_served = served.n_served()
+    assert served.asked <= 100 and 40 < len(read_verdicts(tmp_path / "verdicts.csv")) < 100
+    n_served = served.asked
     assert main(adaptive(tmp_path, served.url, "--timeout", "1", budget=100)) == 0
-    assert served.n_served() == n_served
-
-
-@pytest.fixture
-def no_back_off(monkeypatch):
-    monkeypatch.setattr("ppe.stages.dispatch.MAX_BACK_OFF", 0.05)
+    assert served.asked == n_served
 
 
 def test_settled_is_said_and_nothing_more_is_asked(tmp_path, capsys, monkeypatch):
     "A judge that always prefers the model with the smaller number."
-    from test_judging import fenced, tagged
-
-    from ppe.stages.chat import Reply
-
-    class Clear:
-        name, endpoint, sent = "api http://127.0.0.1:9/v1", "stand-in", 0
-
-        async def complete(self, request):
-            type(self).sent += 1
-            fields = fenced(request.messages[-1].text)
-            first, second = (fields[f"ANSWER_{x}"].split("model ")[1][0] for x in "AB")
-            return Reply(tagged("A" if first < second else "B"))
-
-        async def close(self):
-            pass
-
-    monkeypatch.setattr("ppe.cli.stages._backend", lambda options: Clear())
-    answers_file(tmp_path, 4, 60)
-    words = adaptive(tmp_path, "http://127.0.0.1:9", budget=360)
-    words[words.index("order")] = "top=1"
+    first = lambda question, a, b: tagged("A" if a.split("of ")[1] < b.split("of ")[1] else "B")  # noqa: E731
+    clear = reader(first)
+    clear.name = f"api {NOBODY}/v1"
+    monkeypatch.setattr("ppe.cli.stages._backend", lambda options: clear)
+    answers(tmp_path, 60, "wxyz")
+    given = adaptive(tmp_path, NOBODY, budget=360)
+    given[given.index("order")] = "top=1"
     report = tmp_path / "report.json"
-    assert main([*words, "--report", str(report)]) == 0
+    assert main([*given, "--report", str(report)]) == 0
     said = capsys.readouterr().err
-    assert "ppe: top=1 is settled at level 0.95" in said and Clear.sent < 360
+    assert "ppe: top=1 is settled at level 0.95" in said and len(clear.sent) < 360
     found = json.loads(report.read_text())
-    assert found["ended"] == "settled" and found["requests"] == Clear.sent == found["pairs"]
-    n_sent = Clear.sent
-    assert main(words) == 0 and Clear.sent == n_sent
+    assert found["ended"] == "settled" and found["requests"] == len(clear.sent) == found["pairs"]
+    n_sent = len(clear.sent)
+    assert main(given) == 0 and len(clear.sent) == n_sent
     out = tmp_path / "exported.csv"
     assert main(["ledger", "export", str(tmp_path / "ledger.sqlite"), "--out", str(out)]) == 0
     assert out.read_bytes() == (tmp_path / "verdicts.csv").read_bytes(), "the ledger alone has all rounds"
 
 
-def test_a_dry_run_says_the_next_round_and_the_most_that_follows(tmp_path, serve, capsys):  # noqa: F811
+def test_a_dry_run_says_the_next_round_and_the_most_that_follows(tmp_path, serve, capsys):
     served = serve()
-    answers_file(tmp_path, 5, 40)
+    answers(tmp_path, 40, "vwxyz")
     assert main(adaptive(tmp_path, served.url, "--dry-run")) == 0
     said = capsys.readouterr().out
     assert "to send     30 requests" in said and "at most 120 requests" in said and "until order is settled" in said
-    assert served.n_served() == 0
+    assert served.asked == 0
     assert main(adaptive(tmp_path, served.url, budget=90)) == 0
     capsys.readouterr()
     assert main(adaptive(tmp_path, served.url, "--dry-run")) == 0
     said = capsys.readouterr().out
     assert "to send     30 requests" in said and "at most 30 requests" in said
     assert main(adaptive(tmp_path, served.url, "--dry-run", budget=90)) == 0
-    assert "the budget is spent" in capsys.readouterr().out and served.n_served() == 90
+    assert "the budget is spent" in capsys.readouterr().out and served.asked == 90
 
 
-def test_prompts_that_not_every_model_answered_are_left_out(tmp_path, serve, capsys):  # noqa: F811
+def test_prompts_that_not_every_model_answered_are_left_out(tmp_path, serve, capsys):
     served = serve()
-    rows = write_answers_file(tmp_path / "answers.jsonl", 4, 20)
-    rows = [row for row in rows if (row["question_id"], row["model"]) not in {(3, "model-1"), (8, "model-0")}]
-    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = read_rows(file := answers(tmp_path, 20, "wxyz"))
+    rows = [row for row in rows if (row["question_id"], row["model"]) not in {(3, "x"), (8, "w")}]
+    write_rows(file, rows)
     assert main(adaptive(tmp_path, served.url, budget=108, rounds=50)) == 0
     assert "2 prompts are left out" in capsys.readouterr().err
     found = read_verdicts(tmp_path / "verdicts.csv")
     assert len(found) == 108 == 18 * 6 and set(found["question_id"]) == set(range(20)) - {3, 8}
-    lines = (tmp_path / "answers.jsonl").read_text().splitlines()
-    (tmp_path / "answers.jsonl").write_text("\n".join(lines[::-1]) + "\n")
+    write_rows(file, rows[::-1])
     assert main(adaptive(tmp_path, served.url, budget=108, rounds=50)) == 0
-    assert served.n_served() == 108, "the order of the lines changes nothing"
+    assert served.asked == 108, "the order of the lines changes nothing"
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--adaptive"], "needs --until"),
-        (["--adaptive", "--until", "order"], "--max-requests"),
-        (["--until", "order"], "--until without --adaptive"),
-        (["--round-calls", "5"], "--round-calls without --adaptive"),
-        (["--adaptive", "--until", "best", "--max-requests", "99"], "goal 'best'"),
-        (["--adaptive", "--until", "top=4", "--max-requests", "99"], "goal top=4"),
-        (["--adaptive", "--until", "order", "--max-requests", "11"], "--max-requests 11"),
-        (
-            ["--adaptive", "--until", "order", "--max-requests", "99", "--pairs", "p.csv"],
-            "--pairs with --adaptive",
-        ),
-        (["--adaptive", "--until", "order", "--max-requests", "99", "--judge-variants", "0,1"], "2 wordings"),
-        (
-            ["--adaptive", "--until", "order", "--max-requests", "99", "--judge-variants", "equivalent"],
-            "wordings",
-        ),
-        (
-            ["--adaptive", "--until", "order", "--max-requests", "99", "--mode", "single", "--order", "both"],
-            "--order",
-        ),
-        (["--adaptive", "--until", "order", "--max-requests", "99", "--batch", "write"], "--batch with"),
-    ],
-)
+ENOUGH = "--adaptive --until order --max-requests 99"
+APART = {
+    "--adaptive": "needs --until",
+    "--adaptive --until order": "--max-requests",
+    "--until order": "--until without --adaptive",
+    "--round-calls 5": "--round-calls without --adaptive",
+    "--adaptive --until best --max-requests 99": "goal 'best'",
+    "--adaptive --until top=4 --max-requests 99": "goal top=4",
+    "--adaptive --until order --max-requests 11": "--max-requests 11",
+    f"{ENOUGH} --pairs p.csv": "--pairs with --adaptive",
+    f"{ENOUGH} --judge-variants 0,1": "2 wordings",
+    f"{ENOUGH} --judge-variants equivalent": "wordings",
+    f"{ENOUGH} --mode single --order both": "--order",
+    f"{ENOUGH} --batch write": "--batch with",
+}
+
+
+@pytest.mark.parametrize(("more", "said"), APART.items())
 def test_options_that_do_not_go_together_send_and_write_nothing(tmp_path, capsys, more, said):
-    answers_file(tmp_path, 4, 3)
-    assert main(judge_arguments(tmp_path, "http://127.0.0.1:9", *more)) == 2
+    answers(tmp_path, 3, "wxyz")
+    assert main(judging(tmp_path, NOBODY, *more.split())) == 2
     error = capsys.readouterr().err
     assert said in error and len(error.strip().splitlines()) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"answers.jsonl"}
 
 
-def test_one_wording_of_the_judge_is_in_the_table(tmp_path, serve):  # noqa: F811
+def test_one_wording_of_the_judge_is_in_the_table(tmp_path, serve):
     served = serve()
-    answers_file(tmp_path, 4, 20)
+    answers(tmp_path, 20, "wxyz")
     assert main(adaptive(tmp_path, served.url, "--judge-variants", "3", mode="hybrid", budget=100)) == 0
     assert set(read_verdicts(tmp_path / "verdicts.csv")["variant"].astype(str)) == {"0.j3"}
 
 
 def test_launch_leaves_it_to_one_process(tmp_path, capsys):
-    answers_file(tmp_path, 4, 4)
-    assert main(["launch", "--", *adaptive(tmp_path, "http://127.0.0.1:9")]) == 2
+    answers(tmp_path, 4, "wxyz")
+    assert main(["launch", "--", *adaptive(tmp_path, NOBODY)]) == 2
     assert "--adaptive inside launch" in capsys.readouterr().err
 
 
-def test_all_pairs_of_few_answers_are_used_up(tmp_path, serve, capsys):  # noqa: F811
+def test_all_pairs_of_few_answers_are_used_up(tmp_path, serve, capsys):
     served = serve()
-    answers_file(tmp_path, 4, 2)
+    answers(tmp_path, 2, "wxyz")
     assert main(adaptive(tmp_path, served.url)) == 0
-    assert "every pair has been judged on every prompt" in capsys.readouterr().err and served.n_served() == 12
+    assert "every pair has been judged on every prompt" in capsys.readouterr().err and served.asked == 12
     found = read_verdicts(tmp_path / "verdicts.csv")
     pairs = {frozenset(pair) for pair in zip(found["model_a"], found["model_b"], strict=True)}
     assert len(pairs) == len(list(combinations(range(4), 2)))
 
 
-def test_equal_answers_share_requests_and_the_budget_counts_requests(tmp_path, serve, capsys):  # noqa: F811
+def test_equal_answers_share_requests_and_the_budget_counts_requests(tmp_path, serve, capsys):
     served = serve()
-    rows = write_answers_file(tmp_path / "answers.jsonl", 4, 40)
-    rows = [row | {"prompt": "The same?", "answer": f"Answer of {row['model']}."} for row in rows]
-    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = read_rows(file := answers(tmp_path, 40, "wxyz", said="Answer of {m}."))
+    write_rows(file, [row | {"prompt": "The same?"} for row in rows])
     assert main(adaptive(tmp_path, served.url, budget=20, rounds=30)) == 0
     said = capsys.readouterr().err
-    assert served.n_served() <= 20 and f"{served.n_served()} of 20 requests" in said
+    assert served.asked <= 20 and f"{served.asked} of 20 requests" in said
     assert len(read_verdicts(tmp_path / "verdicts.csv")) > 20

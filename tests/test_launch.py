@@ -47,12 +47,8 @@ def lines(*gpus: str) -> str:
     return "".join(f"{number}, GPU-{number}, {gpu}\n" for number, gpu in enumerate(gpus))
 
 
-def idle(n_gpus: int) -> str:
-    return lines(*n_gpus * [FREE])
-
-
-def workers_of(result: JobResult) -> list[str]:
-    return [worker for worker, _ in result.attempts]
+def workers(*results: JobResult) -> set[str]:
+    return {worker for result in results for worker, _ in result.attempts}
 
 
 def all_done(results: tuple[JobResult, ...]) -> bool:
@@ -138,6 +134,12 @@ def test_a_driver_that_hangs_is_killed(home):
 # ---- GPUs
 
 
+def pair(more: str) -> list[Job]:
+    "Two jobs that end only when both have started."
+    script = more + '; > "here.$0"; while [ ! -e "here.$1" ]; do sleep 0.02; done'
+    return [shell("a", script, "a", "b"), shell("b", script, "b", "a")]
+
+
 def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine, home, run):
     # Each job claims a file named after its GPU, fails if it is there, and ends when both have been seen.
     claim = """
@@ -149,9 +151,9 @@ def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine
     said: list[str] = []
     results = run([shell(f"job {k}", claim) for k in range(6)], say=said.append)
     assert all_done(results) and all(len(result.attempts) == 1 for result in results)
-    assert {worker for result in results for worker in workers_of(result)} == {"GPU 0", "GPU 3"}
+    assert workers(*results) == {"GPU 0", "GPU 3"}
     for result in results:
-        assert result.log.read_text().splitlines()[-1] == workers_of(result)[0].replace(" ", "-")
+        assert result.log.read_text().splitlines()[-1] == result.attempts[0][0].replace(" ", "-")
     left_out = [text.partition(" (")[0] for text in said if text.startswith("left out")]
     why = (f"busy: 1, GPU-1, {BUSY}", f"out of order: 2, GPU-2, {BROKEN}", "out of order: GPU is lost")
     assert left_out == [f"left out a GPU that is {words}" for words in why]
@@ -160,14 +162,12 @@ def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine
 
 
 def test_the_mask_says_which_gpus_may_be_used(run, monkeypatch):
-    # The jobs end only when both have started; GPU 1 is not to be seen.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-0")
-    script = '> "here.$0"; while [ ! -e "here.$1" ]; do sleep 0.02; done'
-    results = run([shell("a", script, "a", "b"), shell("b", script, "b", "a")], query=lambda: idle(3))
-    assert all_done(results) and {worker for r in results for worker in workers_of(r)} == {"GPU 2", "GPU 0"}
+    results = run(pair("true"), query=lambda: lines(FREE, FREE, FREE))
+    assert all_done(results) and workers(*results) == {"GPU 2", "GPU 0"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3")
     with pytest.raises(InputError, match="'3' fits 0"):
-        run([shell("a", "true")], query=lambda: idle(3))
+        run([shell("a", "true")], query=lambda: lines(FREE, FREE, FREE))
 
 
 def test_a_killed_workers_job_is_done_on_another_gpu_and_nothing_of_it_is_left(run):
@@ -180,25 +180,21 @@ def test_a_killed_workers_job_is_done_on_another_gpu_and_nothing_of_it_is_left(r
     """
     said: list[str] = []
     jobs = [shell("math", script), shell("stem", "while [ ! -e first ]; do sleep 0.02; done")]
-    math, stem = results = run(jobs, query=lambda: idle(2), say=said.append)
+    math, stem = results = run(jobs, query=lambda: lines(FREE, FREE), say=said.append)
     assert all_done(results) and [status for _, status in math.attempts] == [None, 0]
-    assert len(set(workers_of(math))) == 2, "the other GPU"
+    assert len(workers(math)) == 2, "the other GPU"
     assert len(stem.attempts) == 1, "who did not die is not run again"
     assert any("math died on" in text and "its worker died" in text for text in said)
     assert math.log.read_text().count("# math, attempt") == 2
 
 
 def test_a_mask_that_hides_all_gpus_means_the_cpu_and_no_query(run, monkeypatch):
-    # Two workers, each with the environment of the launch: the jobs end only when both have started.
+    # Two workers, each with the environment of the launch.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    script = """
-    echo "[$CUDA_VISIBLE_DEVICES] $OMP_NUM_THREADS"; > "here.$0"
-    while [ ! -e "here.$1" ]; do sleep 0.02; done
-    """
-    jobs = [shell("a", script, "a", "b"), shell("b", script, "b", "a")]
+    jobs = pair('echo "[$CUDA_VISIBLE_DEVICES] $OMP_NUM_THREADS"')
     results = run(jobs, workers=2, query=lambda: pytest.fail("asked"))
-    assert {worker for result in results for worker in workers_of(result)} == {"CPU 1", "CPU 2"}
+    assert workers(*results) == {"CPU 1", "CPU 2"}
     assert all(result.log.read_text().endswith("\n[] 7\n") for result in results)
 
 
@@ -224,20 +220,10 @@ def test_each_job_ends_in_its_own_way_and_a_later_launch_adds_to_the_logs(remote
         assert [[result.outcome, len(result.attempts)] for result in results] == [end for _, *end in cases.values()]
         log = Path("logs/05-a-b-c.log").read_text().splitlines()
         assert log[1::2] == times * ["said"] and log[0].startswith("# a/b c, attempt 1, ")
-    words = (
-        "bad input",
-        "(exit 2)",
-        "failed",
-        "(exit 1)",
-        "(Killed)",
-        "(exit 127)",
-        "done",
-        "(exit 0)",
-        "logs/05-a-b-c",
-    )
+    words = "bad input|(exit 2)|failed|(exit 1)|(Killed)|(exit 127)|done|(exit 0)|logs/05-a-b-c".split("|")
     assert all(word in "\n".join(map(str, results)) for word in words)
     assert "no-such-command" in Path("logs/04-gone.log").read_text() and len({result.log for result in results}) == 7
-    assert {worker for result in results for worker in workers_of(result)} == {"one", "two"}
+    assert workers(*results) == {"one", "two"}
 
 
 def test_outside_the_main_thread_signals_are_left_alone(remote):
@@ -307,18 +293,13 @@ def test_a_signal_ends_the_commands_and_all_they_started(home, number):
         assert (process.returncode, err) == (128 + number, "")
 
 
-def test_a_second_signal_does_not_wait_for_the_grace(home):
-    process, pids = launcher('trap "> asked.$0" TERM; ' + HELPER, 1000, home)
-    process.send_signal(signal.SIGINT)
-    wait_for(lambda: all((home / f"asked.{name}").exists() for name in "ab"))
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=LIMIT)
-    wait_for(lambda: not any(map(runs, pids)))
-
-
-def test_a_launch_that_is_killed_leaves_nothing_running(home):
-    process, pids = launcher('trap "" TERM; ' + HELPER, 1000, home)
-    process.kill()
+@pytest.mark.parametrize("trap, second", [('trap "> asked.$0" TERM; ', True), ('trap "" TERM; ', False)])
+def test_a_second_signal_does_not_wait_for_the_grace_and_a_killed_launch_leaves_nothing(home, trap, second):
+    process, pids = launcher(trap + HELPER, 1000, home)
+    process.send_signal(signal.SIGINT if second else signal.SIGKILL)
+    if second:
+        wait_for(lambda: all((home / f"asked.{name}").exists() for name in "ab"))
+        process.send_signal(signal.SIGINT)
     process.communicate(timeout=LIMIT)
     wait_for(lambda: not any(map(runs, pids)))
 

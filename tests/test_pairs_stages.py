@@ -6,9 +6,7 @@ from itertools import combinations
 
 import pandas as pd
 import pytest
-from test_judging import Reader, answer, by_number, fenced, pool, tagged
-from test_llm_stages import judge_arguments, judge_process, key, serve, write_answers_file  # noqa: F401 - fixtures
-from test_responses import Echo
+from stages import NOBODY, StandIn, answer, answers, by_number, fenced, judging, pool, reader, tagged
 
 from ppe.cli.main import main
 from ppe.cli.stages import _input_categories
@@ -24,10 +22,8 @@ from ppe.verdicts import read_verdicts
 pytestmark = pytest.mark.usefixtures("hasty")
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger(tmp_path / "pairs.sqlite") as opened:
-        yield opened
+def echo() -> StandIn:
+    return StandIn(lambda request: f"{request.messages[-1].text} / {request.repeat}")
 
 
 def table(*rows) -> pd.DataFrame:
@@ -40,14 +36,16 @@ def asked(backend) -> list[tuple[str, str, str]]:
     return [(f["INSTRUCTION"], f["ANSWER_A"], f["ANSWER_B"]) for f in fields]
 
 
-def named(n_questions: int = 3, models: str = "wxyz", n_variants: int = 1):
+def named():
     "Answers that name their model; the judge prefers the model that comes first in the alphabet."
-    return [
-        answer(q, m, f"{'zyxw'.index(m)} says {m}", variant=v, prompt=f"{q}.{v}?")
-        for q in range(1, n_questions + 1) for v in range(n_variants) for m in models
-    ]  # fmt: skip
+    return [answer(q, m, f"{'zyxw'.index(m)} says {m}", prompt=f"{q}.0?") for q in (1, 2, 3) for m in "wxyz"]
 
 
+def judged_by(ledger, backend, pairs, answers=None, **options):
+    return judge(answers or named(), pairs=pairs, session=Session(ledger, backend), model="m", **options)
+
+
+SINGLE = {"mode": "single"}
 LIST = table((2, 0, "z", "w"), (1, 0, "x", "y"), (2, 0, "x", "z"), (1, 0, "y", "x"))
 
 
@@ -56,7 +54,7 @@ LIST = table((2, 0, "z", "w"), (1, 0, "x", "y"), (2, 0, "x", "z"), (1, 0, "y", "
 
 def test_exactly_the_pairs_of_the_list_are_judged_with_model_a_first(ledger):
     backend = by_number(0.5)
-    judged = judge(named(), pairs=LIST, session=Session(ledger, backend), model="m", mode="single")
+    judged = judged_by(ledger, backend, LIST, **SINGLE)
     assert asked(backend) == [
         ("2.0?", "0 says z", "3 says w"),
         ("1.0?", "2 says x", "1 says y"),
@@ -71,9 +69,9 @@ def test_exactly_the_pairs_of_the_list_are_judged_with_model_a_first(ledger):
 
 def test_one_or_both_orders_are_decided_as_the_rules_say(ledger):
     "A judge that takes what it sees first: the pair that stands there twice is a flip."
-    backend = Reader(lambda question, a, b: tagged("A"))
+    backend = reader(lambda question, a, b: tagged("A"))
     for flips in ("invalid", "tie"):
-        judged = judge(named(), pairs=LIST, session=Session(ledger, backend), model="m", mode="single", flips=flips)
+        judged = judged_by(ledger, backend, LIST, **SINGLE, flips=flips)
         assert judged.details["basis"].tolist() == ["single", "order-flip", "single"]
         assert judged.verdicts["verdict"].tolist() == ["a", flips, "a"]
     assert len(backend.sent) == 4
@@ -81,8 +79,7 @@ def test_one_or_both_orders_are_decided_as_the_rules_say(ledger):
 
 def test_a_run_that_is_partly_in_both_orders_is_read_back_from_the_ledger_alone(ledger):
     backend = by_number(0.5)
-    session = Session(ledger, backend)
-    judged = judge(named(), pairs=LIST, session=session, model="m", mode="single")
+    judged = judged_by(ledger, backend, LIST, **SINGLE)
     assert len(judged.details) == 3
     plan = plan_judging(ledger, named(), pairs=LIST, backend="api", model="m", mode="single")
     pd.testing.assert_frame_equal(run_details(ledger, plan.run), judged.details)
@@ -97,34 +94,29 @@ def test_stopped_after_every_request_it_ends_as_the_undisturbed_run(tmp_path, mo
     pairs = table(*pairs)
     with Ledger(tmp_path / "whole.sqlite") as one, Ledger(tmp_path / "parts.sqlite") as other:
         whole = judge(answers, pairs=pairs, session=Session(one, by_number(1)), model="m", mode=mode)
-        backend, complete = by_number(1), False
+        backend = by_number(1)
         for _ in range(200):
-            part = judge(
-                answers,
-                pairs=pairs,
-                session=Session(other, backend, Limits(max_requests=3)),
-                model="m",
-                mode=mode,
-            )
-            if complete := part.complete:
+            session = Session(other, backend, Limits(max_requests=3))
+            part = judge(answers, pairs=pairs, session=session, model="m", mode=mode)
+            if part.complete:
                 break
-        assert complete and len({request.key for request in backend.sent}) == len(backend.sent)
+        assert part.complete and len({request.key for request in backend.sent}) == len(backend.sent)
         pd.testing.assert_frame_equal(part.details, whole.details)
         assert len(other.query("SELECT id FROM runs")) == 1
 
 
 def test_the_hybrid_asks_in_both_orders_whatever_the_list_says(ledger):
     backend = by_number(1)
-    once = judge(named(), pairs=LIST[:3], session=Session(ledger, backend), model="m")
+    once = judged_by(ledger, backend, LIST[:3])
     n_sent = len(backend.sent)
-    twice = judge(named(), pairs=LIST, session=Session(ledger, backend), model="m")
+    twice = judged_by(ledger, backend, LIST)
     pd.testing.assert_frame_equal(once.details, twice.details)
     assert len(backend.sent) == n_sent and ledger.query("SELECT count(*) FROM runs") == [(1,)]
     assert len(once.details) == 3 and not once.details["shown_first"].any()
 
 
 def test_every_wording_of_the_judge_gets_the_same_pairs(ledger):
-    judged = judge(named(), pairs=LIST, session=Session(ledger, by_number(1)), model="m", judge_variants=(0, 2, 5))
+    judged = judged_by(ledger, by_number(1), LIST, judge_variants=(0, 2, 5))
     columns = ["question_id", "model_a", "model_b"]
     parts = {v: part[columns].values.tolist() for v, part in judged.verdicts.groupby("variant", observed=True)}
     assert set(parts) == {"0", "0.j2", "0.j5"}
@@ -135,18 +127,17 @@ def test_names_of_questions_may_be_numbers_text_or_mixed(ledger):
     "A list with one text has all of its numbers as text; answers have them as numbers."
     answers = [answer(q, m, f"{k} points") for q in (7, "q8", "007") for k, m in enumerate("xy")]
     pairs = table(("q8", 0, "x", "y"), (7, 0, "y", "x"), ("007", 0, "x", "y"))
-    judged = judge(answers, pairs=pairs, session=Session(ledger, by_number(0.5)), model="m", mode="single")
+    judged = judged_by(ledger, by_number(0.5), pairs, answers, **SINGLE)
     assert judged.details["question_id"].tolist() == ["q8", 7, "007"]
     assert judged.details["verdict"].tolist() == ["b", "a", "b"]
 
 
 def test_another_list_is_another_run_and_shares_the_replies(ledger):
     backend = by_number(0.5)
-    session = Session(ledger, backend)
-    judge(named(), session=session, model="m", mode="single", order="both")
+    judged_by(ledger, backend, None, **SINGLE, order="both")
     n_sent = len(backend.sent)
-    judge(named(), pairs=LIST, session=session, model="m", mode="single")
-    judge(named(), pairs=LIST[:2], session=session, model="m", mode="single")
+    judged_by(ledger, backend, LIST, **SINGLE)
+    judged_by(ledger, backend, LIST[:2], **SINGLE)
     assert len(backend.sent) == n_sent == 3 * 12 and ledger.query("SELECT count(*) FROM runs") == [(3,)]
 
 
@@ -155,11 +146,7 @@ def test_another_list_is_another_run_and_shares_the_replies(ledger):
     [
         (LIST, {"mode": "single", "order": "random"}, "'random' with a list of pairs"),
         (LIST, {"mode": "single", "order": "both"}, "'both' with a list of pairs"),
-        (
-            LIST.replace("w", "v"),
-            {},
-            r"no answer of v to question 2, variant 0: .*ppe respond PROMPTS .* --name v",
-        ),
+        (LIST.replace("w", "v"), {}, r"no answer of v to question 2, variant 0: .*ppe respond PROMPTS .* --name v"),
         (LIST.replace(2, 8), {}, "question 8, variant 0: in the list of pairs, but none of the answers"),
         (LIST.assign(variant=3), {}, "question 2, variant 3, question 1, variant 3: in the list"),
         (LIST[:0], {}, "empty list of pairs"),
@@ -169,11 +156,18 @@ def test_another_list_is_another_run_and_shares_the_replies(ledger):
 def test_a_list_that_cannot_be_judged_sends_nothing(ledger, pairs, options, said):
     backend = by_number(0.5)
     with pytest.raises(InputError, match=said):
-        judge(named(), pairs=pairs, session=Session(ledger, backend), model="m", **options)
+        judged_by(ledger, backend, pairs, **options)
     assert not backend.sent and ledger.query("SELECT count(*) FROM requests") == [(0,)]
 
 
 # ---- runs without a list are what they were
+
+
+def prints(ledger, run: int) -> tuple[str, str, str]:
+    "What a run is known by: its settings, its inputs, the keys and items of its requests."
+    ((settings, inputs),) = ledger.query("SELECT settings, inputs FROM runs WHERE id = ?", run)
+    uses = repr([(result.key, json.dumps(result.item)) for result in results(ledger, run)])
+    return *(hashlib.sha256(text.encode()).hexdigest()[:16] for text in (settings, uses)), inputs
 
 
 @pytest.mark.parametrize(
@@ -188,21 +182,15 @@ def test_a_ledger_from_before_lists_is_continued(ledger, options, settings, requ
     "Settings, inputs, keys and items as the program wrote them before it knew lists of pairs."
     answers = [answer(q, m, f"{m} says {q}") for q in (1, 2) for m in "xyz"]
     run = plan_judging(ledger, answers, backend="api", model="m", **options).run
-    ((found, inputs),) = ledger.query("SELECT settings, inputs FROM runs WHERE id = ?", run)
-    assert inputs == "487da7dce6fef5d110eae69c3df4cf75446ef3e04dabe0192714537effd641a8"
-    assert hashlib.sha256(found.encode()).hexdigest().startswith(settings)
-    uses = [(result.key, json.dumps(result.item)) for result in results(ledger, run)]
-    assert hashlib.sha256(repr(uses).encode()).hexdigest().startswith(requests)
+    inputs = "487da7dce6fef5d110eae69c3df4cf75446ef3e04dabe0192714537effd641a8"
+    assert prints(ledger, run) == (settings, requests, inputs)
 
 
 def test_answers_of_before_lists_are_continued(ledger):
     prompts = [Prompt(1, "test", variant, f"Q {variant}") for variant in range(3)]
     run = plan_responses(ledger, prompts, backend="api", model="m")
-    ((found, inputs),) = ledger.query("SELECT settings, inputs FROM runs WHERE id = ?", run)
-    assert hashlib.sha256(found.encode()).hexdigest().startswith("d6b18b4aa8949321")
-    assert inputs == "acf4f18f3ebe36eaa7bb18061cbab024a742c2122e9efea96feb2cbd9db60f1d"
-    uses = [(result.key, json.dumps(result.item)) for result in results(ledger, run)]
-    assert hashlib.sha256(repr(uses).encode()).hexdigest().startswith("25edd536a74d56e4")
+    inputs = "acf4f18f3ebe36eaa7bb18061cbab024a742c2122e9efea96feb2cbd9db60f1d"
+    assert prints(ledger, run) == ("d6b18b4aa8949321", "25edd536a74d56e4", inputs)
 
 
 # ---- answers
@@ -213,7 +201,7 @@ NEEDS = table((1, 1, "x", "y"), (3, 0, "y", "z"), (1, 1, "y", "z"))
 
 
 def test_only_the_answers_that_the_list_needs_are_generated(ledger):
-    backend = Echo()
+    backend = echo()
     for model, needed in {"x": [(1, 1)], "y": [(1, 1), (3, 0)], "z": [(1, 1), (3, 0)]}.items():
         found = respond(PROMPTS, session=Session(ledger, backend), model=f"vendor/{model}", name=model, pairs=NEEDS)
         assert [(a.question_id, a.variant) for a in found.answers] == needed and found.complete
@@ -224,7 +212,7 @@ def test_only_the_answers_that_the_list_needs_are_generated(ledger):
 
 
 def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
-    backend = Echo()
+    backend = echo()
     pairs = table((1, 4, "x", "y"), (2, 0, "y", "x"), (2, 3, "x", "z"))
     settings = {"session": Session(ledger, backend), "model": "x", "decoding": STOCHASTIC, "repeats": 5}
     found = respond(PROMPTS, pairs=pairs, **settings)
@@ -244,7 +232,7 @@ def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
     ],
 )
 def test_a_list_that_cannot_be_answered_sends_nothing(ledger, pairs, name, said):
-    backend = Echo()
+    backend = echo()
     with pytest.raises(InputError, match=said):
         respond(PROMPTS, session=Session(ledger, backend), model="m", name=name, pairs=pairs)
     assert not backend.sent
@@ -253,7 +241,7 @@ def test_a_list_that_cannot_be_answered_sends_nothing(ledger, pairs, name, said)
 # ---- the commands
 
 
-def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys):  # noqa: F811
+def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys):
     served = serve()
     common = ["--base-url", f"{served.url}/v1", "--quiet", "--ledger", str(tmp_path / "ledger.sqlite")]
     prompts = tmp_path / "prompts.jsonl"
@@ -264,7 +252,7 @@ def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys): 
     for model, file in files.items():
         code = main(["respond", str(prompts), "--model", model, "--out", file, "--pairs", listed, *common])
         assert code == (2 if model == "w" else 0)
-    assert served.n_served() == 24, "two answers for each pair, of 36 that there could be"
+    assert served.asked == 24, "two answers for each pair, of 36 that there could be"
     assert "w stands in no pair" in capsys.readouterr().err and not (tmp_path / "w.jsonl").exists()
     judging = ["judge", *list(files.values())[:3], "--model", "j", "--mode", "single", "--pairs", listed, *common]
     assert main([*judging, "--dry-run"]) == 0 and "12 requests" in capsys.readouterr().out
@@ -273,19 +261,19 @@ def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys): 
     assert main([*judging, "--category", "poetry"]) == 2
     capsys.readouterr()
     judging += ["--out", str(out)]
-    assert main(judging) == 0 and served.n_served() == 36
+    assert main(judging) == 0 and served.asked == 36
     found = read_verdicts(out)[["question_id", "variant", "model_a", "model_b"]].astype(object).values.tolist()
     assert found == [list(row) for row in rows]
-    assert main([*judging, "--category", "math"]) == 0 and served.n_served() == 36
+    assert main([*judging, "--category", "math"]) == 0 and served.asked == 36
     assert len(read_verdicts(out)) == 6, "pairs on other categories are left out"
 
 
 def test_launch_has_jobs_for_the_categories_of_the_list_alone(tmp_path, monkeypatch):
-    write_answers_file(tmp_path / "answers.jsonl", 3, 4)  # odd questions are math, even ones writing
-    listed = write_pairs(table((1, 0, "model-0", "model-2"), (3, 0, "model-0", "model-1")), tmp_path / "pairs.csv")
-    words = judge_arguments(tmp_path, "http://127.0.0.1:9", "--pairs", str(listed))
+    answers(tmp_path, 4)  # odd questions are math, even ones writing
+    listed = write_pairs(table((1, 0, "x", "z"), (3, 0, "x", "y")), tmp_path / "pairs.csv")
+    words = judging(tmp_path, NOBODY, "--pairs", str(listed))
     assert _input_categories(words) == ["math"]
     assert _input_categories(words[:-2]) == ["writing", "math"]
-    write_pairs(table((9, 0, "model-0", "model-2")), listed)
+    write_pairs(table((9, 0, "x", "z")), listed)
     with pytest.raises(InputError, match="none of its pairs"):
         _input_categories(words)
