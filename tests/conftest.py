@@ -18,7 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from stages import ledger, serve  # noqa: F401 - fixtures of the LLM stages
+
+settings.register_profile("patient", deadline=None)  # a busy machine is no fault of an example
+settings.load_profile("patient")
 
 # What changes how programs print, find servers or compile; data folders and search paths stay.
 INHERITED = re.compile(
