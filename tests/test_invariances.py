@@ -63,10 +63,7 @@ def tables(draw, *, min_models=2, max_models=5):
     rows = []
     for judge, question, variant in draw(
         st.lists(
-            st.tuples(st.sampled_from("jk"), st.integers(0, 3), st.integers(0, 2)),
-            min_size=1,
-            max_size=6,
-            unique=True,
+            st.tuples(st.sampled_from("jk"), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=6, unique=True
         )
     ):
         for pair in combinations(names, 2):
@@ -458,14 +455,7 @@ TOKENS = st.sampled_from(
 )  # fmt: skip
 HEADER = st.sampled_from(["", ",".join(COLUMNS) + "\n"])
 TEXTS = st.builds(lambda head, tokens: (head + "".join(tokens)).encode(), HEADER, st.lists(TOKENS, max_size=12))
-USUAL = {
-    "judge": "jk",
-    "question_id": "12",
-    "category": "c",
-    "variant": "01",
-    "model_a": "xy",
-    "model_b": "yz",
-}
+USUAL = {"judge": "jk", "question_id": "12", "category": "c", "variant": "01", "model_a": "xy", "model_b": "yz"}
 ROW = st.tuples(*(st.sampled_from([*3 * USUAL.get(c, ("a", "b", "tie")), "", "nan", "x"]) for c in COLUMNS))
 ROWS = st.lists(st.one_of(ROW, ROW, ROW, ROW.map(lambda row: row[1:]), ROW.map(lambda row: (*row, "more"))), max_size=3)
 NEAR = st.builds(lambda rows: "\n".join([",".join(COLUMNS), *map(",".join, rows)]).encode(), ROWS)

@@ -252,17 +252,11 @@ def test_7_and_007_are_two_questions(ppe_main, tmp_path):
     rows = [("me", question, "all", 1, "x", "y", "a") for question in ("007", "7")]
     for name, data in {"a.csv": text(rows), "a.parquet": parquet(frame(rows))}.items():
         (tmp_path / name).write_bytes(data)
-        assert [graph["question_id"] for graph in ppe_main("cycles", name, "--format", "json").json()] == [
-            "007",
-            "7",
-        ]
+        assert [graph["question_id"] for graph in ppe_main("cycles", name, "--format", "json").json()] == ["007", "7"]
     records = [{"question_id": q, "model_a": "x", "model_b": "y", "winner": "tie"} for q in ("007", "7")]
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     assert ppe_main("import", "b.jsonl", "--out", "b.csv").code == 0
-    assert [graph["question_id"] for graph in ppe_main("cycles", "b.csv", "--format", "json").json()] == [
-        "007",
-        "7",
-    ]
+    assert [graph["question_id"] for graph in ppe_main("cycles", "b.csv", "--format", "json").json()] == ["007", "7"]
 
 
 # ---- files of other projects
@@ -285,21 +279,9 @@ IMPORTS = {
     "names that look alike": (lines(battle(ACCENT, COMBINED)), (), ("look the same",)),
     "half a surrogate pair": (lines(battle(model_a="\ud83d")), (), ("line 1", "\\ud83d")),
     "anony that is neither": (lines(battle(anony="perhaps")), (), ("anony", "perhaps")),
-    "a column twice": (
-        b"model_a,model_b,winner,winner\nx,y,model_a,model_b\n",
-        (),
-        ("winner", "more than once"),
-    ),
+    "a column twice": (b"model_a,model_b,winner,winner\nx,y,model_a,model_b\n", (), ("winner", "more than once")),
     "a number with underscores": (
-        lines(
-            {
-                "instruction": "i",
-                "generator_1": "x",
-                "generator_2": "y",
-                "annotator": "j",
-                "preference": "1_2",
-            }
-        ),
+        lines({"instruction": "i", "generator_1": "x", "generator_2": "y", "annotator": "j", "preference": "1_2"}),
         (),
         ("preference", "1_2"),
     ),
@@ -312,11 +294,7 @@ IMPORTS = {
     "columns that are not there": (b"q,l,r\n1,x,y\n", NAMED, ("no w", "'q', 'l', 'r'")),
     "a named column twice": (b"q,l,l,r,w\n1,x,u,y,L\n", NAMED, ("l more than once",)),
     "no such part of --columns": (b"q,l,r,w\n", ("--columns", "left=l"), ("left=l", "model_a=")),
-    "--columns for another layout": (
-        lines(battle()),
-        ("--layout", "mt-bench", *NAMED),
-        ("columns", "mt-bench"),
-    ),
+    "--columns for another layout": (lines(battle()), ("--layout", "mt-bench", *NAMED), ("columns", "mt-bench")),
     "a log without samples": (lines({"eval": {}, "samples": []}), (), ("Inspect", "samples")),
     "a spreadsheet": (b"PK\x03\x04 and more", (), ("damaged zip",)),
     "two categories of one question": (
@@ -491,10 +469,7 @@ OUTPUTS = {
     "full disk, help": ("ppe --help > /dev/full", ("No space left on device",)),
     "input closed": ("ppe rank - <&-", ("standard input is closed",)),
     "output closed": ("ppe rank v.csv >&-", ("standard output is closed",)),
-    "a foreign encoding": (
-        "PYTHONIOENCODING=cp1252 ppe rank names.csv",
-        ("cp1252", "\\u0416", "PYTHONIOENCODING"),
-    ),
+    "a foreign encoding": ("PYTHONIOENCODING=cp1252 ppe rank names.csv", ("cp1252", "\\u0416", "PYTHONIOENCODING")),
     "a folder in the place of the table": (
         "mkdir t.csv; ppe import b.jsonl --force --out t.csv; code=$?; rmdir t.csv; exit $code",
         ("cannot write --out t.csv", "a folder"),
@@ -599,12 +574,7 @@ def stranger(folder: Path, *words: str, cwd: str = "closed") -> subprocess.Compl
     kept = {name: text for name, text in os.environ.items() if name not in ("HOME", "PYTHONPATH", "XDG_CACHE_HOME")}
     call = [sys.executable, "-c", STRANGER, folder / "tmp", folder / "site", *words]
     return subprocess.run(
-        call,
-        cwd=folder / cwd,
-        env=kept | {"PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
+        call, cwd=folder / cwd, env=kept | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=120
     )
 
 

@@ -112,11 +112,7 @@ def elsewhere(site: Path, home: Path) -> dict[str, str]:
 def command(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
     "The script `ppe` in a process of its own."
     return subprocess.run(
-        [site / "bin" / "ppe", *words],
-        cwd=folder,
-        env=elsewhere(site, folder),
-        capture_output=True,
-        text=True,
+        [site / "bin" / "ppe", *words], cwd=folder, env=elsewhere(site, folder), capture_output=True, text=True
     )
 
 
