@@ -286,16 +286,6 @@ def test_the_first_five_bad_rows_are_named(ppe_main, tmp_path):
         refused(ppe_main("cycles", write(tmp_path / "bad.csv", rows), "--format", "json"), said)
 
 
-def test_files_that_are_not_there_are_refused_by_the_console_command_too(ppe, ppe_main, tmp_path):
-    (tmp_path / "folder.csv").mkdir()
-    write(tmp_path / "good.csv", GOOD)
-    for name in ("folder.csv", "no such file.csv", "no such folder/file.csv"):
-        for command in ("cycles", "rank", "diagnose"):
-            refused(ppe_main(command, tmp_path / name, "--format", "json"), name)
-    for words in (("cycles", "none.parquet"), ("rank", "good.csv", "--ranker", "elo")):
-        refused(ppe(*words))
-
-
 OPTIONS = """
     --select global --keep 0: 0; --select global --keep -3: -3; --select global --keep 13: 13 12
     --select global --keep 2.5: 2.5; --select global: keep; --select block --keep 0: 0; --select block: keep
