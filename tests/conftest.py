@@ -94,6 +94,18 @@ def command(*arguments: object, cwd: Path, env: dict[str, str] | None = None) ->
     return Run(done.returncode, done.stdout.decode(), done.stderr.decode(), new_files)
 
 
+def read_terminal(master: int) -> bytes:
+    "All that a terminal gets until its other side is closed."
+    shown = b""
+    try:
+        while part := os.read(master, 65536):
+            shown += part
+    except OSError:  # it is closed
+        pass
+    os.close(master)
+    return shown
+
+
 @pytest.fixture
 def ppe(tmp_path: Path):
     "The console command, started anew for every call in this test's own folder."
@@ -123,6 +135,16 @@ def ppe_main(tmp_path: Path, monkeypatch, capfd):
         return Run(code, out, err, new_files)
 
     return run
+
+
+def refused(done: Run, *words: str | re.Pattern) -> None:
+    "Bad input: exit code 2, one clear printable line on standard error that holds the words; nothing written."
+    assert (done.code, done.out, done.new_files) == (2, "", ()), done
+    line = done.err.removesuffix("\n")
+    assert done.err == line + "\n" and line.startswith("ppe: error: ") and line.isprintable(), done.err
+    assert 20 < len(line) < 5000 and "Traceback" not in line, done.err
+    for word in words:
+        assert (word in line) if isinstance(word, str) else word.search(line), (word, done.err)
 
 
 def write(path: Path, rows: Iterable[Row], columns: Sequence[str] = COLUMNS) -> Path:

@@ -132,9 +132,7 @@ def oracle_scores(ranker, wins, ties):
         chain = share.T / len(wins)
         chain += np.diag(1 - chain.sum(1))
         stationary = np.linalg.lstsq(
-            np.vstack([chain.T - np.eye(len(wins)), np.ones(len(wins))]),
-            np.append(np.zeros(len(wins)), 1),
-            rcond=None,
+            np.vstack([chain.T - np.eye(len(wins)), np.ones(len(wins))]), np.append(np.zeros(len(wins)), 1), rcond=None
         )[0]
         return np.log(stationary) - np.log(stationary).mean()
     i, j = np.triu_indices(len(wins), 1)

@@ -1,7 +1,6 @@
 """The `ppe` command as a contract: output against the oracles, bad input refused in one line."""
 
 import csv
-import gzip
 import io
 import json
 import os
@@ -16,7 +15,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import COLUMNS, MODELS, graph_rows, random_pool, write
+from conftest import COLUMNS, MODELS, graph_rows, random_pool, refused, write
 from oracles import (
     GRAPH_KEYS,
     bradley_terry,
@@ -36,13 +35,7 @@ from scipy import special
 CYCLE_KEYS = [*GRAPH_KEYS, *"n_models c3 c4 c3_bad c4_bad score tie_rate largest_scc".split()]
 RANK_KEYS = set("ranker n_models n_graphs n_graphs_dropped selection kept models fit".split())
 RANKERS = ["bradley-terry", "davidson", "copeland", "rank-centrality", "hodgerank"]
-POOL_RANKERS = [
-    "discrimination",
-    "discrimination-cycles",
-    "discrimination-davidson",
-    "soft-weights",
-    "question-effects",
-]
+POOL_RANKERS = "discrimination discrimination-cycles discrimination-davidson soft-weights question-effects".split()
 FEW = ["--simulations", 12]
 
 
@@ -156,9 +149,8 @@ def test_every_ranker_equals_its_oracle(ask, pool, ranker):
         assert fit["log_likelihood"] == pytest.approx(bradley_terry(wins, ties)[1], rel=1e-9)
     if ranker == "davidson":
         _, log_likelihood, nu = davidson(wins, ties)
-        assert fit["log_likelihood"] == pytest.approx(log_likelihood, rel=1e-9) and fit["nu"] == pytest.approx(
-            nu, rel=1e-5
-        )
+        assert fit["log_likelihood"] == pytest.approx(log_likelihood, rel=1e-9)
+        assert fit["nu"] == pytest.approx(nu, rel=1e-5)
     else:
         assert fit.get("nu") is None
 
@@ -261,7 +253,7 @@ SEPARATED = [
 @pytest.mark.parametrize("ranker", ["bradley-terry", "davidson", "rank-centrality"])
 def test_a_separated_win_graph_is_an_error_that_names_the_set(ppe_main, tmp_path, ranker):
     done = ppe_main("rank", write(tmp_path / "separated.csv", SEPARATED), "--ranker", ranker, "--format", "json")
-    refused(done, r"\btop\b", r"\bsecond\b", "ridge")
+    refused(done, re.compile(r"\btop\b"), re.compile(r"\bsecond\b"), "ridge")
 
 
 def test_ridge_ranks_a_separated_win_graph_and_changes_nothing_where_a_maximum_exists(ask, pool):
@@ -280,94 +272,18 @@ def test_ridge_ranks_a_separated_win_graph_and_changes_nothing_where_a_maximum_e
 GOOD = random_pool(judges=["j"], models=["x", "y", "z"], tie_rate=0.2)
 
 
-def refused(done, *named):
-    "Bad input: exit code 2, one clear line on stderr, nothing on stdout, nothing written."
-    assert (done.code, done.out, done.new_files) == (2, "", ()), done
-    assert done.err.endswith("\n") and len(done.err.splitlines()) == 1 and "Traceback" not in done.err, done.err
-    assert len(done.err.strip()) > 20, "the message says what is wrong"
-    assert all(re.search(word, done.err) for word in named), done.err
-
-
-def changed(index, column, value):
-    "The good table with one cell replaced."
-    row = list(GOOD[index])
-    row[COLUMNS.index(column)] = value
-    return [*GOOD[:index], tuple(row), *GOOD[index + 1 :]]
-
-
-PAIR = [GOOD[3][4], GOOD[3][5]]
-TABLES = {  # rows, what the message names; columns, if other than a verdict table's
-    "missing column": ([row[:-1] for row in GOOD], ["verdict"], COLUMNS[:-1]),
-    "column twice": ([(*row, row[-1]) for row in GOOD], ["verdict"], (*COLUMNS, "verdict")),
-    "unknown verdict": (changed(4, "verdict", "A wins"), ["A wins", "invalid"]),
-    "verdict in another case": (changed(4, "verdict", "TIE"), ["TIE"]),
-    "model against itself": (changed(2, "model_b", GOOD[2][4]), [GOOD[2][4]]),
-    "same pair twice": ([*GOOD, GOOD[3]], PAIR),
-    "same pair twice, swapped": ([*GOOD, (*GOOD[3][:4], *PAIR[::-1], "tie")], PAIR),
-    "header only": ([], []),
-    **{f"empty {name}": (changed(5, name, ""), [name]) for name in ("verdict", "model_a", "judge", "question_id")},
-    "two categories in one graph": (changed(5, "category", "elsewhere"), ["categor"]),
-    "row too long": ([*GOOD, (*GOOD[0], "more")], []),
-}
-
-
-@pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("subcommand", ["cycles", "rank", "diagnose"])
-def test_bad_tables_are_refused(ppe_main, tmp_path, subcommand, name):
-    rows, named, *columns = TABLES[name]
-    refused(ppe_main(subcommand, write(tmp_path / "bad.csv", rows, *columns), "--format", "json"), *named)
-
-
-@pytest.mark.parametrize("fault", ["verdict", "self", "pair"])
-def test_the_first_five_bad_rows_are_named(ppe_main, tmp_path, fault):
-    "Counted from 0, from 1 or as lines of the file; of a pair given twice both rows may be named."
-    bad, rows = [4, 11, 13, 20, 22, 29, 33], list(GOOD)
-    if fault == "pair":
-        bad = list(range(len(GOOD), len(GOOD) + 7))
-        rows += [(*row[:4], row[5], row[4], row[6]) for row in GOOD[::5]][:7]
-    for index in bad if fault != "pair" else ():
-        one = rows[index]
-        rows[index] = (*one[:6], "draw") if fault == "verdict" else (*one[:5], one[4], one[6])
-    done = ppe_main("cycles", write(tmp_path / "bad.csv", rows), "--format", "json")
-    refused(done)
-    numbers = set(
-        map(int, re.findall(r"\d+", done.err.replace(str(tmp_path), "")))
-    )  # whose number may be that of a row
-    lists = [bad] + [sorted([*bad, *range(0, len(GOOD), 5)][: 2 * len(bad)])] * (fault == "pair")
-    assert any(
-        {row + start for row in found[:5]} <= numbers and found[5] + start not in numbers
-        for found in lists
-        for start in (0, 1, 2)
-    ), done.err
-
-
-def raw_files(folder):
-    "Files that are not a verdict table at all; their names."
-    text = write(folder / "good.csv", GOOD).read_bytes()
-    contents = {
-        "empty.csv": b"", "blank.csv": b"\n\n", "latin1.csv": text.replace(b",x,", ",Ä,".encode("latin-1")),
-        "utf16.csv": text.decode().encode("utf-16"), "nul.csv": b"\0" * 200, "broken.parquet": b"PAR1 and no more",
-        "open quote.csv": text + b'j,1,c,0,"x,y,a\n', "cut.csv.gz": gzip.compress(text)[:-20],
-        "noise.csv.gz": b"\x1f\x8b" + bytes(range(60)), "table.xlsx": b"PK\x03\x04" + bytes(range(200)),
-    }  # fmt: skip
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
-    (folder / "folder.csv").mkdir()
-    frame = pd.DataFrame(GOOD, columns=COLUMNS).astype({"model_a": object})
-    frame.assign(verdict=1.0).to_parquet(folder / "number.parquet")
-    frame.assign(model_a=[None, *frame["model_a"][1:]]).to_parquet(folder / "null.parquet")
-    pd.DataFrame({"x": [1]}).to_parquet(folder / "other.parquet")
-    return [path.name for path in folder.iterdir() if path.name != "good.csv"]
-
-
-def test_files_that_are_no_table_are_refused(ppe, ppe_main, tmp_path):
-    names = [*raw_files(tmp_path), "no such file.csv", "no such folder/file.csv"]
-    assert len(names) == 16
-    for name in names:
-        for subcommand in ("cycles", "rank", "diagnose"):
-            refused(ppe_main(subcommand, tmp_path / name, "--format", "json"), name)
-    for words in (("cycles", "broken.parquet"), ("rank", "good.csv", "--ranker", "elo")):
-        refused(ppe(*words))  # the console command too
+def test_the_first_five_bad_rows_are_named(ppe_main, tmp_path):
+    bad, drawn, alone = [4, 11, 13, 20, 22, 29, 33], list(GOOD), list(GOOD)
+    for index in bad:
+        *key, a, b, verdict = GOOD[index]
+        drawn[index], alone[index] = (*key, a, b, "draw"), (*key, a, a, verdict)
+    twice = [*GOOD, *((*key, b, a, verdict) for *key, a, b, verdict in GOOD[::5][:7])]
+    for rows, said in (
+        (drawn, "unknown verdict 'draw' in rows 5, 12, 14, 21, 23, … (7 in all)"),
+        (alone, "model against itself in rows 5, 12, 14, 21, 23, … (7 in all) (x)"),
+        (twice, "same pair twice in one graph in rows 37, 38, 39, 40, 41, … (7 in all) (the first: y and x,"),
+    ):
+        refused(ppe_main("cycles", write(tmp_path / "bad.csv", rows), "--format", "json"), said)
 
 
 OPTIONS = """
@@ -402,15 +318,18 @@ def test_bad_options_are_refused(ppe_main, tmp_path, pool, line):
     rows = pool if "1e308" in options else GOOD  # which makes scores infinite where there are cycles
     form = [] if "--format" in options else ["--format", "json"]
     done = ppe_main(command, write(tmp_path / "t.csv", rows), *options, *form)
-    refused(done, *map(re.escape, named if named != ["."] else []))
+    refused(done, *(named if named != ["."] else []))
 
 
 REFERENCES = {
     "lacks a model": ("model,rating\nx,1\nz,2\n", "y"),
-    **{f"rating {word!r}": (f"model,rating\nx,1\ny,{word}\nz,2\n", "y") for word in ("nan", "inf", "", "good")},
+    **{
+        f"rating {word!r}": (f"model,rating\nx,1\ny,{word}\nz,2\n", "y")
+        for word in ("nan", "inf", "", "good", "1_000", "١", '"1,0"')
+    },
     "model twice": ("model,rating\nx,1\ny,3\nz,2\ny,4\n", "y"),
     "column missing": ("model,score\nx,1\ny,3\n", "rating"),
-    "column twice": ("model,rating,rating\nx,1,1\ny,3,3\nz,2,2\n", "rating"),
+    "column twice": ("model,rating,rating\nx,1,1\ny,3,3\nz,2,2\n", "rating more than once"),
     "empty": ("", "reference.csv"),
     "header only": ("model,rating\n", "no rows"),
     "not UTF-8": ("model,rating\nx,1\ny,3\nz,2\nÄ,4\n", "UTF-8"),
@@ -421,8 +340,11 @@ REFERENCES = {
 def test_bad_references_are_refused(ppe_main, tmp_path, name):
     text, named = REFERENCES[name]
     path = write(tmp_path / "good.csv", GOOD)
-    (tmp_path / "reference.csv").write_bytes(text.encode("latin-1"))
-    refused(ppe_main("rank", path, "--reference", "reference.csv", "--format", "json"), rf"\b{re.escape(named)}\b")
+    (tmp_path / "reference.csv").write_bytes(text.encode("latin-1" if named == "UTF-8" else "utf-8"))
+    refused(
+        ppe_main("rank", path, "--reference", "reference.csv", "--format", "json"),
+        re.compile(rf"\b{re.escape(named)}\b"),
+    )
 
 
 def test_a_table_without_any_complete_graph_is_refused_where_complete_ones_are_asked_for(ppe_main, tmp_path):
@@ -501,9 +423,8 @@ DIAGNOSE_KEYS = set(
     "pool graphs spread cycles question_effects question_effect_size expected halves misspecification ranks "
     "order_flips first_place missing cautions use advice n_simulations seed".split()
 )
-HEADS = "pool,spread,cycles,question effects,expected gain,misspecification,ranks,order flips,first place,advice".split(
-    ","
-)
+HEADS = ["pool", "spread", "cycles", "question effects", "expected gain", "misspecification", "ranks", "order flips"]
+HEADS += ["first place", "advice"]
 WAYS = ["all-graphs", "truncated-once", "soft-weights", "discrimination"]
 
 
@@ -658,7 +579,7 @@ def test_output_does_not_depend_on_the_order_of_rows_within_a_graph(ppe_main, tm
     paths = write(tmp_path / "a.csv", pool), write(tmp_path / "b.csv", shuffled)
     for words in ("cycles", "rank --select global --keep 7", "rank --ranker davidson"):
         first, second = (ppe_main(*words.split(), path, "--format", "json") for path in paths)
-        assert first.json() == second.json() and first.out == second.out
+        assert first == second and first.json()
 
 
 def test_two_runs_print_the_same_bytes(ppe_main, tmp_path, pool):

@@ -1,13 +1,12 @@
 """Graphs that lack pairs by design are ranked as they are; only what compares cycle scores asks for more."""
 
-import json
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import refused
 
-from ppe.cli.main import main
 from ppe.errors import InputError
 from ppe.inference.leaderboard import incomplete_by_design, leaderboard
 from ppe.inference.methods import Method
@@ -55,15 +54,6 @@ def marginal_scores() -> np.ndarray:
     return rank_counts(wins, np.zeros((N, N)), models=MODELS).scores
 
 
-@pytest.fixture
-def command(capsys):
-    def run(*words: object) -> tuple[int, str, str]:
-        code = main(list(map(str, words)))
-        return code, *capsys.readouterr()
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     return write_verdicts(spread(80, 3, seed=1), tmp_path_factory.mktemp("spread") / "verdicts.csv")
@@ -75,15 +65,15 @@ def file(tmp_path_factory):
 @pytest.mark.parametrize(
     "options", [(), ("--intervals", "100"), ("--order-effect",), ("--ranker", "davidson"), ("--ranker", "hodgerank")]
 )
-def test_rank_takes_a_spread_design_by_default(command, file, options):
-    code, out, err = command("rank", file, *options)
-    assert code == 0 and "80 of 80 graphs, incomplete by design: every verdict counts" in out
-    assert err == "", "no note: nothing is wrong"
+def test_rank_takes_a_spread_design_by_default(ppe_main, file, options):
+    done = ppe_main("rank", file, *options)
+    assert done.code == 0 and "80 of 80 graphs, incomplete by design: every verdict counts" in done.out
+    assert done.err == "", "no note: nothing is wrong"
 
 
-def test_all_verdicts_count_and_the_report_says_why(command, file):
-    by_default = json.loads(command("rank", file, "--format", "json")[1])
-    kept = json.loads(command("rank", file, "--incomplete", "keep", "--format", "json")[1])
+def test_all_verdicts_count_and_the_report_says_why(ppe_main, file):
+    by_default = ppe_main("rank", file, "--format", "json").json()
+    kept = ppe_main("rank", file, "--incomplete", "keep", "--format", "json").json()
     assert by_default["incomplete_by_design"] and not kept["incomplete_by_design"]
     assert by_default | {"incomplete_by_design": False} == kept
 
@@ -92,28 +82,26 @@ def test_all_verdicts_count_and_the_report_says_why(command, file):
     "options",
     [("--select", "global", "--keep", "9"), ("--select", "block", "--keep", "1"), ("--ranker", "soft-weights")],
 )
-def test_what_needs_cycle_scores_says_so_in_one_line(command, file, options):
-    code, out, err = command("rank", file, *options)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "these lack pairs by design (at most 3 of 15 judged)" in err
-    assert "--incomplete drop" in err and "ppe design --kind complete" in err
-    assert command("rank", file, *options, "--incomplete", "keep", "--on-separation", "ridge")[0] == 0
+def test_what_needs_cycle_scores_says_so_in_one_line(ppe_main, file, options):
+    said = "these lack pairs by design (at most 3 of 15 judged)", "--incomplete drop", "ppe design --kind complete"
+    refused(ppe_main("rank", file, *options), *said)
+    assert ppe_main("rank", file, *options, "--incomplete", "keep", "--on-separation", "ridge").code == 0
 
 
-def test_cycles_are_counted_among_the_pairs_that_were_judged(command, tmp_path):
+def test_cycles_are_counted_among_the_pairs_that_were_judged(ppe_main, tmp_path):
     "A circle of three on one question, two pairs on each of the others."
     rows = [("j", 1, "c", 0, "a", "b", "a"), ("j", 1, "c", 0, "b", "c", "a"), ("j", 1, "c", 0, "c", "a", "a")]
     rows += [("j", q, "c", 0, *pair, "a") for q in range(2, 6) for pair in ("ad", "db")]
     path = write_verdicts(validate_verdicts(pd.DataFrame(rows, columns=list(COLUMNS))), tmp_path / "v.csv")
-    code, out, err = command("cycles", path, "--format", "json")
-    assert code == 0 and [graph["c3_bad"] for graph in json.loads(out)] == [1, 0, 0, 0, 0]
-    assert err.count("\n") == 1 and "lack pairs by design" in err
+    done = ppe_main("cycles", path, "--format", "json")
+    assert [graph["c3_bad"] for graph in done.json()] == [1, 0, 0, 0, 0]
+    assert done.err.count("\n") == 1 and "lack pairs by design" in done.err
 
 
-def test_diagnose_says_what_it_cannot(command, file):
-    code, out, err = command("diagnose", file, "--simulations", "10")
-    assert code == 0 and "none of them complete" in out
-    assert err.count("\n") == 1 and "ppe design --kind complete" in err
+def test_diagnose_says_what_it_cannot(ppe_main, file):
+    done = ppe_main("diagnose", file, "--simulations", "10")
+    assert done.code == 0 and "none of them complete" in done.out
+    assert done.err.count("\n") == 1 and "ppe design --kind complete" in done.err
 
 
 # ---- which tables are incomplete by design
@@ -145,7 +133,7 @@ def test_one_complete_graph_in_ten_is_the_border(n_whole, n_partial, design):
     assert board.n_dropped == (0 if design else n_partial)
 
 
-def test_invalid_verdicts_are_no_design(command, tmp_path):
+def test_invalid_verdicts_are_no_design():
     verdicts = table(1, 30, invalid=True)
     assert not incomplete_by_design(verdicts)
     assert (leaderboard(verdicts, on_separation="ridge").n_dropped) == 30

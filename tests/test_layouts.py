@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,12 +60,8 @@ def battle(model_a="x", model_b="y", winner="model_a", **more):
 
 def arena(question_id="58210e39b3fd4441a2bd4a518bb44c2d", winner="model_a", **more):
     conversation = {"conversation_a": [], "conversation_b": [], "turn": 3, "anony": True, "language": "German"}
-    return (
-        battle(winner=winner)
-        | {"question_id": question_id, "judge": "arena_user_973", "tstamp": 1682351591.1}
-        | conversation
-        | more
-    )
+    about = {"question_id": question_id, "judge": "arena_user_973", "tstamp": 1682351591.1}
+    return battle(winner=winner) | about | conversation | more
 
 
 def saved(folder: Path, *rows, name="some.jsonl") -> Path:
@@ -78,26 +75,34 @@ def saved(folder: Path, *rows, name="some.jsonl") -> Path:
             writer.writeheader()
             writer.writerows(rows)
     else:
-        text = (
-            json.dumps(rows, indent=2)
-            if ".json" == Path(name.removesuffix(".gz")).suffix
-            else "\n".join(map(json.dumps, rows))
-        )
-        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        array = name.removesuffix(".gz").endswith(".json")
+        text = (json.dumps(rows, indent=2) if array else "\n".join(map(json.dumps, rows))).encode()
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     return path
 
 
-# ---- MT-Bench
+# ---- one layout each
 
 
-@pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.json", "pairs.parquet", "pairs.jsonl.gz"])
-def test_the_published_set_has_one_verdict_a_pair(tmp_path: Path, name):
-    labels = ("model_a", "model_b", "tie", "tie (inconsistent)")
-    path = saved(tmp_path, *(published(81 + i, winner=label) for i, label in enumerate(labels)), name=name)
-    assert import_verdicts(path)[1].layout == "mt-bench"
-    table, report = import_verdicts(path, judge="gpt-4")
-    assert table["verdict"].tolist() == ["a", "b", "tie", "tie"] and set(table["judge"]) == {"gpt-4"}
-    assert any("'tie (inconsistent)'" in line and line.endswith(": 1") for line in report.warnings)
+@pytest.mark.parametrize(
+    "name", ["some.jsonl", "some.json", "some.parquet", "some.jsonl.gz", "some.csv", "some.json.gz"]
+)
+def test_published_sets_and_battles_have_one_verdict_a_pair(tmp_path: Path, name):
+    for layout, record, odd, said, judge in (
+        ("mt-bench", published, "tie (inconsistent)", "'tie (inconsistent)'", "gpt4_pair"),
+        ("chatbot-arena", battle, "tie (bothbad)", "both were called bad", "arena"),
+    ):
+        if layout == "mt-bench" and "csv" in name:  # which holds no conversations
+            continue
+        rows = [record(winner=label) for label in ("model_a", "model_b", "tie", odd)]
+        if layout == "mt-bench":
+            rows = [row | {"question_id": 81 + i} for i, row in enumerate(rows)]
+        path = saved(tmp_path, *rows, name=name)
+        table, report = import_verdicts(path)
+        assert report.layout == layout and table["verdict"].tolist() == ["a", "b", "tie", "tie"]
+        assert table["question_id"].tolist() == ([81, 82, 83, 84] if layout == "mt-bench" else [1, 2, 3, 4])
+        assert any(said in line and line.endswith(": 1") for line in report.warnings)
+        assert set(table["judge"]) == {judge} and set(import_verdicts(path, judge="me")[0]["judge"]) == {"me"}
 
 
 def test_the_real_set_gives_the_verdicts_of_the_project():
@@ -109,9 +114,6 @@ def test_the_real_set_gives_the_verdicts_of_the_project():
         same = [column for column in COLUMNS if column != "category"]
         pd.testing.assert_frame_equal(table[same].astype(str), expected[same].astype(str))
     assert report.left_out == {"repeated vote": 1} and report.n_never_met == 0
-
-
-# ---- Arena-Hard
 
 
 def test_one_file_a_model_is_the_normal_case(tmp_path: Path):
@@ -126,9 +128,6 @@ def test_one_file_a_model_is_the_normal_case(tmp_path: Path):
         comparison_graphs(table)
 
 
-# ---- AlpacaEval
-
-
 def test_an_instruction_is_any_text(tmp_path: Path):
     "Published instructions have line breaks and spaces around them; the text is a question, no name."
     texts = ["one", "one\n", "one\n\ntwo\t", " one", "1", "\u202e", "a" * 10_000]
@@ -137,19 +136,6 @@ def test_an_instruction_is_any_text(tmp_path: Path):
         table, _ = import_verdicts(path)
         hashes = [hashlib.sha256(f"koala\n{text}".encode()).hexdigest()[:12] for text in texts]
         assert table["question_id"].tolist() == [f"i{digest}" for digest in hashes]
-
-
-# ---- Chatbot Arena
-
-
-@pytest.mark.parametrize("name", ["b.jsonl", "b.json", "b.csv", "b.parquet", "b.json.gz"])
-def test_battles_are_numbered_where_they_have_no_number(tmp_path: Path, name):
-    labels = ("model_a", "model_b", "tie", "tie (bothbad)")
-    path = saved(tmp_path, *(battle(winner=label) for label in labels), name=name)
-    assert import_verdicts(path)[1].layout == "chatbot-arena"
-    table, report = import_verdicts(path)
-    assert table["verdict"].tolist() == ["a", "b", "tie", "tie"] and table["question_id"].tolist() == [1, 2, 3, 4]
-    assert set(table["judge"]) == {"arena"} and any("both were called bad: 1" in line for line in report.warnings)
 
 
 # ---- all layouts
@@ -249,60 +235,26 @@ def test_a_model_against_itself_is_left_out_and_counted(tmp_path: Path):
         import_verdicts(saved(tmp_path, battle("x", "x"), battle("y", "y")))
 
 
-def test_complete_graphs_leave_no_warning(tmp_path: Path):
-    rows = [fastchat(q, a, b) for q in (1, 2) for a, b in ("xy", "xz", "yz")]
-    _, report = import_verdicts(saved(tmp_path, *rows))
-    assert (report.n_graphs, report.n_complete, report.n_never_met, report.hub, report.warnings) == (4, 4, 0, None, ())
-
-
 def test_pairs_that_never_met_are_counted(tmp_path: Path):
-    _, report = import_verdicts(saved(tmp_path, battle("u", "v"), battle("v", "w"), battle("w", "x")))
-    assert (report.n_never_met, report.hub) == (3, None) and "3 of 6 pairs of models never met" in report.warnings[0]
-    # A verdict that is invalid is no meeting.
-    _, report = import_verdicts(saved(tmp_path, battle("u", "v"), battle("u", "w"), battle("v", "w", None)))
-    assert (report.n_never_met, report.hub) == (1, "u")
+    complete = [fastchat(q, a, b) for q in (1, 2) for a, b in ("xy", "xz", "yz")]
+    for rows, never_met, hub, said in (
+        (complete, 0, None, None),
+        ([battle("u", "v"), battle("v", "w"), battle("w", "x")], 3, None, "3 of 6 pairs of models never met"),
+        ([battle("u", "v"), battle("u", "w"), battle("v", "w", None)], 1, "u", "every"),  # invalid is no meeting
+    ):
+        _, report = import_verdicts(saved(tmp_path, *rows))
+        assert (report.n_never_met, report.hub) == (never_met, hub)
+        assert said in report.warnings[0] if said else report.warnings == ()
+        assert report.n_complete == report.n_graphs == 4 or said
 
 
 # ---- bad files
 
 
-BAD_RECORDS = [
-    (battle(winner="left"), "unknown winner 'left': known are 'model_a', 'model_b', 'tie'"),
-    (battle(winner=1), "unknown winner 1"),
-    (battle(winner=["model_a"]), "unknown winner"),
-    (battle(model_b=""), "model_b '' is no name"),
-    (battle(model_a=None), "model_a None is no name"),
-    (battle(model_a=7), "model_a 7 is no name"),
-    ({"model_a": "x", "winner": "tie"}, "no model_b: model_a, model_b, winner are needed"),
-]
-
-
-@pytest.mark.parametrize(("row", "message"), BAD_RECORDS, ids=[message for _, message in BAD_RECORDS])
-@pytest.mark.parametrize("name", ["b.jsonl", "b.json"])
-def test_a_bad_record_is_named_by_its_line(tmp_path: Path, row, message, name):
-    path = saved(tmp_path, battle(), row, name=name)
-    with pytest.raises(InputError) as caught:
-        import_verdicts(path)
-    line = 2 if name == "b.jsonl" else path.read_text().split("\n").index("  {", 2) + 1
-    assert str(caught.value).startswith(f"{name}, line {line}: {message}") and "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is empty"),
-        (b" \n", "is empty"),
-        (b"[]", "holds no record"),
-        (b"model_a,model_b,winner\n", "holds no record"),
-        (b'{"model_a": "x"', "line 1: .* is not JSON"),
-        (b'{"a": 1} {"b": 2}', "line 1: .* is not JSON"),
-        (b'{"a": 1, "a": 2}', "line 1: given twice: 'a'"),
-        (b"[1, 2]", "line 1: .* is not a whole JSON object"),
-        (b'[{"model_a": "x", "model_b": "y", "winner": "tie"}, {"model_a', "line 1: .* is the file cut off"),
         (b'[{"model_a": "x", "model_b": "y", "winner": "tie"}', "line 1: .* is the file cut off"),
-        (b'[{"model_a": "x", "model_b": "y", "winner": "tie"},]', "line 1: .* is the file cut off"),
-        (b'[{"model_a": "x", "model_b": "y", "winner": "tie"}] {}', "line 1: .* after an object"),
-        (b"\xff\xfe\n", "not UTF-8"),
         (b"PAR1 and no more", "cannot parse"),
         (b"\x1f\x8b broken", "damaged gzip"),
         (b"model_a,model_b,winner\nx,y,tie\nx,y\n", "cannot parse .*Row #3"),
@@ -310,7 +262,7 @@ def test_a_bad_record_is_named_by_its_line(tmp_path: Path, row, message, name):
         (b"[" * 100_000, "line 1"),
         (b'{"model_a": ' + b"[" * 100_000, "line 1"),
     ],
-    ids=range(19),
+    ids=range(7),
 )
 def test_a_damaged_file_is_one_line(tmp_path: Path, content, message):
     (tmp_path / "bad").write_bytes(content)
@@ -366,17 +318,12 @@ def test_what_import_takes_for_a_name_rank_reads_and_the_rest_is_refused(tmp_pat
             import_verdicts(saved(folder, *rows))
 
 
-# ---- logs
-
-
 # ---- the command
 
 
 def test_import_then_rank(ppe_main, tmp_path: Path):
-    saved(
-        tmp_path,
-        *(fastchat(q, a, b, g1, "tie") for q, g1 in ((1, "model_1"), (2, "model_2")) for a, b in ("xy", "yz", "xz")),
-    )
+    said = ((1, "model_1"), (2, "model_2"))
+    saved(tmp_path, *(fastchat(q, a, b, g1, "tie") for q, g1 in said for a, b in ("xy", "yz", "xz")))
     run = ppe_main("import", "some.jsonl", "--out", "verdicts.csv")
     assert (run.code, run.new_files) == (0, ("verdicts.csv",))
     assert "ppe: note: layout mt-bench, by the fields of the first record" in run.err and "records read  6" in run.out
@@ -388,20 +335,8 @@ def test_import_then_rank(ppe_main, tmp_path: Path):
 @pytest.mark.parametrize("out", ["v.csv", "v.csv.gz", "v.parquet"])
 def test_a_table_of_every_kind_is_written(ppe_main, tmp_path: Path, out):
     saved(tmp_path, *EXAMPLES["alpaca-eval"])
-    run = ppe_main(
-        "import",
-        "some.jsonl",
-        "--layout",
-        "alpaca-eval",
-        "--tie-width",
-        "0.3",
-        "--judge",
-        "me",
-        "--out",
-        out,
-        "--format",
-        "json",
-    )
+    options = ("--layout", "alpaca-eval", "--tie-width", "0.3", "--judge", "me", "--format", "json")
+    run = ppe_main("import", "some.jsonl", "--out", out, *options)
     report = run.json()
     assert "layout" not in run.err.split("ppe rank")[0]
     table = read_verdicts(tmp_path / out)
@@ -421,8 +356,7 @@ def test_incomplete_graphs_are_said_and_ranked(ppe_main, tmp_path: Path):
 def test_a_file_is_not_overwritten_unless_forced(ppe_main, tmp_path: Path):
     saved(tmp_path, battle())
     (tmp_path / "v.csv").write_text("mine")
-    run = ppe_main("import", "some.jsonl", "--out", "v.csv")
-    assert (run.code, run.out, run.new_files) == (2, "", ()) and "--force" in run.err
+    refused(ppe_main("import", "some.jsonl", "--out", "v.csv"), "--force")
     assert (tmp_path / "v.csv").read_text() == "mine"
     assert ppe_main("import", "some.jsonl", "--out", "v.csv", "--force").code == 0
     assert len(read_verdicts(tmp_path / "v.csv")) == 1
@@ -448,41 +382,22 @@ def test_no_command_writes_over_what_it_reads(ppe_main, tmp_path: Path):
             here = tmp_path / f"{name}.csv"
             for out in (here.name, f"./{here.name}", here, f"{name}-hard.csv", f"{name}-soft.csv"):
                 for force in ((), ("--force",)):
-                    run = ppe_main(*words, "--out", out, *force)
-                    assert (run.code, run.out, run.err.count("\n"), run.new_files) == (2, "", 1, ()), run
-                    assert run.err.endswith(" is an input: it would be overwritten; name another file\n")
+                    said = " is an input: it would be overwritten; name another file"
+                    refused(ppe_main(*words, "--out", out, *force), said)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("some.jsonl",),
-        ("--out", "v.csv"),
-        ("nowhere.jsonl", "--out", "v.csv"),
-        ("some.jsonl", "--out", "v.txt"),
-        ("some.jsonl", "--out", "no/v.csv"),
-        ("some.jsonl", "--out", "v.csv", "--layout", "elo"),
-        ("some.jsonl", "--out", "v.csv", "--games", "agreed"),
-        ("some.jsonl", "--out", "v.csv", "--games", "all"),
-        ("some.jsonl", "--out", "v.csv", "--layout", "mt-bench"),
-        ("some.jsonl", "some.jsonl", "--out", "v.csv"),
-        ("bad.jsonl", "--out", "v.csv"),
-        (".", "--out", "v.csv"),
-        ("some.jsonl", "--out", "v.csv", "--questions", "bad.jsonl"),
-    ],
-    ids=" ".join,
-)
+WRONG_CALLS = """
+    some.jsonl; --out v.csv; nowhere.jsonl --out v.csv; some.jsonl --out v.txt; some.jsonl --out no/v.csv
+    some.jsonl --out v.csv --layout elo; some.jsonl --out v.csv --games agreed; some.jsonl --out v.csv --games all
+    some.jsonl --out v.csv --layout mt-bench; some.jsonl some.jsonl --out v.csv; bad.jsonl --out v.csv; . --out v.csv
+    some.jsonl --out v.csv --questions bad.jsonl; some.jsonl --out folder.csv --force
+"""
+
+
+@pytest.mark.parametrize("words", [words.strip() for words in WRONG_CALLS.strip().replace("\n", ";").split(";")])
 def test_an_error_is_one_line_and_writes_nothing(ppe_main, tmp_path: Path, words):
     saved(tmp_path, battle())
     (tmp_path / "bad.jsonl").write_text('{"model_a": "x", "model_b": "y", "winner": "X"}\n')
-    run = ppe_main("import", *words)
-    assert (run.code, run.out, run.err.count("\n"), run.new_files) == (2, "", 1, ())
-    assert run.err.startswith("ppe: error: ")
-
-
-def test_a_table_that_cannot_be_written_leaves_nothing(ppe_main, tmp_path: Path):
-    saved(tmp_path, battle())
-    (tmp_path / "v.csv").mkdir()
-    run = ppe_main("import", "some.jsonl", "--out", "v.csv", "--force")
-    assert (run.code, run.out, run.err.count("\n"), run.new_files) == (2, "", 1, ())
+    (tmp_path / "folder.csv").mkdir()
+    refused(ppe_main("import", *words.split()))

@@ -12,7 +12,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from conftest import random_pool, write
+from conftest import random_pool, read_terminal, write
 
 PPE = [sys.executable, "-c", "from ppe.cli.main import main; raise SystemExit(main())"]
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -29,16 +29,7 @@ def on_terminal(*arguments: object, columns: int = 120, **environment: str) -> s
         env={**inherited, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environment},
     )  # fmt: skip
     os.close(slave)
-    shown = b""
-    while True:
-        try:
-            read = os.read(master, 65536)
-        except OSError:  # the terminal's other side is closed
-            break
-        if not read:
-            break
-        shown += read
-    os.close(master)
+    shown = read_terminal(master)
     assert process.wait() == 0, process.stderr.read().decode()
     process.stderr.close()
     return shown.decode().replace("\r\n", "\n")

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from conftest import Run, refused
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = "\n\n".join(re.findall(r"(?ms)^```python\s*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8")))
@@ -109,17 +110,6 @@ def elsewhere(site: Path, home: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(site), "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
 
 
-def command(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
-    "The script `ppe` in a process of its own."
-    return subprocess.run(
-        [site / "bin" / "ppe", *words],
-        cwd=folder,
-        env=elsewhere(site, folder),
-        capture_output=True,
-        text=True,
-    )
-
-
 @pytest.fixture(scope="module")
 def session(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
     empty = tmp_path_factory.mktemp("empty")
@@ -142,32 +132,19 @@ def answer(session: dict, name: str) -> str:
 
 def refusal(session: dict, name: str) -> str:
     "The one line of a command that cannot do what it is asked."
-    code, out, err = session["answers"][name]
-    assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith("ppe: error: "), err
-    return err
+    refused(Run(*session["answers"][name], new_files=()))
+    return session["answers"][name][2]
 
 
-def test_the_wheel_holds_the_data_files_of_the_repository(wheel: Path):
-    packed = {
-        name.removeprefix("ppe/data/"): zipfile.ZipFile(wheel).read(name)
-        for name in zipfile.ZipFile(wheel).namelist()
-        if name.startswith("ppe/data/")
-    }
-    data = ROOT / "data"
-    kept = [path for path in data.rglob("*") if path.is_file()]
-    assert len(kept) > 10
-    assert packed == {path.relative_to(data).as_posix(): path.read_bytes() for path in kept}
-
-
-def test_every_module_is_packed(wheel: Path):
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
-    assert packed == {path.relative_to(ROOT).as_posix() for path in (ROOT / "ppe").rglob("*.py")}
-
-
-def test_the_page_of_reports_is_packed(wheel: Path):
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("ppe/reports/")}
-    pages = (path for path in (ROOT / "ppe" / "reports").iterdir() if path.suffix in (".j2", ".css"))
-    assert {f"ppe/reports/{path.name}" for path in pages} <= packed and "ppe/reports/report.css" in packed
+def test_the_wheel_holds_every_module_the_page_of_reports_and_the_data_of_the_repository(wheel: Path):
+    packed = {name: zipfile.ZipFile(wheel).read(name) for name in zipfile.ZipFile(wheel).namelist()}
+    data = {f"ppe/{path.relative_to(ROOT)}": path for path in (ROOT / "data").rglob("*") if path.is_file()}
+    assert len(data) > 10 and {name for name in packed if name.startswith("ppe/data/")} == data.keys()
+    assert all(packed[name] == path.read_bytes() for name, path in data.items())
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ppe").rglob("*.py")}
+    assert {name for name in packed if name.endswith(".py")} == modules
+    pages = {path.name for path in (ROOT / "ppe" / "reports").iterdir() if path.suffix in (".j2", ".css")}
+    assert {f"ppe/reports/{name}" for name in pages | {"report.css"}} <= packed.keys()
 
 
 def test_the_example_of_the_readme_runs_on_the_installed_package(session: dict, site: Path):
@@ -175,21 +152,20 @@ def test_the_example_of_the_readme_runs_on_the_installed_package(session: dict, 
     assert session["example"].splitlines()[0].split() == ["model", "score", "rank"]
 
 
-def test_verdicts_are_ranked_counted_and_diagnosed(session: dict):
+def test_verdicts_are_ranked_counted_diagnosed_and_imported(session: dict):
     assert json.loads(answer(session, "rank"))["n_models"] == 5
     assert answer(session, "rank with intervals").splitlines()[0].split()[-2:] == ["score_low", "score_high"]
     assert len(answer(session, "cycles").splitlines()) == 1 + 50
     assert "50 graphs of 10 questions, 5 models; complete" in answer(session, "diagnose")
-
-
-def test_the_verdicts_of_others_are_imported(session: dict):
     answer(session, "import")
     assert (session["folder"] / "imported.csv").read_text().count("\n") == 1 + 2
 
 
 def test_the_command_computes_theory(site: Path, tmp_path: Path):
+    "By the script `ppe` in a process of its own."
     words = ["theory", "graphs-needed", "--n", "20", "--p", "0.1", "--confidence", "0.95"]
-    done = command(site, tmp_path, *words)
+    env = elsewhere(site, tmp_path)
+    done = subprocess.run([site / "bin" / "ppe", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert re.search(r"(?m)^t +293$", done.stdout)
 
