@@ -201,6 +201,9 @@ def test_a_pilot_of_several_judges_asks_for_one(tmp_path):
     assert ppe(*words, copied, "--judge", "parrot")[:2] == ppe(*words, single)[:2]
     assert_refused((*words, copied, "--judge", "nobody"), "nobody")
     assert_refused((*words[:-1], "--judge", "parrot"), "--pilot")
+    assert_refused((*words, tmp_path / "none.csv"), "none.csv")
+    (tmp_path / "lacking.csv").write_text("judge,category,variant,model_a,model_b,verdict\nj,c,0,x,y,a\n")
+    assert_refused((*words, tmp_path / "lacking.csv"), "question_id")
     with pytest.raises(InputError, match="2 judges"):
         pilot_beliefs(read_verdicts(copied), n_draws=9, rng=stream(1))
 
@@ -209,28 +212,3 @@ def test_a_pilot_of_several_judges_asks_for_one(tmp_path):
 def test_a_plan_for_thousands_of_models_says_what_it_would_take(n, monkeypatch):
     monkeypatch.setattr("os.sysconf", lambda name: 2**17)  # 16 GiB
     assert_refused(("plan", "--models", n, "--questions", 100), f"{n} models", "there are 16")
-
-
-def test_the_command_refuses_in_one_line(tmp_path):
-    pilot, counts, lacking = (tmp_path / name for name in ("pilot.csv", "counts.csv", "lacking.csv"))
-    pilot_table(np.linspace(-1, 1, 5), 1.0, 2).to_csv(pilot, index=False)
-    counts.write_text("model_a,model_b,wins_a,wins_b,ties\nx,y,1,2,3\n")
-    lacking.write_text("judge,category,variant,model_a,model_b,verdict\nj,c,0,x,y,a\n")
-    base = ("plan", "--models", 5, "--questions", 30)
-    for words, said in (
-        ((*base, "--calls", 3), "at least 4"),
-        ((*base, "--calls", 601), "600 calls in both orders"),
-        ((*base, "--target", "top=5"), "at most 4"),
-        ((*base, "--target", "spearman=0"), "only all questions"),
-        ((*base, "--target", "x=1"), "not understood"),
-        ((*base, "--calls", 9, "--target", "top=1"), "leave the other out"),
-        (("plan", "--models", 6, "--questions", 30, "--pilot", pilot), "give --models 5"),
-        (("plan", "--models", "m0,m1,m2,m3,z", *base[3:], "--pilot", pilot), "other models: without z; with m4"),
-        ((*base, "--pilot", counts), "no questions"),
-        ((*base, "--pilot", lacking), "question_id"),
-        (("plan", "--models", 1, "--questions", 30), "at least two"),
-        (("plan", "--models", 5, "--questions", 0), "at least one"),
-        ((*base, "--pilot", tmp_path / "none.csv"), "none.csv"),
-        ((*base, "--price-judge", -1), "price-judge"),
-    ):
-        assert_refused(words, said)
