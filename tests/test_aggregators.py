@@ -5,9 +5,9 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import random_pool
-from drawn import frame
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from ppe.pool import Pool, comparison_graphs
 from ppe.rankers.discrimination import LIMITS, fit_discrimination, fit_discrimination_batch
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
 from ppe.streams import stream
+from ppe.verdicts import COLUMNS, validate_verdicts
 
 SEED = 20260324
 ANY_RANKER = pytest.mark.parametrize("ranker", RANKERS)
@@ -26,8 +27,12 @@ POOL_RANKER = pytest.mark.parametrize("ranker", [name for name in RANKERS if nam
 
 def examples(count):
     "The same examples on every run and every machine."
-    health = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=health)
+    return settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
 
 
 # ---- invariances
@@ -55,10 +60,6 @@ def pools(draw):
 
 def same_scores(found, expected):
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
-
-
-def scores_of(pool, ranker):
-    return rank(pool, ranker=ranker, on_separation="ridge").scores
 
 
 def has_one_maximum(pool, ranker):
@@ -89,7 +90,8 @@ def test_neither_order_of_graphs_nor_names_of_questions_matter(ranker, pool, dat
     names = np.array(data.draw(st.permutations(range(10))))
     other = Pool.of(pool.adjacency[order], names[pool.blocks[order]], scores=pool.scores()[order])
     assume(has_one_maximum(pool, ranker))
-    same_scores(scores_of(other, ranker), scores_of(pool, ranker))
+    first = rank(pool, ranker=ranker, on_separation="ridge").scores
+    same_scores(rank(other, ranker=ranker, on_separation="ridge").scores, first)
 
 
 @POOL_RANKER
@@ -98,7 +100,8 @@ def test_neither_order_of_graphs_nor_names_of_questions_matter(ranker, pool, dat
 def test_reversing_every_verdict_reverses_the_scores(ranker, pool):
     other = Pool.of(np.swapaxes(pool.adjacency, 1, 2), pool.blocks, scores=pool.scores())
     assume(has_one_maximum(pool, ranker))
-    same_scores(scores_of(other, ranker), -scores_of(pool, ranker))
+    first = rank(pool, ranker=ranker, on_separation="ridge").scores
+    same_scores(rank(other, ranker=ranker, on_separation="ridge").scores, -first)
 
 
 @POOL_RANKER
@@ -123,7 +126,8 @@ def test_a_fit_is_finite_or_an_error_that_names_the_separated_models(ranker, poo
 
 
 def table():
-    return frame(random_pool(judges=("zeta",)))
+    frame = [dict(zip(COLUMNS, row, strict=True)) for row in random_pool(judges=("zeta",))]
+    return validate_verdicts(pd.DataFrame(frame))
 
 
 @ANY_RANKER
@@ -178,7 +182,7 @@ def test_a_spread_at_its_upper_limit_can_be_given_back():
     "The search ends there for some pools of one question; rounding must not take it beyond what is taken."
     limit = float(np.exp(LIMITS[0][1]))
     assert 9.999999 < limit <= 10
-    pool = comparison_graphs(frame(random_pool(judges=["j"])))
+    pool = comparison_graphs(validate_verdicts(pd.DataFrame(random_pool(judges=["j"]), columns=COLUMNS)))
     assert fit_discrimination(pool, spread=limit).spread == limit
 
 
