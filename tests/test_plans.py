@@ -204,6 +204,8 @@ def test_a_pilot_of_several_judges_asks_for_one(tmp_path):
     assert_refused((*words, tmp_path / "none.csv"), "none.csv")
     (tmp_path / "lacking.csv").write_text("judge,category,variant,model_a,model_b,verdict\nj,c,0,x,y,a\n")
     assert_refused((*words, tmp_path / "lacking.csv"), "question_id")
+    (tmp_path / "counts.csv").write_text("model_a,model_b,wins_a,wins_b,ties\nx,y,1,2,3\n")
+    assert_refused((*words, tmp_path / "counts.csv"), "no questions")
     with pytest.raises(InputError, match="2 judges"):
         pilot_beliefs(read_verdicts(copied), n_draws=9, rng=stream(1))
 
