@@ -410,7 +410,7 @@ def test_publish_needs_no_memory_and_names_what_has_to_run(project: Path):
         "not published, because the code is not what has run: `ppe paper run fig_second tab_votes`",
     ]
     after = tree(project / "figures")
-    assert changed(before, after) == {"README.md", "fig_first.ipynb", "manifest.json"}
+    assert changed(before, after) == {"README.md", "fig_first.ipynb", "manifest.json", "tab_votes.ipynb"}
     assert hashes_of(project)["fig_first.ipynb"] == file_sha256(project / "figures/fig_first.ipynb")
     assert publish(root=project, progress=False).changed == () and tree(project / "figures") == after
     (project / "figures/fig_first.ipynb").write_text("<<<<<<< HEAD")
