@@ -1,6 +1,5 @@
 """Title and language of figures, and the book of them all: hostile texts, wide and long tables."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from made_project import make_project
 from pypdf import PdfReader
 from stage_notebooks import ROOT
 
@@ -68,28 +68,11 @@ def test_the_page_itself_is_not_touched(figure: Path, tmp_path: Path):
 
 
 HOSTILE = r"#panic(1) $x$ @ref <lab> *b* _i_ `r` \u{41} \ [l] = h // c /* d */ ~ -- 'q' \"Q\" </w> & ü μ字😀"
-PROFILES = """
-[defaults]
-seed = 7
-
-[fig_odd]
-item = "Figure #1"
-title = "Odd"
-quick = {}
-full = {}
-
-[tab_big]
-item = "Table $2$ (not in the paper)"
-title = "Big"
-quick = {}
-full = {}
-
-[thm_gone]
-item = "Theorem 1"
-title = "Gone"
-quick = {}
-full = {}
-"""
+ITEMS = {
+    "fig_odd": ("Figure #1", "Odd"),
+    "tab_big": ("Table $2$ (not in the paper)", "Big"),
+    "thm_gone": ("Theorem 1", "Gone"),
+}
 MARKDOWN_MARKS = re.compile(r"([\\`*_\[\]<&$|~#])")
 
 
@@ -110,18 +93,17 @@ def pipe_table(heading: list[str], rows: list[list[str]], sides: str) -> str:
 @pytest.fixture(scope="module")
 def odd_project(figure: Path, tmp_path_factory) -> Path:
     "A picture, and three tables: hostile, wider than a page, longer than a page; one notebook has not run."
-    root = tmp_path_factory.mktemp("book") / "project"
     numbers = [f"{k}.001 [{k}.000, {k}.002]" for k in range(14)]
     wide = pipe_table([f"column {k}" for k in range(14)], [numbers], "--: " * 14)
     sentences = [[str(k), "so many words " * 20] for k in range(90)]
-    long = pipe_table(["place<br>at last", "words"], sentences, "--: :--")
-    files = {
-        "nbs/profiles.toml": PROFILES,
-        "figures/fig_odd.txt": caption_of(f"Picture of {HOSTILE}"),
-        "figures/tab_big.md": pipe_table(["name", "**v**"], [[markdown(HOSTILE), "**0.125**"]], ":-- --:"),
-        "figures/tab_big_wide.md": wide + "\n" + wide.replace("column", "further"),
-        "figures/tab_big_long.md": long,
-        **{f"figures/tab_big{end}.txt": caption_of(f"Table{end}") for end in ("", "_wide", "_long")},
+    saved = {
+        "fig_odd.pdf": figure.read_bytes(),
+        "fig_odd.png": "",
+        "fig_odd.txt": caption_of(f"Picture of {HOSTILE}"),
+        "tab_big.md": pipe_table(["name", "**v**"], [[markdown(HOSTILE), "**0.125**"]], ":-- --:"),
+        "tab_big_wide.md": wide + "\n" + wide.replace("column", "further"),
+        "tab_big_long.md": pipe_table(["place<br>at last", "words"], sentences, "--: :--"),
+        **{f"tab_big{end}.txt": caption_of(f"Table{end}") for end in ("", "_wide", "_long")},
     }
     firsts = {
         "figures/fig_odd": f"# Is {markdown(HOSTILE)} shown?\n\n> **Yes**, in [links](a.ipynb) and "
@@ -129,23 +111,7 @@ def odd_project(figure: Path, tmp_path_factory) -> Path:
         "tables/tab_big": "# Does it fit?\n\n> It does.",
         "theorems/thm_gone": "# Where is it?\n\n> Nowhere.",
     }
-    for name, first in firsts.items():
-        assigned = {"metadata": {"tags": ["parameters"]}, "source": 'seed = 1\noutput_dir = "build/quick"'}
-        code = {"cell_type": "code", "id": "p", "execution_count": None, "outputs": [], **assigned}
-        cells = [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}, code]
-        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-        files[f"nbs/{name}.ipynb"] = json.dumps(notebook)
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, encoding="utf-8")
-    shutil.copy(figure, root / "figures" / "fig_odd.pdf")
-    (root / "figures" / "fig_odd.png").touch()
-    entries = {
-        name: {"outputs": {path.name: "hash" for path in (root / "figures").glob(f"{name}*")}}
-        for name in ("fig_odd", "tab_big")
-    }
-    (root / "figures" / "manifest.json").write_text(json.dumps({"profile": "full", "notebooks": entries}))
-    return root
+    return make_project(tmp_path_factory.mktemp("book") / "project", ITEMS, firsts, saved)
 
 
 @pytest.fixture(scope="module")

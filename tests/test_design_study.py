@@ -1,10 +1,7 @@
-"""The replay of designs against loops, enumeration, and runs whose unasked verdicts are turned round."""
-
-from itertools import combinations
+"""The replay of designs: what may not matter to it, and runs whose unasked verdicts are turned round."""
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import t as student
 
@@ -15,7 +12,6 @@ from ppe.paper.studies.designs import (
     STATIC,
     Recorded,
     Replay,
-    arena_weights,
     block_size,
     call_ratio,
     choose_calls,
@@ -25,10 +21,8 @@ from ppe.paper.studies.designs import (
     ratio_table,
     replay_sets,
     swiss_round,
-    tree_round,
 )
 from ppe.pool import Pool
-from ppe.rankers.bradley_terry import bradley_terry
 
 
 def verdicts(seed, *, n_questions=24, n=8, sigma=1.0, ties=0.2, name="drawn"):
@@ -71,18 +65,18 @@ def test_several_graphs_of_a_question_are_one_question_and_all_count_in_the_refe
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_verdict_is_asked_for_twice_and_only_those_asked_for_matter(kind):
-    points = verdicts(5).points
-    calls = choose_calls(kind, points, 190, rng=np.random.default_rng(7))
-    asked = {(q, min(i, j), max(i, j)) for q, i, j in rows(calls)}
-    assert len(asked) == len(calls[0]) == 190 and all(i != j for _, i, j in rows(calls))
-    known = np.zeros(points.shape, dtype=bool)
+    points, other = verdicts(5).points, verdicts(19).points
+
+    def chosen(points):
+        return rows(choose_calls(kind, points, 190, rng=np.random.default_rng(7)))
+
+    calls, turned = chosen(points), 1 - points
+    asked = {(q, *sorted(pair)) for q, *pair in calls}
+    assert len(asked) == len(calls) == 190 and all(i < j for _, i, j in asked)
     for q, i, j in asked:
-        known[q, i, j] = known[q, j, i] = True
-    turned = np.where(known, points, 1 - points)
-    again = choose_calls(kind, turned, 190, rng=np.random.default_rng(7))
-    assert rows(again) == rows(calls)
-    other = choose_calls(kind, verdicts(19).points, 190, rng=np.random.default_rng(7))
-    assert (rows(other) == rows(calls)) == (kind in STATIC)
+        turned[q, [i, j], [j, i]] = points[q, [i, j], [j, i]]
+    assert chosen(turned) == calls
+    assert (chosen(other) == calls) == (kind in STATIC)
 
 
 @pytest.mark.parametrize("kind", (*STATIC, *PEERS))
@@ -108,23 +102,8 @@ def test_blocks_are_whole_and_leave_room():
     question, first, second = choose_calls("blocks", points, 10_000, rng=np.random.default_rng(1))
     assert len(question) == int(BLOCKS * 24) * 6
     for start in range(0, len(question), 6):
-        assert (
-            len(set(question[start : start + 6])) == 1
-            and len(set(first[start : start + 6]) | set(second[start : start + 6])) == 4
-        )
-
-
-def test_arena_weights_are_how_much_one_more_vote_narrows_the_interval():
-    half = np.array([[0, 3, 0], [1, 0, 2.5], [0, 2.5, 0]])
-    found = arena_weights(half)
-    for i, j in combinations(range(3), 2):
-        a, b = half[i, j] + 0.5, half[j, i] + 0.5
-        outcomes = a * (1 - a / (a + b)) ** 2 + b * (a / (a + b)) ** 2  # sum of squares around the mean
-        variance = outcomes / (a + b)
-        assert np.isclose(found[i, j], np.sqrt(variance / (a + b)) - np.sqrt(variance / (a + b + 1))) and np.isclose(
-            found[j, i], found[i, j]
-        )
-    assert found[0, 2] > max(found[0, 1], found[1, 2])  # never met
+        block = slice(start, start + 6)
+        assert len(set(question[block])) == 1 and len({*first[block], *second[block]}) == 4
 
 
 def test_swiss_rounds_pair_equal_points_and_nobody_twice():
@@ -153,51 +132,6 @@ def test_swiss_meets_the_next_where_a_pair_is_used_up():
     assert set(zip(first.tolist(), second.tolist(), strict=True)) == {(0, 2), (1, 3)}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_tree_is_the_best_of_all_125(seed):
-    rng, n = np.random.default_rng(seed), 5
-    half = rng.integers(0, 6, (n, n)) * (1.0 - np.eye(n))
-    known = half + 0.5 * (1 - np.eye(n))
-    theta = bradley_terry(known, np.zeros((n, n))).scores
-    covariance = np.zeros((n, n))
-    for i, j in combinations(range(n), 2):  # Laplacian, edge by edge
-        edge = np.eye(n)[i] - np.eye(n)[j]
-        covariance += (
-            (known[i, j] + known[j, i]) * expit(theta[i] - theta[j]) * expit(theta[j] - theta[i]) * np.outer(edge, edge)
-        )
-    covariance = np.linalg.pinv(covariance)
-
-    def entropy(p):
-        return -(p * np.log(p) + (1 - p) * np.log(1 - p))
-
-    def information(i, j):
-        edge = np.eye(n)[i] - np.eye(n)[j]
-        mean, sd = theta[i] - theta[j], np.sqrt(edge @ covariance @ edge)
-
-        def expected(of):
-            return quad(lambda z: of(expit(mean + sd * z)) * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), -9, 9)[0]
-
-        return entropy(expected(lambda p: p)) - expected(entropy)
-
-    pairs = list(combinations(range(n), 2))
-    price = {pair: 1 / information(*pair) for pair in pairs}
-
-    def is_tree(edges):
-        group = list(range(n))
-        for i, j in edges:
-            if group[i] == group[j]:
-                return False
-            group = [group[i] if g == group[j] else g for g in group]
-        return True
-
-    trees = [edges for edges in combinations(pairs, n - 1) if is_tree(edges)]
-    assert len(trees) == 125
-    best = min(trees, key=lambda edges: sum(price[edge] for edge in edges))
-    assert set(zip(*(part.tolist() for part in tree_round(half, ~np.eye(n, dtype=bool), rng)), strict=True)) == set(
-        best
-    )
-
-
 # ---- many replays
 
 
@@ -213,14 +147,15 @@ def test_left_out_groups_are_a_partition_and_the_split_is_one_for_all_kinds():
 def test_the_number_of_processes_and_of_repetitions_changes_nothing():
     recorded = [verdicts(13), verdicts(14, n=6, name="other")]
     settings = dict(kinds=["spread", "adaptive"], graphs=[1, 3], n_groups=2, seed=9)
-    once = replay_sets(recorded, n_repetitions=52, n_group_repetitions={"adaptive": 3}, **settings)
-    twice = replay_sets(recorded, n_repetitions=52, n_group_repetitions={"adaptive": 3}, workers=2, **settings)
+    once, twice = (
+        replay_sets(recorded, n_repetitions=52, n_group_repetitions={"adaptive": 3}, workers=workers, **settings)
+        for workers in (1, 2)
+    )
     fewer = replay_sets(recorded[1:], n_repetitions=4, **settings)
     for one, two in zip(once, twice, strict=True):
         for kind in one.distances:
-            assert np.array_equal(one.distances[kind], two.distances[kind]) and np.array_equal(
-                one.without[kind], two.without[kind]
-            )
+            assert np.array_equal(one.distances[kind], two.distances[kind])
+            assert np.array_equal(one.without[kind], two.without[kind])
         assert one.without["adaptive"].shape == (2, 3, 2) and one.without["spread"].shape == (2, 52, 2)
     assert np.array_equal(fewer[0].distances["adaptive"], once[1].distances["adaptive"][:4])
 
@@ -230,27 +165,15 @@ def test_the_jackknife_interval_is_the_formula():
     base = np.array([0.4, 0.2, 0.1, 0.05])
     factors = np.array([0.8, 1.0, 1.3])
     # Without noise of repetitions; group by group the second kind needs these shares of the calls.
-    replay = Replay(
-        verdicts(15, n_questions=3),
-        sizes,
-        graphs,
-        {"complete": np.tile(base, (6, 1)), "spread": np.tile(base / 2, (6, 1))},
-        {},
-        {
-            "complete": np.tile(base, (3, 2, 1)),
-            "spread": np.stack([np.tile(base / 2 * factor, (2, 1)) for factor in factors]),
-        },
-    )
+    whole = {"complete": np.tile(base, (6, 1)), "spread": np.tile(base / 2, (6, 1))}
+    left = [np.tile(base / 2 * factor, (2, 1)) for factor in factors]
+    without = {"complete": np.tile(base, (3, 2, 1)), "spread": np.stack(left)}
+    replay = Replay(verdicts(15, n_questions=3), sizes, graphs, whole, {}, without)
     row = ratio_table([replay], kinds=["spread"], graphs=[4], seed=1).iloc[0]
-    assert (
-        np.isclose(row["ratio"], 0.5) and row["calls"] == 40 and np.isclose(row["distance"], 0.1) and not row["bound"]
-    )
-    assert np.isclose(row["low"], 0.5) and np.isclose(row["high"], 0.5)
     logs = np.log(factors / 2)  # the distance falls as one over the calls
-    width = student.isf(0.025, 2) * np.sqrt(2 / 3 * ((logs - logs.mean()) ** 2).sum())
-    assert np.allclose([row["question_low"], row["question_high"]], [0.5 * np.exp(-width), 0.5 * np.exp(width)])
+    width = np.exp(student.isf(0.025, 2) * np.sqrt(2 / 3 * ((logs - logs.mean()) ** 2).sum()))
+    expected = {"ratio": 0.5, "low": 0.5, "high": 0.5, "question_low": 0.5 / width, "question_high": 0.5 * width}
+    expected |= {"calls": 40, "distance": 0.1}
+    assert not row["bound"] and np.allclose(row[list(expected)].astype(float), list(expected.values()))
     assert ratio_table([replay], kinds=["spread"], graphs=[1], seed=1).iloc[0]["bound"]
     assert np.isclose(call_ratio(sizes, {"complete": base, "spread": base}, "spread", 2), 1)
-
-
-# ---- simulated pools

@@ -7,34 +7,18 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from made_project import make_project
 from markdown_it import MarkdownIt
 from stage_notebooks import ROOT, stage_notebooks, title
 
 from ppe.paper.book import write_gallery
 from ppe.paper.items import read_items
 
-PROFILES = """
-[defaults]
-seed = 7
-
-[tab_later]
-item = "Bills (not in the paper)"
-title = "Bills"
-quick = {}
-full = {}
-
-[fig_size]
-item = "Figure 1"
-title = "Sizes"
-quick = {}
-full = {}
-
-[thm_gone]
-item = "Theorem 1"
-title = "Gone"
-quick = {}
-full = {}
-"""
+ITEMS = {
+    "tab_later": ("Bills (not in the paper)", "Bills"),
+    "fig_size": ("Figure 1", "Sizes"),
+    "thm_gone": ("Theorem 1", "Gone"),
+}
 CAPTION = 'Size of "a" & <b>. n = 3. Replicates: 0. Intervals: none. Seed: not used. Data: real: by hand.\n'
 FIRST = {
     "tables/tab_later": "# What do [bills](https://x.org) cost?\n\n> See [sizes](../figures/fig_size.ipynb).",
@@ -42,28 +26,10 @@ FIRST = {
     "theorems/thm_gone": "# Where has it gone?\n\n> It needs [a set](../../data/README.md).",
 }
 MADE = {
-    "fig_size": ["fig_size.csv", "fig_size.pdf", "fig_size.png", "fig_size.txt", "fig_size.ipynb"],
-    "tab_later": ["tab_later.csv", "tab_later.md", "tab_later.tex", "tab_later.txt", "tab_later.ipynb"],
+    f"{name}.{end}": CAPTION if end == "txt" else ""
+    for name, ends in (("fig_size", "csv pdf png txt ipynb"), ("tab_later", "csv md tex txt ipynb"))
+    for end in ends.split()
 }
-
-
-def make_project(root: Path, place: str) -> Path:
-    "Three notebooks, two of which have run."
-    for name, first in FIRST.items():
-        given = {"cell_type": "code", "id": "p", "metadata": {"tags": ["parameters"]}}
-        given["source"] = "seed = 0\noutput_dir = ''"
-        notebook = {"cells": [{"cell_type": "markdown", "id": "m", "metadata": {}, "source": first}, given]}
-        (path := root / "nbs" / f"{name}.ipynb").parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({**notebook, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    (root / "nbs" / "profiles.toml").write_text(PROFILES)
-    (root / "data").mkdir()
-    (root / "data" / "README.md").touch()
-    (root / place).mkdir(parents=True)
-    for file in (file for files in MADE.values() for file in files):
-        (root / place / file).write_text(CAPTION if file.endswith(".txt") else "")
-    entries = {name: {"outputs": dict.fromkeys(files, "hash")} for name, files in MADE.items()}
-    (root / place / "manifest.json").write_text(json.dumps({"profile": "full", "notebooks": entries}))
-    return root
 
 
 class Page(html.parser.HTMLParser):
@@ -98,7 +64,7 @@ def dead_links(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("profile, place", [("full", "figures"), ("quick", "build/quick")])
 def test_a_page_shows_what_has_run_and_names_what_has_not(tmp_path: Path, profile: str, place: str):
-    root = make_project(tmp_path / "project", place)
+    root = make_project(tmp_path / "project", ITEMS, FIRST, MADE, place)
     path = write_gallery(root, profile)
     assert path == root / place / "README.md"
     page, text = Page(path), path.read_text(encoding="utf-8")

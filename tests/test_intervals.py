@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import COLUMNS
+from drawn import frame
 
 from ppe.errors import InputError
 from ppe.inference.advice import diagnose_verdicts, open_ranks, split_gain
@@ -33,7 +33,7 @@ def one_judge():
          "a" if opinion[q, a] - opinion[q, b] + rng.logistic() > 0 else "b")
         for q in range(N_QUESTIONS) for variant in (0, 1) for a, b in combinations(range(len(MODELS)), 2)
     ]  # fmt: skip
-    return validate_verdicts(pd.DataFrame(rows, columns=COLUMNS))
+    return frame(rows)
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +44,8 @@ def two_judges(one_judge):
 
 def test_a_second_judge_of_the_same_questions_narrows_no_interval(one_judge, two_judges):
     kinds = ("percentile", "differences", "simultaneous")
-    boards = [
-        leaderboard(table).with_intervals(n_resamples=99, kind=kind)
-        for table in (one_judge, two_judges)
-        for kind in kinds
-    ]
-    for alone, both in zip(boards[:3], boards[3:], strict=True):
+    for kind in kinds:
+        alone, both = (leaderboard(t).with_intervals(n_resamples=99, kind=kind) for t in (one_judge, two_judges))
         assert both.n_graphs == 2 * alone.n_graphs
         pd.testing.assert_frame_equal(alone.table(), both.table(), atol=1e-6)
     *notes, pooled = both.notes()
@@ -100,7 +96,7 @@ def test_the_diagnosis_counts_questions_not_judgements(one_judge, two_judges):
 def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could(ranker):
     def identical(n_questions, order="pqrs"):
         rows = [("j", q, "any", 0, a, b, "a") for q in range(n_questions) for a, b in combinations(order, 2)]
-        return validate_verdicts(pd.DataFrame(rows, columns=COLUMNS))
+        return frame(rows)
 
     # All 12 statements about four models together: 12 / 2^8 is below 5 %; the 6 about one of them: 6 / 2^7.
     for n_questions in (2, 4, 6, 7, 8):

@@ -1,57 +1,27 @@
-"""Several judges, on the command line and in the library, against oracles written here."""
+"""Several judges, on the command line and in the library."""
 
 import csv
 import io
 
 import numpy as np
-import pandas as pd
 import pytest
-from conftest import COLUMNS, write
-from scipy.optimize import minimize
-from scipy.special import expit, log_expit
+from conftest import write
+from drawn import drawn_rows, frame, place_counts, refused, resampled_counts
+from scipy.special import expit
 from scipy.stats import kendalltau, spearmanr
 
 import ppe
 from ppe.errors import InputError, NoMaximumError
-from ppe.inference.intervals import question_weights
 from ppe.inference.leaderboard import leaderboard
-from ppe.inference.methods import ALL_GRAPHS
-from ppe.places import placed
 from ppe.rankers.judges import weighted_judges
-from ppe.streams import stream
-from ppe.verdicts import validate_verdicts
 
 STRENGTH = {"a": 1.0, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.8}
 JUDGES = {"careful": (2.0, 0.0), "middling": (1.0, 0.7), "hasty": (0.3, -0.5)}  # discrimination, first place
 
 
-def table(seed, *, n_questions=16, judges=tuple(JUDGES), ties=0.15, holes=0.0, strength=STRENGTH):
-    "Every pair of every question once by each judge, in random order."
-    rng, rows = np.random.default_rng(seed), []
-    for judge in judges:
-        a, first_place = JUDGES[judge]
-        for question in range(n_questions):
-            for k, x in enumerate(strength):
-                for y in list(strength)[k + 1 :]:
-                    first, second = (x, y) if rng.random() < 0.5 else (y, x)
-                    win = rng.random() < expit(a * (strength[first] - strength[second]) + first_place)
-                    verdict = "tie" if rng.random() < ties else "ab"[not win]
-                    verdict = "invalid" if rng.random() < holes else verdict
-                    rows.append((judge, question, "any", 0, first, second, verdict))
-    return rows
-
-
-def frame(rows):
-    return validate_verdicts(pd.DataFrame(rows, columns=COLUMNS))
-
-
-def share(verdict):
-    return {"a": 1.0, "b": 0.0, "tie": 0.5}.get(verdict)
-
-
-def refused(done, *words):
-    assert (done.code, done.out, done.err.count("\n"), done.new_files) == (2, "", 1, ()), done
-    assert all(word in done.err for word in words), done.err
+def table(seed, *, n_questions=16, judges=tuple(JUDGES), holes=0.0):
+    judges = {judge: JUDGES[judge] for judge in judges}
+    return drawn_rows(seed, STRENGTH, judges, n_questions=n_questions, holes=holes)
 
 
 # ---- what is said of a table of several judges
@@ -60,9 +30,8 @@ def refused(done, *words):
 def test_pooled_judges_are_named_in_a_note_and_change_nothing(ppe_main, tmp_path):
     rows = table(1)
     path, one = write(tmp_path / "all.csv", rows), write(tmp_path / "one.csv", table(1, judges=("careful",)))
-    renamed = write(
-        tmp_path / "renamed.csv", [("same", *row[1:3], list(JUDGES).index(row[0]), *row[4:]) for row in rows]
-    )
+    as_one = [("same", *row[1:3], list(JUDGES).index(row[0]), *row[4:]) for row in rows]
+    renamed = write(tmp_path / "renamed.csv", as_one)
     done, alone = ppe_main("rank", path), ppe_main("rank", one)
     assert "3 judges are pooled" in done.err and "--judges separate" in done.err and alone.err == ""
     assert done.out == ppe_main("rank", renamed).out == ppe_main("rank", path, "--judges", "pooled").out
@@ -113,11 +82,8 @@ def test_separate_refuses_what_has_no_distance(ppe_main, tmp_path):
     refused(ppe_main("rank", one, "--judges", "separate"), "one judge, hasty", "at least two")
     fewer = write(tmp_path / "fewer.csv", [row for row in rows if row[0] != "hasty" or "e" not in row[4:6]])
     refused(ppe_main("rank", fewer, "--judges", "separate"), "different models", "(e by one", "hasty")
-    never = [
-        (*row[:6], {"a": "a", "b": "b"}["ab"[row[5] == "a"]]) if row[0] == "hasty" and "a" in row[4:6] else row
-        for row in rows
-    ]
-    path = write(tmp_path / "never.csv", never)
+    always = [(*r[:6], "ab"[r[5] == "a"]) if r[0] == "hasty" and "a" in r[4:6] else r for r in rows]
+    path = write(tmp_path / "never.csv", always)
     refused(ppe_main("rank", path, "--judges", "separate"), "judge hasty: no maximum likelihood estimate", "a")
     assert ppe_main("rank", path, "--judges", "separate", "--on-separation", "ridge").code == 0
     dropped = write(tmp_path / "holes.csv", [(*row[:6], "invalid") if row[0] == "hasty" else row for row in rows])
@@ -128,102 +94,41 @@ def test_separate_refuses_what_has_no_distance(ppe_main, tmp_path):
 # ---- weighted
 
 
-def log_posterior(point, rows, models, judges, spread):
-    "One verdict after the other; strengths, effects of the first place, log discriminations."
-    theta, delta, v = np.split(point, [len(models), len(models) + len(judges)])
-    total = -1e-3 * theta.sum() ** 2 - (v**2).sum() / (2 * spread**2)
-    for judge, *_, x, y, verdict in rows:
-        points = share(verdict)
-        if points is not None:
-            c = judges.index(judge)
-            eta = np.exp(v[c]) * (theta[models.index(x)] - theta[models.index(y)]) + delta[c]
-            total += points * log_expit(eta) + (1 - points) * log_expit(-eta)
-    return total
-
-
-def test_weighted_is_the_maximum_of_the_written_objective(ppe_main, tmp_path):
-    rows, models, judges = table(5, n_questions=8), sorted(STRENGTH), sorted(JUDGES)
-    done = ppe_main("rank", write(tmp_path / "t.csv", rows), "--judges", "weighted", "--format", "json")
-    found = done.json()
-    fit = found["fit"]
-    assert done.err == "" and found["judges"] == "weighted" and fit["spread"] > 0.2
-    best = minimize(
-        lambda x: -log_posterior(x, rows, models, judges, fit["spread"]),
-        np.zeros(11),
-        method="BFGS",
-        options={"gtol": 1e-5},
-    )
-    theta, delta, v = np.split(best.x, [5, 8])
-    scores = (theta - theta.mean()) * np.exp(v.mean())
-    assert {row["model"]: row["score"] for row in found["models"]} == pytest.approx(
-        dict(zip(models, scores, strict=True)), abs=1e-3
-    )
-    assert fit["discrimination"] == pytest.approx(dict(zip(judges, np.exp(v - v.mean()), strict=True)), rel=1e-3)
-    assert fit["first_place"] == pytest.approx(dict(zip(judges, delta, strict=True)), abs=1e-3)
-    assert fit["equal_first_wins"] == pytest.approx(dict(zip(judges, expit(delta), strict=True)), abs=1e-3)
-    no_prior = -best.fun + (v**2).sum() / (2 * fit["spread"] ** 2)
-    assert fit["log_likelihood"] == pytest.approx(no_prior, abs=1e-2)
-    assert fit["discrimination"]["careful"] > fit["discrimination"]["middling"] > fit["discrimination"]["hasty"]
-
-
-def test_weighted_turns_with_the_places_and_not_with_the_names():
-    rows = table(7, n_questions=10)
-    here = weighted_judges(placed(frame(rows)).counts())
-    turned = [(*row[:4], row[5], row[4], {"a": "b", "b": "a"}.get(row[6], row[6])) for row in rows]
-    there = weighted_judges(placed(frame(turned)).counts())
-    assert np.allclose(here.scores, there.scores, atol=1e-4)
-    for judge, effect in here.fit.estimates["first_place"].items():
-        assert there.fit.estimates["first_place"][judge] == pytest.approx(-effect, abs=1e-3)
-    names = dict(zip("abcde", "vzxwy", strict=True))
-    renamed = weighted_judges(
-        placed(frame([("j " + row[0], *row[1:4], names[row[4]], names[row[5]], row[6]) for row in rows])).counts()
-    )
-    scores = dict(zip(renamed.models, renamed.scores, strict=True))
-    assert [scores[names[model]] for model in here.models] == pytest.approx(here.scores.tolist(), abs=1e-4)
-
-
-def test_weighted_text_says_what_each_judge_is(ppe_main, tmp_path):
-    path = write(tmp_path / "t.csv", table(6))
-    done = ppe_main("rank", path, "--judges", "weighted")
-    for judge in JUDGES:
-        assert f"judge {judge}: discrimination" in done.out
+def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
+    rows = table(6)
+    words = "rank", write(tmp_path / "t.csv", rows), "--judges", "weighted"
+    done = ppe_main(*words)
+    assert all(f"judge {judge}: discrimination" in done.out for judge in JUDGES)
     assert "spread of log discrimination over judges" in done.out and done.err == ""
-    report = ppe_main("rank", path, "--judges", "weighted", "--format", "json").json()
-    fitted = weighted_judges(placed(frame(table(6))).counts())
-    assert {row["model"]: row["score"] for row in report["models"]} == pytest.approx(
-        dict(zip(fitted.models, fitted.scores, strict=True)), abs=1e-9
-    )
+    report, fitted = ppe_main(*words, "--format", "json").json(), weighted_judges(place_counts(rows))
+    scores = dict(zip(fitted.models, fitted.scores, strict=True))
+    assert {row["model"]: row["score"] for row in report["models"]} == pytest.approx(scores, abs=1e-9)
     assert all(report["fit"][name] == pytest.approx(value) for name, value in fitted.fit.estimates.items())
     assert report["fit"]["log_likelihood"] == pytest.approx(fitted.fit.log_likelihood)
-    one = ppe_main("rank", path, "--judges", "weighted", "--judge", "hasty", "--format", "json")
-    ordered = ppe_main("rank", path, "--order-effect", "--judge", "hasty", "--format", "json").json()
+    assert report["judges"] == "weighted"
+    equal = {judge: expit(effect) for judge, effect in report["fit"]["first_place"].items()}
+    assert report["fit"]["equal_first_wins"] == pytest.approx(equal)
+    a = report["fit"]["discrimination"]
+    assert a["careful"] > a["middling"] > a["hasty"]
+    one = ppe_main(*words, "--judge", "hasty", "--format", "json")
+    ordered = ppe_main("rank", words[1], "--order-effect", "--judge", "hasty", "--format", "json").json()
     assert "nothing to weigh" in one.err and one.json()["fit"]["discrimination"] == {"hasty": 1.0}
-    pairs = zip(one.json()["models"], ordered["models"], strict=True)
-    assert all(x["model"] == y["model"] and x["score"] == pytest.approx(y["score"], abs=1e-6) for x, y in pairs)
+    for x, y in zip(one.json()["models"], ordered["models"], strict=True):
+        assert x["model"] == y["model"] and x["score"] == pytest.approx(y["score"], abs=1e-6)
 
 
 def test_weighted_limits_are_those_of_refits_to_resampled_questions():
-    rows = pd.DataFrame(table(8, n_questions=8), columns=COLUMNS)
-    board = leaderboard(validate_verdicts(rows), judges="weighted").with_intervals(n_resamples=6, level=0.8, seed=3)
-    weights = question_weights(ALL_GRAPHS, board.pool, n_resamples=6, rng=stream(3, "intervals"))
-    index = board.pool.index
-    for b in range(3):
-        copies = []
-        for g in np.flatnonzero(weights[b]):
-            mine = rows[(rows["judge"] == index["judge"][g]) & (rows["question_id"] == index["question_id"][g])]
-            copies += [mine.assign(variant=copy) for copy in range(weights[b][g])]
-        counts = placed(validate_verdicts(pd.concat(copies, ignore_index=True)), models=board.pool.models).counts()
-        assert np.allclose(
-            weighted_judges(counts, on_separation="ridge").scores, board.intervals.resampled_scores[b], atol=1e-6
-        )
+    rows = table(8, n_questions=8)
+    board = leaderboard(frame(rows), judges="weighted").with_intervals(n_resamples=6, level=0.8, seed=3)
+    for counts, scores in zip(resampled_counts(rows, board, 6, 3), board.intervals.resampled_scores[:3], strict=False):
+        assert np.allclose(weighted_judges(counts, on_separation="ridge").scores, scores, atol=1e-6)
     assert not board.intervals.ridge[:3].any()
 
 
 def test_weighted_selects_keeps_and_refuses(ppe_main, tmp_path):
     path = write(tmp_path / "t.csv", table(9))
-    found = ppe_main(
-        "rank", path, "--judges", "weighted", "--select", "global", "--keep", 30, "--format", "json"
-    ).json()
+    words = "rank", path, "--judges", "weighted", "--format", "json"
+    found = ppe_main(*words, "--select", "global", "--keep", 30).json()
     assert len(found["kept"]) == 30 and set(found["fit"]["discrimination"]) == {row["judge"] for row in found["kept"]}
     holes = write(tmp_path / "holes.csv", table(9, holes=0.1))
     kept = ppe_main("rank", holes, "--judges", "weighted", "--incomplete", "keep", "--format", "json").json()

@@ -37,6 +37,14 @@ def plain_posterior(n, first, second, points):
     return theta, np.linalg.inv(information)
 
 
+def after(theta, cov, x):
+    "The covariance after one more call on the pair x, whatever its verdict."
+    v = x @ cov @ x
+    chance = 1 / (1 + np.exp(abs(theta @ x) / np.sqrt(1 + np.pi / 8 * v)))
+    w = chance * (1 - chance)
+    return cov - w * np.outer(cov @ x, cov @ x) / (1 + w * v)
+
+
 def plain_next(question, variant, first, second, points, n, wordings, n_calls, rng, top=0):
     "The rule of the notebook, call by call, from its definitions."
     start = np.concatenate([[0], np.cumsum(wordings)])
@@ -45,16 +53,12 @@ def plain_next(question, variant, first, second, points, n, wordings, n_calls, r
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     unit = {(i, j): np.eye(n)[i] - np.eye(n)[j] for i, j in pairs}
     ahead = sorted(range(n), key=lambda i: -theta[i])[:top]
-    tie = {
-        p: np.exp(-((theta[p[0]] - theta[p[1]]) ** 2) / (2 * unit[p] @ cov @ unit[p]))
-        / np.sqrt(unit[p] @ cov @ unit[p])
-        for p in pairs
-    }
+    spread = {p: unit[p] @ cov @ unit[p] for p in pairs}
+    tie = {p: np.exp(-((theta @ unit[p]) ** 2) / (2 * v)) / np.sqrt(v) for p, v in spread.items()}
     if top:
         tie = {p: value * ((p[0] in ahead) != (p[1] in ahead)) for p, value in tie.items()}
-    calls = [
-        (int(q), int(start[q] + v), int(i), int(j)) for q, v, i, j in zip(question, variant, first, second, strict=True)
-    ]
+    rows = np.stack([question, start[question] + variant, first, second], axis=1)
+    calls = [tuple(row) for row in rows.tolist()]
     chosen, tried, shut = [], 0, set()
     while len(chosen) < n_calls and len(shut) < len(pairs):
         if tried % n == 0:
@@ -65,11 +69,8 @@ def plain_next(question, variant, first, second, points, n, wordings, n_calls, r
         else:
             value = {}
             for p in open_pairs:
-                v = unit[p] @ cov @ unit[p]
-                chance = 1 / (1 + np.exp(abs(theta[p[0]] - theta[p[1]]) / np.sqrt(1 + np.pi / 8 * v)))
-                w = chance * (1 - chance)
-                after = cov - w * np.outer(cov @ unit[p], cov @ unit[p]) / (1 + w * v)
-                value[p] = sum(weight[o] * (unit[o] @ (cov - after) @ unit[o]) for o in pairs)
+                change = cov - after(theta, cov, unit[p])
+                value[p] = sum(weight[o] * (unit[o] @ change @ unit[o]) for o in pairs)
         best = max(value.values())
         i, j = min((p for p in open_pairs if value[p] >= best - 1e-7 * abs(best)), key=lambda p: rank_pair[p])
         tried += 1
@@ -80,30 +81,30 @@ def plain_next(question, variant, first, second, points, n, wordings, n_calls, r
             continue
         load = {q: sum(c[0] == q for c in calls) for q in room}
         room = [q for q in room if load[q] <= min(load.values()) + 1]
-        q = min(
-            room,
-            key=lambda q: (
-                sum((c[2:].count(i) + c[2:].count(j)) for c in calls if c[0] == q),
-                load[q],
-                rank_graph[start[q]],
-            ),
-        )
-        g = min(
-            (g for g in range(start[q], start[q + 1]) if g not in used),
-            key=lambda g: (sum(c[1] == g for c in calls), rank_graph[g]),
-        )
+        met = {q: sum(c[2:].count(i) + c[2:].count(j) for c in calls if c[0] == q) for q in room}
+        q = min(room, key=lambda q: (met[q], load[q], rank_graph[start[q]]))
+        free = [g for g in range(start[q], start[q + 1]) if g not in used]
+        g = min(free, key=lambda g: (sum(c[1] == g for c in calls), rank_graph[g]))
         lead = [sum((c[2] == m) - (c[3] == m) for c in calls) for m in (i, j)]
         before = [sum(c[2:] == pair for c in calls) for pair in ((i, j), (j, i))]
         if (lead[1], before[1], rank_pair[j, i]) < (lead[0], before[0], rank_pair[i, j]):
             i, j = j, i
         calls.append((q, int(g), i, j))
         chosen.append((q, int(g - start[q]), i, j))
-        x = np.eye(n)[i] - np.eye(n)[j]
-        v = x @ cov @ x
-        chance = 1 / (1 + np.exp(abs(theta[i] - theta[j]) / np.sqrt(1 + np.pi / 8 * v)))
-        w = chance * (1 - chance)
-        cov = cov - w * np.outer(cov @ x, cov @ x) / (1 + w * v)
+        cov = after(theta, cov, np.eye(n)[i] - np.eye(n)[j])
     return chosen
+
+
+def columns(found):
+    return found.question, found.variant, found.first, found.second
+
+
+def rows_of(found):
+    return list(zip(*(column.tolist() for column in columns(found)), strict=True))
+
+
+def judged_too(calls, new, points):
+    return [np.append(*pair) for pair in zip(calls, (*columns(new), points), strict=True)]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -112,17 +113,10 @@ def test_the_rule_written_out(seed, top):
     rng = np.random.default_rng(seed)
     n, wordings = 4 + seed % 2, np.array([2, 1, 3, 1, 1, 2, 1])
     calls = judged(n, wordings, 18, rng)
-    found = next_calls(
-        *calls,
-        n_models=n,
-        n_variants=wordings,
-        n_calls=23,
-        goal=parse_goal(f"top={top}") if top else None,
-        rng=np.random.default_rng(seed),
-    )
+    goal = parse_goal(f"top={top}") if top else None
+    how = dict(n_models=n, n_variants=wordings, n_calls=23, goal=goal, rng=np.random.default_rng(seed))
     wanted = plain_next(*calls, n, wordings, 23, np.random.default_rng(seed), top)
-    columns = (found.question, found.variant, found.first, found.second)
-    assert list(zip(*(column.tolist() for column in columns), strict=True)) == wanted
+    assert rows_of(next_calls(*calls, **how)) == wanted
 
 
 def test_nothing_depends_on_the_order_of_the_rows():
@@ -134,36 +128,20 @@ def test_nothing_depends_on_the_order_of_the_rows():
         next_calls(*part, n_models=6, n_variants=wordings, n_calls=60, rng=np.random.default_rng(3))
         for part in (calls, [column[shuffled] for column in calls])
     )
-    for name in ("question", "variant", "first", "second"):
-        assert np.array_equal(getattr(one, name), getattr(two, name))
+    assert rows_of(one) == rows_of(two)
 
 
 @pytest.mark.parametrize("batch", [1, 7, 50])
 def test_every_pair_is_judged_once_on_every_wording_and_then_there_is_none(batch):
     rng, n, wordings = np.random.default_rng(2), 4, np.array([1, 3, 2, 1, 1])
     calls = [column[:0] for column in judged(n, wordings, 1, rng)]
-    everything, sizes = 6 * wordings.sum(), []
-    first = True
-    while len(calls[0]) < everything:
-        new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=max(batch, 3) if first else batch, rng=rng)
-        first = False
-        sizes.append(new.n_calls)
-        points = rng.choice([0.0, 0.5, 1.0, np.nan], size=new.n_calls)
-        calls = [
-            np.append(*pair)
-            for pair in zip(calls, (new.question, new.variant, new.first, new.second, points), strict=True)
-        ]
-    question, variant, one, two, _ = calls
-    cells = set(
-        zip(
-            question.tolist(),
-            variant.tolist(),
-            np.minimum(one, two).tolist(),
-            np.maximum(one, two).tolist(),
-            strict=True,
-        )
-    )
-    assert len(cells) == everything == sum(sizes)
+    everything, asked = 6 * wordings.sum(), []
+    while len(asked) < everything:
+        size = batch if asked else max(batch, 3)
+        new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=size, rng=rng)
+        calls = judged_too(calls, new, rng.choice([0.0, 0.5, 1.0, np.nan], size=new.n_calls))
+        asked += rows_of(new)
+    assert len({(*row[:2], *sorted(row[2:])) for row in asked}) == everything == len(asked)
     with pytest.raises(InputError, match="nothing is left to judge"):
         next_calls(*calls, n_models=n, n_variants=wordings, n_calls=1, rng=rng)
 
@@ -175,10 +153,7 @@ def test_balance_of_places_questions_and_pairs_and_no_model_twice_on_a_question_
     for _ in range(12):
         new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=50, rng=rng)
         points = (rng.random(new.n_calls) < 1 / (1 + np.exp(theta[new.second] - theta[new.first]))).astype(float)
-        calls = [
-            np.append(*pair)
-            for pair in zip(calls, (new.question, new.variant, new.first, new.second, points), strict=True)
-        ]
+        calls = judged_too(calls, new, points)
     question, _, first, second, _ = calls
     assert np.abs(np.bincount(first, minlength=n) - np.bincount(second, minlength=n)).max() <= 2
     load = np.bincount(question, minlength=300)
@@ -202,24 +177,15 @@ def test_no_more_calls_are_prepared_than_there_are():
         for n in (14, 10**18)
     )
     assert left.n_calls == 4 * 6 - 10
-    for name in ("question", "variant", "first", "second"):
-        assert np.array_equal(getattr(left, name), getattr(more, name))
+    assert rows_of(left) == rows_of(more)
 
 
 def test_an_invalid_verdict_is_spent_and_says_nothing():
     wordings, n = np.array([1, 1, 1]), 3
-    calls = (
-        np.array([0, 1, 2, 0]),
-        np.zeros(4, dtype=int),
-        np.array([0, 1, 2, 1]),
-        np.array([1, 2, 0, 2]),
-        np.array([1.0, 0.0, 0.5, np.nan]),
-    )
+    question, first, second = np.array([[0, 1, 2, 0], [0, 1, 2, 1], [1, 2, 0, 2]])
+    calls = question, 0 * question, first, second, np.array([1.0, 0.0, 0.5, np.nan])
     new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=9, rng=np.random.default_rng(1))
-    asked = {
-        (q, *sorted(pair))
-        for q, *pair in zip(new.question.tolist(), new.first.tolist(), new.second.tolist(), strict=True)
-    }
+    asked = {(q, *sorted(pair)) for q, _, *pair in rows_of(new)}
     assert new.n_calls == 5 and (0, 1, 2) not in asked
     # Which model the spent call showed first is all that it tells.
     other = tuple(column.copy() for column in calls)

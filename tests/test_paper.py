@@ -19,28 +19,15 @@ from ppe.files import file_sha256
 from ppe.paper.items import read_items
 from ppe.paper.runner import list_items, publish, run
 
-PROFILES = """
-[defaults]
-seed = 7
-
-[fig_first]
-item = "Figure 1"
-title = "First"
-quick = {n = 1}
-full = {n = 2}
-
-[fig_second]
-item = "Figure 2"
-title = "Second"
-quick = {n = 1}
-full = {n = 3}
-
-[tab_votes]
-item = "Table 1"
-title = "Votes"
-quick = {n = 1}
-full = {n = 4}
-"""
+ITEMS = {
+    "fig_first": ("Figure 1", "First", 2),
+    "fig_second": ("Figure 2", "Second", 3),
+    "tab_votes": ("Table 1", "Votes", 4),
+}
+PROFILES = "[defaults]\nseed = 7\n" + "".join(
+    f'\n[{name}]\nitem = "{item}"\ntitle = "{title}"\nquick = {{n = 1}}\nfull = {{n = {n}}}\n'
+    for name, (item, title, n) in ITEMS.items()
+)
 DRAW = """
 import sys
 import tempfile
@@ -72,34 +59,23 @@ _ = Path(output_dir, "tab_votes.csv").write_text(votes * n)
 FRONT = "# How much is it?\n\n> So much: [votes](../tables/tab_votes.ipynb), [doubles](../doubles.ipynb)."
 
 
-def notebook(
-    *cells: str,
-    parameters: str = "seed = 0\noutput_dir = 'build/quick'\nn = 0  # how many",
-    tag: str = "parameters",
-) -> str:
-    def cell(source: str, tags: list[str], at: int) -> dict:
-        metadata = {"tags": tags} if tags else {}
-        return {
-            "cell_type": "code", "execution_count": None, "id": f"c{at}", "metadata": metadata, "outputs": [],
-            "source": source.strip(),
-        }  # fmt: skip
-
-    sources = [(parameters, [tag]), *((source, []) for source in cells)]
+def notebook(*cells: str) -> str:
+    parameters = "seed = 0\noutput_dir = 'build/quick'\nn = 0  # how many"
     front = {"cell_type": "markdown", "id": "front", "metadata": {}, "source": FRONT}
-    return json.dumps(
-        {
-            "cells": [front, *(cell(source, tags, at) for at, (source, tags) in enumerate(sources))],
-            "metadata": {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}},
-            "nbformat": 4,
-            "nbformat_minor": 5,
-        }
-    )
+    code = [
+        {"cell_type": "code", "execution_count": None, "id": f"c{at}", "outputs": [], "source": source.strip()}
+        | {"metadata": {} if at else {"tags": ["parameters"]}}
+        for at, source in enumerate((parameters, *cells))
+    ]
+    kernel = {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}}
+    return json.dumps({"cells": [front, *code], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, sort_keys=True)
 
 
+FIRST = "nbs/figures/fig_first.ipynb"
 FILES = {
     "settings.ini": "",
     "nbs/profiles.toml": PROFILES,
-    "nbs/figures/fig_first.ipynb": notebook(draw("fig_first")),
+    FIRST: notebook(draw("fig_first")),
     "nbs/figures/fig_second.ipynb": notebook(draw("fig_second")),
     "nbs/tables/tab_votes.ipynb": notebook(VOTES),
     "ppe/__init__.py": "",
@@ -108,8 +84,8 @@ FILES = {
 }
 
 
-def make_project(root: Path) -> Path:
-    for name, text in FILES.items():
+def make_project(root: Path, files: dict[str, str] = FILES) -> Path:
+    for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
@@ -117,6 +93,10 @@ def make_project(root: Path) -> Path:
 
 def run_in(root: Path, names=None, **options):
     return run(names, root=root, **{"progress": False} | options)
+
+
+def states(root: Path) -> dict[str, str]:
+    return list_items(root=root).set_index("name")["state"].to_dict()
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -149,7 +129,7 @@ def test_a_second_run_does_nothing_and_touches_no_file(finished: Path):
     assert (summary.ran, summary.up_to_date) == ((), ("fig_first", "fig_second", "tab_votes"))
     after = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
     assert after == before
-    assert set(list_items(root=finished)["state"]) == {"up to date"}
+    assert set(states(finished).values()) == {"up to date"}
     program = (
         "import sys, pathlib, ppe.paper.runner as r; r.run(['fig_first'], root=pathlib.Path(sys.argv[1])); "
         "print({'numpy', 'pandas', 'papermill'} & set(sys.modules))"
@@ -159,7 +139,7 @@ def test_a_second_run_does_nothing_and_touches_no_file(finished: Path):
 
 
 def test_a_changed_notebook_runs_alone_and_drops_what_it_no_longer_makes(project: Path):
-    path = project / "nbs/figures/fig_first.ipynb"
+    path = project / FIRST
     path.write_text(path.read_text().replace("fig_first.csv", "fig_first_long.csv"))
     summary = run_in(project)
     assert (summary.ran, summary.up_to_date) == (("fig_first",), ("fig_second", "tab_votes"))
@@ -190,8 +170,7 @@ def test_a_lost_manifest_is_written_again_without_running(project: Path):
 def test_a_shared_module_runs_the_notebooks_that_import_it(project: Path):
     before = tree(project / "figures")
     (project / "ppe/shared.py").write_text("def double(n):\n    return n + n\n")
-    states = list_items(root=project).set_index("name")["state"]
-    assert states.to_dict() == {"fig_first": "to run", "fig_second": "to run", "tab_votes": "up to date"}
+    assert states(project) == {"fig_first": "to run", "fig_second": "to run", "tab_votes": "up to date"}
     assert run_in(project, "fig_first").ran == ("fig_first",)
     assert run_in(project).ran == ("fig_second",)
     assert tree(project / "figures") == before, "another way to the same number is the same output"
@@ -231,22 +210,15 @@ NOT_READ = {"ppe/arithmetic/products.py", "ppe/other.py", "ppe/shared.py"}
     ],
 )
 def test_a_stale_figure_is_never_reported_as_up_to_date(tmp_path: Path, line: str):
-    root = make_project(tmp_path)
-    for name, text in NESTED.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    (root / "nbs/figures/fig_first.ipynb").write_text(notebook(draw("fig_first", line)))
+    root = make_project(tmp_path, FILES | NESTED | {FIRST: notebook(draw("fig_first", line))})
     assert run_in(root, "fig_first").ran == ("fig_first",)
-
-    def state() -> str:
-        return list_items(root=root).set_index("name").loc["fig_first", "state"]
 
     for name in NESTED:
         before = (root / name).read_text()
         (root / name).write_text(before + "# a word\n")
-        assert state() == ("up to date" if name in NOT_READ else "to run"), name
+        assert states(root)["fig_first"] == ("up to date" if name in NOT_READ else "to run"), name
         (root / name).write_text(before)
-    assert state() == "up to date"
+    assert states(root)["fig_first"] == "up to date"
     (root / "ppe/deep/down/at_the_end.py").write_text("def number(n):\n    return 10 * n\n")
     assert run_in(root, "fig_first").ran == ("fig_first",)
     assert (root / "figures/fig_first.csv").read_text() == "n,double,seed\n2,40,7\n"
@@ -268,10 +240,8 @@ def test_outputs_hold_no_time_and_no_path(finished: Path):
     assert "`ppe paper run`" in made.pop("README.md").decode()
     text = b"".join(made.values()).decode()
     assert str(finished) not in text and str(finished.parent) not in text
-    assert not re.search(
-        r"\d\d:\d\d:\d\d|20\d\d-\d\d-\d\d|0x[0-9a-f]{6}|duration|papermill|build/",
-        text.lower().replace("'build/quick'", ""),
-    )
+    told = r"\d\d:\d\d:\d\d|20\d\d-\d\d-\d\d|0x[0-9a-f]{6}|duration|papermill|build/"
+    assert not re.search(told, text.lower().replace("'build/quick'", ""))
     executed = json.loads((finished / "figures/fig_first.ipynb").read_text())
     assert set(executed["metadata"]) == {"kernelspec"}
     assert [set(cell["metadata"]) for cell in executed["cells"]] == [set(), {"tags"}, {"tags"}, set()]
@@ -330,7 +300,7 @@ def test_wrong_parameters_are_refused_before_anything_runs(project: Path, file: 
 
 def test_a_failing_cell_is_kept_and_leaves_no_half_output(project: Path):
     before = tree(project / "figures")
-    path = project / "nbs/figures/fig_first.ipynb"
+    path = project / FIRST
     path.write_text(notebook(draw("fig_first"), "x = {}\nx['key']", "print('never')"))
     (project / "figures/fig_second.csv").unlink()
     summary = run_in(project)
@@ -342,7 +312,7 @@ def test_a_failing_cell_is_kept_and_leaves_no_half_output(project: Path):
     kept = json.loads((project / failed.notebook).read_text())["cells"]
     assert any(output.get("ename") == "KeyError" for cell in kept for output in cell.get("outputs", []))
     assert not (project / "build/full/scratch/fig_first").exists()
-    path.write_text(FILES["nbs/figures/fig_first.ipynb"])
+    path.write_text(FILES[FIRST])
     assert run_in(project).ran == (), "going back to what has run is going back to what is up to date"
 
 
@@ -357,7 +327,7 @@ def test_a_failing_cell_is_kept_and_leaves_no_half_output(project: Path):
 )
 def test_other_failures_are_reported(project: Path, cell: str, message: str):
     before = tree(project / "figures")
-    (project / "nbs/figures/fig_first.ipynb").write_text(notebook(cell))
+    (project / FIRST).write_text(notebook(cell))
     (failed,) = run_in(project, "fig_first").failed
     assert re.search(message, failed.message), failed
     assert (project / failed.notebook).is_file()
@@ -375,7 +345,7 @@ def test_what_the_runner_cannot_write_is_its_own_error(project: Path, way: str):
 
 def test_warnings_in_outputs_are_named(project: Path):
     cell = "import warnings\nwarnings.warn('seen')\nopen(output_dir + '/fig_first.csv', 'w').close()"
-    (project / "nbs/figures/fig_first.ipynb").write_text(notebook(cell))
+    (project / FIRST).write_text(notebook(cell))
     summary = run_in(project, "fig_first")
     assert (summary.ran, summary.warned) == (("fig_first",), ("fig_first",))
     assert "fig_first has warnings" in summary.report()
@@ -390,25 +360,25 @@ def reword(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
+    return {name for name in before | after if before.get(name) != after.get(name)}
+
+
 def hashes_of(root: Path) -> dict[str, str]:
     manifest = json.loads((root / "figures/manifest.json").read_text())["notebooks"]
     return {file: value for entry in manifest.values() for file, value in entry["outputs"].items()}
 
 
 def test_prose_is_published_without_a_run_and_back_again(project: Path):
-    before, source = tree(project / "figures"), project / "nbs/figures/fig_first.ipynb"
+    before, source = tree(project / "figures"), project / FIRST
     state = (project / "build/full/state.json").read_bytes()
     reword(source, "So much", "Twice as much")
     reword(source, '"metadata": {}, "outputs"', '"metadata": {"tags": ["hide-input"]}, "outputs"')
-    assert set(list_items(root=project)["state"]) == {"up to date"}
+    assert set(states(project).values()) == {"up to date"}
     summary = run_in(project)
     assert (summary.ran, summary.up_to_date) == ((), ("fig_first", "fig_second", "tab_votes"))
     after = tree(project / "figures")
-    assert {name for name in before if before[name] != after[name]} == {
-        "README.md",
-        "fig_first.ipynb",
-        "manifest.json",
-    }
+    assert changed(before, after) == {"README.md", "fig_first.ipynb", "manifest.json"}
     assert b"Twice as much" in after["fig_first.ipynb"] and b"hide-input" in after["fig_first.ipynb"]
     assert b"Twice as much" in after["README.md"]
     assert hashes_of(project)["fig_first.ipynb"] == file_sha256(project / "figures/fig_first.ipynb")
@@ -429,7 +399,7 @@ def test_publish_needs_no_memory_and_names_what_has_to_run(project: Path):
     assert publish(root=project, progress=False).changed == (), "after a run there is nothing to publish"
     assert tree(project / "figures") == before
     shutil.rmtree(project / "build")  # as in a fresh clone
-    reword(project / "nbs/figures/fig_first.ipynb", "So much", "Twice as much")
+    reword(project / FIRST, "So much", "Twice as much")
     reword(project / "nbs/figures/fig_second.ipynb", "double(n)", "double(n + 1)")
     (project / "figures/tab_votes.ipynb").unlink()
     found = publish(root=project, progress=False)
@@ -440,11 +410,7 @@ def test_publish_needs_no_memory_and_names_what_has_to_run(project: Path):
         "not published, because the code is not what has run: `ppe paper run fig_second tab_votes`",
     ]
     after = tree(project / "figures")
-    assert {name for name in after if before[name] != after[name]} == {
-        "README.md",
-        "fig_first.ipynb",
-        "manifest.json",
-    }
+    assert changed(before, after) == {"README.md", "fig_first.ipynb", "manifest.json", "tab_votes.ipynb"}
     assert hashes_of(project)["fig_first.ipynb"] == file_sha256(project / "figures/fig_first.ipynb")
     assert publish(root=project, progress=False).changed == () and tree(project / "figures") == after
     (project / "figures/fig_first.ipynb").write_text("<<<<<<< HEAD")
@@ -453,7 +419,7 @@ def test_publish_needs_no_memory_and_names_what_has_to_run(project: Path):
 
 
 def test_publish_refuses_a_notebook_without_question_before_it_writes(project: Path):
-    reword(project / "nbs/figures/fig_first.ipynb", "So much", "Twice as much")
+    reword(project / FIRST, "So much", "Twice as much")
     reword(project / "nbs/figures/fig_second.ipynb", "> So", "So")
     before = tree(project / "figures")
     with pytest.raises(InputError, match="fig_second.ipynb: the first cell begins with"):
@@ -482,6 +448,24 @@ else:
 """
 
 
+def meeting(me: str, other: str, name: str, *first: str) -> str:
+    "A notebook that says it is there, and draws when the other is."
+    return notebook(*first, MEET.replace("ME", me).replace("OTHER", other), draw(name))
+
+
+def started(root: Path, *names: str) -> psutil.Popen:
+    program = "import sys, pathlib as p, ppe.paper.runner as r; r.run(sys.argv[2:], root=p.Path(sys.argv[1]))"
+    call = [sys.executable, "-c", program, str(root), *names]
+    return psutil.Popen(call, stdout=-1, stderr=-1, text=True, env=os.environ | {"COLUMNS": "80"})
+
+
+def wait_for(process: psutil.Popen, *files: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not all(file.exists() for file in files):
+        assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
 # One port stays, where ipykernel hears forked processes print: it is drawn by binding it, so nobody takes it.
 CHANNELS = """
 import psutil
@@ -499,25 +483,16 @@ with open(output_dir + "/fig_first.csv", "w") as file:
 
 def test_two_notebooks_run_at_a_time(project: Path):
     for me, other in (("fig_first", "fig_second"), ("fig_second", "fig_first")):
-        path = project / "nbs/figures" / f"{me}.ipynb"
-        path.write_text(notebook(MEET.replace("ME", me).replace("OTHER", other), draw(me)))
+        (project / f"nbs/figures/{me}.ipynb").write_text(meeting(me, other, me))
     assert run_in(project, workers=2).ran == ("fig_first", "fig_second")
 
 
 def test_a_second_run_of_a_profile_waits_for_the_first(tmp_path: Path):
-    root = make_project(tmp_path / "project")
     once = "with open('ran', 'a') as file:\n    file.write('once')"
-    waiting = notebook(once, MEET.replace("ME", "here").replace("OTHER", "go"), draw("fig_first"))
-    (root / "nbs/figures/fig_first.ipynb").write_text(waiting)
-    program = "import sys, pathlib as p, ppe.paper.runner as r; r.run(sys.argv[2:], root=p.Path(sys.argv[1]))"
-    call, pipes = [sys.executable, "-c", program, str(root)], {"stdout": -1, "stderr": -1, "text": True}
-    first = subprocess.Popen([*call, "fig_first", "fig_second"], **pipes)
-    deadline = time.monotonic() + 60
-    while not (root / "here.ready").exists():
-        assert time.monotonic() < deadline and first.poll() is None, first.communicate()
-        time.sleep(0.05)
-    second = subprocess.Popen([*call, "fig_first"], **pipes)
-    third = subprocess.Popen([*call, "fig_first"], **pipes)
+    root = make_project(tmp_path / "project", FILES | {FIRST: meeting("here", "go", "fig_first", once)})
+    first = started(root, "fig_first", "fig_second")
+    wait_for(first, root / "here.ready")
+    second, third = started(root, "fig_first"), started(root, "fig_first")
     for waits in (second, third):
         said = waits.stderr.readline()
         assert said == "another run of the profile full is under way: waiting for it (Ctrl-C gives up)\n"
@@ -535,7 +510,7 @@ def test_a_kernel_is_spoken_to_through_files_and_leaves_none(project: Path, monk
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         (here := Path(place, folder)).mkdir()
         monkeypatch.setenv("TMPDIR", str(here))
-        (project / "nbs/figures/fig_first.ipynb").write_text(notebook(CHANNELS))
+        (project / FIRST).write_text(notebook(CHANNELS))
         assert run_in(project, "fig_first").ran == ("fig_first",)
         assert (project / "figures/fig_first.csv").read_text() == "ipc,0,5\n"
         assert list(here.iterdir()) == []
@@ -543,30 +518,20 @@ def test_a_kernel_is_spoken_to_through_files_and_leaves_none(project: Path, monk
 
 @pytest.mark.slow
 def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
-    root = make_project(tmp_path / "project")
-    waiting = notebook(MEET.replace("ME", "here").replace("OTHER", "go"), draw("fig_second"))
-    (root / "nbs/figures/fig_second.ipynb").write_text(waiting)
-    program = "import sys, pathlib as p, ppe.paper.runner as r; r.run(sys.argv[2:], root=p.Path(sys.argv[1]))"
-    runner = subprocess.Popen(
-        [sys.executable, "-c", program, str(root), "fig_first", "fig_second"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"COLUMNS": "80"},
-    )
+    second = "nbs/figures/fig_second.ipynb"
+    root = make_project(tmp_path / "project", FILES | {second: meeting("here", "go", "fig_second")})
+    runner = started(root, "fig_first", "fig_second")
     try:
-        deadline = time.monotonic() + 60
-        while not ((root / "here.ready").exists() and (root / "build/full/state.json").exists()):
-            assert time.monotonic() < deadline and runner.poll() is None, runner.communicate()[1]
-            time.sleep(0.05)
-        states = list_items(root=root).set_index("name")["state"]
-        assert states["fig_first"] == "up to date", "remembered while the run goes on, and so if it is killed"
-        started = psutil.Process(runner.pid).children(recursive=True)
-        assert len(started) >= 2, "papermill and its kernel"
+        wait_for(runner, root / "here.ready", root / "build/full/state.json")
+        assert states(root)["fig_first"] == "up to date", "remembered while the run goes on, and so if it is killed"
+        children = runner.children(recursive=True)
+        assert len(children) >= 2, "papermill and its kernel"
         runner.send_signal(signal.SIGINT)
         assert "KeyboardInterrupt" in runner.communicate(timeout=30)[1]
     finally:
-        runner.kill()
-    gone, alive = psutil.wait_procs(started, timeout=15)
+        if runner.poll() is None:
+            runner.kill()
+    gone, alive = psutil.wait_procs(children, timeout=15)
     assert not alive, "an interrupted run leaves no kernel behind"
     assert list(tree(root / "figures")) == ["fig_first.csv", "fig_first.ipynb", "manifest.json"]
     (root / "go.ready").touch()

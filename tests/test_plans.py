@@ -1,11 +1,17 @@
 "Plans: refusals, exact cases, and what does not depend on the module that is tested."
 
+import io
 import json
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import frame
 
+from ppe.cli.main import main
 from ppe.designs.plans import (
     PUBLIC,
     Beliefs,
@@ -20,37 +26,27 @@ from ppe.designs.plans import (
 )
 from ppe.errors import InputError
 from ppe.streams import stream
-from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts
+from ppe.verdicts import read_verdicts
 
 MODELS = tuple(f"m{i}" for i in range(6))
 
 
 def known(scores: np.ndarray, sigma: float, n_draws: int) -> Beliefs:
     "Beliefs of someone who knows."
-    n = len(scores)
-    return Beliefs(
-        np.tile(scores, (n_draws, 1)),
-        np.full(n_draws, sigma),
-        np.zeros(n_draws),
-        np.zeros(n_draws),
-        tuple(f"m{i}" for i in range(n)),
-        "known",
-    )
+    none, models = np.zeros(n_draws), tuple(f"m{i}" for i in range(len(scores)))
+    return Beliefs(np.tile(scores, (n_draws, 1)), np.full(n_draws, sigma), none, none, models, "known")
 
 
-def pilot_table(
-    scores: np.ndarray, sigma: float, n_questions: int, *, first_place: float = 0.0, seed: int = 0
-) -> pd.DataFrame:
+def pilot_table(scores, sigma: float, n_questions: int, *, first_place: float = 0.0, seed: int = 0) -> pd.DataFrame:
     "Complete graphs on questions that favour models: one logistic verdict for each pair."
     rng, n, rows = np.random.default_rng(seed), len(scores), []
     utility = scores + sigma * rng.standard_normal((n_questions, n))
     for q in range(n_questions):
-        for i in range(n):
-            for j in range(i + 1, n):
-                a, b = (i, j) if (i + j + q) % 2 else (j, i)
-                won = rng.random() < 1 / (1 + np.exp(utility[q, b] - utility[q, a] - first_place))
-                rows.append(("judge", q, "all", 0, f"m{a}", f"m{b}", "a" if won else "b"))
-    return validate_verdicts(pd.DataFrame(rows, columns=list(COLUMNS)))
+        for i, j in combinations(range(n), 2):
+            a, b = (i, j) if (i + j + q) % 2 else (j, i)
+            won = rng.random() < 1 / (1 + np.exp(utility[q, b] - utility[q, a] - first_place))
+            rows.append(("judge", q, "all", 0, f"m{a}", f"m{b}", "a" if won else "b"))
+    return frame(rows)
 
 
 def test_scores_and_ties_come_back_from_one_question():
@@ -66,28 +62,25 @@ def test_scores_and_ties_come_back_from_one_question():
 
 
 def test_more_is_never_worse_and_spreading_is_best_where_questions_differ():
-    forecast = Forecast(known(np.linspace(-1, 1, 6), 2.0, 60), 200, stream(2))
-    sizes = (60, 150, 600, 1500)
-    found = {
-        kind: [
-            forecast.distances(Layout(kind, 6, 200, 1, "one", 4 if kind == "blocks" else 0), size // 30 * 30).mean()
-            for size in sizes[:3]
-        ]
+    def forecast(sigma, **how):
+        return Forecast(known(np.linspace(-1, 1, 6), sigma, 60), 200, stream(2), **how)
+
+    def distance(forecast, kind, calls, *more):
+        return forecast.distances(Layout(kind, 6, 200, *more), calls).mean()
+
+    differ, alike, worded = forecast(2.0), forecast(0.0), forecast(2.0, n_wordings=5)
+    blocks = (1, "one", 4)
+    spread, block, complete = (
+        [distance(differ, kind, calls, *(blocks if kind == "blocks" else ())) for calls in (60, 150, 600)]
         for kind in ("spread", "blocks", "complete")
-    }
-    for values in found.values():
-        assert values == sorted(values, reverse=True)
-    assert all(s < b < c for s, b, c in zip(*found.values(), strict=True))
-    # Without question effects it does not matter where a pair is judged.
-    alike = Forecast(known(np.linspace(-1, 1, 6), 0.0, 60), 200, stream(2))
-    spread, complete = (alike.distances(Layout(kind, 6, 200), 600).mean() for kind in ("spread", "complete"))
-    assert spread == pytest.approx(complete, rel=1e-6)
-    # More wordings of few questions are worth less than new questions.
-    worded = Forecast(known(np.linspace(-1, 1, 6), 2.0, 60), 200, stream(2), n_wordings=5)
-    assert (
-        worded.distances(Layout("paraphrases", 6, 200, 5), 750).mean()
-        > 1.3 * worded.distances(Layout("complete", 6, 200, 5), 750).mean()
     )
+    for values in (spread, block, complete):
+        assert values == sorted(values, reverse=True)
+    assert all(s < b < c for s, b, c in zip(spread, block, complete, strict=True))
+    # Without question effects it does not matter where a pair is judged.
+    assert distance(alike, "spread", 600) == pytest.approx(distance(alike, "complete", 600), rel=1e-6)
+    # More wordings of few questions are worth less than new questions.
+    assert distance(worded, "paraphrases", 750, 5) > 1.3 * distance(worded, "complete", 750, 5)
 
 
 def test_a_pilot_shrinks_and_narrows():
@@ -103,27 +96,19 @@ def test_a_pilot_shrinks_and_narrows():
 
 
 def test_a_pilot_without_a_cycle_or_with_one_question_falls_back_and_says_so():
-    pairs = [(i, k) for i in range(4) for k in range(i + 1, 4)]
-    rows = [("j", q, "c", 0, f"m{i}", f"m{k}", "a") for q in range(6) for i, k in pairs]
-    ordered = pd.DataFrame(rows, columns=list(COLUMNS))
-    found = pilot_beliefs(validate_verdicts(ordered), n_draws=300, rng=stream(5))
+    rows = [("j", q, "c", 0, f"m{i}", f"m{k}", "a") for q in range(6) for i, k in combinations(range(4), 2)]
+    found = pilot_beliefs(frame(rows), n_draws=300, rng=stream(5))
     assert any("question effects" in line for line in found.notes)
     assert abs(np.log(found.sigma).mean() - public_prior().log_sigma[0]) < 0.15
     assert np.isfinite(found.scores).all() and (np.diff(found.scores.mean(axis=0)) < 0).all()
-    alone = pilot_beliefs(validate_verdicts(ordered[ordered["question_id"] == 0]), n_draws=50, rng=stream(5))
+    alone = pilot_beliefs(frame(rows[:6]), n_draws=50, rng=stream(5))
     assert any("a pilot of 1 question " in line for line in alone.notes)
 
 
 def test_a_plan_is_sorted_priced_and_the_same_for_the_same_seed():
     def made(**how):
-        return make_plan(
-            public_beliefs(MODELS, n_draws=40, rng=stream(6)),
-            100,
-            rng=stream(7),
-            price_judge=2.0,
-            price_answer=0.5,
-            **how,
-        )
+        beliefs = public_beliefs(MODELS, n_draws=40, rng=stream(6))
+        return make_plan(beliefs, 100, rng=stream(7), price_judge=2.0, price_answer=0.5, **how)
 
     plan = made(n_calls=300)
     table = plan.table
@@ -143,22 +128,20 @@ def test_the_public_numbers_are_those_of_the_sets():
 
     for name, numbers in public_numbers().items():
         for part in ("strengths", "sigma", "ties", "first_place"):
-            assert getattr(numbers, part) == pytest.approx(getattr(PUBLIC[name], part), abs=6e-3), (
-                name,
-                part,
-            )
+            expected = pytest.approx(getattr(PUBLIC[name], part), abs=6e-3)
+            assert getattr(numbers, part) == expected, (name, part)
 
 
 def ppe(*words: object) -> tuple[int, str, str]:
-    import io
-    from contextlib import redirect_stderr, redirect_stdout
-
-    from ppe.cli.main import main
-
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = main([str(word) for word in words])
     return code, out.getvalue(), err.getvalue()
+
+
+def assert_refused(words, *said: str) -> None:
+    code, out, err = ppe(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1) and all(word in err for word in said), (words, code, err)
 
 
 def test_the_command(tmp_path):
@@ -189,11 +172,8 @@ def test_the_command(tmp_path):
 def test_a_number_that_is_none_is_refused_before_anything_is_done(value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pilot_table(np.zeros(3), 1.0, 4).to_csv("v.csv", index=False)
-    with open("answers.jsonl", "w") as file:
-        for model in ("x", "y"):
-            row = {"question_id": 1, "variant": 0, "category": "c", "prompt": "p", "model": model}
-            row["answer"] = "a"
-            file.write(json.dumps(row) + "\n")
+    row = {"question_id": 1, "variant": 0, "category": "c", "prompt": "p", "answer": "a"}
+    Path("answers.jsonl").write_text("".join(json.dumps(row | {"model": model}) + "\n" for model in "xy"))
     before = sorted(tmp_path.iterdir())
     plan = ("plan", "--models", 4, "--questions", 20, "--calls", 50)
     judge = ("judge", "answers.jsonl", "--model", "j", "--dry-run", "--price-in", 1)
@@ -206,8 +186,7 @@ def test_a_number_that_is_none_is_refused_before_anything_is_done(value, tmp_pat
         (*judge, f"--tokens-per-minute={value}"),
         ("report", "v.csv", "--out", "r.html", f"--level={value}"),
     ):
-        code, out, err = ppe(*words)
-        assert (code, out, err.count("\n")) == (2, "", 1) and words[-1][2:].split("=")[0] in err, (words, err)
+        assert_refused(words, words[-1][2:].split("=")[0])
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -218,13 +197,15 @@ def test_a_pilot_of_several_judges_asks_for_one(tmp_path):
     one.to_csv(single, index=False)
     pd.concat([one, one.assign(judge="parrot")]).to_csv(copied, index=False)
     words = ("plan", "--models", 5, "--questions", 60, "--calls", 100, "--format", "json", "--pilot")
-    code, out, err = ppe(*words, copied)
-    assert (code, out, err.count("\n")) == (2, "", 1) and "judge, parrot" in err and "--judge" in err
+    assert_refused((*words, copied), "judge, parrot", "--judge")
     assert ppe(*words, copied, "--judge", "parrot")[:2] == ppe(*words, single)[:2]
-    code, _, err = ppe(*words, copied, "--judge", "nobody")
-    assert code == 2 and "nobody" in err
-    code, _, err = ppe(*words[:-1], "--judge", "parrot")
-    assert code == 2 and "--pilot" in err
+    assert_refused((*words, copied, "--judge", "nobody"), "nobody")
+    assert_refused((*words[:-1], "--judge", "parrot"), "--pilot")
+    assert_refused((*words, tmp_path / "none.csv"), "none.csv")
+    (tmp_path / "lacking.csv").write_text("judge,category,variant,model_a,model_b,verdict\nj,c,0,x,y,a\n")
+    assert_refused((*words, tmp_path / "lacking.csv"), "question_id")
+    (tmp_path / "counts.csv").write_text("model_a,model_b,wins_a,wins_b,ties\nx,y,1,2,3\n")
+    assert_refused((*words, tmp_path / "counts.csv"), "no questions")
     with pytest.raises(InputError, match="2 judges"):
         pilot_beliefs(read_verdicts(copied), n_draws=9, rng=stream(1))
 
@@ -232,34 +213,4 @@ def test_a_pilot_of_several_judges_asks_for_one(tmp_path):
 @pytest.mark.parametrize("n", [5000, 10**9])
 def test_a_plan_for_thousands_of_models_says_what_it_would_take(n, monkeypatch):
     monkeypatch.setattr("os.sysconf", lambda name: 2**17)  # 16 GiB
-    code, out, err = ppe("plan", "--models", n, "--questions", 100)
-    assert (code, out, err.count("\n")) == (2, "", 1) and f"{n} models" in err and "there are 16" in err
-
-
-def test_the_command_refuses_in_one_line(tmp_path):
-    pilot, counts, lacking = (tmp_path / name for name in ("pilot.csv", "counts.csv", "lacking.csv"))
-    pilot_table(np.linspace(-1, 1, 5), 1.0, 2).to_csv(pilot, index=False)
-    counts.write_text("model_a,model_b,wins_a,wins_b,ties\nx,y,1,2,3\n")
-    lacking.write_text("judge,category,variant,model_a,model_b,verdict\nj,c,0,x,y,a\n")
-    base = ("plan", "--models", 5, "--questions", 30)
-    for words, said in (
-        ((*base, "--calls", 3), "at least 4"),
-        ((*base, "--calls", 601), "600 calls in both orders"),
-        ((*base, "--target", "top=5"), "at most 4"),
-        ((*base, "--target", "spearman=0"), "only all questions"),
-        ((*base, "--target", "x=1"), "not understood"),
-        ((*base, "--calls", 9, "--target", "top=1"), "leave the other out"),
-        (("plan", "--models", 6, "--questions", 30, "--pilot", pilot), "give --models 5"),
-        (
-            ("plan", "--models", "m0,m1,m2,m3,z", "--questions", 30, "--pilot", pilot),
-            "other models: without z; with m4",
-        ),
-        ((*base, "--pilot", counts), "no questions"),
-        ((*base, "--pilot", lacking), "question_id"),
-        (("plan", "--models", 1, "--questions", 30), "at least two"),
-        (("plan", "--models", 5, "--questions", 0), "at least one"),
-        ((*base, "--pilot", tmp_path / "none.csv"), "none.csv"),
-        ((*base, "--price-judge", -1), "price-judge"),
-    ):
-        code, out, err = ppe(*words)
-        assert (code, out, err.count("\n")) == (2, "", 1) and said in err, (words, code, err)
+    assert_refused(("plan", "--models", n, "--questions", 100), f"{n} models", "there are 16")

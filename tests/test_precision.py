@@ -8,13 +8,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from ppe.designs.pair_designs import PairDesign, Sharing
-from ppe.designs.precision import (
-    CallEffects,
-    block_sharing,
-    expected_distance,
-    score_precision,
-    spread_sharing,
-)
+from ppe.designs.precision import CallEffects, block_sharing, expected_distance, score_precision, spread_sharing
 from ppe.errors import ConvergenceError, InputError
 from ppe.rankers.rankings import mid_ranks, spearman_distance
 from ppe.stages.judging import decide
@@ -44,9 +38,7 @@ def written_out(effects: CallEffects, orders: str, n_wordings: int) -> tuple[np.
     n = len(effects.theta)
     nodes, weights = np.polynomial.hermite_e.hermegauss(22)
     z = np.stack(np.meshgrid(*[nodes] * n, indexing="ij"), axis=-1).reshape(-1, n)
-    weight = np.prod(
-        np.stack(np.meshgrid(*[weights / weights.sum()] * n, indexing="ij"), axis=-1).reshape(-1, n), axis=1
-    )
+    weight = np.stack(np.meshgrid(*[weights / weights.sum()] * n, indexing="ij"), axis=-1).reshape(-1, n).prod(axis=1)
     utility = effects.theta + effects.sigma * z
     pairs = list(combinations(range(n), 2))
     given, means, variances = [], [], []
@@ -55,10 +47,8 @@ def written_out(effects: CallEffects, orders: str, n_wordings: int) -> tuple[np.
         expected = [sum(points * chance for points, chance in way.items()) for way in ways]
         given.append(np.mean(expected, axis=0))
         means.append(given[-1] @ weight)
-        squares = [sum(points**2 * chance for points, chance in way.items()) @ weight for way in ways]
-        variances.append(
-            np.mean([square - (mean @ weight) ** 2 for square, mean in zip(squares, expected, strict=True)])
-        )
+        squares = [sum(points**2 * chance for points, chance in way.items()) for way in ways]
+        variances.append(np.mean([s @ weight - (e @ weight) ** 2 for s, e in zip(squares, expected, strict=True)]))
     a = np.array([np.eye(n)[i] - np.eye(n)[j] for i, j in pairs])
 
     def loss(s: np.ndarray) -> float:
@@ -139,8 +129,7 @@ def counted(design: PairDesign, orders: str) -> tuple[float, float, float]:
 @pytest.mark.parametrize("seed", range(4))
 def test_sharing_counts_what_is_shared(seed, orders):
     rng = np.random.default_rng(seed)
-    rows = {(q, v, a, b) for q, v, a, b in rng.integers(0, [5, 3, 6, 6], size=(150, 4)).tolist() if a != b}
-    rows = sorted(rows)
+    rows = sorted({(q, v, a, b) for q, v, a, b in rng.integers(0, [5, 3, 6, 6], size=(150, 4)).tolist() if a != b})
     design = PairDesign(*np.array(rows).T, 6, 5)
     found = design.sharing(orders)
     assert np.allclose([found.per_question, found.one, found.both], counted(design, orders))
@@ -175,21 +164,15 @@ def test_the_distance_to_given_strengths_is_the_mean_over_normal_estimates():
     rng = np.random.default_rng(5)
     scores, root = rng.normal(size=6), rng.normal(size=(6, 6)) / 3
     covariance = root @ root.T
-    drawn = rng.multivariate_normal(scores, covariance, size=100_000)
-    distances = spearman_distance(mid_ranks(drawn), mid_ranks(scores))
-    assert abs(distances.mean() - expected_distance(scores, covariance)) < 4 * distances.std() / np.sqrt(len(distances))
-    assert expected_distance(scores, np.zeros((6, 6))) == pytest.approx(0, abs=1e-12)
-    batch = expected_distance(np.stack([scores, -scores, scores]), np.stack([covariance, covariance, 0.1 * covariance]))
-    alone = [
-        expected_distance(scores, covariance),
-        expected_distance(-scores, covariance),
-        expected_distance(scores, 0.1 * covariance),
-    ]
-    assert batch.shape == (3,) and np.allclose(batch, alone, rtol=1e-12)
-    assert np.isclose(expected_distance(np.array([1.0, 0.0]), np.array([[0.5, 0], [0, 0.5]])), norm.cdf(-1))
     tied = np.array([1.0, 0.0, 0.0])
-    drawn = rng.multivariate_normal(tied, covariance[:3, :3], size=100_000)
-    distances = spearman_distance(mid_ranks(drawn), mid_ranks(tied))
-    assert abs(distances.mean() - expected_distance(tied, covariance[:3, :3])) < 4 * distances.std() / np.sqrt(
-        len(distances)
-    )
+    for strengths in (scores, tied):
+        own = covariance[: len(strengths), : len(strengths)]
+        drawn = rng.multivariate_normal(strengths, own, size=100_000)
+        distances = spearman_distance(mid_ranks(drawn), mid_ranks(strengths))
+        error = distances.std() / np.sqrt(len(distances))
+        assert abs(distances.mean() - expected_distance(strengths, own)) < 4 * error
+    assert expected_distance(scores, np.zeros((6, 6))) == pytest.approx(0, abs=1e-12)
+    several = [(scores, covariance), (-scores, covariance), (scores, 0.1 * covariance)]
+    batch = expected_distance(*map(np.stack, zip(*several, strict=True)))
+    assert batch.shape == (3,) and np.allclose(batch, [expected_distance(*one) for one in several], rtol=1e-12)
+    assert np.isclose(expected_distance(np.array([1.0, 0.0]), np.array([[0.5, 0], [0, 0.5]])), norm.cdf(-1))

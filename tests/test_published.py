@@ -11,42 +11,18 @@ from ppe.errors import InputError
 from ppe.paper import published
 from ppe.paper.published import CATEGORIES, JUDGES
 
-# Rows of the paper's LaTeX, letter by letter, one or more of each table.
+# Rows of the paper's LaTeX, one or more of each table; lines are broken elsewhere.
 MAIN = {
     "GPT-5": r"""
-Trunc25$\rightarrow$20
-& 70 {\tiny$\pm$ 1}
-& \textbf{49 {\tiny$\pm$ 2}}
-& 61 {\tiny$\pm$ 1}
-& \textbf{24 {\tiny$\pm$ 1}}
-& 54 {\tiny$\pm$ 1}
-& 44 {\tiny$\pm$ 1}
-& 47 {\tiny$\pm$ 1}
-& \textbf{102 {\tiny$\pm$ 1}}
-& \textbf{56} \\
+Trunc25$\rightarrow$20 & 70 {\tiny$\pm$ 1} & \textbf{49 {\tiny$\pm$ 2}} & 61 {\tiny$\pm$ 1} & \textbf{24 {\tiny$\pm$ 1}}
+& 54 {\tiny$\pm$ 1} & 44 {\tiny$\pm$ 1} & 47 {\tiny$\pm$ 1} & \textbf{102 {\tiny$\pm$ 1}} & \textbf{56} \\
 """,
     "Prometheus": r"""
-NoTrunc boot
-& 66 {\tiny$\pm$ 2}
-& 118 {\tiny$\pm$ 10}
-& 88 {\tiny$\pm$ 2}
-& 41 {\tiny$\pm$ 2}
-& 57 {\tiny$\pm$ 2}
-& 79 {\tiny$\pm$ 3}
-& 59 {\tiny$\pm$ 2}
-& 159 {\tiny$\pm$ 3}
-& 83 \\
+NoTrunc boot & 66 {\tiny$\pm$ 2} & 118 {\tiny$\pm$ 10} & 88 {\tiny$\pm$ 2} & 41 {\tiny$\pm$ 2} & 57 {\tiny$\pm$ 2}
+& 79 {\tiny$\pm$ 3} & 59 {\tiny$\pm$ 2} & 159 {\tiny$\pm$ 3} & 83 \\
 
-Single$\rightarrow$20
-& 83 {\tiny$\pm$ 0}
-& 111 {\tiny$\pm$ 0}
-& 86 {\tiny$\pm$ 0}
-& 49 {\tiny$\pm$ 0}
-& 98 {\tiny$\pm$ 0}
-& 87 {\tiny$\pm$ 0}
-& 113 {\tiny$\pm$ 0}
-& \textbf{132 {\tiny$\pm$ 0}}
-& 95 \\
+Single$\rightarrow$20 & 83 {\tiny$\pm$ 0} & 111 {\tiny$\pm$ 0} & 86 {\tiny$\pm$ 0} & 49 {\tiny$\pm$ 0}
+& 98 {\tiny$\pm$ 0} & 87 {\tiny$\pm$ 0} & 113 {\tiny$\pm$ 0} & \textbf{132 {\tiny$\pm$ 0}} & 95 \\
 """,
 }
 DIAGNOSTIC = r"""
@@ -100,12 +76,6 @@ def test_other_rows_equal_the_latex():
     benchmarks = published.add_benchmark_judge().set_index(["method", "benchmark"])
     for method, *printed in cells(BENCHMARKS):
         assert printed_cells(benchmarks.loc[[(method, "HumanEval"), (method, "MATH")]]) == printed
-
-
-def test_a_stated_number_stands_in_its_quotation():
-    for row in published.stated_values().itertuples():
-        numbers = [float(number) for number in re.findall(r"\d*\.?\d+", row.quotation)]
-        assert row.low in numbers and row.high in numbers
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import frame as table
 
 import ppe
 from ppe.cli.main import main
@@ -24,7 +25,7 @@ from ppe.reports.comparison import compare
 from ppe.reports.page import comparison_page, report_page
 from ppe.reports.report import make_report
 from ppe.streams import stream
-from ppe.verdicts import COLUMNS, validate_verdicts, write_verdicts
+from ppe.verdicts import validate_verdicts, write_verdicts
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page is not opened")
@@ -43,20 +44,14 @@ HOSTILE = (
 )
 
 
-def table(rows: list[tuple]) -> pd.DataFrame:
-    return validate_verdicts(pd.DataFrame(rows, columns=list(COLUMNS)))
-
-
 def drawn(models: tuple[str, ...], n_questions: int = 15, *, step: float = 0.3, judges=("j",), seed: int = 1):
     "Verdicts of models each a step weaker than the one before, all pairs on all questions."
     rng, rows = stream(seed, "report tests"), []
-    for judge in judges:
-        for question in range(n_questions):
-            for i, j in combinations(range(len(models)), 2):
-                one, two = (i, j) if rng.random() < 0.5 else (j, i)
-                won = rng.random() < 1 / (1 + np.exp(step * (one - two)))
-                verdict = "invalid" if rng.random() < 0.003 else "tie" if rng.random() < 0.1 else "ab"[not won]
-                rows.append((judge, f"<q>{question}", "<i>c</i>", "$v$", models[one], models[two], verdict))
+    for judge, question, (i, j) in product(judges, range(n_questions), list(combinations(range(len(models)), 2))):
+        one, two = (i, j) if rng.random() < 0.5 else (j, i)
+        won = rng.random() < 1 / (1 + np.exp(step * (one - two)))
+        verdict = "invalid" if rng.random() < 0.003 else "tie" if rng.random() < 0.1 else "ab"[not won]
+        rows.append((judge, f"<q>{question}", "<i>c</i>", "$v$", models[one], models[two], verdict))
     return table(rows)
 
 
@@ -128,31 +123,19 @@ def test_scores_and_ranges_are_those_of_the_leaderboard(counted):
 
 
 def test_a_certain_cycle_is_drawn_and_a_decided_order_is_said():
-    pairs = (
-        ("rock", "scissors"),
-        ("scissors", "paper"),
-        ("paper", "rock"),
-        ("rock", "z"),
-        ("scissors", "z"),
-        ("paper", "z"),
+    circle = ["rock scissors", "scissors paper", "paper rock", "rock z", "scissors z", "paper z"]
+    pairs = [(at, *pair.split()) for at, pair in enumerate(circle)]
+    report = make_report(
+        table([("j", q, "all", 1, a, b, "ab"[(q + at) % 10 == 0]) for q in range(80) for at, a, b in pairs])
     )
-    rows = [
-        ("j", q, "all", 1, *pair, "a" if (q + at) % 10 else "b") for q in range(80) for at, pair in enumerate(pairs)
-    ]
-    report = make_report(table(rows))
     assert report.cycles.confident.tolist() == [True] and not report.decided
     page = report_page(report)
-    assert "survives the uncertainty" in text_of(page) and rows_of(page, "The surviving cycles")[0][:3] == [
-        "paper",
-        "rock",
-        "scissors",
-    ]
-    line = [
-        ("j", q, "all", 1, a, b, "a" if (q + ord(a)) % 12 else "b")
-        for q in range(60)
-        for a, b in combinations("abc", 2)
-    ]
-    order = make_report(table(line))
+    assert "survives the uncertainty" in text_of(page)
+    assert rows_of(page, "The surviving cycles")[0][:3] == ["paper", "rock", "scissors"]
+    pairs = list(combinations("abc", 2))
+    order = make_report(
+        table([("j", q, "all", 1, a, b, "ab"[(q + ord(a)) % 12 == 0]) for q in range(60) for a, b in pairs])
+    )
     assert order.decided and "The order of all 3 models is decided" in text_of(report_page(order))
 
 
@@ -172,13 +155,10 @@ def test_agreement_of_judges_and_next_calls():
 
 
 def test_one_question_two_models_one_of_each():
-    for rows in (
-        [("j", 1, "all", v, a, b, "a" if v % 3 else "b") for v in range(6) for a, b in combinations("abc", 2)],
-        [("j", q, "all", 1, "a", "b", "ab"[q % 2]) for q in range(12)],
-        [("j", 1, "all", 1, "a", "b", "tie")],
-        [("j", 1, "all", 1, "a", "b", "a")],
-        [("j", q, "all", 1, "a", "b", "tie") for q in range(12)],
-    ):
+    questions = (["a", "b"] * 6, ["tie"], ["a"], ["tie"] * 12)  # of two models, one verdict each
+    tables = [[("j", q, "all", 1, "a", "b", verdict) for q, verdict in enumerate(said)] for said in questions]
+    tables += [[("j", 1, "all", v, a, b, "ab"[v % 3 == 0]) for v in range(6) for a, b in combinations("abc", 2)]]
+    for rows in tables:
         report = make_report(table(rows))
         words = text_of(report_page(report))
         assert ("cannot be said" in words) == (bool(report.missing.get("ranges")) or report.cycles is None)
@@ -221,19 +201,7 @@ def test_the_command_writes_the_same_bytes_and_says_how(capsys, tmp_path: Path, 
     monkeypatch.chdir(tmp_path)
     write_verdicts(drawn(tuple("abcd")), "it's <here>.csv")
     Path("ref.csv").write_text("model,rating\na,4\nb,3\nc,2\nd,1\n")
-    words = (
-        "it's <here>.csv",
-        "--out",
-        "r.html",
-        "--reference",
-        "ref.csv",
-        "--level",
-        0.9,
-        "--intervals",
-        99,
-        "--seed",
-        5,
-    )
+    words = ["it's <here>.csv", *"--out r.html --reference ref.csv --level 0.9 --intervals 99 --seed 5".split()]
     assert run(capsys, *words)[0] == 0
     first = Path("r.html").read_bytes()
     page = text_of(first.decode())
@@ -242,11 +210,9 @@ def test_the_command_writes_the_same_bytes_and_says_how(capsys, tmp_path: Path, 
     code, _, err = run(capsys, *words)
     assert code == 2 and "not overwritten" in err and Path("r.html").read_bytes() == first
     assert run(capsys, *words, "--force")[0] == 0 and Path("r.html").read_bytes() == first
-    hashed = subprocess.run(
-        [sys.executable, "-c", f"from ppe.cli.main import main; main({['report', *map(str, words), '--force']})"],
-        env=os.environ | {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"},
-        capture_output=True,
-    )
+    program = f"from ppe.cli.main import main; main({['report', *words, '--force']})"
+    env = os.environ | {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    hashed = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True)
     assert hashed.returncode == 0 and hashed.stderr == b"" and Path("r.html").read_bytes() == first
 
 
@@ -284,10 +250,8 @@ def test_what_is_refused_is_one_line_and_writes_nothing(capsys, tmp_path: Path, 
 
 
 def test_nothing_of_it_is_loaded_before_it_is_called():
-    code = (
-        "import sys, ppe; from ppe.cli.main import main; main(['--help']); "
-        "print(*{'jinja2', 'matplotlib', 'markupsafe'} & set(sys.modules), file=sys.stderr)"
-    )
+    code = "import sys, ppe; from ppe.cli.main import main; main(['--help']); "
+    code += "print(*{'jinja2', 'matplotlib', 'markupsafe'} & set(sys.modules), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == ""
 

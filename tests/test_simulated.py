@@ -8,19 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.files import data_file
 from ppe.paper.datasets import arena_reference
 from ppe.paper.simulated import KINDS, load_parameters, simulate, simulate_pool
 from ppe.pool import comparison_graphs
 from ppe.verdicts import COLUMNS, select_verdicts, validate_verdicts
 
 SEED = 20260324
-TOML = data_file("simulated.toml")
-
-
-@pytest.fixture(scope="module")
-def parameters():
-    return load_parameters()
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -28,18 +21,10 @@ def pools(request):
     return simulate(seed=SEED, kind=request.param)
 
 
-def plain(verdicts: pd.DataFrame) -> pd.DataFrame:
-    "Text instead of categories, whose codes depend on what else is in the table."
-    return verdicts.astype(dict.fromkeys(("judge", "category", "model_a", "model_b", "verdict"), str))
-
-
 def same(verdicts: pd.DataFrame, others: pd.DataFrame) -> bool:
-    "All cells and column types alike; much faster than pandas' own assertion on long text columns."
-    return plain(verdicts).equals(plain(others)) and list(verdicts.columns) == list(others.columns)
-
-
-def digest(verdicts: pd.DataFrame) -> str:
-    return hashlib.sha256(verdicts.to_csv(index=False, lineterminator="\n").encode()).hexdigest()
+    "All cells and column types alike; text for categories, whose codes depend on what else is in the table."
+    text = dict.fromkeys(("judge", "category", "model_a", "model_b", "verdict"), str)
+    return verdicts.astype(text).equals(others.astype(text)) and list(verdicts.columns) == list(others.columns)
 
 
 def test_the_table_has_the_shape_of_the_paper(pools):
@@ -71,29 +56,23 @@ def test_the_truth_lines_up_with_the_table(pools):
 
 def test_a_cell_is_the_same_in_any_subset_and_order(pools):
     cells = list(pools.truths)
-    asked = simulate(
-        seed=SEED, kind=pools.kind, judges=["simulated-open", "simulated-strong"], categories=("writing", "coding")
-    )
+    some = dict(judges=["simulated-open", "simulated-strong"], categories=("writing", "coding"))
+    asked = simulate(seed=SEED, kind=pools.kind, **some)
     for judge, category in asked.truths:
         whole = select_verdicts(pools.verdicts, judge=judge, category=category)
         assert same(select_verdicts(asked.verdicts, judge=judge, category=category), whole)
         alone = simulate_pool(judge=judge, category=category, kind=pools.kind, seed=SEED)
         assert same(alone.verdicts, whole)
         assert np.array_equal(alone.truth.utility, pools.truths[judge, category].utility)
-    turned = simulate(
-        seed=SEED,
-        kind=pools.kind,
-        judges=[judge for judge, _ in reversed(cells)],
-        categories=[category for _, category in reversed(cells)],
-    )
+    judges, categories = zip(*reversed(cells), strict=True)
+    turned = simulate(seed=SEED, kind=pools.kind, judges=judges, categories=categories)
     assert same(turned.verdicts, pools.verdicts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_variants_are_the_first_of_many(parameters, kind):
-    two, five = (
-        simulate(seed=1, kind=kind, parameters=dataclasses.replace(parameters, n_variants=n)).verdicts for n in (2, 5)
-    )
+def test_few_variants_are_the_first_of_many(kind):
+    of = {n: dataclasses.replace(load_parameters(), n_variants=n) for n in (2, 5)}
+    two, five = (simulate(seed=1, kind=kind, parameters=parameters).verdicts for parameters in of.values())
     assert same(two, five.query("variant <= 2").reset_index(drop=True))
 
 
@@ -108,7 +87,10 @@ def test_seed_kind_judge_and_category_each_change_the_draws():
 
 
 def test_the_published_tables_are_pinned():
-    found = {kind: digest(simulate(seed=SEED, kind=kind).verdicts)[:16] for kind in KINDS}
+    found = {}
+    for kind in KINDS:
+        text = simulate(seed=SEED, kind=kind).verdicts.to_csv(index=False, lineterminator="\n")
+        found[kind] = hashlib.sha256(text.encode()).hexdigest()[:16]
     assert found == {"perturbed": "05adcc6a47f34f65", "replicated": "d5e0567fe48f473c"}
 
 

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import write
 from scipy.optimize import minimize
 from scipy.stats import norm
 from scipy.stats import t as student
@@ -62,10 +63,8 @@ def test_two_equal_models_looked_at_again_and_again():
     wrong = usual = 0
     for seed in range(150):
         calls = random_calls(2, 300, 400, np.random.default_rng(seed), sigma=2.0)
-        looks = [
-            is_settled(*(column[:size] for column in calls), n_models=2, goal=Goal("order"))
-            for size in range(25, 401, 25)
-        ]
+        parts = ([column[:size] for column in calls] for size in range(25, 401, 25))
+        looks = [is_settled(*part, n_models=2, goal=Goal("order")) for part in parts]
         wrong += any(look.settled for look in looks)
         usual += any(abs(look.z[0, 1]) > 1.96 for look in looks)
     assert wrong <= 8 and usual >= 12  # 5 % of 150 are 7.5
@@ -76,11 +75,11 @@ def test_what_certain_differences_leave_open_by_hand():
     certain = np.zeros((4, 4), dtype=bool)
     certain[1, [0, 2, 3]] = certain[2, 0] = True
     low, high = np.array([3, 1, 2, 2]), np.array([4, 1, 3, 4])
-    assert reached(parse_goal("top=1"), scores, certain, low, high)[0]
-    assert reached(parse_goal("top=2"), scores, certain, low, high)[1].tolist() == [[2, 3]]
-    assert sorted(reached(parse_goal("order"), scores, certain, low, high)[1].tolist()) == [[2, 3], [3, 0]]
-    assert reached(parse_goal("width=2"), scores, certain, low, high)[0]
-    assert sorted(reached(parse_goal("width=1"), scores, certain, low, high)[1].tolist()) == [[2, 3], [3, 0]]
+    for goal, expected in (
+        ("top=1", []), ("top=2", [[2, 3]]), ("order", [[2, 3], [3, 0]]), ("width=2", []), ("width=1", [[2, 3], [3, 0]]),
+    ):  # fmt: skip
+        settled, left = reached(parse_goal(goal), scores, certain, low, high)
+        assert settled == (not expected) and sorted(left.tolist()) == expected, goal
 
 
 def test_ranges_are_one_more_than_the_certainly_better_to_all_less_the_certainly_worse():
@@ -95,28 +94,16 @@ def test_ranges_are_one_more_than_the_certainly_better_to_all_less_the_certainly
 def test_nothing_is_certain_of_a_model_behind_which_there_are_few_questions():
     size = np.arange(4000)
     for questions, settled in ((9, False), (10, True), (40, True)):
-        points = np.where(size % 47 == 0, 0.0, 1.0)
-        found = is_settled(
-            size % questions,
-            size // questions,
-            0 * size,
-            0 * size + 1,
-            points,
-            n_models=2,
-            goal=Goal("order"),
-        )
+        calls = size % questions, size // questions, 0 * size, 0 * size + 1, np.where(size % 47 == 0, 0.0, 1.0)
+        found = is_settled(*calls, n_models=2, goal=Goal("order"))
         assert found.settled == settled and found.n_questions == questions
 
 
 def test_nothing_judged_and_a_model_that_never_was():
     empty = [np.empty(0, dtype=int)] * 4 + [np.empty(0)]
     found = is_settled(*empty, n_models=3, goal=parse_goal("top=1"))
-    assert (
-        not found.settled
-        and found.low.tolist() == [1, 1, 1]
-        and found.high.tolist() == [3, 3, 3]
-        and found.n_calls == 0
-    )
+    assert not found.settled and found.n_calls == 0
+    assert (found.low.tolist(), found.high.tolist()) == ([1, 1, 1], [3, 3, 3])
     calls = random_calls(3, 500, 900, np.random.default_rng(1), np.array([2.0, 0.0, -2.0]), sigma=0.0)
     assert is_settled(*calls, n_models=3, goal=Goal("order")).settled
     more = is_settled(*calls, n_models=4, goal=Goal("order"))
@@ -131,37 +118,18 @@ def files(tmp_path):
     rng = np.random.default_rng(11)
     names = np.array(["a", "b", "c"])
     question, variant, first, second, points = random_calls(3, 400, 700, rng, np.array([2.0, 0.0, 0.0]), sigma=0.0)
-    table = pd.DataFrame(
-        {
-            "judge": "j",
-            "question_id": question,
-            "category": "all",
-            "variant": variant,
-            "model_a": names[first],
-            "model_b": names[second],
-            "verdict": np.select([points == 1, points == 0], ["a", "b"], "tie"),
-        }
-    )
-    pair = [
-        f"{q} {''.join(sorted(p))}" for q, *p in table[["question_id", "model_a", "model_b"]].itertuples(index=False)
-    ]
-    table[~pd.Series(pair).duplicated()].to_csv(tmp_path / "verdicts.csv", index=False)
+    verdict = np.select([points == 1, points == 0], ["a", "b"], "tie")
+    once = {}
+    for q, v, one, two, said in zip(question, variant, names[first], names[second], verdict, strict=True):
+        once.setdefault((q, frozenset((one, two))), ("j", q, "all", v, one, two, said))
+    write(tmp_path / "verdicts.csv", once.values())
     pd.DataFrame({"question_id": range(400)}).to_csv(tmp_path / "questions.csv", index=False)
     return tmp_path
 
 
 def words(files, *more):
-    return [
-        "next",
-        str(files / "verdicts.csv"),
-        "--questions",
-        str(files / "questions.csv"),
-        "--calls",
-        "20",
-        "--out",
-        str(files / "pairs.csv"),
-        *more,
-    ]
+    verdicts, questions, pairs = (str(files / f"{name}.csv") for name in ("verdicts", "questions", "pairs"))
+    return ["next", verdicts, "--questions", questions, "--calls", "20", "--out", pairs, *more]
 
 
 def test_exit_codes_and_the_list_that_is_left_alone(files, capsys):
@@ -173,11 +141,8 @@ def test_exit_codes_and_the_list_that_is_left_alone(files, capsys):
     after = (files / "pairs.csv").read_bytes()
     assert main(words(files, "--force", "--until", "top=1")) == 3
     out = capsys.readouterr().out
-    assert (
-        out.startswith("settled at 95 % after")
-        and out.endswith("the best: a; nothing was written\n")
-        and out.count("\n") == 1
-    )
+    assert out.startswith("settled at 95 % after") and out.count("\n") == 1
+    assert out.endswith("the best: a; nothing was written\n")
     assert (files / "pairs.csv").read_bytes() == after
 
 

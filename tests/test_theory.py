@@ -1,4 +1,4 @@
-"""`ppe theory`: answers against rational arithmetic, and grids that give the same rows wherever they run."""
+"""`ppe theory`: answers of the library, and grids that give the same rows wherever they run."""
 
 import errno
 import json
@@ -8,51 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-from fractions import Fraction
-from itertools import permutations
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 
 from ppe.errors import InputError
 from ppe.paper.runner import run
 from ppe.parallel import parallel_map
+from ppe.theory.mallows import alpha, mallows_q
 from ppe.theory.recovery import recovery_cells, run_grid
-
-# ---- oracles in rational arithmetic
-
-
-def edge_error(t, p):
-    right = Fraction(1, 2) + Fraction(str(p))
-    return sum(math.comb(t, k) * right**k * (1 - right) ** (t - k) for k in range(t // 2 + 1))
-
-
-def exact_recovery(n, t, p):
-    return float((1 - edge_error(t, p)) ** math.comb(n, 2))
-
-
-def triangle_free(n, t, p):
-    wrong = edge_error(t, p)
-    q, product = wrong / (1 - wrong), Fraction(1)
-    for r in range(1, n + 1):
-        product *= sum(q**k for k in range(r))
-    return float((1 - wrong) ** math.comb(n, 2) * product)
+from ppe.theory.tournaments import exact_recovery, graphs_needed
 
 
 def answer(done):
     assert (done.code, done.err) == (0, "")
     return json.loads(done.out)
-
-
-@pytest.mark.parametrize("n, p, t", [(5, 0.25, 3), (12, 0.1, 20), (20, 0.4, 5), (2, 0.5, 1)])
-def test_recovery_equals_rational_arithmetic(ppe_main, n, p, t):
-    report = answer(ppe_main("theory", "recovery", "--n", n, "--p", p, "--t", t, "--format", "json"))
-    assert report["edge_error"] == pytest.approx(float(edge_error(t, p)), rel=1e-10)
-    assert report["exact_recovery"] == pytest.approx(exact_recovery(n, t, p), rel=1e-10)
-    assert report["triangle_free"] == pytest.approx(triangle_free(n, t, p), rel=1e-10)
-    wrong = float(edge_error(t, p))
-    assert report["expected_triangles"] == pytest.approx(math.comb(n, 3) * wrong * (1 - wrong), rel=1e-10)
 
 
 def test_recovery_gives_the_stated_values(ppe):
@@ -70,53 +42,34 @@ def test_recovery_gives_the_stated_values(ppe):
     assert report["threshold_truncated"] == pytest.approx(2 * scale)
 
 
-@pytest.mark.parametrize("n, p, confidence", [(20, 0.1, 0.95), (5, 0.3, 0.99), (3, 0.45, 0.5), (20, 0.4, 0.999)])
-def test_graphs_needed_is_the_smallest_number(ppe_main, n, p, confidence):
-    words = ("theory", "graphs-needed", "--n", n, "--p", p, "--confidence", confidence, "--format", "json")
-    report = answer(ppe_main(*words))
-    t = report["t"]
-    assert report["exact_recovery"] == pytest.approx(exact_recovery(n, t, p), rel=1e-9)
-    assert exact_recovery(n, t, p) >= confidence
-    # Not monotone in t (an even number is worse than one fewer), so look at more than the one before.
-    assert all(exact_recovery(n, fewer, p) < confidence for fewer in range(max(1, t - 9), t))
+def test_graphs_needed_and_alpha_are_those_of_the_library(ppe_main):
+    words = "--n", 20, "--p", 0.4, "--confidence", 0.999, "--format", "json"
+    report = answer(ppe_main("theory", "graphs-needed", *words))
+    assert report["t"] == graphs_needed(20, 0.4, 0.999)
+    assert report["exact_recovery"] == pytest.approx(exact_recovery(20, report["t"], 0.4))
+    report = answer(ppe_main("theory", "alpha", "--p", 0.1, "--d", 4, "--format", "json"))
+    assert (report["q"], report["alpha"]) == pytest.approx((mallows_q(0.1), alpha(4, 0.1)))
 
 
-def test_alpha_equals_enumeration_of_orders(ppe_main):
-    for d in (1, 2, 4):
-        report = answer(ppe_main("theory", "alpha", "--p", 0.1, "--d", d, "--format", "json"))
-        q = (0.5 - 0.1) / (0.5 + 0.1)
-        weight = {
-            order: q ** sum(a > b for k, a in enumerate(order) for b in order[k + 1 :])
-            for order in permutations(range(d + 1))
-        }
-        right = sum(w for order, w in weight.items() if order.index(0) < order.index(d))
-        assert report["q"] == pytest.approx(q)
-        assert report["alpha"] == pytest.approx(right / sum(weight.values()), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("recovery", "--n", 1, "--p", 0.1, "--t", 3),
-        ("recovery", "--n", 5, "--p", 0, "--t", 3),
-        ("recovery", "--n", 5, "--p", 0.51, "--t", 3),
-        ("recovery", "--n", 5, "--p", "nan", "--t", 3),
-        ("recovery", "--n", 5, "--p", 0.1, "--t", 0),
-        ("recovery", "--n", 5, "--p", 0.1, "--t", 2.5),
-        ("recovery", "--n", 5, "--p", 0.1),
-        ("graphs-needed", "--n", 5, "--p", 0.1, "--confidence", 1),
-        ("graphs-needed", "--n", 5, "--p", 0.1, "--confidence", 0),
-        ("graphs-needed", "--n", 5, "--p", -0.1),
-        ("alpha", "--p", 0.1, "--d", 0),
-        ("alpha", "--p", 0.6, "--d", 2),
-        ("grid", "--n", 5, "--p", 0.7, "--out", "grid.csv"),
-        ("grid", "--n", 1, "--p", 0.1, "--out", "grid.csv"),
-        ("grid", "--n", 5, "--p", 0.1, "--out", "no/such/folder/grid.csv"),
-    ],
-    ids=lambda words: " ".join(map(str, words)),
-)
+@pytest.mark.parametrize("words", [
+    "recovery --n 1 --p 0.1 --t 3",
+    "recovery --n 5 --p 0 --t 3",
+    "recovery --n 5 --p 0.51 --t 3",
+    "recovery --n 5 --p nan --t 3",
+    "recovery --n 5 --p 0.1 --t 0",
+    "recovery --n 5 --p 0.1 --t 2.5",
+    "recovery --n 5 --p 0.1",
+    "graphs-needed --n 5 --p 0.1 --confidence 1",
+    "graphs-needed --n 5 --p 0.1 --confidence 0",
+    "graphs-needed --n 5 --p -0.1",
+    "alpha --p 0.1 --d 0",
+    "alpha --p 0.6 --d 2",
+    "grid --n 5 --p 0.7 --out grid.csv",
+    "grid --n 1 --p 0.1 --out grid.csv",
+    "grid --n 5 --p 0.1 --out no/such/folder/grid.csv",
+])  # fmt: skip
 def test_bad_input_is_one_line(ppe_main, words):
-    done = ppe_main("theory", *words)
+    done = ppe_main("theory", *words.split())
     assert (done.code, done.out, done.new_files) == (2, "", ())
     assert done.err.startswith("ppe: error: ") and done.err.count("\n") == 1
 
@@ -162,17 +115,10 @@ def test_a_grid_that_cannot_be_written_is_not_computed(ppe_main, tmp_path, monke
     assert done.err == f"ppe: error: cannot write grid.csv: Permission denied; {way_out}\n"
 
 
-def children(pid: int) -> list[int]:
+def running(process: psutil.Process) -> bool:
     try:
-        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-    except FileNotFoundError:
-        return []
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
 
 
@@ -185,31 +131,26 @@ def within(seconds: float, condition) -> bool:
     return True
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the workers in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_workers_end_with_the_command(tmp_path, number):
     words = "theory grid --n 3000 --p 0.1 --trials 100000 --workers 2 --out grid.csv"
-    process = subprocess.Popen(
-        [Path(sys.executable).parent / "ppe", *words.split()],
-        cwd=tmp_path,
-        start_new_session=True,
-        stderr=subprocess.PIPE,
-    )
+    program = [Path(sys.executable).parent / "ppe", *words.split()]
+    process = psutil.Popen(program, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE)
     workers = []
     try:
-        assert within(60, lambda: len(children(process.pid)) == 2)
-        workers = children(process.pid)
+        assert within(60, lambda: len(process.children()) == 2)
+        workers = process.children()
         time.sleep(0.5)  # into their cells, each of which takes minutes
         assert all(map(running, workers))
-        os.kill(process.pid, number)  # the command alone, not its group
+        process.send_signal(number)  # to the command alone, not its group
         # At once on a quiet machine; without an end to them the workers stay until their cells are done.
         assert within(10, lambda: process.poll() is not None)
         assert within(10, lambda: not any(map(running, workers)))
         if number == signal.SIGINT:
             assert (process.returncode, process.stderr.read().strip()) == (130, b"ppe: interrupted")
     finally:
-        for pid in filter(running, [process.pid, *workers]):
-            os.kill(pid, signal.SIGKILL)
+        for one in filter(running, [process, *workers]):
+            one.kill()
         process.communicate()
 
 
