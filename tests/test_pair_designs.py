@@ -198,6 +198,16 @@ def test_models_from_whatever_names_them(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "said"), [
+    ({"--calls": 1}, "at least 2 are needed"),
+    ({"--calls": 7}, "3 pairs on each of 2 wordings, 6 calls"),
+    ({"--calls": 5, "--orders": "both"}, "the number is even"),
+    ({"--kind": "blocks", "--block-size": 4}, "at most all models"),
+    ({"--block-size": 2}, "only blocks have a size"),
+    ({"--models": "x"}, "no file 'x', and no comma"),
+    ({"--models": "x,y,x"}, "given twice: 'x'"),
+    ({"q.csv": "id,prompt\n1,x\n"}, "no column question_id"),
+    ({"--out": "pairs.txt"}, "ends in .csv or .csv.gz"),
+    ({"--questions": "nothing.csv"}, "cannot read nothing.csv"),
     ({"--kind": "blocks", "--block-size": 0}, "at most all models"),
     ({"--models": "x,y,"}, "model ''"),
     ({"--models": "\u00e9,e\u0301"}, "look the same"),

@@ -214,3 +214,22 @@ def test_a_pilot_of_several_judges_asks_for_one(tmp_path):
 def test_a_plan_for_thousands_of_models_says_what_it_would_take(n, monkeypatch):
     monkeypatch.setattr("os.sysconf", lambda name: 2**17)  # 16 GiB
     assert_refused(("plan", "--models", n, "--questions", 100), f"{n} models", "there are 16")
+
+
+def test_an_impossible_plan_is_refused(tmp_path):
+    pilot = tmp_path / "pilot.csv"
+    pilot_table(np.linspace(-1, 1, 5), 1.0, 2).to_csv(pilot, index=False)
+    base = ("plan", "--models", 5, "--questions", 30)
+    for words, said in (
+        ((*base, "--calls", 3), "at least 4"),
+        ((*base, "--calls", 601), "600 calls in both orders"),
+        ((*base, "--calls", 9, "--target", "top=1"), "leave the other out"),
+        ((*base, "--target", "top=5"), "at most 4"),
+        ((*base, "--target", "spearman=0"), "only all questions"),
+        ((*base, "--target", "x=1"), "not understood"),
+        (("plan", "--models", 6, "--questions", 30, "--pilot", pilot), "give --models 5"),
+        (("plan", "--models", "m0,m1,m2,m3,z", "--questions", 30, "--pilot", pilot), "without z; with m4"),
+        (("plan", "--models", 1, "--questions", 30), "at least two"),
+        (("plan", "--models", 5, "--questions", 0), "at least one"),
+    ):
+        assert_refused(words, said)

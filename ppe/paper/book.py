@@ -19,7 +19,6 @@ from .. import __version__
 from ..errors import InputError, PpeError
 from ..files import project_root, write_bytes, write_text
 from .items import BEYOND, FOLDERS, Artefact, Front, Item, place_of, read_fronts, relink
-from .style import describe_pdf
 
 # %% ../../nbs/paper/book.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen
@@ -209,6 +208,8 @@ def write_book(
     Raises: InputError for outputs that are not there and for mathematics that is not known; PpeError when Typst fails.
     """
     import typst
+
+    from ppe.paper.style import describe_pdf  # here: a run that finds nothing to do loads no pandas
 
     root, place = project_root() if root is None else root, place_of(profile)
     parts = in_parts(read_fronts(root, profile=profile).values())
