@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAPER_FOLDERS = ("figures", "tables", "theorems")
 KERNELSPEC = {"display_name": "python3", "language": "python", "name": "python3"}
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# What a cell compiles is not kept: numba knows it by the cell's text alone, and not by what the cell calls.
+THREADS["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator"
 # nbdev_clean drops object addresses from committed outputs, so a fresh run must drop them too.
 ADDRESS = re.compile(r"(<[^<>]*?) at 0x[0-9a-fA-F]+")
 

@@ -58,7 +58,7 @@ def same(path: Path) -> bool:
         assert set(table["verdict"]) == {"invalid"}
         return False
     if isinstance(table, str) or isinstance(found, str):
-        assert found.replace("Row #2: ", "") == table  # reading in order, Arrow also knows the line
+        assert re.sub(r"Row #\d+: ", "", found) == table  # reading in order, Arrow also knows the line
         return False
     same_counts(found, table)
     return True
