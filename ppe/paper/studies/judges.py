@@ -234,7 +234,7 @@ def judges_study(
     no interval; separated: no estimate of people alone exists; weight and the name of a judge: its weight in a
     prediction-powered estimate.
 
-    Raises: InputError for a size beyond half of the questions. Cost: about 10 seconds a split for 27,000 battles of
+    Raises: InputError for a size beyond half of the questions. Cost: about 2 seconds a split for 27,000 battles of
     four judges.
     """
     if not sizes or min(sizes) < 1 or max(sizes) > len(arena.battles.question) // 2 or n_splits < 1:
