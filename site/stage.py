@@ -168,7 +168,7 @@ class Staging:
 
     def thumbnail(self, front: Front) -> str:
         "A small picture of the first figure, as Markdown, or the first cells of the table."
-        picture = next((artefact for artefact in front.artefacts if artefact.kind == "figure"), None)
+        picture = next((artefact for artefact in front.artefacts if artefact.is_figure), None)
         if picture is None:
             return f":::{{container}} placard\n{self.first_cells(front.artefacts[0])}\n:::"
         file = f"{picture.name}.png"
@@ -200,7 +200,7 @@ class Staging:
         "Picture, question and answer, one below the other."
         parts = []
         for front in map(self.fronts.__getitem__, names):
-            picture = next(a for a in front.artefacts if a.kind == "figure")
+            picture = next(a for a in front.artefacts if a.is_figure)
             caption = f"{verbatim(picture.caption)} [The notebook]({executed(front)})"
             parts += [f"## {front.item.question}", self.text(front.item.answer)]
             parts += [f"![{verbatim(picture.alt)}](../figures/{picture.name}.png)"]

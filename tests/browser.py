@@ -1,6 +1,5 @@
 """A headless Chromium over the DevTools protocol: what a page asks for, complaints, its looks."""
 
-import base64
 import json
 import shutil
 import subprocess
@@ -88,15 +87,10 @@ class Browser:
                 self.visit.complaints.append(f"{given['entry']['text']} {given['entry'].get('url', '')}")
         return message
 
-    def open(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> Visit:
+    def open(self, url: str, *, width: int = 1280, dark: bool = False) -> Visit:
         "Show a page in a window of this width until it is loaded and its formulas are set."
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = "dark" if dark else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.visit = Visit()
@@ -110,7 +104,3 @@ class Browser:
         "The value of an expression in the page; a promise is waited for."
         found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         return found["result"].get("value")
-
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(picture["data"]))

@@ -62,14 +62,8 @@ def test_a_kernel_is_spoken_to_without_ports(tmp_path: Path, kernels: type[Async
 
 
 def test_a_failing_cell_is_reported_with_its_source(tmp_path: Path):
-    notebook = nbformat.v4.new_notebook(
-        cells=[
-            nbformat.v4.new_code_cell("x = 1\nx + 1"),
-            nbformat.v4.new_code_cell("raise ValueError('seen')"),
-            nbformat.v4.new_code_cell("never = 'run'"),
-        ]
-    )
-    nbformat.write(notebook, path := tmp_path / "01_broken.ipynb")
+    cells = map(nbformat.v4.new_code_cell, ("x = 1\nx + 1", "raise ValueError('seen')", "never = 'run'"))
+    nbformat.write(nbformat.v4.new_notebook(cells=list(cells)), path := tmp_path / "01_broken.ipynb")
     with pytest.raises(stage_notebooks.NotebookFailed, match=r"(?s)raise ValueError.*ValueError: seen"):
         stage_notebooks.executed(path)
 

@@ -1,13 +1,11 @@
 """The paper's numbers as files."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.errors import InputError
 from ppe.paper import published
 from ppe.paper.published import CATEGORIES, JUDGES
 
@@ -76,25 +74,3 @@ def test_other_rows_equal_the_latex():
     benchmarks = published.add_benchmark_judge().set_index(["method", "benchmark"])
     for method, *printed in cells(BENCHMARKS):
         assert printed_cells(benchmarks.loc[[(method, "HumanEval"), (method, "MATH")]]) == printed
-
-
-@pytest.mark.parametrize(
-    ("name", "old", "new", "message"),
-    [
-        ("main_baselines", "coding,70,1", "coding,70.5,1", "lines 3: each has a whole mean"),
-        ("main_baselines", "average,56,,", "average,56,1,", "lines 11: each"),
-        ("main_baselines", "Single→20", "Single", "lacks GPT-5 Single→20 average"),
-        ("bt_diagnostic", "0,2,6,-0.007", "0,2,60,-0.007", "no_strong is 60"),
-        ("data_driven_k", "coding,28", "coding,", "k is nan"),
-        ("add_benchmark_judge", "HumanEval,82", "HumanEval,many", "mean is many"),
-        ("stated_values", "0.056,0.056", "0.056,none", "high is none"),
-        ("stated_values", "section,", "part,", "has columns part"),
-    ],
-)
-def test_a_damaged_file_is_refused(tmp_path: Path, name: str, old: str, new: str, message: str):
-    text = published.data_file(f"paper/{name}.csv").read_text(encoding="utf-8")
-    assert old in text
-    (tmp_path / f"{name}.csv").write_text(text.replace(old, new), encoding="utf-8")
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        getattr(published, name)(tmp_path)
-    assert "\n" not in str(caught.value)

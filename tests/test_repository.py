@@ -3,7 +3,6 @@
 import ast
 import configparser
 import json
-import os
 import re
 import shlex
 import shutil
@@ -16,13 +15,13 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import click
 import nbformat
 import pandas as pd
 import pytest
 from stage_notebooks import ROOT, stage_notebooks, title
 
 from ppe.files import file_sha256
+from ppe.paper.items import read_items
 
 BIN = Path(sys.executable).parent
 EXPORT = re.compile(r"^\s*#\s*\|\s*(export|exporti|exports)\b", re.M)
@@ -167,29 +166,17 @@ def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
     assert not any(sources(path, exported=True) for path in GUIDES)
 
 
-@pytest.mark.parametrize("path", modules(ROOT / "ppe"), ids=lambda path: path.stem)
-def test_a_module_compiles_without_a_warning_and_holds_no_directive(path: Path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # an invalid escape such as that of LaTeX in a docstring
-        compile(path.read_text(encoding="utf-8"), path.name, "exec")
-    assert not EXPORT.search(path.read_text(encoding="utf-8")), "two exports in one cell"
-
-
-def test_a_module_begins_with_a_whole_sentence():
-    for path in modules(ROOT / "ppe"):
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        assert text.rstrip().endswith((".", "!", "?")), f"{path.name} ends in {text[-60:]!r}"
-
-
-def test_a_line_of_the_library_has_at_most_120_columns():
+def test_a_module_compiles_without_a_warning_begins_with_a_sentence_and_holds_its_columns():
     # nbdev wraps `__all__` without its first word, and has no setting for it: so ruff cannot be asked (E501).
-    long = [
-        f"{path.relative_to(ROOT)}:{at}"
-        for path in (ROOT / "ppe").rglob("*.py")
-        for at, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if len(line) > 120 and path.stem != "_modidx" and not line.startswith("__all__ = ")
-    ]
-    assert not long, f"over 120 columns; shorten or wrap them in the notebook: {long}"
+    for path in (path for path in (ROOT / "ppe").rglob("*.py") if path.stem != "_modidx"):
+        text = path.read_text(encoding="utf-8")
+        long = [at for at, line in enumerate(text.splitlines(), 1) if len(line) > 120 and "__all__ = " not in line]
+        assert not long, f"{path}: lines {long} are over 120 columns; shorten or wrap them in the notebook"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # an invalid escape such as that of LaTeX in a docstring
+            words = ast.get_docstring(compile(text, path.name, "exec", ast.PyCF_ONLY_AST)) or "."
+        assert words.rstrip().endswith((".", "!", "?")), f"{path} begins with {words!r}"
+        assert not EXPORT.search(text), f"{path}: two exports in one cell"
 
 
 # ---- imports point one way
@@ -208,38 +195,20 @@ def test_the_folders_know_each_other_in_one_direction():
 
 
 @STAGE
-def test_a_module_imports_only_what_its_folder_may(path: Path):
-    here = room(module_of(path))
-    outside = {room(module) for module in exported_imports(path)} - {here}
-    assert outside <= MAY_IMPORT[here], f"{title(path)} imports from {sorted(outside - MAY_IMPORT[here])}"
+def test_a_module_imports_only_what_it_may(path: Path):
+    module, code = module_of(path), "\n".join(sources(path, exported=True))
+    outside = {room(other) for other in imported_modules(code)} - {room(module)}
+    assert outside <= MAY_IMPORT[room(module)], f"{module} imports from {sorted(outside - MAY_IMPORT[room(module)])}"
+    if room(module) == "reports":  # of the paper the style alone
+        assert {other for other in imported_modules(code) if room(other) == "paper"} <= {"paper.style"}
+    names = [name for name in imported(code) if name.startswith("ppe.") and not name.endswith("__version__")]
+    assert not [name for name in names if name.rpartition(".")[2].startswith("_")], "a private name of another"
+    assert room(module) in ("stages", "cli") or not packages(code) & LLM
+    assert module in ("paper.style", "reports.charts") or not packages(code) & PLOTTING
 
 
 def test_no_two_modules_import_each_other():
     tuple(TopologicalSorter({module_of(path): exported_imports(path) for path in STAGES}).static_order())
-
-
-def test_no_module_imports_a_private_name_of_another():
-    for path in STAGES:
-        for name in imported("\n".join(sources(path, exported=True))):
-            if name.startswith("ppe.") and not name.endswith("__version__"):
-                assert not name.rpartition(".")[2].startswith("_"), f"{title(path)} imports {name}"
-
-
-@STAGE
-def test_ranking_knows_no_llm(path: Path):
-    if room(module_of(path)) not in ("stages", "cli"):
-        assert not packages("\n".join(sources(path, exported=True))) & LLM
-
-
-def test_reports_know_the_style_of_the_paper_and_nothing_else_of_it():
-    known = set().union(*(exported_imports(path) for path in STAGES if room(module_of(path)) == "reports"))
-    assert {module for module in known if room(module) == "paper"} == {"paper.style"}
-
-
-@STAGE
-def test_only_style_and_the_charts_of_reports_import_plotting(path: Path):
-    if module_of(path) not in ("paper.style", "reports.charts"):
-        assert not packages("\n".join(sources(path, exported=True))) & PLOTTING
 
 
 def test_importing_the_library_loads_no_plotting():
@@ -256,31 +225,15 @@ def test_importing_the_library_loads_no_plotting():
 # ---- notebooks of figures, tables and theorems
 
 
-def parameters(path: Path) -> dict[str, object]:
-    "Names and values of the cell tagged `parameters`, which holds plain literals only."
-    tagged = [cell for cell in read(path).cells if "parameters" in cell.metadata.get("tags", [])]
-    assert len(tagged) == 1, f"{path.name}: {len(tagged)} cells tagged parameters; papermill needs exactly one"
-    values = {}
-    for node in ast.parse(tagged[0].source).body:
-        assert isinstance(node, (ast.Assign, ast.AnnAssign)), f"{path.name}: {ast.unparse(node)}"
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        values[ast.unparse(target)] = ast.literal_eval(node.value)
-    return values
-
-
-def test_there_are_paper_notebooks():
-    assert {"fig_cycle_distance", "tab_replication", "tab_target_models", "tab_arena_mapping"} <= {
-        path.stem for path in PAPER_NOTEBOOKS
+def test_the_notebooks_and_profiles_are_as_the_runner_wants_them():
+    "One cell of parameters, the same names and kinds in both profiles: papermill would only warn."
+    assert list(read_items(ROOT)) and {item.parameters["full"]["seed"] for item in read_items(ROOT).values()} == {
+        20260324
     }
-
-
-@PAPER
-def test_a_paper_notebook_has_one_parameters_cell_and_exports_nothing(path: Path):
-    assert {"seed", "output_dir"} <= set(parameters(path))
-    code = "\n".join(sources(path))
-    assert not EXPORT.search(code) and not DEFAULT_EXP.search(code)
-    skipped = [s for s in sources(path) if re.search(r"#\s*\|\s*(eval:\s*false|notest)", s)]
-    assert not skipped, "a skipped cell leaves the notebook's own defaults in force"
+    assert {ROOT / item.notebook for item in read_items(ROOT).values()} == set(PAPER_NOTEBOOKS)
+    for path in PAPER_NOTEBOOKS:
+        code = "\n".join(sources(path))
+        assert not re.search(r"#\s*\|\s*(export|default_exp|eval:\s*false|notest)", code), f"{path.name} runs as it is"
 
 
 @PAPER
@@ -293,11 +246,8 @@ def test_a_paper_notebook_computes_through_the_studies_and_style(path: Path):
     assert {module for module in found - allowed if room(module) not in ("theory", "paper.studies")} == set()
 
 
-def test_the_gallery_lists_every_paper_notebook_and_the_contents_page_every_module():
-    places = [ROOT / folder / "README.md" for folder in ("", "nbs", "figures")]
-    readme, contents, gallery = (path.read_text(encoding="utf-8") for path in places)
-    for path in PAPER_NOTEBOOKS:
-        assert f"({path.stem}.ipynb)" in gallery, path.stem
+def test_the_readme_counts_the_paper_notebooks_and_the_contents_page_lists_every_module():
+    readme, contents = ((ROOT / name / "README.md").read_text(encoding="utf-8") for name in ("", "nbs"))
     assert f"`make paper` runs {len(PAPER_NOTEBOOKS)} notebooks" in readme
     for path in STAGES:
         assert f"]({title(path)}.ipynb)" in contents, path.stem
@@ -311,17 +261,6 @@ def test_each_place_in_the_table_of_statements_exists():
         headings = "\n".join(cell.source for cell in read(ROOT / row["notebook"]).cells)
         assert re.search(rf"^## {re.escape(row['cells'])}$", headings, re.MULTILINE), row["name"]
         assert not row["picture"] or (ROOT / row["picture"]).is_file(), row["name"]
-
-
-def test_profiles_name_the_parameters_that_the_notebooks_have():
-    profiles = tomllib.loads((ROOT / "nbs" / "profiles.toml").read_text())
-    defaults = profiles.pop("defaults")
-    assert defaults["seed"] == 20260324
-    assert set(profiles) == {path.stem for path in PAPER_NOTEBOOKS}
-    for path in PAPER_NOTEBOOKS:
-        for profile in ("quick", "full"):
-            unknown = set(profiles[path.stem].get(profile, {})) - set(parameters(path))
-            assert not unknown, f"{path.name}: profile {profile} sets {unknown}, which papermill would only warn about"
 
 
 # ---- what is committed is clean
@@ -380,17 +319,6 @@ def test_locks_name_no_host():
 # ---- documents are true
 
 
-def test_readme_python_runs(tmp_path: Path):
-    blocks = re.findall(r"(?ms)^```python\s*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert blocks, "the README shows no Python"
-    shutil.copytree(ROOT / "data", tmp_path / "data")
-    done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", "\n\n".join(blocks)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ | {"MPLBACKEND": "agg"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
@@ -410,30 +338,6 @@ def test_what_the_readme_shows_is_what_is_printed(tmp_path: Path):
             assert done.stdout == printed, command
 
 
-def commands_of(text: str) -> list[list[str]]:
-    "The `ppe …` lines of code blocks, as words, without comments and prompts."
-    blocks = re.findall(r"(?ms)^```(?:console)?\n(.*?)^```", text)
-    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
-    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("ppe ")]
-
-
-def test_every_command_of_the_readme_and_of_the_pages_exists():
-    from ppe.cli.main import app
-
-    pages = [ROOT / "README.md", *(ROOT / "site").glob("*.md")]
-    commands = [words for page in pages for words in commands_of(page.read_text(encoding="utf-8"))]
-    assert len(commands) > 25
-    for words in commands:
-        command, rest = app, list(words)
-        with click.Context(app) as context:
-            while isinstance(command, click.Group):
-                command = command.get_command(context, rest.pop(0))
-                assert command is not None, words
-            known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
-        asked = {word.split("=")[0] for word in rest if word.startswith("--")}
-        assert asked <= known, f"{' '.join(words)}: no option {sorted(asked - known)}"
-
-
 def test_what_the_stages_need_beyond_the_library_is_said_where_they_are_shown():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     modules = [*(ROOT / "ppe" / "stages").glob("*.py")]
@@ -444,16 +348,11 @@ def test_what_the_stages_need_beyond_the_library_is_said_where_they_are_shown():
         assert {extra for extra in extras if f"ppe[{extra}]" not in text} == set(), page
 
 
-def test_readme_links_and_make_targets_exist():
+def test_readme_links_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = [
-        link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link and not link.startswith("mailto:")
-    ]
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not re.match(r"\w+:", link)]
     missing = [link for link in links if not (ROOT / link).exists()]
     assert not missing, f"README points to {missing}"
-    targets = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
-    shown = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(re.findall(r"`[^`]*`", text))))
-    assert {"paper", "test"} <= shown <= targets, f"README shows make targets {shown - targets}"
 
 
 def test_data_readme_lists_every_file():
@@ -478,12 +377,13 @@ def sentences(*pages: str) -> str:
     return " ".join(" ".join((ROOT / page).read_text(encoding="utf-8").split()) for page in pages)
 
 
+def published(name: str) -> pd.DataFrame:
+    return pd.read_csv(ROOT / "figures" / f"{name}.csv")
+
+
 def test_what_the_readme_says_was_found():
     "Its sentences on the public sets, and those of the page of what was found, against the published tables."
     text = sentences("README.md", "site/found.md")
-
-    def published(name: str) -> pd.DataFrame:
-        return pd.read_csv(ROOT / "figures" / f"{name}.csv")
 
     table = published("tab_replication_forest")
     rules = "no rule that truncates, samples, bootstraps, weighs graphs or removes cycles"
@@ -514,9 +414,6 @@ def test_what_the_readme_says_was_found():
 def test_what_the_readme_says_of_designs_and_plans():
     text = sentences("README.md", "site/found.md", "site/plan.md")
 
-    def published(name: str) -> pd.DataFrame:
-        return pd.read_csv(ROOT / "figures" / f"{name}.csv")
-
     assert "0.27 of the calls on H2O and 0.41 to 0.47 on the other three" in text
     assert "0.64 where people judged (not shown to be below 1)" in text
     assert "GPT-4 (not shown to be below 1 on OpenAssistant)" in text
@@ -542,12 +439,11 @@ def test_what_the_readme_says_of_designs_and_plans():
 def test_the_manifest_is_of_the_committed_figures():
     "Parameters are those of the full profile, and every output is the file that lies there."
     manifest = json.loads((ROOT / "figures" / "manifest.json").read_text(encoding="utf-8"))["notebooks"]
-    profiles = tomllib.loads((ROOT / "nbs" / "profiles.toml").read_text(encoding="utf-8"))
-    assert sorted(manifest) == sorted(set(profiles) - {"defaults"})
+    items = read_items(ROOT)
+    assert sorted(manifest) == sorted(items)
     for name, entry in manifest.items():
-        wanted = profiles["defaults"] | profiles[name]["full"]
-        assert {key: entry["parameters"][key] for key in wanted} == wanted, name
-        for file, digest in entry["outputs"].items():
-            assert file_sha256(ROOT / "figures" / file) == digest, file
+        assert entry["parameters"] == items[name].parameters["full"], name
+        wrong = [file for file, digest in entry["outputs"].items() if file_sha256(ROOT / "figures" / file) != digest]
+        assert not wrong, f"{name}: {wrong} are not what was made"
     made = {file for entry in manifest.values() for file in entry["outputs"]}
     assert made == {path.name for path in (ROOT / "figures").iterdir()} - {"manifest.json", "README.md"}

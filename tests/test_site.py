@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 import pytest
-from stage_notebooks import ROOT
+from stage_notebooks import ROOT, stage_notebooks
 
 SITE = ROOT / "site"
 sys.path.insert(0, str(SITE))
@@ -30,9 +30,7 @@ from ppe.cli.main import app  # noqa: E402
 from ppe.paper.items import read_fronts  # noqa: E402
 
 PAGES = sorted(SITE.glob("*.md"))
-# Pages that show commands. A page that begins to do so belongs here.
-COMMAND_PAGES = ("collect", "found", "library", "paper", "plan", "rank", "theory")
-
+TEXTS = {page.name: page.read_text(encoding="utf-8") for page in (*PAGES, ROOT / "README.md")}
 
 # ---- what the pages say, before anything is built
 
@@ -61,58 +59,43 @@ def refusal(words: list[str]) -> str:
     return ""
 
 
-def test_pages_with_commands_are_the_listed_ones():
-    shown = {page.stem for page in PAGES if commands(page.read_text(encoding="utf-8"))}
-    assert shown <= set(COMMAND_PAGES)
-    assert {"rank", "collect", "plan", "theory"} <= shown
-
-
-@pytest.mark.parametrize("name", COMMAND_PAGES)
-def test_every_command_of_a_page_exists_with_its_options(name: str):
-    wrong = {
-        " ".join(words): why
-        for words in commands((SITE / f"{name}.md").read_text(encoding="utf-8"))
-        if (why := refusal(words))
-    }
-    assert not wrong
+def test_every_command_of_the_pages_and_the_readme_exists_with_its_options():
+    shown = [(name, words) for name, text in TEXTS.items() for words in commands(text)]
+    assert {"rank.md", "collect.md", "plan.md", "theory.md", "README.md"} <= {name for name, _ in shown}
+    assert not {f"{name}: {' '.join(words)}": why for name, words in shown if (why := refusal(words))}
 
 
 def test_a_wrong_command_or_option_is_noticed():
-    assert (
-        refusal(["ranks", "verdicts.csv"])
-        and refusal(["rank", "verdicts.csv", "--interval", "3"])
-        and refusal(["data", "fetches"])
-    )
+    for words in ("ranks verdicts.csv", "rank verdicts.csv --interval 3", "data fetches"):
+        assert refusal(words.split())
     assert not refusal(["rank", "verdicts.csv", "--intervals", "3"])
 
 
-def test_every_make_target_of_a_page_exists():
+def test_every_make_target_that_is_shown_exists():
     targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
-    shown = {name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))}
-    assert {"paper", "demo"} <= shown <= targets
-    assert "site" in targets
+    shown = {name for text in TEXTS.values() for name in re.findall(r"`[^`]*\bmake ([a-z-]+)", text)}
+    assert {"paper", "demo", "test"} <= shown <= targets and "site" in targets
 
 
-def test_the_python_of_the_pages_runs(tmp_path: Path):
-    texts = [page.read_text(encoding="utf-8") for page in PAGES]
-    blocks = [block for text in texts for block in re.findall(r"(?ms)^```python\s*\n(.*?)^```", text)]
+@pytest.mark.parametrize("names", [["README.md"], [page.name for page in PAGES]], ids=["readme", "pages"])
+def test_the_python_that_is_shown_runs(tmp_path: Path, names: list[str]):
+    blocks = [block for name in names for block in re.findall(r"(?ms)^```python\s*\n(.*?)^```", TEXTS[name])]
     assert blocks
     shutil.copytree(ROOT / "data", tmp_path / "data", ignore=shutil.ignore_patterns("external"))
-    done = subprocess.run(
-        [sys.executable, "-c", "\n\n".join(blocks)], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", "\n\n".join(blocks)]
+    environment = os.environ | {"MPLBACKEND": "agg"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
 
 
 def test_every_notebook_of_the_paper_stands_on_one_page_and_in_one_section():
-    text = "".join((SITE / f"{name}.md").read_text(encoding="utf-8") for name in ("paper", "theory"))
-    shown = [name for names in re.findall(r"<!-- gallery: ([\w ]+) -->", text) for name in names.split()]
-    assert sorted(shown) == sorted(read_fronts(ROOT))
+    shown = re.findall(r"<!-- gallery: ([\w ]+) -->", TEXTS["paper.md"] + TEXTS["theory.md"])
+    assert sorted(" ".join(shown).split()) == sorted(read_fronts(ROOT))
 
 
 def test_the_page_of_findings_shows_four_to_six_pictures():
-    names = re.findall(r"<!-- pictures: ([\w ]+) -->", (SITE / "found.md").read_text(encoding="utf-8"))
-    assert len(names) == 1 and 4 <= len(names[0].split()) <= 6
+    (names,) = re.findall(r"<!-- pictures: ([\w ]+) -->", TEXTS["found.md"])
+    assert 4 <= len(names.split()) <= 6
 
 
 # ---- staging
@@ -125,28 +108,20 @@ def staging(tmp_path_factory: pytest.TempPathFactory) -> stage.Staging:
 
 def test_links_lead_to_pages_files_and_the_server(staging: stage.Staging):
     server = f"{stage.SERVER}/blob/main"
-    for origin, place, link, wanted in (
-        ("figures/fig_mu.ipynb", "figures/fig_mu.ipynb", "../nbs/cycles.ipynb", "../nbs/cycles.ipynb"),
-        (
-            "figures/fig_mu.ipynb",
-            "figures/fig_mu.ipynb",
-            "../nbs/figures/fig_keep_k.ipynb",
-            "fig_keep_k.ipynb",
-        ),
-        (
-            "figures/fig_mu.ipynb",
-            "figures/fig_mu.ipynb",
-            "../nbs/figures/fig_mu.ipynb",
-            f"{server}/nbs/figures/fig_mu.ipynb",
-        ),
-        ("figures/fig_mu.ipynb", "figures/fig_mu.ipynb", "fig_mu.csv", "fig_mu.csv"),
-        ("nbs/reading.md", "nbs/reading.md", "tables/tab_main.ipynb", "../figures/tab_main.ipynb"),
-        ("nbs/reading.md", "nbs/reading.md", "#Here", "#here"),
-        ("site/rank.md", "rank.md", "../nbs/guide.ipynb#A-b", "nbs/guide.ipynb#a-b"),
-        ("site/rank.md", "rank.md", "glossary.md", "glossary.md"),
-        ("site/rank.md", "rank.md", "../ppe/cycles.py", f"{server}/ppe/cycles.py"),
-        ("site/rank.md", "rank.md", "../tests", f"{stage.SERVER}/tree/main/tests"),
-        ("site/rank.md", "rank.md", "https://example.org", "https://example.org"),
+    executed = ("figures/fig_mu.ipynb",) * 2
+    page, reading = ("site/rank.md", "rank.md"), ("nbs/reading.md",) * 2
+    for (origin, place), link, wanted in (
+        (executed, "../nbs/cycles.ipynb", "../nbs/cycles.ipynb"),
+        (executed, "../nbs/figures/fig_keep_k.ipynb", "fig_keep_k.ipynb"),
+        (executed, "../nbs/figures/fig_mu.ipynb", f"{server}/nbs/figures/fig_mu.ipynb"),
+        (executed, "fig_mu.csv", "fig_mu.csv"),
+        (reading, "tables/tab_main.ipynb", "../figures/tab_main.ipynb"),
+        (reading, "#Here", "#here"),
+        (page, "../nbs/guide.ipynb#A-b", "nbs/guide.ipynb#a-b"),
+        (page, "glossary.md", "glossary.md"),
+        (page, "../ppe/cycles.py", f"{server}/ppe/cycles.py"),
+        (page, "../tests", f"{stage.SERVER}/tree/main/tests"),
+        (page, "https://example.org", "https://example.org"),
     ):
         assert staging.relinked(f"[x]({link})", origin, place) == f"[x]({wanted})"
     assert staging.relinked("`[x](nowhere)`", "site/rank.md", "rank.md") == "`[x](nowhere)`"
@@ -268,27 +243,13 @@ def pages(site: Path) -> dict[str, links.Page]:
 
 
 @pytest.mark.slow
-def test_every_link_of_the_site_resolves(site: Path):
-    assert links.broken_links(site) == []
-
-
-@pytest.mark.slow
-def test_no_page_fetches_anything_from_elsewhere(site: Path):
-    assert links.foreign(site) == []
+def test_every_link_resolves_and_nothing_is_fetched_from_elsewhere(site: Path):
+    assert links.broken_links(site) == [] and links.foreign(site) == []
 
 
 @pytest.mark.slow
 def test_every_notebook_and_page_of_the_contents_is_there(pages: dict[str, links.Page]):
-    notebooks = [
-        path for path in (ROOT / "nbs").rglob("*.ipynb") if path.parent.name not in ("figures", "tables", "theorems")
-    ]
     wanted = {
-        path.relative_to(ROOT).with_suffix(".html").as_posix()
-        for path in notebooks
-        if ".ipynb_checkpoints" not in path.parts
-    }
-    wanted |= {f"figures/{name}.html" for name in read_fronts(ROOT)} | {f"{page.stem}.html" for page in PAGES}
-    wanted |= {
         "CHANGELOG.html",
         "data/README.html",
         "demo/README.html",
@@ -296,6 +257,8 @@ def test_every_notebook_and_page_of_the_contents_is_there(pages: dict[str, links
         "api/index.html",
         "search.html",
     }
+    wanted |= {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in stage_notebooks()}
+    wanted |= {f"figures/{name}.html" for name in read_fronts(ROOT)} | {f"{page.stem}.html" for page in PAGES}
     assert wanted <= set(pages)
 
 

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +35,20 @@ def gallery_entry(
     "Question, picture, answer and links of one notebook."
     item, source = front.item, os.path.relpath(front.item.notebook, place)
     published = {f"{folder}/{name}.ipynb" for folder in FOLDERS.values() for name in executed}
-    shown = f"{item.name}.ipynb" if item.name in executed else source
+    shown, ran = source, "not made here yet"
+    if item.name in executed:
+        shown, ran = f"{item.name}.ipynb", f"[executed notebook]({item.name}.ipynb)"
     question = re.sub(r"\[([^\]]*)\]\([^)\s]+\)", r"\1", item.question)  # the text of links in place of the links
-    parts = [f"### [{question}]({shown})"]
-    if front.artefacts and front.artefacts[0].kind == "figure":
-        name, alt = front.artefacts[0].name, html.escape(front.artefacts[0].alt)
-        parts.append(f'<a href="{shown}"><img src="{name}.png" width="{WIDTH}" alt="{alt}"></a>')
+    parts, links = [f"### [{question}]({shown})"], [item.item, ran, f"[source]({source})"]
+    for main in (one for one in front.artefacts[:1] if one.is_figure):
+        alt = html.escape(main.alt)
+        parts.append(f'<a href="{shown}"><img src="{main.name}.png" width="{WIDTH}" alt="{alt}"></a>')
     parts.append(relink(item.answer, source=str(Path(item.notebook).parent), place=place, published=published))
-    ran = f"[executed notebook]({shown})" if item.name in executed else "not made here yet"
-    links = [item.item, ran, f"[source]({source})"]
     for artefact in front.artefacts:  # to be looked at, and what else there is of it
         there = {file.rpartition(".")[2]: file for file in artefact.files}
         look = there.get("png") or there.get("md")
         own = [f"[{artefact.name}]({look})" if look else artefact.name]
-        own += [f"[{kind}]({there[end]})" for end, kind in _FURTHER.items() if end in there]
-        links.append(" ".join(own))
+        links.append(" ".join([*own, *(f"[{kind}]({there[end]})" for end, kind in _FURTHER.items() if end in there)]))
     return "\n\n".join([*parts, " · ".join(links)])
 
 # %% ../../nbs/paper/book.ipynb #gallery-06
@@ -56,10 +56,12 @@ def in_parts(
     fronts: Iterable[Front],
 ) -> dict[str, list[Front]]:  # heading → fronts, in their order; no heading is empty
     "What the paper shows, and what it does not."
-    parts: dict[str, list[Front]] = {"In the paper": [], "Not in the paper": []}
-    for front in fronts:
-        parts["Not in the paper" if front.item.item.endswith(BEYOND) else "In the paper"].append(front)
-    return {heading: part for heading, part in parts.items() if part}
+
+    def is_beyond(front: Front) -> bool:
+        return front.item.item.endswith(BEYOND)
+
+    parts = groupby(sorted(fronts, key=is_beyond), is_beyond)  # the sort keeps the order
+    return {"Not in the paper" if beyond else "In the paper": list(part) for beyond, part in parts}
 
 
 def write_gallery(
@@ -123,19 +125,18 @@ def typst_math(
 _MATH = re.compile(r"\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)")
 
 
-def _formula(state: Any, silent: bool) -> bool:
-    if found := _MATH.match(state.src, state.pos):
-        if not silent:
-            state.push("math", "", 0).content = found[1]
-        state.pos = found.end()
-    return bool(found)
-
-
 def _parser() -> Any:
     from markdown_it import MarkdownIt
 
+    def formula(state: Any, silent: bool) -> bool:
+        if found := _MATH.match(state.src, state.pos):
+            if not silent:
+                state.push("math", "", 0).content = found[1]
+            state.pos = found.end()
+        return bool(found)
+
     parser = MarkdownIt("commonmark").enable("table")
-    parser.inline.ruler.before("escape", "math", _formula)
+    parser.inline.ruler.before("escape", "math", formula)
     parser.inline.add_terminator_char("$")
     return parser
 
@@ -165,9 +166,7 @@ def markdown_runs(
 
 def markdown_tables(
     text: str,  # Markdown
-) -> list[
-    dict[str, Any]
-]:  # for each table: align (left, center or right) of each column; rows of cells, the heading first
+) -> list[dict[str, Any]]:  # of each table: how each column is aligned; rows of cells, the heading first
     "The pipe tables of a text. Raises InputError as `typst_math`."
     tables: list[dict[str, Any]] = []
     for token in _parser().parse(text):
@@ -182,23 +181,6 @@ def markdown_tables(
     return tables
 
 # %% ../../nbs/paper/book.ipynb #book-12
-def _artefact(artefact: Artefact, root: Path, place: str) -> dict[str, Any]:
-    "What the program is told of an artefact. Raises InputError for a table that is not there to be read."
-    said = {"name": artefact.name, "kind": artefact.kind, "caption": artefact.caption, "alt": artefact.alt}
-    if artefact.kind == "figure":
-        return {**said, "file": f"/{place}/{artefact.name}.pdf"}
-    path = root / place / f"{artefact.name}.md"
-    if not (tables := markdown_tables(path.read_text(encoding="utf-8")) if path.is_file() else []):
-        raise InputError(f"{place}/{artefact.name}.md is not there, or holds no table: run `ppe paper run` again")
-    return {**said, "tables": tables}
-
-
-def _entry(front: Front, root: Path, place: str) -> dict[str, Any]:
-    texts = {"question": markdown_runs(front.item.question), "answer": markdown_runs(front.item.answer)}
-    artefacts = [_artefact(artefact, root, place) for artefact in front.artefacts]
-    return {"item": front.item.item, "notebook": front.item.notebook, **texts, "artefacts": artefacts}
-
-
 def write_book(
     root: Path | None = None,  # checkout; None finds it
     profile: str = "full",
@@ -212,6 +194,21 @@ def write_book(
     from ppe.paper.style import describe_pdf  # here: a run that finds nothing to do loads no pandas
 
     root, place = project_root() if root is None else root, place_of(profile)
+
+    def told(artefact: Artefact) -> dict[str, Any]:
+        said = {"name": artefact.name, "caption": artefact.caption, "alt": artefact.alt}
+        if artefact.is_figure:
+            return {**said, "kind": "figure", "file": f"/{place}/{artefact.name}.pdf"}
+        path = root / place / f"{artefact.name}.md"
+        if not (tables := markdown_tables(path.read_text(encoding="utf-8")) if path.is_file() else []):
+            raise InputError(f"{place}/{path.name} is not there, or holds no table: run `ppe paper run` again")
+        return {**said, "kind": "table", "tables": tables}
+
+    def entry(front: Front) -> dict[str, Any]:
+        said: dict[str, Any] = {"item": front.item.item, "notebook": front.item.notebook}
+        said |= {name: markdown_runs(getattr(front.item, name)) for name in ("question", "answer")}
+        return {**said, "artefacts": [told(artefact) for artefact in front.artefacts]}
+
     parts = in_parts(read_fronts(root, profile=profile).values())
     book = {
         "title": "Figures and tables",
@@ -221,7 +218,7 @@ def write_book(
             f"{'' if profile == 'full' else f' in the profile *{profile}*, with fewer draws'}: the question, the "
             "answer, and what it rests on. What rests on pools that were made up says *simulated*."
         ),
-        "parts": [{"heading": one, "entries": [_entry(front, root, place) for front in parts[one]]} for one in parts],
+        "parts": [{"heading": one, "entries": list(map(entry, part))} for one, part in parts.items()],
     }
     try:
         typ = files("ppe.paper").joinpath("book.typ").read_bytes()

@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['arena_mapping', 'target_models', 'arena_reference', 'VerdictSet', 'verdict_sets', 'verdict_set', 'load_verdicts',
-           'arena_votes', 'arena_counts', 'arena_ratings', 'human_reference']
+           'arena_counts', 'arena_ratings', 'human_reference']
 
 # %% ../../nbs/paper/datasets.ipynb #34e2cb99
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,18 +22,14 @@ from ..files import data_file
 from ..verdicts import read_verdicts, select_verdicts
 
 # %% ../../nbs/paper/datasets.ipynb #96f8dbac
-def _data_table(name: str) -> pd.DataFrame:
-    return pd.read_csv(data_file(name))
-
-
 def arena_mapping() -> pd.DataFrame:  # category, mt_bench_category, lm_arena_category, type
     "Which Arena category stands for which MT-Bench category, in the paper's words (table `arena-mapping`)."
-    return _data_table("arena_mapping.csv")
+    return pd.read_csv(data_file("arena_mapping.csv"))
 
 
 def target_models() -> pd.DataFrame:  # family, model, printed, arena_name
     "The 20 models of the paper in its order (table `target-models`), and their names on the leaderboard."
-    return _data_table("target_models.csv")
+    return pd.read_csv(data_file("target_models.csv"))
 
 
 def arena_reference(
@@ -43,7 +39,7 @@ def arena_reference(
 
     Raises: InputError for an unknown category.
     """
-    table = _data_table("arena_reference.csv")
+    table = pd.read_csv(data_file("arena_reference.csv"))
     if category is None:
         return table
     if category not in (known := list(table["category"].unique())):
@@ -92,14 +88,9 @@ def load_verdicts(
     return read_verdicts(data_file(f"verdicts/{verdict_set(name).name}.csv.gz"))
 
 # %% ../../nbs/paper/datasets.ipynb #864d1ad1
-def arena_votes() -> pd.DataFrame:  # model_a, model_b, wins_a, wins_b, ties, both_bad: 3,460 rows
-    "Votes of the Chatbot Arena to 2024-08-14 (LMSYS)."
-    return pd.read_csv(data_file("arena_votes_2024-08-14.csv"), comment="#")
-
-
 def arena_counts() -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # wins and ties (129, 129), names
-    "The same votes as counts."
-    votes = arena_votes()
+    "Votes of the Chatbot Arena to 2024-08-14 (LMSYS)."
+    votes = pd.read_csv(data_file("arena_votes_2024-08-14.csv"), comment="#")
     models = tuple(sorted(set(votes["model_a"]) | set(votes["model_b"])))
     a, b = (pd.Categorical(votes[column], categories=models).codes for column in ("model_a", "model_b"))
     wins, ties = np.zeros((2, len(models), len(models)))
@@ -109,12 +100,14 @@ def arena_counts() -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # wins an
     return wins, ties + ties.T, models
 
 
+def _ratings(wins: np.ndarray, ties: np.ndarray, models: Sequence[str]) -> pd.Series:
+    scores = bradley_terry(wins, ties, models=models).scores
+    return pd.Series(scores, index=pd.Index(models, name="model"), name="rating")
+
+
 def arena_ratings() -> pd.Series:  # model → rating, higher is better, mean zero
     "Half-tie Bradley–Terry ratings of the 129 models by all votes."
-    wins, ties, models = arena_counts()
-    return pd.Series(
-        bradley_terry(wins, ties, models=models).scores, index=pd.Index(models, name="model"), name="rating"
-    )
+    return _ratings(*arena_counts())
 
 # %% ../../nbs/paper/datasets.ipynb #21761ccc
 def human_reference(
@@ -127,21 +120,11 @@ def human_reference(
     Raises: InputError for an unknown set or category, NoMaximumError if the votes separate.
     """
     known = verdict_set(name).reference
-    if not isinstance(known, str):
-        if not known or category is not None:
-            raise InputError(
-                f"{name}: no human reference"
-                + (
-                    f" for {category!r}: the Arena's counts have no categories"
-                    if known
-                    else "; its human votes are verdicts of the set itself (judge 'human')"
-                )
-            )
-        ratings = arena_ratings()
-        return pd.Series({model: ratings[on_arena] for model, on_arena in known.items()}, name="rating").rename_axis(
-            "model"
-        )
-    votes = select_verdicts(load_verdicts(known), category=category)
-    wins, ties, models = win_tie_counts_from_table(votes)
-    ranking = bradley_terry(wins, ties, models=models)
-    return pd.Series(ranking.scores, index=pd.Index(models, name="model"), name="rating")
+    if isinstance(known, str):
+        return _ratings(*win_tie_counts_from_table(select_verdicts(load_verdicts(known), category=category)))
+    if not known:
+        raise InputError(f"{name}: no human reference; its human votes are verdicts of the set itself (judge 'human')")
+    if category is not None:
+        raise InputError(f"{name}: no human reference for {category!r}: the Arena's counts have no categories")
+    ratings = arena_ratings().reindex(list(known.values()))
+    return ratings.set_axis(pd.Index(list(known), name="model"))

@@ -9,6 +9,7 @@ __all__ = ['LEFT_OUT', 'REAL_POOLS', 'ALL_KNOWN', 'LLM_JUDGED', 'reference_dista
 # %% ../../nbs/paper/referenced.ipynb #m014
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -77,46 +78,16 @@ class Referenced:
         return reference_distance(ranks, self.reference, distance)
 
 # %% ../../nbs/paper/referenced.ipynb #m017
-_REAL = {
-    # name: (set, judge, reference as printed, label, verdicts, reference verdicts)
-    "mtbench": ("MT-Bench", "GPT-4", "expert votes", "GPT-4 against expert votes", "mt-bench-gpt4", "mt-bench-human"),
-    "vicuna80": ("Vicuna-80", "GPT-4", "human votes", "GPT-4 against human votes", "vicuna80-gpt4", "vicuna80-human"),
-    "votes": (
-        "Vicuna-80",
-        "people",
-        "GPT-4, all questions",
-        "human votes against GPT-4",
-        "vicuna80-human",
-        "vicuna80-gpt4",
-    ),
-    "h2o": (
-        "H2O",
-        "GPT-4",
-        "Arena votes, 7 of 15 models",
-        "GPT-4 against Arena votes on 7 of 15 models",
-        "h2o-gpt4",
-        "",
-    ),
-    "oa": (
-        "OpenAssistant",
-        "GPT-4",
-        "Arena votes, 4 of 7 models",
-        "GPT-4 against Arena votes on 4 of 7 models",
-        "oa-gpt4",
-        "",
-    ),
+_REAL = {  # name: (set, judge, its name as one of the models, reference as printed, verdicts, reference verdicts)
+    "mtbench": ("MT-Bench", "GPT-4", "gpt-4", "expert votes", "mt-bench-gpt4", "mt-bench-human"),
+    "vicuna80": ("Vicuna-80", "GPT-4", "gpt4", "human votes", "vicuna80-gpt4", "vicuna80-human"),
+    "votes": ("Vicuna-80", "people", "", "GPT-4, all questions", "vicuna80-human", "vicuna80-gpt4"),
+    "h2o": ("H2O", "GPT-4", "gpt-4-0613", "Arena votes, 7 of 15 models", "h2o-gpt4", ""),
+    "oa": ("OpenAssistant", "GPT-4", "gpt4", "Arena votes, 4 of 7 models", "oa-gpt4", ""),
 }
-
-# %% ../../nbs/paper/referenced.ipynb #m017-b
 REAL_POOLS = tuple(_REAL)
-ALL_KNOWN = ("mtbench", "vicuna80", "votes")  # the reference knows all models
-LLM_JUDGED = ("mtbench", "vicuna80", "h2o", "oa")  # judged by a language model
-_JUDGE_AMONG = {
-    "mtbench": "gpt-4",
-    "vicuna80": "gpt4",
-    "h2o": "gpt-4-0613",
-    "oa": "gpt4",
-}  # the judge's name as a model
+ALL_KNOWN = tuple(name for name, (*_, other) in _REAL.items() if other)  # the reference knows all models
+LLM_JUDGED = tuple(name for name, (_, _, model, *_) in _REAL.items() if model)  # judged by a language model
 
 
 def real_pools(
@@ -125,26 +96,19 @@ def real_pools(
     "The public pools with a reference that shares no verdict."
     found = []
     for name in names:
-        title, judge, reference_label, label, judged, other = _REAL[name]
-        known: Pool | None
+        title, judge, _, printed, judged, other = _REAL[name]
+        table, known, label = datasets.load_verdicts(judged), None, f"{judge} against {printed.replace(', ', ' on ')}"
         if name == "votes":  # the same models in the same order as the graphs that give the reference
-            known = comparison_graphs(datasets.load_verdicts(other))
-            pool, reference = comparison_graphs(datasets.load_verdicts(judged), models=known.models), rank(known).ranks
-        elif other:
-            pool = comparison_graphs(datasets.load_verdicts(judged))
-            known = comparison_graphs(datasets.load_verdicts(other), models=pool.models, incomplete="keep")
-            reference = reference_ranks(datasets.human_reference(other), pool.models)
+            known, label = comparison_graphs(datasets.load_verdicts(other)), "human votes against GPT-4"
+            pool, reference = comparison_graphs(table, models=known.models), rank(known).ranks
         else:
-            pool, known = comparison_graphs(datasets.load_verdicts(judged)), None
-            ratings = datasets.human_reference(judged)
-            among = np.isin(pool.models, ratings.index)
-            reference = np.full(pool.n_models, np.nan)
+            pool, ratings = comparison_graphs(table), datasets.human_reference(other or judged)
+            if other:
+                known = comparison_graphs(datasets.load_verdicts(other), models=pool.models, incomplete="keep")
+            among, reference = np.isin(pool.models, ratings.index), np.full(pool.n_models, np.nan)
             reference[among] = reference_ranks(ratings, np.array(pool.models)[among].tolist())
-        found.append(
-            Referenced(
-                pool, reference, name, f"{title}: {label}", judge, title, reference_label, other or judged, known
-            )
-        )
+        label = f"{title}: {label}"
+        found.append(Referenced(pool, reference, name, label, judge, title, printed, other or judged, known))
     return found
 
 # %% ../../nbs/paper/referenced.ipynb #lo-02
@@ -163,34 +127,22 @@ def without_judge(
     judged: Referenced,  # one of LLM_JUDGED
 ) -> Referenced:
     "The same graphs without the model that is their judge."
-    if judged.name not in _JUDGE_AMONG:
-        raise InputError(f"{judged.name}: its judge is none of its models; choose one of {', '.join(_JUDGE_AMONG)}")
-    pool = judged.pool
-    others = np.flatnonzero(np.array(pool.models) != _JUDGE_AMONG[judged.name])
+    if judged.name not in LLM_JUDGED:
+        raise InputError(f"{judged.name}: its judge is none of its models; choose one of {', '.join(LLM_JUDGED)}")
+    others = np.flatnonzero(np.array(judged.pool.models) != _REAL[judged.name][2])
 
     def part(whole: Pool) -> Pool:
-        models = tuple(np.array(whole.models)[others].tolist())
-        return Pool(
-            np.ascontiguousarray(whole.adjacency[:, others][:, :, others]),
-            models,
-            whole.blocks,
-            whole.index,
-            whole.n_dropped,
-        )
+        models, graphs = tuple(np.array(whole.models)[others].tolist()), whole.adjacency[:, others][:, :, others]
+        return Pool(np.ascontiguousarray(graphs), models, whole.blocks, whole.index, whole.n_dropped)
 
-    reference = judged.reference[others]
-    reference[~np.isnan(reference)] = mid_ranks(-reference[~np.isnan(reference)])
     known = None if judged.reference_graphs is None else part(judged.reference_graphs)
-    if known is not None:  # a half-tie fit of the remaining votes
-        reference = rank(known).ranks
-    return replace(
-        judged,
-        pool=part(pool),
-        reference=reference,
-        name=f"{judged.name}-without",
-        label=f"{judged.label}, without the judge",
-        reference_graphs=known,
-    )
+    if known is None:
+        reference = judged.reference[others]
+        reference[~np.isnan(reference)] = mid_ranks(-reference[~np.isnan(reference)])
+    else:
+        reference = rank(known).ranks  # a half-tie fit of the remaining votes
+    label, name = f"{judged.label}, without the judge", f"{judged.name}-without"
+    return replace(judged, pool=part(judged.pool), reference=reference, name=name, label=label, reference_graphs=known)
 
 # %% ../../nbs/paper/referenced.ipynb #m020
 def simulated_pools(
@@ -205,11 +157,9 @@ def simulated_pools(
     parameters = load_parameters() if parameters is None else parameters
     judges = [judge.name for judge in parameters.judges] if judges is None else judges
     categories = [category.name for category in parameters.categories] if categories is None else categories
-    tables = {
-        kind: simulate(seed=seed, kind=kind, judges=judges, categories=categories, parameters=parameters).verdicts
-        for kind in ("perturbed", "replicated")
-        if replicated or kind == "perturbed"
-    }
+    kinds = ("perturbed", "replicated") if replicated else ("perturbed",)
+    asked: dict[str, Any] = {"seed": seed, "judges": judges, "categories": categories, "parameters": parameters}
+    tables = {kind: simulate(kind=kind, **asked).verdicts for kind in kinds}
     cells = []
     for judge in judges:
         for category in categories:
@@ -217,18 +167,8 @@ def simulated_pools(
                 kind: comparison_graphs(select_verdicts(table, judge=judge, category=category))
                 for kind, table in tables.items()
             }
-            ratings = datasets.arena_reference(category).set_index("model")["rating"]
-            cells.append(
-                Referenced(
-                    pools["perturbed"],
-                    reference_ranks(ratings, pools["perturbed"].models),
-                    f"{judge}, {category}",
-                    f"{judge}: against the Arena ranking",
-                    judge,
-                    category,
-                    "Arena ranking",
-                    simulated=True,
-                    replicated=pools.get("replicated"),
-                )
-            )
+            pool, name, label = pools["perturbed"], f"{judge}, {category}", f"{judge}: against the Arena ranking"
+            ranks = reference_ranks(datasets.arena_reference(category).set_index("model")["rating"], pool.models)
+            whole = Referenced(pool, ranks, name, label, judge, category, "Arena ranking", simulated=True)
+            cells.append(replace(whole, replicated=pools.get("replicated")))
     return cells

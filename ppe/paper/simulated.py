@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'LOGITS_PER_POINT', 'SimulatedJudge', 'SimulatedCategory', 'SimulationParameters', 'load_parameters',
-           'arena_strengths', 'PoolTruth', 'outcome_probabilities', 'SimulatedPool', 'SimulatedPools', 'simulate',
-           'simulate_pool']
+           'arena_strengths', 'PoolTruth', 'outcome_probabilities', 'SimulatedPools', 'simulate', 'simulate_pool']
 
 # %% ../../nbs/paper/simulated.ipynb #cell-03
 import math
@@ -42,28 +41,6 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "bias_factor": (0.0, 100.0),
 }
 
-
-def _require_limits(owner: "SimulatedJudge | SimulatedCategory | SimulationParameters", where: str) -> None:
-    "Refuse a numeric field that is no number, not whole where it must be, or out of its limits."
-    for name in (field.name for field in fields(owner) if field.name in _LIMITS):
-        low, high = _LIMITS[name]
-        value, whole = getattr(owner, name), isinstance(low, int)
-        is_number = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:
-            raise InputError(
-                f"{where}: {name} is {value!r}, but must be a {'whole ' if whole else ''}number "
-                f"from {low:g} to {high:g}; correct it"
-            )
-
-
-def _require_names(items: Sequence, what: str) -> None:
-    "Refuse an empty tuple, and a name that occurs twice."
-    names = [item.name for item in items]
-    twice = dict.fromkeys(name for name in names if names.count(name) > 1)
-    if twice or not names:
-        seen = f"{what} {first_five(twice)} occurs twice" if twice else f"there is no {what}"
-        raise InputError(f"{seen}: a simulation needs at least one {what}, each with a name of its own")
-
 # %% ../../nbs/paper/simulated.ipynb #cell-08
 @dataclass(frozen=True, slots=True)
 class SimulatedJudge:
@@ -75,14 +52,6 @@ class SimulatedJudge:
     nu: float  # Davidson tie parameter
     nu_replicated: float  # the same in the replicated pool
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or "simulated" not in self.name:
-            raise InputError(
-                f"judge name {self.name!r} does not say that it is simulated: no table may pass for a real "
-                "judge's; put 'simulated' into the name"
-            )
-        _require_limits(self, f"judge {self.name}")
-
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCategory:
@@ -91,13 +60,10 @@ class SimulatedCategory:
     name: str
     bias_factor: float  # f, multiplies every judge's bias_points
 
-    def __post_init__(self) -> None:
-        _require_limits(self, f"category {self.name}")
-
 
 @dataclass(frozen=True, slots=True)
 class SimulationParameters:
-    "Everything that a simulation depends on besides the seed and the Arena ratings."
+    "Everything that a simulation depends on besides the seed and the Arena ratings. Raises InputError if impossible."
 
     n_questions: int  # Q, per category
     n_variants: int  # V, per question
@@ -112,29 +78,40 @@ class SimulationParameters:
     judges: tuple[SimulatedJudge, ...]
 
     def __post_init__(self) -> None:
-        _require_limits(self, "simulation parameters")
-        _require_names(self.categories, "category")
-        _require_names(self.judges, "judge")
-
-# %% ../../nbs/paper/simulated.ipynb #cell-10
-_RESPONSES = ("question_points", "wording_points", "response_points", "decoding_points")
-_JUDGE = ("name", "sharpness", "bias_points", "nu", "nu_replicated")
-
-
-def _take(table: object, names: Sequence[str], where: str) -> dict[str, Any]:
-    "A table of the file, if it has these keys and no others; `where` is its name in messages."
-    if not isinstance(table, Mapping):
-        raise InputError(f"{where} is {table!r}: a table with the keys {', '.join(names)} is needed")
-    faults = {
-        "lacks": [name for name in names if name not in table],
-        "has the unknown key": [key for key in table if key not in names],
-    }
-    if any(faults.values()):
-        seen = " and ".join(f"{fault} {first_five(keys)}" for fault, keys in faults.items() if keys)
-        raise InputError(f"{where} {seen}: its keys are {', '.join(names)}; correct the file")
-    return {name: table[name] for name in names}
+        for what, items in (("category", self.categories), ("judge", self.judges)):
+            names = [item.name for item in items]
+            if not names or len(set(names)) < len(names):
+                seen = f"there is no {what}" if not names else f"the names of each {what} are {first_five(names)}"
+                raise InputError(f"{seen}: a simulation needs at least one {what}, each with a name of its own")
+        if real := [judge.name for judge in self.judges if "simulated" not in str(judge.name)]:
+            raise InputError(
+                f"judge name {real[0]!r} does not say that it is simulated: no table may pass for a real judge's; put "
+                "'simulated' into the name"
+            )
+        owners: tuple[Any, ...] = (self, *self.categories, *self.judges)
+        for owner in owners:
+            for name in (field.name for field in fields(owner) if field.name in _LIMITS):
+                (low, high), value = _LIMITS[name], getattr(owner, name)
+                whole = isinstance(low, int)
+                is_number = isinstance(value, numbers.Integral if whole else numbers.Real)
+                if not is_number or isinstance(value, bool) or not low <= value <= high:
+                    raise InputError(
+                        f"{getattr(owner, 'name', 'simulation parameters')}: {name} is {value!r}, but must be a "
+                        f"{'whole ' if whole else ''}number from {low:g} to {high:g}; correct it"
+                    )
 
 # %% ../../nbs/paper/simulated.ipynb #cell-11
+_RESPONSES = ("question_points", "wording_points", "response_points", "decoding_points")
+
+
+def _take(table: object, names: Sequence[str], where: str) -> Mapping[str, Any]:
+    "A table of the file, if it has these keys and no others; `where` is its name in messages."
+    if not isinstance(table, Mapping) or set(table) != set(names):
+        seen = f"has the keys {', '.join(table) or 'of none'}" if isinstance(table, Mapping) else f"is {table!r}"
+        raise InputError(f"{where} {seen}: a table with the keys {', '.join(names)} is needed; correct the file")
+    return table
+
+
 def load_parameters(
     path: str | os.PathLike | None = None,  # TOML file; data/simulated.toml if not given
 ) -> SimulationParameters:
@@ -155,7 +132,7 @@ def load_parameters(
             **_take(tables["discrimination"], ("question_sd", "wording_sd"), "[discrimination]"),
             bias_shared=bias["shared"],
             categories=tuple(SimulatedCategory(name, factor) for name, factor in bias["categories"].items()),
-            judges=tuple(SimulatedJudge(**_take(judge, _JUDGE, "[[judges]]")) for judge in judges),
+            judges=tuple(SimulatedJudge(**_take(judge, SimulatedJudge.__slots__, "[[judges]]")) for judge in judges),
         )
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
@@ -229,59 +206,51 @@ def outcome_probabilities(
     return win.reshape(*shape[:2], -1), tie.reshape(*shape[:2], -1)
 
 # %% ../../nbs/paper/simulated.ipynb #cell-28
-_VERDICTS = ("a", "tie", "b")
-
-
-def _verdict_codes(truth: PoolTruth, kind: str, judge: str, category: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    "Positions in `_VERDICTS`, and whether the pair's second name is shown first; both (Q, V, pairs)."
-    win, tie = outcome_probabilities(truth)
-    n_questions, n_variants, n_pairs = win.shape
-    shape = (n_variants, n_questions, n_pairs)
-    uniform = stream(seed, "simulated", "verdict", kind, judge, category).random(shape).swapaxes(0, 1)
-    swapped = stream(seed, "simulated", "order", kind, judge, category).random(shape).swapaxes(0, 1) < 0.5
-    outcome = (uniform >= win).astype(np.int8) + (uniform >= win + tie)
-    return np.where(swapped, 2 - outcome, outcome), swapped
-
-# %% ../../nbs/paper/simulated.ipynb #cell-29
-@dataclass(frozen=True, slots=True)
-class SimulatedPool:
-    "One cell: its verdicts and the truth behind them."
-
-    kind: str  # perturbed | replicated
-    judge: str
-    category: str
-    seed: int
-    verdicts: pd.DataFrame  # validated verdict table
-    truth: PoolTruth
-
-
 @dataclass(frozen=True, slots=True)
 class SimulatedPools:
-    "Several cells of one kind in one verdict table."
+    "The cells of some judges and categories: their verdicts, and the truth behind them."
 
     kind: str  # perturbed | replicated
     seed: int
     verdicts: pd.DataFrame  # validated verdict table, sorted by judge, category, question, variant, pair
     truths: dict[tuple[str, str], PoolTruth]  # by judge and category
 
-# %% ../../nbs/paper/simulated.ipynb #cell-31
+    @property
+    def truth(self) -> PoolTruth:
+        "That of the only cell."
+        (found,) = self.truths.values()
+        return found
+
+
 def _verdict_table(
-    cells: Sequence[tuple[str, str, int]],  # judge, category, number of questions before it
-    truths: Sequence[PoolTruth],
-    codes: Sequence[tuple[np.ndarray, np.ndarray]],  # from `_verdict_codes`
+    truths: Mapping[tuple[str, str], PoolTruth],  # by judge and category; of the same models and shape
+    before: Mapping[str, int],  # number of questions in the categories before
+    kind: str,
+    seed: int,
 ) -> pd.DataFrame:
-    "One validated table of all cells, which have the same models and shape."
+    "One validated table of all cells."
+    codes = []
+    for cell, truth in truths.items():
+        win, tie = outcome_probabilities(truth)
+        shape = np.swapaxes(win, 0, 1).shape  # variants first, so that few of them are the first of many
+        uniform, order = (
+            stream(seed, "simulated", what, kind, *cell).random(shape).swapaxes(0, 1) for what in ("verdict", "order")
+        )
+        outcome, turned = (uniform >= win).astype(np.int8) + (uniform >= win + tie), order < 0.5
+        codes.append((np.where(turned, 2 - outcome, outcome), turned))
     verdict, swapped = (np.stack(arrays) for arrays in zip(*codes, strict=True))
-    first, second = np.triu_indices(len(truths[0].models), 1)
-    question = np.array([before for *_, before in cells])[:, None] + np.arange(1, verdict.shape[1] + 1)
+    models = next(iter(truths.values())).models
+    first, second = np.triu_indices(len(models), 1)
+    question = np.array([before[category] for _, category in truths])[:, None] + np.arange(1, verdict.shape[1] + 1)
+    judges, categories = (pd.Categorical(np.repeat(names, verdict[0].size)) for names in zip(*truths, strict=True))
     columns = {
-        "judge": pd.Categorical(np.repeat([judge for judge, *_ in cells], verdict[0].size)),
+        "judge": judges,
         "question_id": np.repeat(question.ravel(), verdict[0, 0].size),
-        "category": pd.Categorical(np.repeat([category for _, category, _ in cells], verdict[0].size)),
+        "category": categories,
         "variant": np.tile(np.repeat(np.arange(1, verdict.shape[2] + 1), len(first)), question.size),
-        "model_a": pd.Categorical.from_codes(np.where(swapped, second, first).ravel(), truths[0].models),
-        "model_b": pd.Categorical.from_codes(np.where(swapped, first, second).ravel(), truths[0].models),
-        "verdict": pd.Categorical.from_codes(verdict.ravel(), _VERDICTS),
+        "model_a": pd.Categorical.from_codes(np.where(swapped, second, first).ravel(), models),
+        "model_b": pd.Categorical.from_codes(np.where(swapped, first, second).ravel(), models),
+        "verdict": pd.Categorical.from_codes(verdict.ravel(), ("a", "tie", "b")),
     }
     return validate_verdicts(pd.DataFrame(columns, columns=COLUMNS))
 
@@ -324,9 +293,7 @@ def simulate(
         for judge in _chosen(judges, parameters.judges, "judge")
         for category in wanted
     }
-    codes = [_verdict_codes(truth, kind, *cell, seed) for cell, truth in truths.items()]
-    cells = [(judge, category, before[category]) for judge, category in truths]
-    return SimulatedPools(kind, seed, _verdict_table(cells, list(truths.values()), codes), truths)
+    return SimulatedPools(kind, seed, _verdict_table(truths, before, kind, seed), truths)
 
 
 def simulate_pool(
@@ -336,7 +303,6 @@ def simulate_pool(
     seed: int,  # root seed of all draws
     kind: str = "perturbed",  # perturbed | replicated
     parameters: SimulationParameters | None = None,  # data/simulated.toml if not given
-) -> SimulatedPool:
+) -> SimulatedPools:  # of one cell
     "Simulate one cell; the same verdicts as in `simulate`, and the same errors."
-    pools = simulate(seed=seed, kind=kind, judges=judge, categories=category, parameters=parameters)
-    return SimulatedPool(kind, judge, category, seed, pools.verdicts, pools.truths[judge, category])
+    return simulate(seed=seed, kind=kind, judges=judge, categories=category, parameters=parameters)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -144,13 +145,10 @@ def recovery_cells(
 ) -> list[RecoveryCell]:
     "The grid, with t(c) rounded to the nearest odd number: the vote has no ties, and an even t is never better."
     cells = []
-    for law in laws:
-        for n in sizes:
-            for level in levels:
-                p = n**-0.25 if level == "n^-1/4" else float(level)
-                for c in constants:
-                    t = max(1, 2 * round((float(threshold(n, p, c)) - 1) / 2) + 1)
-                    cells.append(RecoveryCell(law, n, p, t, float(c)))
+    for law, n, level, c in product(laws, sizes, levels, constants):
+        p = n**-0.25 if level == "n^-1/4" else float(level)
+        t = max(1, 2 * round((float(threshold(n, p, c)) - 1) / 2) + 1)
+        cells.append(RecoveryCell(law, n, p, t, float(c)))
     return cells
 
 
@@ -187,27 +185,15 @@ def run_cell(
         trials = simulate_votes(cell.law, *what, n_trials=n_trials, rng=rng)
         recovered, free = trials["recovered"], int((trials["triangles"] == 0).sum())
         low, high = wilson(free, n_trials)
-        row |= {
-            "triangle_free": free / n_trials,
-            "triangle_free_low": low,
-            "triangle_free_high": high,
-            "triangles": float(trials["triangles"].mean()),
-            "triangles_sd": float(trials["triangles"].std(ddof=0)),
-            "distance": float(trials["distance"].mean()),
-        }
+        row |= {"triangle_free": free / n_trials, "triangle_free_low": low, "triangle_free_high": high}
+        row |= {"triangles": float(trials["triangles"].mean()), "triangles_sd": float(trials["triangles"].std(ddof=0))}
+        row |= {"distance": float(trials["distance"].mean())}
     if cell.law == "plain":
         row |= {"exact_triangle_free": triangle_free(*what), "exact_triangles": expected_triangles(*what)}
     successes = int(recovered.sum())
     low, high = wilson(successes, n_trials)
-    return row | {
-        "n_recovered": successes,
-        "recovered": successes / n_trials,
-        "low": low,
-        "high": high,
-        "bound_low": lower,
-        "bound_high": upper,
-        "seed": seed,
-    }
+    row |= {"n_recovered": successes, "recovered": successes / n_trials, "low": low, "high": high}
+    return row | {"bound_low": lower, "bound_high": upper, "seed": seed}
 
 # %% ../../nbs/theory/recovery.ipynb #b42a34dc
 def run_grid(
@@ -229,11 +215,6 @@ def truncation_price(
     p: float,
 ) -> dict[str, float]:  # t_plain, t_truncated, log10_acceptance, log10_generated
     "Graphs needed at the two thresholds, and graphs to generate until the truncated ones are there."
-    log10_rate = log_acceptance(n, p) / math.log(10)
-    plain, kept = float(threshold(n, p, 4)), float(threshold(n, p, 2))
-    return {
-        "t_plain": plain,
-        "t_truncated": kept,
-        "log10_acceptance": log10_rate,
-        "log10_generated": math.log10(kept) - log10_rate,
-    }
+    log10_rate, kept = log_acceptance(n, p) / math.log(10), float(threshold(n, p, 2))
+    found = {"t_plain": float(threshold(n, p, 4)), "t_truncated": kept, "log10_acceptance": log10_rate}
+    return found | {"log10_generated": math.log10(kept) - log10_rate}

@@ -44,11 +44,9 @@ def draw_quality(
     rng: np.random.Generator,
 ) -> np.ndarray:  # p_k in [0, 1/2)
     "Qualities of independent graphs. Raises: InputError as `beta_shape`."
-    if sd == 0:
-        beta_shape(mean, 1e-9)  # checks the mean
-        return np.full(size, float(mean))
+    shape = beta_shape(mean, sd or 1e-9)  # checks the mean
     # A graph is never quite certain, so its weight is finite.
-    return np.minimum(rng.beta(*beta_shape(mean, sd), size=size) / 2, 0.5 - 1e-12)
+    return np.minimum(rng.beta(*shape, size=size) / 2, 0.5 - 1e-12) if sd else np.full(size, float(mean))
 
 
 def share_below(
@@ -112,13 +110,9 @@ def _errors_along(
     votes = np.cumsum(np.where(right, weights, -weights), axis=1)
     # Sums of weights that should cancel do so only up to rounding; ties are half wrong.
     slack = 1e-9 * np.cumsum(weights, axis=1)
-    return np.stack(
-        [
-            (np.sum(margin < -tied, axis=2) + np.sum(margin <= tied, axis=2)) / 2
-            for margin, tied in ((gaps, n * slack), (votes, slack))
-        ],
-        axis=2,
-    )
+    sides = ((gaps, n * slack), (votes, slack))
+    wrong = [(np.sum(margin < -tied, axis=2) + np.sum(margin <= tied, axis=2)) / 2 for margin, tied in sides]
+    return np.stack(wrong, axis=2)
 
 # %% ../../nbs/theory/regime.ipynb #cell-22
 RULES = ("wins", "majority")

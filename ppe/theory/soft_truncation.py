@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['LARGEST_ENUMERATED', 'most_triangles', 'enumerate_tournaments', 'TriangleTable', 'triangle_table',
-           'log_acceptance_few', 'sample_enumerated', 'ChainRun', 'run_chains', 'split_r_hat', 'effective_sample_size',
-           'Level', 'exact_levels', 'chain_levels', 'recovery_curve', 'product_recovery', 'frontier',
-           'soft_truncation_study']
+           'log_acceptance_few', 'sample_enumerated', 'run_chains', 'split_r_hat', 'effective_sample_size', 'Level',
+           'exact_levels', 'chain_levels', 'recovery_curve', 'product_recovery', 'frontier', 'soft_truncation_study']
 
 # %% ../../nbs/theory/soft_truncation.ipynb #cell-04
 import math
@@ -196,16 +195,6 @@ def _walk(right, first, second, q, limit, thin, rng, out_triangles, out_edges):
         out_edges[sample] = right
 
 # %% ../../nbs/theory/soft_truncation.ipynb #cell-22
-@dataclass(frozen=True, slots=True, eq=False)
-class ChainRun:
-    "What some chains visited."
-
-    triangles: np.ndarray  # (chains, samples) int64
-    reversals: np.ndarray  # (chains, samples) int64
-    edges: np.ndarray  # (chains, samples, C) uint8, 1 where the pair is right
-    final: np.ndarray  # (chains, C) uint8, to go on from
-
-
 def run_chains(
     states: np.ndarray | None,  # (chains, C) uint8, to start from; None draws graphs without a limit
     *,
@@ -215,7 +204,7 @@ def run_chains(
     n_samples: int,  # recorded per chain
     sweeps: int,  # times C(n, 2) steps between two records
     rngs: Sequence[np.random.Generator],  # one per chain
-) -> ChainRun:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # triangles, edges right: (chains, samples[, C]); (chains, C) to go on
     "Metropolis chains over the tournaments with at most N triangles. Cost: O(sweeps · n²) per record."
     _check(n, p)
     if limit < 0:
@@ -227,7 +216,7 @@ def run_chains(
     for chain, rng in enumerate(rngs):
         thin = sweeps * len(first)
         _walk(final[chain], first, second, mallows_q(p), limit, thin, rng, triangles[chain], edges[chain])
-    return ChainRun(triangles, len(first) - edges.sum(axis=2, dtype=np.int64), edges, final)
+    return triangles, edges, final
 
 # %% ../../nbs/theory/soft_truncation.ipynb #cell-24
 def split_r_hat(
@@ -314,25 +303,24 @@ def chain_levels(
     while True:
         here = limit in wanted
         per_chain = -(-(max(n_graphs, n_samples) if here else n_samples) // n_chains)
-        warm = run_law(states, limit=limit, n_samples=max(per_chain // 10, 50))
-        run = run_law(warm.final, limit=limit, n_samples=per_chain)
+        warm, _, states = run_law(states, limit=limit, n_samples=max(per_chain // 10, 50))
+        triangles, edges, states = run_law(states, limit=limit, n_samples=per_chain)
         if here:
-            both = (run.triangles, run.reversals)
-            edges = run.edges.reshape(-1, run.edges.shape[2])
+            both = (triangles, edges.shape[2] - edges.sum(axis=2, dtype=np.int64))  # and the reversed edges
+            edges = edges.reshape(-1, edges.shape[2])
             worst = np.nanmax([split_r_hat(draws) for draws in both])
             size = np.nanmin([effective_sample_size(draws) for draws in both])
             alphas = edges.mean(axis=0)
             yield Level(limit, log_share, math.sqrt(variance), edges, alphas, float(worst), float(size))
         if limit == wanted[-1]:
             return
-        aim = int(np.quantile(warm.triangles, 0.2))  # so that a fifth of the records satisfy the next limit
+        aim = int(np.quantile(warm, 0.2))  # so that a fifth of the records satisfy the next limit
         limit = min(limit - 1, max(aim, max(w for w in wanted if w < limit)))
-        inside = (run.triangles <= limit).mean(axis=1)
+        inside = (triangles <= limit).mean(axis=1)
         if not inside.any():
             raise ConvergenceError(f"no record reached N3 <= {limit} at n = {n}, p = {p}: raise n_samples")
         log_share += math.log(inside.mean())
         variance += inside.var(ddof=1) / n_chains / inside.mean() ** 2
-        states = run.final
 
 # %% ../../nbs/theory/soft_truncation.ipynb #cell-34
 def recovery_curve(

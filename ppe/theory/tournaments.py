@@ -26,12 +26,7 @@ RANGES = {  # parameter: least, most, whether whole, and what to say of another 
     "d": (1, 10**9, True, "the distance in the true order is a whole number; give one from 1 to 1e+09"),
     "size": (1, 10**9, True, "the number of samples is a whole number; give one from 1 to 1e+09"),
     "p": (ABOVE_0, 0.5, False, "the margin lies in (0, 1/2]; for a judge right in 75 % give 0.25"),
-    "q": (
-        0.0,
-        1.0,
-        False,
-        "the dispersion lies between 0 (the true order) and 1 (all orders alike); take mallows_q(p)",
-    ),
+    "q": (0.0, 1.0, False, "the dispersion lies between 0 (true order) and 1 (all orders alike); take mallows_q(p)"),
     "confidence": (ABOVE_0, 1 - 2**-53, False, "a probability is needed, above 0 and below 1; give 0.95"),
     "constant": (ABOVE_0, 1e300, False, "the factor of log n is above 0; give 4, 2 or 6 as in the paper"),
 }
