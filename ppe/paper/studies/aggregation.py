@@ -5,15 +5,14 @@
 # %% auto #0
 __all__ = ['COMPARED', 'BASELINE', 'CHUNK', 'Differences', 'DECISIONS', 'CONTRASTS', 'MAP_METHODS', 'WORLDS', 'SHAPES', 'MAP_NU',
            'question_pools', 'method_ranks', 'StudyCell', 'replication_cells', 'Contrast', 'holm', 'replication_table',
-           'contrast_table', 'random_effects', 'together_table', 'spread_table', 'pool_spread', 'MapCell',
-           'draw_map_pool', 'heterogeneity_map']
+           'contrast_table', 'random_effects', 'together_table', 'spread_table', 'pool_spread', 'draw_map_pool',
+           'heterogeneity_map']
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-03
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -105,38 +104,13 @@ class StudyCell:
     same_graphs: frozenset[str]  # methods that take the graphs of AllGraphs, each once, in every pool
 
     def difference(self, first: str, second: str, reference: str) -> "Contrast":
-        "One method less another on the same pools and halves."
-        # Rounded, so that equal distances differ by nothing.
-        own = (self.distances[first, reference] - self.distances[second, reference]).round(12)
-        halves = self.halves.get((first, reference))
-        return Contrast(
-            own,
-            None if halves is None else (halves - self.halves[second, reference]).round(12),
-            self.judged.pool.n_questions,
-            same=first != second and {first, second} <= self.same_graphs,
+        "One method less another on the same pools and halves, rounded, so that equal distances differ by nothing."
+        own, halves = (
+            (found[first, reference] - found[second, reference]).round(12) if (first, reference) in found else None
+            for found in (self.distances, self.halves)
         )
-
-
-def _measured(
-    judged: Referenced,
-    pools: Sequence[np.ndarray],
-    references: Mapping[str, np.ndarray],
-    methods: Sequence[Method],
-    *,
-    n_resamples: int,
-    seed: int,
-    distance: str,
-    names: Sequence[str | int],
-) -> tuple[Differences, dict[str, float]]:  # (method, reference) → (P,); method → separated share
-    distances, separated = {}, {}
-    for method in methods:
-        ranks, ridge = method_ranks(method, judged.pool, pools, n_resamples=n_resamples, seed=seed, names=names)
-        separated[method.name] = float(ridge.mean())
-        for label, reference in references.items():
-            distances[method.name, label] = np.array(
-                [reference_distance(r, to, distance).mean() for r, to in zip(ranks, reference, strict=True)]
-            )
-    return distances, separated
+        same = first != second and {first, second} <= self.same_graphs
+        return Contrast(own, halves, self.judged.pool.n_questions, same=same)
 
 
 def _rank_rest(pool: Pool, pools: Sequence[np.ndarray], whole: Sequence[np.ndarray]) -> np.ndarray:  # (P, n)
@@ -148,103 +122,78 @@ def _rank_rest(pool: Pool, pools: Sequence[np.ndarray], whole: Sequence[np.ndarr
     return rank_batch(pool, rest).ranks
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2
-def _half_distances(
-    judged: Referenced,
-    n_questions: int,
-    methods: Sequence[Method],
-    *,
-    n_halves: int,
-    n_half_pools: int,
-    n_resamples: int,
-    seed: int,
-    distance: str,
-) -> Differences:  # (H, K) each
-    "The study in random halves of the questions: pools, and the reference if it rests on graphs of these questions."
-    pool, known = judged.pool, judged.reference_graphs
-    asked = pool.index["question_id"].to_numpy()
-    answered = asked[:0] if known is None else known.index["question_id"].to_numpy()
-    questions, taken, around = np.union1d(asked, answered), np.zeros((n_halves, len(answered)), dtype=np.int64), []
-    pools: list[np.ndarray] = []
-    for h in range(n_halves):
-        half = stream(seed, "halves", judged.category, h).choice(questions, len(questions) // 2, replace=False)
-        taken[h] = np.isin(answered, half)
-        inside = np.isin(asked, half)
-        for k in range(n_half_pools):
-            # A question without a complete graph can leave a half one short.
+@dataclass(frozen=True, slots=True)
+class _Study:
+    "What is measured of every set and size; see `replication_cells`."
+
+    methods: tuple[Method, ...]
+    n_pools: int
+    n_halves: int
+    n_half_pools: int
+    n_resamples: int
+    seed: int
+    distance: str
+
+    def serving(self, pool: Pool) -> "_Study":
+        "Without the methods that keep more graphs of a question than most questions have."
+        usual = float(np.median(np.unique(pool.blocks, return_counts=True)[1]))
+        own = (m for m in self.methods if m.by == "pool" or not isinstance(m.keep, int) or usual >= m.keep)
+        return replace(self, methods=tuple(own))
+
+    def measured(
+        self, pool: Pool, pools: Sequence[np.ndarray], references: Mapping[str, np.ndarray], *names: str | int
+    ) -> tuple[Differences, dict[str, float]]:  # (method, reference) → (P,); method → separated share
+        distances, separated = {}, {}
+        for method in self.methods:
+            ranks, ridge = method_ranks(method, pool, pools, n_resamples=self.n_resamples, seed=self.seed, names=names)
+            separated[method.name] = float(ridge.mean())
+            for label, reference in references.items():
+                pairs = zip(ranks, reference, strict=True)
+                distances[method.name, label] = np.array(
+                    [reference_distance(drawn, to, self.distance).mean() for drawn, to in pairs]
+                )
+        return distances, separated
+
+    def in_halves(self, judged: Referenced, n_questions: int) -> Differences:  # (H, K) each
+        "The same in random halves of the questions: pools, and the reference if it rests on graphs of these questions."
+        pool, known, shape = judged.pool, judged.reference_graphs, (self.n_halves, self.n_half_pools)
+        asked = pool.index["question_id"].to_numpy()
+        answered = asked[:0] if known is None else known.index["question_id"].to_numpy()
+        questions, taken = np.union1d(asked, answered), np.zeros((self.n_halves, len(answered)), dtype=np.int64)
+        pools: list[np.ndarray] = []
+        around: list[np.ndarray] = []
+        for h in range(self.n_halves):
+            half = stream(self.seed, "halves", judged.category, h).choice(questions, len(questions) // 2, replace=False)
+            taken[h], inside = np.isin(answered, half), np.isin(asked, half)
             own = np.unique(asked[inside])
-            chosen = stream(seed, "half-pools", judged.name, n_questions, h, k).choice(
-                own, min(n_questions, len(own)), replace=False
-            )
-            pools.append(np.flatnonzero(np.isin(asked, chosen)))
-            around.append(np.flatnonzero(inside))
-    drawn = (
-        np.broadcast_to(judged.reference, (n_halves, pool.n_models))
-        if known is None
-        else rank_batch(known, taken).ranks
-    )
-    references = {judged.reference_label: np.repeat(drawn, n_half_pools, axis=0)}
-    if all(len(own) < len(whole) for own, whole in zip(pools, around, strict=True)):
-        references[LEFT_OUT] = _rank_rest(pool, pools, around)
-    names = (judged.name, n_questions, "halves")
-    found, _ = _measured(
-        judged, pools, references, methods, n_resamples=n_resamples, seed=seed, distance=distance, names=names
-    )
-    return {key: values.reshape(n_halves, n_half_pools) for key, values in found.items()}
+            for k in range(self.n_half_pools):
+                # A question without a complete graph can leave a half one short.
+                rng = stream(self.seed, "half-pools", judged.name, n_questions, h, k)
+                chosen = rng.choice(own, min(n_questions, len(own)), replace=False)
+                pools.append(np.flatnonzero(np.isin(asked, chosen)))
+                around.append(np.flatnonzero(inside))
+        drawn = np.tile(judged.reference, (self.n_halves, 1)) if known is None else rank_batch(known, taken).ranks
+        references = {judged.reference_label: np.repeat(drawn, self.n_half_pools, axis=0)}
+        if all(len(own) < len(whole) for own, whole in zip(pools, around, strict=True)):
+            references[LEFT_OUT] = _rank_rest(pool, pools, around)
+        found, _ = self.measured(pool, pools, references, judged.name, n_questions, "halves")
+        return {key: values.reshape(shape) for key, values in found.items()}
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2-b
-def _serves(pool: Pool, method: Method) -> bool:
-    "Most questions have as many graphs as the method keeps of each."
-    per_question = np.unique(pool.blocks, return_counts=True)[1]
-    return method.by == "pool" or not isinstance(method.keep, int) or float(np.median(per_question)) >= method.keep
-
-
-def _study_cell(
-    cell: tuple[Referenced, int],
-    *,
-    methods: Sequence[Method],
-    n_pools: int,
-    n_halves: int,
-    n_half_pools: int,
-    n_resamples: int,
-    seed: int,
-    distance: str,
-) -> StudyCell:
-    judged, n_questions = cell
-    pool = judged.pool
-    methods = [method for method in methods if _serves(pool, method)]
-    rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
+def _study_cell(cell: tuple[Referenced, int], study: _Study) -> StudyCell:
+    (judged, n_questions), pool = cell, cell[0].pool
+    study = study.serving(pool)
+    rows = question_pools(judged, n_questions=n_questions, n_pools=study.n_pools, seed=study.seed)
     references = {
-        judged.reference_label: np.broadcast_to(judged.reference, (n_pools, pool.n_models)),
-        LEFT_OUT: _rank_rest(pool, rows, [np.arange(len(pool))] * n_pools),
+        judged.reference_label: np.tile(judged.reference, (study.n_pools, 1)),
+        LEFT_OUT: _rank_rest(pool, rows, [np.arange(len(pool))] * study.n_pools),
     }
-    distances, separated = _measured(
-        judged,
-        rows,
-        references,
-        methods,
-        n_resamples=n_resamples,
-        seed=seed,
-        distance=distance,
-        names=(judged.name, n_questions),
-    )
-    halves: Differences = {}
-    if n_halves:
-        halves = _half_distances(
-            judged,
-            n_questions,
-            methods,
-            n_halves=n_halves,
-            n_half_pools=n_half_pools,
-            n_resamples=n_resamples,
-            seed=seed,
-            distance=distance,
-        )
+    distances, separated = study.measured(pool, rows, references, judged.name, n_questions)
+    halves = study.in_halves(judged, n_questions) if study.n_halves else {}
     same = frozenset(
         method.name
-        for method in methods
-        if method.draw == "once"
-        and method.ranker is None
-        and method.source == "pool"
+        for method in study.methods
+        if (method.draw, method.ranker, method.source) == ("once", None, "pool")
         and all(len(source_rows(method, pool.scores(method.mu)[own], pool.blocks[own])) == len(own) for own in rows)
     )
     return StudyCell(judged, n_questions, distances, halves, separated, same)
@@ -276,23 +225,15 @@ def replication_cells(
             f"{n_halves} halves, {n_half_pools} pools of each: a scatter needs at least two of both; "
             "choose n_halves=0 for none"
         )
+    study = _Study(tuple(methods), n_pools, n_halves, n_half_pools, n_resamples, seed, distance)
     cells = [(judged, size) for judged in sets for size in pool_sizes]
-    run = partial(
-        _study_cell,
-        methods=methods,
-        n_pools=n_pools,
-        n_halves=n_halves,
-        n_half_pools=n_half_pools,
-        n_resamples=n_resamples,
-        seed=seed,
-        distance=distance,
-    )
+    run = partial(_study_cell, study=study)
     return parallel_map(run, cells, workers=workers, cost=lambda cell: cell[1] * len(cell[0].pool))
 
-# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-2
 DECISIONS = ("closer", "farther", "open", "no difference", "same graphs")
 
-# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-2
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Contrast:
     "A paired difference in pools and, where there are any, in halves of the questions."
@@ -307,66 +248,48 @@ class Contrast:
         "Mean over pools."
         return float(self.pools.mean())
 
-    @property
-    def se_pools(self) -> float:
-        "Standard error of this mean: Monte Carlo noise."
-        return float(self.pools.std(ddof=1) / np.sqrt(len(self.pools)))
+    def errors(self) -> tuple[float, float, float]:  # over pools (Monte Carlo), over questions; degrees of freedom
+        """Standard errors of the mean (Shao & Wu 1989; Satterthwaite 1946); over questions NaN without halves.
 
-    @property
-    def _questions(
-        self,
-    ) -> tuple[float, float]:  # variance over questions; the same by its degrees of freedom (Satterthwaite 1946)
-        assert self.halves is not None
+        The degrees are of both errors: 1, where pools drown the questions, to one less than there are questions.
+        """
+        se_pools = float(self.pools.std(ddof=1) / np.sqrt(len(self.pools)))
+        if self.halves is None:
+            return se_pools, np.nan, np.nan
         n_halves, n_pools = self.halves.shape
         whole = float(self.halves.mean(axis=1).var(ddof=1))
         noise = float(self.halves.var(axis=1, ddof=1).mean() / n_pools)
         if noise >= whole:  # nothing is left of it: the larger side
-            return whole, whole**2 / (n_halves - 1)
-        return whole - noise, whole**2 / (n_halves - 1) + noise**2 / (n_halves * (n_pools - 1))
-
-    @property
-    def se_questions(self) -> float:
-        "Standard error over questions (Shao & Wu 1989); NaN without halves."
-        return np.nan if self.halves is None else float(np.sqrt(self._questions[0]))
-
-    @property
-    def degrees(self) -> float:
-        "Degrees of freedom of both errors: 1, where pools drown the questions, to one less than there are questions."
-        if self.halves is None:
-            return np.nan
-        total = self.se_questions**2 + self.se_pools**2
-        return (
-            float(np.clip(total**2 / self._questions[1], 1, self.n_questions - 1))
-            if self._questions[1] > 0
-            else float(self.n_questions - 1)
-        )
+            noise = 0.0
+        by_degrees = whole**2 / (n_halves - 1) + noise**2 / (n_halves * (n_pools - 1))
+        se_questions = float(np.sqrt(whole - noise))
+        most = self.n_questions - 1
+        total = se_questions**2 + se_pools**2
+        return se_pools, se_questions, float(np.clip(total**2 / by_degrees, 1, most) if by_degrees > 0 else most)
 
     def over_pools(self, rng: np.random.Generator, prefix: str = "") -> dict[str, float]:
         "The mean and its interval over pools: difference, low and high."
-        return dict(
-            zip(("difference", f"{prefix}low", f"{prefix}high"), mean_interval(self.pools, rng=rng), strict=True)
-        )
+        names = "difference", f"{prefix}low", f"{prefix}high"
+        return dict(zip(names, mean_interval(self.pools, rng=rng), strict=True))
 
     def summary(self) -> dict[str, float]:
-        "Mean, both standard errors, 95 % limits over questions, two-sided p-value (1 for no difference anywhere)."
-        se = float(np.hypot(self.se_questions, self.se_pools))
-        width = student.isf(0.025, self.degrees) * se
-        p = 1.0 if se == 0 else 2 * student.sf(abs(self.mean) / se, self.degrees)
-        return {
-            "se_pools": self.se_pools,
-            "se_questions": self.se_questions,
-            "degrees": self.degrees,
-            "question_low": self.mean - width,
-            "question_high": self.mean + width,
-            "p": float(p),
-        }
+        "Both standard errors, 95 % limits over questions, two-sided p-value (1 for no difference anywhere)."
+        se_pools, se_questions, degrees = self.errors()
+        se = float(np.hypot(se_questions, se_pools))
+        width = student.isf(0.025, degrees) * se
+        p = 1.0 if se == 0 else float(2 * student.sf(abs(self.mean) / se, degrees))
+        numbers = se_pools, se_questions, degrees, self.mean - width, self.mean + width, p
+        return dict(zip(_OVER_QUESTIONS, numbers, strict=True))
 
     def decision(self) -> str:  # out of DECISIONS
         "What the limits over questions say, before any adjustment; no difference: the same distance in every pool."
-        found = self.summary()
         if self.same or not self.pools.any():
             return "same graphs" if self.same else "no difference"
+        found = self.summary()
         return "closer" if found["question_high"] < 0 else "farther" if found["question_low"] > 0 else "open"
+
+
+_OVER_QUESTIONS = ("se_pools", "se_questions", "degrees", "question_low", "question_high", "p")
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-3
 def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is
@@ -397,34 +320,18 @@ def replication_table(
     """
     rows = []
     for cell in cells:
-        judged, size = cell.judged, cell.n_questions
-        for (name, reference), values in cell.distances.items():
-            rng, contrast = (
-                stream(seed, "interval", judged.name, size, reference, name),
-                cell.difference(name, BASELINE, reference),
-            )
-            rows.append(
-                {
-                    "set": judged.name,
-                    "label": judged.title,
-                    "n_questions": size,
-                    "reference": reference,
-                    "method": name,
-                    **dict(zip(("distance", "low", "high"), mean_interval(values, rng=rng), strict=True)),
-                    **contrast.over_pools(rng, "difference_"),
-                    **contrast.summary(),
-                    "decision": contrast.decision(),
-                    "ridge_share": cell.separated[name],
-                    "n_pools": len(values),
-                }
-            )
+        name, size = cell.judged.name, cell.n_questions
+        of_cell = {"set": name, "label": cell.judged.title, "n_questions": size}
+        for (method, reference), values in cell.distances.items():
+            rng = stream(seed, "interval", name, size, reference, method)
+            distance = dict(zip(("distance", "low", "high"), mean_interval(values, rng=rng), strict=True))
+            contrast = cell.difference(method, BASELINE, reference)
+            found = contrast.over_pools(rng, "difference_") | contrast.summary() | {"decision": contrast.decision()}
+            if method == BASELINE:
+                found |= {"question_low": 0.0, "question_high": 0.0, "p": np.nan, "decision": "baseline"}
+            counts = {"ridge_share": cell.separated[method], "n_pools": len(values)}
+            rows.append(of_cell | {"reference": reference, "method": method} | distance | found | counts)
     table = pd.DataFrame(rows)
-    table.loc[table["method"] == BASELINE, ["question_low", "question_high", "p", "decision"]] = [
-        0.0,
-        0.0,
-        np.nan,
-        "baseline",
-    ]
     return pd.concat([_adjusted(part) for _, part in table.groupby(table["reference"] == LEFT_OUT)]).sort_index()
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-21
@@ -454,24 +361,11 @@ def contrast_table(
         judged, size = cell.judged, cell.n_questions
         for name in contrasts:
             first, second, _ = CONTRASTS[name]
-            rng, contrast = (
-                stream(seed, "contrast", judged.name, size, name),
-                cell.difference(first, second, judged.reference_label),
-            )
-            rows.append(
-                {
-                    "set": judged.name,
-                    "label": judged.title,
-                    "n_questions": size,
-                    "contrast": name,
-                    "first": first,
-                    "second": second,
-                    **contrast.over_pools(rng),
-                    **contrast.summary(),
-                    "decision": contrast.decision(),
-                    "n_pools": len(contrast.pools),
-                }
-            )
+            contrast = cell.difference(first, second, judged.reference_label)
+            over_pools = contrast.over_pools(stream(seed, "contrast", judged.name, size, name))
+            own = {"set": judged.name, "label": judged.title, "n_questions": size, "contrast": name}
+            words = {"decision": contrast.decision(), "n_pools": len(contrast.pools)}
+            rows.append(own | {"first": first, "second": second} | over_pools | contrast.summary() | words)
     return _adjusted(pd.DataFrame(rows))
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #sets-together-02
@@ -490,21 +384,6 @@ def random_effects(
     width = student.isf((1 - level) / 2, degrees) * np.sqrt(q / weights.sum())
     return float(mean), float(mean - width), float(mean + width), float(np.sqrt(tau2))
 
-# %% ../../../nbs/paper/studies/aggregation.ipynb #sets-together-02-b-0
-def _of_a_set(group: Sequence[StudyCell], method: str) -> tuple[float, float, float] | None:
-    "Mean difference from all graphs over the pools of a set, its standard error and degrees; None without the method."
-    own = [
-        cell.difference(method, BASELINE, cell.judged.reference_label)
-        for cell in group
-        if (method, cell.judged.reference_label) in cell.distances
-    ]
-    if not own:
-        return None
-    # Halves are shared within a set, so the mean of its pools carries their covariance.
-    halves = [c.halves for c in own if c.halves is not None]
-    one = Contrast(np.mean([c.pools for c in own], axis=0), np.mean(halves, axis=0), own[0].n_questions)
-    return one.mean, np.hypot(one.se_questions, one.se_pools), one.degrees
-
 # %% ../../../nbs/paper/studies/aggregation.ipynb #sets-together-02-b
 def together_table(
     cells: Sequence[StudyCell],  # with halves
@@ -515,45 +394,37 @@ def together_table(
     sets, 95 % over their questions), p, p_holm (over the methods of a size), random, random_low, random_high, tau
     (random effects); NaN with fewer than two sets in which the method ever differs from all graphs.
     """
-    rows = []
+    columns = "n_questions method sets decision mean low high p random random_low random_high tau".split()
+    methods, tables = dict.fromkeys(name for cell in cells for name, _ in cell.distances if name != BASELINE), []
     for size in dict.fromkeys(cell.n_questions for cell in cells):
-        groups: dict[str, list[StudyCell]] = {}
-        for cell in cells:
-            if cell.n_questions == size:
-                groups.setdefault(cell.judged.category, []).append(cell)
-        parts = []
-        for method in dict.fromkeys(name for cell in cells for name, _ in cell.distances):
-            if method == BASELINE:
+        own = [cell for cell in cells if cell.n_questions == size]
+        rows = []
+        for method in methods:
+            groups: dict[str, list[Contrast]] = {}
+            for cell in own:
+                if (method, label := cell.judged.reference_label) in cell.distances:
+                    groups.setdefault(cell.judged.category, []).append(cell.difference(method, BASELINE, label))
+            found = []
+            for group in groups.values():
+                # Halves are shared within a set, so the mean of its pools carries their covariance.
+                halves = [one.halves for one in group if one.halves is not None]
+                pools = np.mean([one.pools for one in group], axis=0)
+                one = Contrast(pools, np.mean(halves, axis=0) if halves else None, group[0].n_questions)
+                se_pools, se_questions, degrees = one.errors()
+                # A set where the method takes the same graphs, or never differs, has nothing to say about it.
+                if (se := np.hypot(se_questions, se_pools)) > 1e-9:
+                    found.append((one.mean, se, degrees))
+            row = size, method, len(found), ""
+            if len(found) < 2:
+                rows.append((*row, *[np.nan] * 8))
                 continue
-            found = [own for group in groups.values() if (own := _of_a_set(group, method)) is not None]
-            # A set where the method takes the same graphs, or never differs, has nothing to say about it.
-            values, errors, degrees = np.array([own for own in found if own[1] > 1e-9]).reshape(-1, 3).T
-            row = {"n_questions": size, "method": method, "sets": len(values), "decision": ""}
-            if len(values) < 2:
-                parts.append(
-                    row
-                    | dict.fromkeys(("mean", "low", "high", "p", "random", "random_low", "random_high", "tau"), np.nan)
-                )
-                continue
+            values, errors, degrees = np.array(found).T
             mean, se = values.mean(), np.sqrt((errors**2).sum()) / len(values)
             nu = (errors**2).sum() ** 2 / (errors**4 / degrees).sum()
-            width = student.isf(0.025, nu) * se
-            random, low, high, tau = random_effects(values, errors)
-            parts.append(
-                row
-                | {
-                    "mean": mean,
-                    "low": mean - width,
-                    "high": mean + width,
-                    "p": 2 * student.sf(abs(mean) / se, nu),
-                    "random": random,
-                    "random_low": low,
-                    "random_high": high,
-                    "tau": tau,
-                }
-            )
-        rows.append(_adjusted(pd.DataFrame(parts)))
-    return pd.concat(rows, ignore_index=True).drop(columns="decision")
+            width, p = student.isf(0.025, nu) * se, 2 * student.sf(abs(mean) / se, nu)
+            rows.append((*row, mean, mean - width, mean + width, p, *random_effects(values, errors)))
+        tables.append(_adjusted(pd.DataFrame(rows, columns=columns)))
+    return pd.concat(tables, ignore_index=True).drop(columns="decision")
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-23
 def spread_table(
@@ -570,26 +441,14 @@ def spread_table(
     rows = []
     for label, pool in pools.items():
         found = fit_discrimination(pool, on_separation="ridge", ties=True)
+        ratio = 2 * (found.log_marginal - found.log_marginal_equal)
         slope = cycle_slope(pool, n_simulations=n_simulations, rng=stream(seed, "cycle-slope", label)).done()
         effects = question_effects(pool, n_simulations=n_simulations, rng=stream(seed, "question-effects", label))
-        low, high = central(effects.model / effects.model.mean())
-        slope_low, slope_high = central(slope.equal)
-        rows.append(
-            {
-                "label": label,
-                "n_graphs": len(pool),
-                "spread": found.spread,
-                "block_share": found.block_share,
-                "likelihood_ratio": 2 * (found.log_marginal - found.log_marginal_equal),
-                "cycle_slope": slope.slope,
-                "slope_low": slope_low,
-                "slope_high": slope_high,
-                "effects": effects.ratio,
-                "effects_low": low,
-                "effects_high": high,
-            }
-        )
-    return pd.DataFrame(rows)
+        spread = label, len(pool), found.spread, found.block_share, ratio
+        usual = central(effects.model / effects.model.mean())
+        rows.append((*spread, slope.slope, *central(slope.equal), effects.ratio, *usual))
+    columns = "label n_graphs spread block_share likelihood_ratio cycle_slope slope_low slope_high"
+    return pd.DataFrame(rows, columns=[*columns.split(), "effects", "effects_low", "effects_high"])
 
 
 def pool_spread(
@@ -600,10 +459,9 @@ def pool_spread(
     seed: int,
 ) -> float:
     "Median spread of log a by the discrimination model without ties over random pools; the estimate of the map."
+    pools = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     weights = np.zeros((n_pools, len(judged.pool)), dtype=np.int64)
-    for row, chosen in zip(
-        weights, question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed), strict=True
-    ):
+    for row, chosen in zip(weights, pools, strict=True):
         row[chosen] = 1
     return float(np.median(fit_discrimination_batch(judged.pool, weights)[1][:, 0]))
 
@@ -618,36 +476,22 @@ SHAPES = {
 MAP_NU = 0.5  # Davidson tie parameter: equal answers tie one time in five
 
 
-class MapCell(NamedTuple):
-    "One place on the map."
-
-    shape: str  # key of SHAPES
-    world: str  # out of WORLDS
-    spread: float  # standard deviation of log a
-
-
 def draw_map_pool(
-    cell: MapCell,
+    shape: str,  # key of SHAPES
+    world: str,  # out of WORLDS
+    spread: float,  # standard deviation of log a
     *,
     rng: np.random.Generator,
 ) -> tuple[Pool, np.ndarray]:  # the pool, and the true rank of each model
-    "One pool of a cell, and its truth."
-    n, n_questions, n_variants, gap = SHAPES[cell.shape]
+    "One pool of a place on the map, and its truth."
+    n, n_questions, n_variants, gap = SHAPES[shape]
     truth = 1 + rng.permutation(n)
-    theta, shape = gap * ((n + 1) / 2 - truth), (n_questions, n_variants)
-    log_a = cell.spread * (
-        np.sqrt(0.8) * rng.standard_normal((n_questions, 1)) + np.sqrt(0.2) * rng.standard_normal(shape)
-    )
-    effects = theta.std() * (rng.standard_normal((n_questions, 1, n)) + 4 / 9 * rng.standard_normal((*shape, n)))
-    a = np.exp(log_a)[..., None]
-    utility = (
-        a * theta
-        if cell.world == "no effects"
-        else a * theta + effects
-        if cell.world == "effects beside"
-        else a * (theta + effects)
-    )
-    adjacency = draw_graphs(utility.reshape(-1, n), MAP_NU, rng=rng)
+    theta, graphs = gap * ((n + 1) / 2 - truth), (n_questions, n_variants)
+    of_questions, of_wordings = rng.standard_normal((n_questions, 1)), rng.standard_normal(graphs)
+    a = np.exp(spread * (np.sqrt(0.8) * of_questions + np.sqrt(0.2) * of_wordings))[..., None]
+    effects = theta.std() * (rng.standard_normal((n_questions, 1, n)) + 4 / 9 * rng.standard_normal((*graphs, n)))
+    inside, beside = effects * (world == "effects within"), effects * (world == "effects beside")
+    adjacency = draw_graphs((a * (theta + inside) + beside).reshape(-1, n), MAP_NU, rng=rng)
     return Pool.of(adjacency, np.repeat(np.arange(n_questions), n_variants)), truth
 
 
@@ -659,29 +503,23 @@ def _accuracy(pool: Pool, truth: np.ndarray) -> np.ndarray:  # (G,)
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-29
 def _map_cell(
-    cell: MapCell, *, n_pools: int, n_resamples: int, seed: int, distance: str
-) -> tuple[
-    dict[str, np.ndarray], np.ndarray
-]:  # method → (P,) distances; (P, 3) estimated spread, mean and sd of accuracy
-    measure, placed = DISTANCES[distance], []
-    found: dict[str, list[float]] = {name: [] for name in MAP_METHODS}
-    names = (cell.shape, cell.world, f"{cell.spread:.6g}")
+    cell: tuple[str, str, float], *, n_pools: int, n_resamples: int, seed: int, distance: str
+) -> tuple[np.ndarray, np.ndarray]:  # (P, methods) distances; (P, 3) estimated spread, mean and sd of accuracy
+    distances, placed = np.zeros((n_pools, len(MAP_METHODS))), np.zeros((n_pools, 3))
     for number in range(n_pools):
-        pool, truth = draw_map_pool(cell, rng=stream(seed, "map", *names, number))
-        everything = [np.arange(len(pool))]
-        spread = 0.0
-        for name in MAP_METHODS:
+        names = (*cell[:2], f"{cell[2]:.6g}", number)
+        pool, truth = draw_map_pool(*cell, rng=stream(seed, "map", *names))
+        everything, accuracy = [np.arange(len(pool))], _accuracy(pool, truth)
+        placed[number, 1:] = accuracy.mean(), accuracy.std()
+        for k, name in enumerate(MAP_METHODS):
             if name == "discrimination":
                 fit, shape = fit_discrimination_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
-                ranks, spread = fit.ranks, shape[0, 0]
+                ranks, placed[number, 0] = fit.ranks, shape[0, 0]
             else:
-                ranks = method_ranks(
-                    METHODS[name], pool, everything, n_resamples=n_resamples, seed=seed, names=(*names, number)
-                )[0][0]
-            found[name].append(measure(ranks, truth).mean())
-        accuracy = _accuracy(pool, truth)
-        placed.append((spread, accuracy.mean(), accuracy.std()))
-    return {name: np.array(values) for name, values in found.items()}, np.array(placed)
+                drawn = dict(n_resamples=n_resamples, seed=seed, names=names)
+                ranks = method_ranks(METHODS[name], pool, everything, **drawn)[0][0]
+            distances[number, k] = DISTANCES[distance](ranks, truth).mean()
+    return distances, placed
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-29-b
 def heterogeneity_map(
@@ -700,30 +538,18 @@ def heterogeneity_map(
     Columns: shape, world, spread, estimated_spread, accuracy, accuracy_sd, method, distance, difference, low, high,
     n_pools.
     """
-    cells = [MapCell(*cell) for cell in product(shapes, worlds, spreads)]
-    if wrong := [
-        cell for cell in cells if cell.shape not in SHAPES or cell.world not in WORLDS or not 0 <= cell.spread < np.inf
-    ]:
+    cells, rows = list(product(shapes, worlds, spreads)), []
+    if wrong := [cell for cell in cells if cell[0] not in SHAPES or cell[1] not in WORLDS or not 0 <= cell[2] < np.inf]:
         raise InputError(
             f"{', '.join(map(str, wrong[0]))}: shapes are {', '.join(SHAPES)}; worlds {', '.join(WORLDS)}; "
             "a spread is a number from 0 on"
         )
     run = partial(_map_cell, n_pools=n_pools, n_resamples=n_resamples, seed=seed, distance=distance)
-    results = parallel_map(run, cells, workers=workers)
-    rows = []
-    for cell, (distances, placed) in zip(cells, results, strict=True):
-        for name, values in distances.items():
-            rng = stream(seed, "map-interval", cell.shape, cell.world, f"{cell.spread:.6g}", name)
-            rows.append(
-                cell._asdict()
-                | {
-                    "estimated_spread": float(np.median(placed[:, 0])),
-                    "accuracy": float(placed[:, 1].mean()),
-                    "accuracy_sd": float(placed[:, 2].mean()),
-                    "method": name,
-                    "distance": float(values.mean()),
-                    **Contrast(values - distances[BASELINE], None, 0).over_pools(rng),
-                    "n_pools": n_pools,
-                }
-            )
-    return pd.DataFrame(rows)
+    for cell, (distances, placed) in zip(cells, parallel_map(run, cells, workers=workers), strict=True):
+        place = *cell, float(np.median(placed[:, 0])), float(placed[:, 1].mean()), float(placed[:, 2].mean())
+        all_graphs = distances[:, MAP_METHODS.index(BASELINE)]
+        for name, values in zip(MAP_METHODS, distances.T, strict=True):
+            rng = stream(seed, "map-interval", *cell[:2], f"{cell[2]:.6g}", name)
+            rows.append((*place, name, float(values.mean()), *mean_interval(values - all_graphs, rng=rng), n_pools))
+    columns = "shape world spread estimated_spread accuracy accuracy_sd method distance difference low high n_pools"
+    return pd.DataFrame(rows, columns=columns.split())
