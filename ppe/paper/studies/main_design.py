@@ -8,9 +8,10 @@ __all__ = ['COST_METHODS', 'PAPER_METHODS', 'BENCHMARKS', 'summary', 'macro_aver
            'benchmark_cells', 'benchmark_table', 'graph_statistics', 'method_table']
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-03
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +35,7 @@ from ppe.inference.methods import (
 )
 from ..referenced import Referenced, simulated_pools
 from ..simulated import load_parameters
-from ...parallel import Progress, no_progress, parallel_map
+from ...parallel import parallel_map
 from ...pool import largest_component_sizes, tie_rates
 from ...rankers.rankings import DISTANCES
 from ...rankers.registry import PAPER_RANKERS
@@ -67,16 +68,11 @@ def best_single_keep(
     "The number of original graphs that rank at the lowest macro-average distance; appendix A.3 names no criterion."
     available = min(len(cell.sources["original"]) for cell in cells)
     methods = [Method(f"keep {k}", keep=k, source="original") for k in range(1, available + 1)]
-    distances = np.array(
-        [
-            [
-                result.distances(cell.reference)[0]
-                for result in resample(cell.sources, methods, n_resamples=1, rng=stream(seed), ranker=ranker).values()
-            ]
-            for cell in cells
-        ]
-    )
-    return int(np.argmin(distances.mean(axis=0))) + 1
+    distances = []
+    for cell in cells:
+        found = resample(cell.sources, methods, n_resamples=1, rng=stream(seed), ranker=ranker)
+        distances.append([result.distances(cell.reference)[0] for result in found.values()])
+    return int(np.argmin(np.mean(distances, axis=0))) + 1
 
 
 def _tuned(methods: Sequence[Method], cells: Sequence[Referenced], *, ranker: str, seed: int) -> list[Method]:
@@ -91,18 +87,31 @@ def _cell_results(
     cell: Referenced,
     *,
     methods: Sequence[Method],
-    study: str,
+    study: str,  # names the random streams
     n_resamples: int,
     seed: int,
     ranker: str = "bradley-terry",
-) -> dict[str, Resampled | str]:
-    "Resamples of each method in one cell; where a pool is too small, what it lacks instead."
-    sources = cell.sources
+    whole_questions: bool = False,  # resample questions and select anew inside
+) -> dict[str, Any]:
+    "`Resampled` of each method in one cell; where a pool is too small, what it lacks instead."
+    sources, rng = cell.sources, stream(seed, study, cell.judge, cell.category)
+    if whole_questions:
+        return dict(question_resample(sources, methods, n_resamples=n_resamples, rng=rng, ranker=ranker))
     gaps = {method.name: gap for method in methods if (gap := shortage(method, sources[method.source].blocks))}
-    rng = stream(seed, study, cell.judge, cell.category)
     able = [method for method in methods if method.name not in gaps]
     results = resample(sources, able, n_resamples=n_resamples, rng=rng, ranker=ranker)
     return {method.name: gaps.get(method.name) or results[method.name] for method in methods}
+
+
+def _by_judge(cells: Sequence[Referenced]) -> dict[str, list[Referenced]]:
+    return {judge: [cell for cell in cells if cell.judge == judge] for judge in dict.fromkeys(c.judge for c in cells)}
+
+
+def _complete(cell: Referenced, results: Mapping[str, Any]) -> Mapping[str, Resampled]:
+    "Raises: InputError where the pool is too small for a method."
+    if gaps := [found for found in results.values() if isinstance(found, str)]:
+        raise InputError(f"{cell.name}: {first_five(gaps)}")
+    return results
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-16
 def main_table(
@@ -114,43 +123,28 @@ def main_table(
     ranker: str = "bradley-terry",
     distance: str = "spearman",
     workers: int = 1,
-    progress: Progress = no_progress,
 ) -> pd.DataFrame:  # one row per judge, method and category, and one per judge and method for the macro-average
     "Table main_baselines on simulated cells: every method's mean distance and interval; `gap` says why one is missing."
     rows = []
-    for judge in dict.fromkeys(cell.judge for cell in cells):
-        own = [cell for cell in cells if cell.judge == judge]
+    for judge, own in _by_judge(cells).items():
         tuned = _tuned(methods, own, ranker=ranker, seed=seed)
-        study = partial(
-            _cell_results, methods=tuned, study="main-table", n_resamples=n_resamples, seed=seed, ranker=ranker
-        )
-        results = parallel_map(study, own, workers=workers, progress=progress)
+        how = dict(methods=tuned, study="main-table", n_resamples=n_resamples, seed=seed, ranker=ranker)
+        results = parallel_map(partial(_cell_results, **how), own, workers=workers)
         for method in tuned:
-            per_cell = {}
+            every, of_method = [], {"judge": judge, "method": method.name}
             for cell, result in zip(own, results, strict=True):
-                row: dict[str, object] = {"judge": judge, "method": method.name, "category": cell.category}
-                if isinstance(found := result[method.name], str):
+                found, row = result[method.name], of_method | {"category": cell.category}
+                if isinstance(found, str):
                     rows.append(row | {"gap": found})
                     continue
-                per_cell[cell.category] = found.distances(cell.reference, distance)
-                rows.append(row | summary(per_cell[cell.category]) | {"ridge_share": found.ridge.mean(), "gap": ""})
-            macro: dict[str, object] = {"judge": judge, "method": method.name, "category": "average"}
-            if len(per_cell) == len(own):
-                rows.append(macro | summary(macro_average(list(per_cell.values()))) | {"gap": ""})
-            else:
-                rows.append(macro | {"gap": f"{len(own) - len(per_cell)} of {len(own)} categories missing"})
+                every.append(found.distances(cell.reference, distance))
+                rows.append(row | summary(every[-1]) | {"ridge_share": found.ridge.mean(), "gap": ""})
+            missing = f"{len(own) - len(every)} of {len(own)} categories missing"
+            macro = summary(macro_average(every)) | {"gap": ""} if len(every) == len(own) else {"gap": missing}
+            rows.append(of_method | {"category": "average"} | macro)
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-19
-def _question_bootstrap_cell(
-    cell: Referenced, *, seed: int, distance: str, **options: Any
-) -> dict[str, np.ndarray]:  # method → (R,)
-    results = question_resample(
-        cell.sources, rng=stream(seed, "question-bootstrap", cell.judge, cell.category), **options
-    )
-    return {name: result.distances(cell.reference, distance) for name, result in results.items()}
-
-
 def question_bootstrap(
     cells: Sequence[Referenced],
     *,
@@ -161,49 +155,19 @@ def question_bootstrap(
     distance: str = "spearman",
     workers: int = 1,
     level: float = 0.95,
-    progress: Progress = no_progress,
 ) -> pd.DataFrame:  # one row per judge and method: macro-average with the spread over resampled questions
     "Macro-average distance with whole questions resampled and the selection re-run inside; percentile intervals."
-    rows = []
-    for judge in dict.fromkeys(cell.judge for cell in cells):
-        own = [cell for cell in cells if cell.judge == judge]
+    rows, how = [], dict(study="question-bootstrap", n_resamples=n_resamples, seed=seed, ranker=ranker)
+    for judge, own in _by_judge(cells).items():
         tuned = _tuned(methods, own, ranker=ranker, seed=seed)
-        run = partial(
-            _question_bootstrap_cell,
-            methods=tuned,
-            n_resamples=n_resamples,
-            seed=seed,
-            ranker=ranker,
-            distance=distance,
-        )
-        results = parallel_map(run, own, workers=workers, progress=progress)
-        for method in tuned:
-            averages = macro_average([result[method.name] for result in results])
-            low, high = percentile_limits(averages, level)
-            rows.append(
-                {
-                    "judge": judge,
-                    "method": method.name,
-                    "distance": float(averages.mean()),
-                    "low": low,
-                    "high": high,
-                    "n_resamples": n_resamples,
-                }
-            )
-    return pd.DataFrame(rows)
+        run = partial(_cell_results, methods=tuned, whole_questions=True, **how)
+        results = list(zip(own, parallel_map(run, own, workers=workers), strict=True))
+        for name in (method.name for method in tuned):
+            averages = macro_average([found[name].distances(cell.reference, distance) for cell, found in results])
+            rows.append((judge, name, float(averages.mean()), *percentile_limits(averages, level), n_resamples))
+    return pd.DataFrame(rows, columns=["judge", "method", "distance", "low", "high", "n_resamples"])
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-22
-def _sweep_cell(cell: Referenced, **options: Any) -> dict[str, dict[str, np.ndarray]]:  # method → distance → (R,)
-    results = _cell_results(cell, **options)
-    if gaps := [found for found in results.values() if isinstance(found, str)]:
-        raise InputError(f"{cell.name}: {first_five(gaps)}")
-    return {
-        name: {d: found.distances(cell.reference, d) for d in DISTANCES}
-        for name, found in results.items()
-        if isinstance(found, Resampled)
-    }
-
-
 def sweep(
     cells: Sequence[Referenced],
     methods: Sequence[Method],
@@ -213,18 +177,15 @@ def sweep(
     seed: int,
     ranker: str = "bradley-terry",
     workers: int = 1,
-    progress: Progress = no_progress,
 ) -> pd.DataFrame:  # one row per judge, method and metric: macro-average with its interval
     "Macro-average distance of each method under all four distances."
-    run = partial(_sweep_cell, methods=methods, study=study, n_resamples=n_resamples, seed=seed, ranker=ranker)
-    results = parallel_map(run, cells, workers=workers, progress=progress)
-    rows = []
-    for judge in dict.fromkeys(cell.judge for cell in cells):
-        own = [result for cell, result in zip(cells, results, strict=True) if cell.judge == judge]
-        for method in methods:
-            for metric in DISTANCES:
-                averages = macro_average([result[method.name][metric] for result in own])
-                rows.append({"judge": judge, "method": method.name, "metric": metric} | summary(averages))
+    rows, how = [], dict(study=study, n_resamples=n_resamples, seed=seed, ranker=ranker)
+    for judge, own in _by_judge(cells).items():
+        results = parallel_map(partial(_cell_results, methods=methods, **how), own, workers=workers)
+        found = [(cell, _complete(cell, result)) for cell, result in zip(own, results, strict=True)]
+        for name, metric in product((method.name for method in methods), DISTANCES):
+            averages = macro_average([result[name].distances(cell.reference, metric) for cell, result in found])
+            rows.append({"judge": judge, "method": name, "metric": metric} | summary(averages))
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-23
@@ -318,20 +279,9 @@ def over_pools(
                 f"{', '.join(map(str, group))}: {len(part)} pool; an interval over pools takes at least 2; add seeds"
             )
         for first, second in contrasts:
-            change = part[first] - part[second]
-            mean, low, high = mean_interval(change, level=level, by="student")
-            rows.append(
-                dict(zip(names, group, strict=True))
-                | {
-                    "first": first,
-                    "second": second,
-                    "difference": mean,
-                    "low": low,
-                    "high": high,
-                    "n_pools": len(change),
-                }
-            )
-    return pd.DataFrame(rows)
+            found = mean_interval(part[first] - part[second], level=level, by="student")
+            rows.append((*group, first, second, *found, len(part)))
+    return pd.DataFrame(rows, columns=[*names, "first", "second", "difference", "low", "high", "n_pools"])
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-29
 PAPER_METHODS = tuple(
@@ -349,8 +299,7 @@ def ranker_table(
 ) -> pd.DataFrame:  # judge, method, ranker, metric, distance, low, high, n_resamples
     "Macro-average of every ranker on identical lists of graphs, at all four distances (appendix A.4)."
     frames = []
-    for judge in dict.fromkeys(cell.judge for cell in cells):
-        own = [cell for cell in cells if cell.judge == judge]
+    for own in _by_judge(cells).values():
         shared = [replace(method, ranker=None) for method in _tuned(methods, own, ranker="bradley-terry", seed=seed)]
         for name in PAPER_RANKERS:
             frame = sweep(own, shared, study="rankers", n_resamples=n_resamples, seed=seed, ranker=name, **options)
@@ -371,13 +320,11 @@ def benchmark_cells(
     simulated = partial(simulated_pools, seed=root, categories=list(BENCHMARKS.values()), replicated=False)
     tasks = simulated(judges=["simulated-strong"], parameters=replace(parameters, n_questions=20))
     with_original = replace(parameters, wording_points=0.0, n_variants=1 + parameters.n_variants)
-    instructions = simulated(judges=["simulated-open"], parameters=with_original)
-    return {
-        "task-prompt": tasks,
-        "judge-prompt": [
-            replace(cell, pool=cell.pool.subset((cell.pool.index["variant"] > 1).to_numpy())) for cell in instructions
-        ],
-    }
+    rewrites = [
+        replace(cell, pool=cell.pool.subset((cell.pool.index["variant"] > 1).to_numpy()))
+        for cell in simulated(judges=["simulated-open"], parameters=with_original)
+    ]
+    return {"task-prompt": tasks, "judge-prompt": rewrites}
 
 
 def benchmark_table(
@@ -387,23 +334,16 @@ def benchmark_table(
     distance: str = "spearman",
 ) -> pd.DataFrame:  # perturbed, method, benchmark, distance, low, high, n_resamples, n_graphs
     "Table add-benchmark-judge on simulated pools."
-    names, rows = {category: name for name, category in BENCHMARKS.items()}, []
-    methods = {"task-prompt": TASK_PROMPT_METHODS, "judge-prompt": JUDGE_PROMPT_METHODS}
+    rows, how = [], dict(n_resamples=n_resamples, seed=seed)
+    catalogues = {"task-prompt": TASK_PROMPT_METHODS, "judge-prompt": JUDGE_PROMPT_METHODS}
     for perturbed, cells in benchmark_cells(seed=seed).items():
-        rows_of = list(methods[perturbed].values())
-        results = [
-            _cell_results(cell, methods=rows_of, study=f"benchmarks {perturbed}", n_resamples=n_resamples, seed=seed)
-            for cell in cells
-        ]
-        for method in rows_of:
-            for cell, result in zip(cells, results, strict=True):
-                if isinstance(found := result[method.name], str):
-                    raise InputError(f"{cell.name}: {found}")
-                rows.append(
-                    {"perturbed": perturbed, "method": method.name, "benchmark": names[cell.category]}
-                    | summary(found.distances(cell.reference, distance))
-                    | {"n_graphs": len(cell.pool)}
-                )
+        methods, study = list(catalogues[perturbed].values()), f"benchmarks {perturbed}"
+        results = [_complete(cell, _cell_results(cell, methods=methods, study=study, **how)) for cell in cells]
+        for method in methods:
+            for benchmark, cell, result in zip(BENCHMARKS, cells, results, strict=True):
+                own = {"perturbed": perturbed, "method": method.name, "benchmark": benchmark}
+                found = summary(result[method.name].distances(cell.reference, distance))
+                rows.append(own | found | {"n_graphs": len(cell.pool)})
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-35
@@ -416,34 +356,20 @@ def graph_statistics(
 ) -> pd.DataFrame:  # judge, category, source, statistic, mean, low, high, n_graphs
     "Means of four statistics over the graphs of each cell, with percentile intervals over resampled questions."
     rows = []
-    for cell in cells:
-        for source in ("pool", "replicated"):
-            pool = cell.sources[source]
-            counts = pool.cycles
-            values = {
-                "bad 3-cycles": counts.c3_bad,
-                "bad 4-cycles": counts.c4_bad,
-                "draw rate": tie_rates(pool.adjacency),
-                "largest SCC": largest_component_sizes(pool.adjacency),
-            }
-            rng = stream(seed, "graph-statistics", cell.judge, cell.category, source)
-            draws = question_times(pool.n_questions, n_resamples=n_resamples, rng=rng)[:, pool.blocks]
-            for name, value in values.items():
-                spread = (draws @ value) / draws.sum(axis=1)
-                low, high = percentile_limits(spread, level)
-                rows.append(
-                    {
-                        "judge": cell.judge,
-                        "category": cell.category,
-                        "source": source,
-                        "statistic": name,
-                        "mean": float(np.mean(value)),
-                        "low": low,
-                        "high": high,
-                        "n_graphs": len(pool),
-                    }
-                )
-    return pd.DataFrame(rows)
+    for cell, source in product(cells, ("pool", "replicated")):
+        pool = cell.sources[source]
+        values = {
+            "bad 3-cycles": pool.cycles.c3_bad,
+            "bad 4-cycles": pool.cycles.c4_bad,
+            "draw rate": tie_rates(pool.adjacency),
+            "largest SCC": largest_component_sizes(pool.adjacency),
+        }
+        rng = stream(seed, "graph-statistics", cell.judge, cell.category, source)
+        draws = question_times(pool.n_questions, n_resamples=n_resamples, rng=rng)[:, pool.blocks]
+        for name, value in values.items():
+            limits = percentile_limits((draws @ value) / draws.sum(axis=1), level)
+            rows.append((cell.judge, cell.category, source, name, float(np.mean(value)), *limits, len(pool)))
+    return pd.DataFrame(rows, columns="judge category source statistic mean low high n_graphs".split())
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-38
 def method_table(
@@ -455,39 +381,27 @@ def method_table(
 ) -> pd.DataFrame:  # method, source, n_available, selection, n_selected, draw, n_drawn, n_distinct, repeats, ranker
     "Every method of the main table in words and numbers (paper, section 4.1 and appendix A.3)."
     questions = np.repeat(np.arange(n_questions), n_wordings)
-    first = ~pd.Series(questions).duplicated().to_numpy()
-    blocks = {"pool": questions, "original": questions[first], "replicated": questions}
-    sources = {
-        "pool": "the whole pool",
-        "original": "original wordings",
-        "replicated": "repeated answers to the originals",
+    sources = {  # in words, and the question of each graph
+        "pool": ("the whole pool", questions),
+        "original": ("original wordings", np.arange(n_questions)),
+        "replicated": ("repeated answers to the originals", questions),
     }
     rows = []
     for method in MAIN_METHODS.values():
-        own = blocks[method.source]
-        scores = np.arange(len(questions), dtype=float)[first if method.source == "original" else slice(None)]
+        source, own = sources[method.source]
+        scores = np.arange(len(questions), dtype=float)[:: len(questions) // len(own)]
         drawn = draw_weights(method, scores, own, n_resamples=n_draws, rng=stream(seed, "methods", method.name))
         n_selected, n_drawn = len(source_rows(method, scores, own)), int(drawn[0].sum())
         selection = "all" if method.keep == 1.0 else f"the {n_selected} lowest"
         if method.by == "block":
             selection = f"the {f'{method.keep} ' * (method.keep != 1)}lowest of each question"
-        draw = {"once": "none, each once", "bootstrap": f"{n_drawn} with replacement"}.get(
-            method.draw, f"{n_drawn} without replacement"
-        )
+        draws = {"once": "none, each once", "bootstrap": f"{n_drawn} with replacement"}
+        draw = draws.get(method.draw, f"{n_drawn} without replacement")
         if method.name == "Single→20":  # how many originals are best is found by the study; up to that number are drawn
             selection, draw = "the best K of them", "all K"
-        rows.append(
-            {
-                "method": method.name,
-                "source": sources[method.source],
-                "n_available": len(own),
-                "selection": selection,
-                "n_selected": n_selected,
-                "draw": draw,
-                "n_drawn": n_drawn,
-                "n_distinct": round(float((drawn > 0).sum(1).mean()), 1),
-                "repeats": method.repeats,
-                "ranker": {None: "that of the study", "copeland": "Copeland"}[method.ranker],
-            }
-        )
-    return pd.DataFrame(rows)
+        n_distinct = round(float((drawn > 0).sum(1).mean()), 1)
+        ranker = {None: "that of the study", "copeland": "Copeland"}[method.ranker]
+        chosen = method.name, source, len(own), selection, n_selected
+        rows.append((*chosen, draw, n_drawn, n_distinct, method.repeats, ranker))
+    columns = "method source n_available selection n_selected draw n_drawn n_distinct repeats ranker"
+    return pd.DataFrame(rows, columns=columns.split())
