@@ -334,14 +334,15 @@ def benchmark_table(
     distance: str = "spearman",
 ) -> pd.DataFrame:  # perturbed, method, benchmark, distance, low, high, n_resamples, n_graphs
     "Table add-benchmark-judge on simulated pools."
-    rows, how = [], dict(n_resamples=n_resamples, seed=seed)
+    rows, names = [], {category: name for name, category in BENCHMARKS.items()}
+    how = dict(n_resamples=n_resamples, seed=seed)
     catalogues = {"task-prompt": TASK_PROMPT_METHODS, "judge-prompt": JUDGE_PROMPT_METHODS}
     for perturbed, cells in benchmark_cells(seed=seed).items():
         methods, study = list(catalogues[perturbed].values()), f"benchmarks {perturbed}"
         results = [_complete(cell, _cell_results(cell, methods=methods, study=study, **how)) for cell in cells]
         for method in methods:
-            for benchmark, cell, result in zip(BENCHMARKS, cells, results, strict=True):
-                own = {"perturbed": perturbed, "method": method.name, "benchmark": benchmark}
+            for cell, result in zip(cells, results, strict=True):
+                own = {"perturbed": perturbed, "method": method.name, "benchmark": names[cell.category]}
                 found = summary(result[method.name].distances(cell.reference, distance))
                 rows.append(own | found | {"n_graphs": len(cell.pool)})
     return pd.DataFrame(rows)
