@@ -17,9 +17,8 @@ import pandas as pd
 
 from ...designs.pair_designs import design_pairs
 from ...errors import InputError
-from ...inference.intervals import INTERVAL_KINDS, rank_intervals, resamples_needed
+from ...inference.intervals import INTERVAL_KINDS, RankIntervals, fitted_intervals, rank_intervals, resamples_needed
 from ...inference.methods import ALL_GRAPHS, Method
-from ...inference.intervals import fitted_intervals
 from .stopping import collect
 from ...parallel import Progress, no_progress, parallel_map
 from ...pool import Pool
@@ -48,10 +47,9 @@ class CoverageSetting:
 STRENGTHS = {"apart": 1.0, "close": 0.1, "near ties": 0.001}  # gap between neighbours, logits
 SIZES = {5: (20, 5), 10: (20, 5), 40: (8, 2)}  # questions: models, wordings; the paper's categories and the public sets
 SETTINGS: dict[str, CoverageSetting] = {
-    setting.name: setting
+    (name := f"{questions} questions, {strengths}"): CoverageSetting(name, models, questions, variants, gap)
     for questions, (models, variants) in SIZES.items()
     for strengths, gap in STRENGTHS.items()
-    for setting in [CoverageSetting(f"{questions} questions, {strengths}", models, questions, variants, gap)]
 }
 
 
@@ -61,18 +59,17 @@ def draw_pool(
     rng: np.random.Generator,
 ) -> tuple[Pool, np.ndarray]:  # the pool, and the true rank of each model
     "One pool and its truth."
-    shape = setting.n_questions, setting.n_variants, setting.n_models
-    truth = 1 + rng.permutation(setting.n_models)
-    theta = setting.gap * ((setting.n_models + 1) / 2 - truth)
-    moved = setting.question_effect * rng.standard_normal((shape[0], 1, shape[2]))
-    moved = moved + setting.wording_effect * rng.standard_normal(shape)
-    log_a = setting.question_sd * rng.standard_normal((shape[0], 1)) + setting.wording_sd * rng.standard_normal(
-        shape[:2]
-    )
+    graphs, n = (setting.n_questions, setting.n_variants), setting.n_models
+    truth = 1 + rng.permutation(n)
+    theta = setting.gap * ((n + 1) / 2 - truth)
+    moved = setting.question_effect * rng.standard_normal((graphs[0], 1, n))
+    moved = moved + setting.wording_effect * rng.standard_normal((*graphs, n))
+    log_a = setting.question_sd * rng.standard_normal((graphs[0], 1))
+    log_a = log_a + setting.wording_sd * rng.standard_normal(graphs)
     utility = np.exp(log_a)[..., None] * (theta + moved)
-    adjacency = draw_graphs(utility.reshape(-1, shape[2]), setting.nu, rng=rng)
-    names = [f"model {place:03d}" for place in range(setting.n_models)]  # in the order of the pool when they are sorted
-    return Pool.of(adjacency, np.repeat(np.arange(shape[0]), shape[1]), models=names), truth
+    adjacency = draw_graphs(utility.reshape(-1, n), setting.nu, rng=rng)
+    names = [f"model {place:03d}" for place in range(n)]  # in the order of the pool when they are sorted
+    return Pool.of(adjacency, np.repeat(np.arange(graphs[0]), graphs[1]), models=names), truth
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-14
 def covered(
@@ -83,6 +80,17 @@ def covered(
     "How intervals of ranks do against the truth."
     inside = (low <= truth) & (truth <= high)
     return float(inside.mean()), bool(inside.all()), float((high - low).mean())
+
+
+def _kinds(found: RankIntervals, truth: np.ndarray, **more: object) -> list[dict[str, object]]:
+    "One row per kind of interval: kind, inside, all_inside, width, separated, and what is given."
+    rows = []
+    for kind in INTERVAL_KINDS:
+        # Names are in the order of the pool, as the truth is.
+        limits = found.table(kind).sort_values("model")[["rank_low", "rank_high"]].to_numpy().T
+        how = dict(zip(("inside", "all_inside", "width"), covered(*limits, truth), strict=True))
+        rows.append({"kind": kind, **how, "separated": float(found.ridge.mean()), **more})
+    return rows
 
 
 def pool_coverage(
@@ -101,51 +109,30 @@ def pool_coverage(
     rng = stream(seed, "coverage-resamples", setting.name, number)
     if fitted:
         found = fitted_intervals(pool, n_draws=n_resamples, level=level, rng=rng)
-    else:
-        found = rank_intervals(pool, method=method, ranker=ranker, n_resamples=n_resamples, level=level, rng=rng)
-    rows = []
-    for kind in INTERVAL_KINDS:
-        # Names are in the order of the pool, as the truth is.
-        table = found.table(kind).sort_values("model")
-        inside, all_inside, width = covered(table["rank_low"].to_numpy(), table["rank_high"].to_numpy(), truth)
-        rows.append(
-            {
-                "kind": kind,
-                "inside": inside,
-                "all_inside": all_inside,
-                "width": width,
-                "separated": float(found.separated if fitted else found.ridge.mean()),
-            }
-        )
-    return rows
+        return _kinds(found, truth, separated=float(found.separated))
+    found = rank_intervals(pool, method=method, ranker=ranker, n_resamples=n_resamples, level=level, rng=rng)
+    return _kinds(found, truth)
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-19
-def _standard_error(values: pd.Series) -> float:
-    return float(values.std(ddof=1) / sqrt(len(values)))
+def _mean(part: pd.DataFrame, name: str) -> dict[str, float]:
+    "Mean over pools and its standard error."
+    values = part[name]
+    return {name: values.mean(), f"{name}_se": float(values.std(ddof=1) / sqrt(len(values)))}
 
 
 def _summary(part: pd.DataFrame) -> dict[str, object]:
     "One row of the study from the rows of its pools."
     n_pools, n_all = len(part), int(part["all_inside"].sum())
     share = (n_all + 2) / (n_pools + 4)
-    return {
-        "inside": part["inside"].mean(),
-        "inside_se": _standard_error(part["inside"]),
-        "all_inside": n_all / n_pools,
-        "all_inside_se": sqrt(share * (1 - share) / (n_pools + 4)),
-        "width": part["width"].mean(),
-        "width_se": _standard_error(part["width"]),
-        "separated": part["separated"].mean(),
-        "n_pools": n_pools,
-    }
+    everything = {"all_inside": n_all / n_pools, "all_inside_se": sqrt(share * (1 - share) / (n_pools + 4))}
+    rest = {"separated": part["separated"].mean(), "n_pools": n_pools}
+    return _mean(part, "inside") | everything | _mean(part, "width") | rest
 
 
 def _task(task: tuple[CoverageSetting, str, int], **how) -> list[dict[str, object]]:
     setting, ranker, number = task
-    return [
-        {"setting": setting.name, "ranker": ranker} | row
-        for row in pool_coverage(setting, number, ranker=ranker, **how)
-    ]
+    rows = pool_coverage(setting, number, ranker=ranker, **how)
+    return [{"setting": setting.name, "ranker": ranker} | row for row in rows]
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-20
 def coverage_study(
@@ -176,16 +163,12 @@ def coverage_study(
         )
     tasks = [(setting, ranker, number) for setting in settings for ranker in rankers for number in range(n_pools)]
     how = partial(_task, method=method, fitted=fitted, n_resamples=n_resamples, level=level, seed=seed)
-    rows = [row for part in parallel_map(how, tasks, workers=workers, progress=progress) for row in part]
-    parts = pd.DataFrame(rows).groupby(["setting", "ranker", "kind"], sort=False)
-    return pd.DataFrame(
-        [
-            {"setting": setting, "ranker": ranker, "method": method.name, "kind": kind}
-            | _summary(part)
-            | {"n_resamples": n_resamples, "level": level}
-            for (setting, ranker, kind), part in parts
-        ]
-    )
+    found = [row for part in parallel_map(how, tasks, workers=workers, progress=progress) for row in part]
+    rows, made = [], {"n_resamples": n_resamples, "level": level}
+    for (setting, ranker, kind), part in pd.DataFrame(found).groupby(["setting", "ranker", "kind"], sort=False):
+        own = {"setting": setting, "ranker": ranker, "method": method.name, "kind": kind}
+        rows.append(own | _summary(part) | made)
+    return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-20-b
 def _check_study(settings, rankers, n_pools: int, n_resamples: int, level: float, workers: int) -> None:
@@ -235,38 +218,21 @@ def part_of(
 def _collected(
     task: tuple[CoverageSetting, int], *, n_calls: int, batch: int, n_resamples: int, level: float, seed: int
 ) -> list[dict[str, object]]:
-    setting, number = task
+    (setting, number), rows = task, []
     pool, truth = draw_pool(setting, rng=stream(seed, "collected", setting.name, number))
-    everything, rows = rank(pool, on_separation="ridge").scores, []
+    everything = rank(pool, on_separation="ridge").scores
     for way in WAYS:
         rng = stream(seed, "collected-calls", setting.name, number, way)
         if way == "even":
             design = design_pairs(setting.n_models, np.ones(setting.n_questions, dtype=np.int64), n_calls, rng=rng)
-            calls = design.question, design.first, design.second
+            question, first, second = design.question, design.first, design.second
         else:
-            *_, last = collect(pool, batch=batch, most=n_calls, rng=rng)
-            calls = last[0], last[2], last[3]
-        part = part_of(pool, *calls)
-        found = rank_intervals(
-            part, n_resamples=n_resamples, level=level, rng=stream(seed, "collected-resamples", setting.name, number)
-        )
+            *_, (question, _, first, second, _) = collect(pool, batch=batch, most=n_calls, rng=rng)
+        part, rng = part_of(pool, question, first, second), stream(seed, "collected-resamples", setting.name, number)
+        found = rank_intervals(part, n_resamples=n_resamples, level=level, rng=rng)
         bias = found.scores - everything
-        for kind in INTERVAL_KINDS:
-            table = found.table(kind).sort_values("model")
-            inside, all_inside, width = covered(table["rank_low"].to_numpy(), table["rank_high"].to_numpy(), truth)
-            rows.append(
-                {
-                    "setting": setting.name,
-                    "way": way,
-                    "kind": kind,
-                    "inside": inside,
-                    "all_inside": all_inside,
-                    "width": width,
-                    "separated": float(found.ridge.mean()),
-                    "best": bias[truth.argmin()],
-                    "worst": bias[truth.argmax()],
-                }
-            )
+        ends = {"best": bias[truth.argmin()], "worst": bias[truth.argmax()]}
+        rows += [{"setting": setting.name, "way": way} | row for row in _kinds(found, truth, **ends)]
     return rows
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #ad-02-2
@@ -280,7 +246,6 @@ def collected_study(
     level: float = 0.95,
     seed: int,
     workers: int = 1,
-    progress: Progress = no_progress,
 ) -> pd.DataFrame:  # one row per setting, way and kind
     """Intervals and scores of pools of which some pairs were judged, chosen step by step or evenly.
 
@@ -292,17 +257,9 @@ def collected_study(
         raise InputError("pools are collected from one wording of each question; n_variants = 1")
     tasks = [(setting, number) for setting in settings for number in range(n_pools)]
     how = partial(_collected, n_calls=n_calls, batch=batch, n_resamples=n_resamples, level=level, seed=seed)
-    rows = [row for part in parallel_map(how, tasks, workers=workers, progress=progress) for row in part]
-    return pd.DataFrame(
-        [
-            {"setting": setting, "way": way, "kind": kind}
-            | _summary(part)
-            | {
-                f"{end}{tail}": value(part[end])
-                for end in ("best", "worst")
-                for tail, value in (("", pd.Series.mean), ("_se", _standard_error))
-            }
-            | {"n_calls": n_calls, "n_resamples": n_resamples, "level": level}
-            for (setting, way, kind), part in pd.DataFrame(rows).groupby(["setting", "way", "kind"], sort=False)
-        ]
-    )
+    found = [row for part in parallel_map(how, tasks, workers=workers) for row in part]
+    rows, made = [], {"n_calls": n_calls, "n_resamples": n_resamples, "level": level}
+    for (setting, way, kind), part in pd.DataFrame(found).groupby(["setting", "way", "kind"], sort=False):
+        own = {"setting": setting, "way": way, "kind": kind}
+        rows.append(own | _summary(part) | _mean(part, "best") | _mean(part, "worst") | made)
+    return pd.DataFrame(rows)

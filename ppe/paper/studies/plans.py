@@ -9,7 +9,6 @@ __all__ = ['GRAPHS', 'FACTOR', 'public_numbers', 'Judged', 'one_pilot', 'plan_st
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from ...designs.precision import expected_distance
 from ...inference.intervals import mean_interval
 from .. import datasets
 from ..referenced import Referenced, real_pools
+from .designs import VERDICTS, call_counts, verdicts_of
 from ...parallel import parallel_map
 from ...places import placed
 from ...pool import Pool
@@ -30,74 +30,43 @@ from ...rankers.rankings import spearman_distance
 from ...streams import stream
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-05
-_VERDICTS = {  # name of a real pool → its set of verdicts, its key in PUBLIC
-    "mtbench": ("mt-bench-gpt4", "MT-Bench, GPT-4"), "vicuna80": ("vicuna80-gpt4", "Vicuna-80, GPT-4"),
-    "votes": ("vicuna80-human", "Vicuna-80, people"),
-    "h2o": ("h2o-gpt4", "H2O, GPT-4"), "oa": ("oa-gpt4", "OpenAssistant, GPT-4"),
-}  # fmt: skip
-
-
 def public_numbers() -> dict[str, SetNumbers]:
     "What `PUBLIC` holds, from the sets."
     found = {}
-    for one in real_pools(tuple(_VERDICTS)):
-        verdicts, name = _VERDICTS[one.name]
+    for name, one in zip(PUBLIC, real_pools(tuple(VERDICTS)), strict=True):
         wins, ties = one.pool.counts()
-        shown = order_effect(placed(datasets.load_verdicts(verdicts)).counts(), on_separation="ridge").fit.estimates[
-            "first_place"
-        ]
-        found[name] = SetNumbers(
-            float(bradley_terry(wins, ties).scores.std(ddof=1)),
-            fit_question_effects(one.pool).sigma,
-            float(ties.sum() / 2 / (wins.sum() + ties.sum() / 2)),
-            float(next(iter(shown.values()))),
-        )
+        counts = placed(datasets.load_verdicts(VERDICTS[one.name])).counts()
+        (first_place,) = order_effect(counts, on_separation="ridge").fit.estimates["first_place"].values()
+        strengths, share = bradley_terry(wins, ties).scores.std(ddof=1), ties.sum() / (2 * wins.sum() + ties.sum())
+        found[name] = SetNumbers(float(strengths), fit_question_effects(one.pool).sigma, float(share), first_place)
     return found
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-08
 GRAPHS = (2, 5, 10, 20)  # sizes: as many calls as so many complete graphs
 
 
-def _cells(n_models: int, n_questions: int) -> list[tuple[Layout, int]]:
-    "Layouts in one order and calls, where the questions hold them."
+def _cells(n_models: int, n_questions: int) -> list[tuple[Layout, str, int]]:
+    "Layouts in one order, their names, and calls, where the questions hold them."
     found = []
     for layout in layouts(n_models, n_questions):
+        name = f"blocks of {layout.block_size}" if layout.block_size else layout.kind
         for graphs in GRAPHS if layout.orders == "one" else ():
             calls = graphs * layout.n_pairs // layout.unit * layout.unit
             if calls <= layout.most:
-                found.append((layout, calls))
+                found.append((layout, name, calls))
     return found
-
-
-def _design(layout: Layout) -> str:
-    return f"blocks of {layout.block_size}" if layout.block_size else layout.kind
 
 
 def _counts(
     pool: Pool, layout: Layout, calls: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:  # wins and ties (n, n)
     "A design carried out on a pool of one graph a question, with its recorded verdicts."
-    kind: Literal["spread", "blocks", "complete"] = "complete" if layout.kind == "paraphrases" else layout.kind
-    design = design_pairs(
-        pool.n_models, np.ones(len(pool), np.int64), calls, kind=kind, block_size=layout.block_size or 6, rng=rng
-    )
-    first, second = (
-        pool.adjacency[design.question, design.first, design.second],
-        pool.adjacency[design.question, design.second, design.first],
-    )
-    wins, ties = np.zeros((2, pool.n_models, pool.n_models))
-    np.add.at(wins, (design.first, design.second), first & ~second)
-    np.add.at(wins, (design.second, design.first), second & ~first)
-    np.add.at(ties, (design.first, design.second), first & second)
-    return wins, ties + ties.T
-
-
-def _predicted(
-    beliefs: Beliefs, n_questions: int, cells: Sequence[tuple[Layout, int]], rng: np.random.Generator
-) -> np.ndarray:  # (cells, 3)
-    "Median and central 90 % of the expected distance to the ranking of all questions, one order."
-    forecast = Forecast(beliefs, n_questions, rng, reference_orders="one")
-    return np.array([np.quantile(forecast.distances(*cell), [0.5, 0.05, 0.95]) for cell in cells])
+    kind = "complete" if layout.kind == "paraphrases" else layout.kind
+    one, size = np.ones(len(pool), np.int64), layout.block_size or 6
+    design = design_pairs(pool.n_models, one, calls, kind=kind, block_size=size, rng=rng)
+    points = (1.0 + pool.adjacency - np.swapaxes(pool.adjacency, 1, 2)) / 2
+    wins, ties = call_counts(points, (design.question, design.first, design.second), [calls])
+    return wins[0], ties[0]
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-08-b
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,89 +82,52 @@ class Judged:
     @classmethod
     def of(cls, data: Referenced) -> "Judged":
         "A real pool without further wordings."
-        pool, (verdicts, name) = data.pool.subset(data.pool.first_variants), _VERDICTS[data.name]
-        return cls(data.name, data.title, pool, cls._part(datasets.load_verdicts(verdicts), pool), public_prior(name))
-
-    @staticmethod
-    def _part(verdicts: pd.DataFrame, pool: Pool) -> pd.DataFrame:
-        "The verdicts behind the graphs of a pool."
-        keys = pd.MultiIndex.from_frame(pool.index[["question_id", "variant"]].astype(str))
-        return verdicts[
-            pd.MultiIndex.from_frame(verdicts[["question_id", "variant"]].astype(str)).isin(keys)
-        ].reset_index(drop=True)
-
-    def of_questions(self, chosen: np.ndarray) -> pd.DataFrame:
-        "The verdicts of some graphs."
-        return self._part(self.verdicts, self.pool.subset(chosen))
+        pool, verdicts = data.pool.subset(data.pool.first_variants), datasets.load_verdicts(VERDICTS[data.name])
+        public = dict(zip(VERDICTS, PUBLIC, strict=True))[data.name]
+        return cls(data.name, data.title, pool, verdicts_of(verdicts, pool), public_prior(public))
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-08-c
 def one_pilot(
-    data: Judged,
-    size: int,  # questions of the pilot
-    number: int,  # of the pilot
+    task: tuple[Judged, int, int],  # a set, questions of the pilot, number of the pilot
     *,
     n_draws: int,  # of the beliefs
     n_runs: int,  # of each design
     seed: int,
 ) -> pd.DataFrame:  # one row for each design and number of calls: predicted, low, high, realised
-    "A pilot, and everything on the other questions."
+    "A pilot, and everything on the other questions: median and central 90 % of the distance expected, distance reached."
+    (data, size, number), rows = task, []
     rng, pool = stream(seed, "plans", data.name, size, number), data.pool
     chosen = np.isin(np.arange(len(pool)), rng.choice(len(pool), size, replace=False))
-    rest = pool.subset(~chosen)
+    rest, pilot = pool.subset(~chosen), verdicts_of(data.verdicts, pool.subset(chosen))
     cells = _cells(pool.n_models, len(rest))
-    beliefs = pilot_beliefs(data.of_questions(chosen), n_draws=n_draws, rng=rng, prior=data.prior)
-    predicted = _predicted(beliefs, len(rest), cells, rng)
+    beliefs = pilot_beliefs(pilot, n_draws=n_draws, rng=rng, prior=data.prior)
+    forecast = Forecast(beliefs, len(rest), rng, reference_orders="one")
+    predicted = [np.quantile(forecast.distances(layout, calls), [0.5, 0.05, 0.95]) for layout, _, calls in cells]
     whole = bradley_terry_batch(*(part[None] for part in rest.counts())).ranks[0]
-    rows = []
-    for (layout, calls), (middle, low, high) in zip(cells, predicted, strict=True):
+    for (layout, design, calls), expected in zip(cells, predicted, strict=True):
         counts = [_counts(rest, layout, calls, rng) for _ in range(n_runs)]
         fits = bradley_terry_batch(*(np.stack(part) for part in zip(*counts, strict=True)))
-        rows.append(
-            {
-                "pool": data.name,
-                "title": data.title,
-                "models": pool.n_models,
-                "size": size,
-                "pilot": number,
-                "design": _design(layout),
-                "graphs": min(GRAPHS, key=lambda graphs: abs(graphs * layout.n_pairs - calls)),
-                "calls": calls,
-                "predicted": middle,
-                "low": low,
-                "high": high,
-                "realised": float(spearman_distance(fits.ranks, whole).mean()),
-                "separated": float(fits.ridge.mean()),
-            }
-        )
-    return pd.DataFrame(rows)
+        graphs = min(GRAPHS, key=lambda graphs: abs(graphs * layout.n_pairs - calls))
+        realised, separated = float(spearman_distance(fits.ranks, whole).mean()), float(fits.ridge.mean())
+        own = data.name, data.title, pool.n_models, size, number, design, graphs, calls
+        rows.append((*own, *expected, realised, separated))
+    columns = "pool title models size pilot design graphs calls predicted low high realised separated"
+    return pd.DataFrame(rows, columns=columns.split())
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-09
-def _task(task: tuple[Judged, int, int], *, n_draws: int, n_runs: int, seed: int) -> pd.DataFrame:
-    return one_pilot(*task, n_draws=n_draws, n_runs=n_runs, seed=seed)
-
-
 def _known(data: Judged, size: int) -> list[tuple[str, int, str, int, float]]:
     """The formula alone: expected distance of each cell to the ranking of all questions.
 
     Their scores and effects are known. Rows of pool, size, design, calls, distance.
     """
-    pool = data.pool
+    pool, sigma = data.pool, fit_question_effects(data.pool).sigma
     wins, ties = pool.counts()
-    scores = bradley_terry(wins, ties).scores
-    share = ties.sum() / (2 * wins.sum() + ties.sum())
-    one = Beliefs(
-        scores[None],
-        np.array([fit_question_effects(pool).sigma]),
-        np.array([share]),
-        np.zeros(1),
-        pool.models,
-        "all questions",
-    )
-    forecast = Forecast(one, len(pool) - size, stream(0), reference_orders="one")
-    rows = []
-    for layout, calls in _cells(pool.n_models, len(pool) - size):
+    scores, share = bradley_terry(wins, ties).scores, ties.sum() / (2 * wins.sum() + ties.sum())
+    one = Beliefs(scores[None], np.array([sigma]), np.array([share]), np.zeros(1), pool.models, "all questions")
+    forecast, rows = Forecast(one, len(pool) - size, stream(0), reference_orders="one"), []
+    for layout, design, calls in _cells(pool.n_models, len(pool) - size):
         left = (forecast.covariances(layout, calls) - forecast.all_questions)[0]
-        rows.append((data.name, size, _design(layout), calls, float(expected_distance(scores, left))))
+        rows.append((data.name, size, design, calls, float(expected_distance(scores, left))))
     return rows
 
 
@@ -208,19 +140,15 @@ def plan_study(
     n_runs: int,  # of each design for each pilot
     seed: int,
     workers: int = 1,
-) -> (
-    pd.DataFrame
-):  # as `one_pilot`, and `known`: what the formula gives where scores and effects of all questions are known
+) -> pd.DataFrame:  # as `one_pilot`, and `known`: by the formula where scores and effects of all questions are known
     "Many pilots of every pool."
     judged = [Judged.of(data) for data in pools]
     tasks = [(data, size, number) for data in judged for size in sizes for number in range(n_pilots)]
-    how = partial(_task, n_draws=n_draws, n_runs=n_runs, seed=seed)
+    how = partial(one_pilot, n_draws=n_draws, n_runs=n_runs, seed=seed)
     runs = pd.concat(parallel_map(how, tasks, workers=workers), ignore_index=True)
+    cell = ["pool", "size", "design", "calls"]
     known = [row for data in judged for size in sizes for row in _known(data, size)]
-    return runs.merge(
-        pd.DataFrame(known, columns=["pool", "size", "design", "calls", "known"]),
-        on=["pool", "size", "design", "calls"],
-    )
+    return runs.merge(pd.DataFrame(known, columns=[*cell, "known"]), on=cell)
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-09-b
 FACTOR = 1.25
@@ -237,45 +165,22 @@ def compared(
     from all questions, and the shares of pilots that predicted the realised mean to within a factor of FACTOR, and that
     had it in their 90 % range.
     """
-    rows = []
-    for (pool, title, models, size, design, graphs), part in runs.groupby(
-        ["pool", "title", "models", "size", "design", "graphs"], sort=False
-    ):
-        mean, low, high = mean_interval(
-            part["realised"].to_numpy(), rng=stream(seed, "plans", pool, size, design, graphs)
-        )
-        floor = max(mean, 1e-12)
-        ratio, known = part["predicted"] / floor, part["known"].iloc[0]
-        rows.append(
-            {
-                "pool": pool,
-                "title": title,
-                "models": models,
-                "size": size,
-                "design": design,
-                "graphs": graphs,
-                "calls": part["calls"].iloc[0],
-                "realised": mean,
-                "realised_low": low,
-                "realised_high": high,
-                "predicted": part["predicted"].median(),
-                "predicted_low": part["predicted"].quantile(0.1),
-                "predicted_high": part["predicted"].quantile(0.9),
-                "ratio": float(ratio.median()),
-                "known": known,
-                "known_ratio": known / floor,
-                "pilots_within": float(ratio.between(1 / FACTOR, FACTOR).mean()),
-                "in_range": float(((part["low"] <= mean) & (mean <= part["high"])).mean()),
-                "separated": part["separated"].mean(),
-            }
-        )
-    table = pd.DataFrame(rows)
-    return table.assign(
-        **{
-            name: table[of].between(1 / FACTOR, FACTOR)
-            for name, of in (("within", "ratio"), ("known_within", "known_ratio"))
-        }
-    )
+    rows, keys = [], ["pool", "title", "models", "size", "design", "graphs"]
+    for key, part in runs.groupby(keys, sort=False):
+        pool, _, _, size, design, graphs = key
+        rng, realised = stream(seed, "plans", pool, size, design, graphs), part["realised"].to_numpy()
+        mean, *limits = mean_interval(realised, rng=rng)
+        floor, known, predicted = max(mean, 1e-12), part["known"].iloc[0], part["predicted"]
+        ratio, central = predicted / floor, (predicted.quantile(0.1), predicted.quantile(0.9))
+        within, in_range = ratio.between(1 / FACTOR, FACTOR), (part["low"] <= mean) & (mean <= part["high"])
+        distances = part["calls"].iloc[0], mean, *limits, predicted.median(), *central
+        shares = float(within.mean()), float(in_range.mean()), part["separated"].mean()
+        rows.append((*key, *distances, float(ratio.median()), known, known / floor, *shares))
+    columns = "calls realised realised_low realised_high predicted predicted_low predicted_high ratio known known_ratio"
+    columns += " pilots_within in_range separated"
+    table = pd.DataFrame(rows, columns=[*keys, *columns.split()])
+    within = {"within": table["ratio"], "known_within": table["known_ratio"]}
+    return table.assign(**{name: ratios.between(1 / FACTOR, FACTOR) for name, ratios in within.items()})
 
 # %% ../../../nbs/paper/studies/plans.ipynb #st-09b
 def shares_within(
@@ -290,7 +195,7 @@ def shares_within(
     """
     rows = []
     for size, of_size in runs.groupby("size"):
-        resampled = np.zeros((2, n_resamples + 1, 0))
+        parts = []
         for pool, part in of_size.groupby("pool", sort=False):
             wide = part.pivot(index="pilot", columns=["design", "graphs"], values=["predicted", "realised", "known"])
             predicted, realised, known = (wide[name].to_numpy() for name in ("predicted", "realised", "known"))
@@ -298,8 +203,8 @@ def shares_within(
             picks = np.concatenate([np.arange(len(wide))[None], drawn])
             mean = np.maximum(realised[picks].mean(axis=1), 1e-12)
             ratios = np.stack([np.median(predicted[picks], axis=1) / mean, known[:1] / mean])
-            resampled = np.concatenate([resampled, (ratios >= 1 / FACTOR) & (ratios <= FACTOR)], axis=2)
-        shares = resampled.mean(axis=2)
-        limits = np.quantile(shares[:, 1:], [0.025, 0.975], axis=1)
-        rows.append((size, shares[0, 0], *limits[:, 0], shares[1, 0], *limits[:, 1]))
+            parts.append((ratios >= 1 / FACTOR) & (ratios <= FACTOR))
+        shares = np.concatenate(parts, axis=2).mean(axis=2)
+        by_pilot, alone = ((of[0], *np.quantile(of[1:], [0.025, 0.975])) for of in shares)
+        rows.append((size, *by_pilot, *alone))
     return pd.DataFrame(rows, columns=["size", "share", "low", "high", "known", "known_low", "known_high"])
