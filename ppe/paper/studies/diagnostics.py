@@ -50,29 +50,22 @@ def _selection_row(
     found = diagnose_fit(pool, folds, rows=rows, n_bootstrap=n_bootstrap, rng=rng, on_separation="ridge")
     wins, ties = fold_counts(pool.adjacency, folds, rows=rows)
     every = half_tie_wins(*fold_counts(pool.adjacency, folds))
-    return (
-        {
-            "tie_rate": float(tie_rates(pool.adjacency[rows]).mean()),
-            "dispersion": found.null.dispersion,
-            "null_delta_cv": found.null_means["held_out"],
-            "deviance": found.deviance,
-            "df": found.df,
-            "deviance_per_df": found.deviance_per_df,
-            "p_value": found.p_value,
-            "max_residual": found.max_residual,
-            "worst_pair": " over ".join(found.worst_pair),
-            "large_share": found.large_share,
-            "hodge_ratio": found.hodge_ratio,
-            "delta_cv": found.held_out_gap,
-            "delta_cv_all": float(held_out_gaps(wins[None], ties[None], every[None])[0][0]),
-            "warnings": ", ".join(found.warnings),
-            "label": found.label,
-            "ridge": found.ridge,
-            "ridge_folds": found.ridge_folds,
-        }
-        | {f"p {name}": p for name, p in found.bootstrap_p.items()}
-        | {f"null {label}": found.null_labels[label] for label in LABELS}
-    )
+    taken = {name: getattr(found, name) for name in _TAKEN}
+    return {
+        "tie_rate": float(tie_rates(pool.adjacency[rows]).mean()),
+        "dispersion": found.null.dispersion,
+        "null_delta_cv": found.null_means["held_out"],
+        **taken,
+        "worst_pair": " over ".join(found.worst_pair),
+        "delta_cv": found.held_out_gap,
+        "delta_cv_all": float(held_out_gaps(wins[None], ties[None], every[None])[0][0]),
+        "warnings": ", ".join(found.warnings),
+        **{f"p {name}": p for name, p in found.bootstrap_p.items()},
+        **{f"null {label}": found.null_labels[label] for label in LABELS},
+    }
+
+
+_TAKEN = "deviance df deviance_per_df p_value max_residual large_share hodge_ratio label ridge ridge_folds".split()
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-10
 def task_diagnostics(
@@ -105,21 +98,10 @@ def simulated_diagnostics(
     categories: Sequence[str] | None = None,  # all if not given
 ) -> pd.DataFrame:  # one row per judge, category and selection
     "Diagnostics of the simulated perturbed pools."
+    how = dict(per_question=PER_QUESTION["simulated"], n_bootstrap=n_bootstrap, seed=seed)
     cells = simulated_pools(seed=seed, judges=judges, categories=categories, replicated=False)
-    return pd.concat(
-        [
-            task_diagnostics(
-                cell.pool,
-                judge=cell.judge,
-                task=cell.category,
-                per_question=PER_QUESTION["simulated"],
-                n_bootstrap=n_bootstrap,
-                seed=seed,
-            )
-            for cell in cells
-        ],
-        ignore_index=True,
-    )
+    frames = [task_diagnostics(cell.pool, judge=cell.judge, task=cell.category, **how) for cell in cells]
+    return pd.concat(frames, ignore_index=True)
 
 
 def real_diagnostics(
@@ -129,23 +111,12 @@ def real_diagnostics(
     n_bootstrap: int,
 ) -> pd.DataFrame:  # one row per pool, task and selection; task "all" is the whole pool
     "Diagnostics of the public pools, whole and by category."
-    frames = []
-    for pool in pools:
-        category = pool.pool.index["category"].astype(str).to_numpy()
-        tasks = {"all": np.arange(len(category))} | {
-            name: np.flatnonzero(category == name) for name in sorted(set(category))
-        }
-        frames += [
-            task_diagnostics(
-                pool.pool.subset(rows),
-                judge=pool.name,
-                task=task,
-                per_question=PER_QUESTION["real"],
-                n_bootstrap=n_bootstrap,
-                seed=seed,
-            )
-            for task, rows in tasks.items()
-        ]
+    frames, how = [], dict(per_question=PER_QUESTION["real"], n_bootstrap=n_bootstrap, seed=seed)
+    for one in pools:
+        category = one.pool.index["category"].astype(str).to_numpy()
+        for task in ("all", *sorted(set(category) - {"all"})):
+            pool = one.pool if task == "all" else one.pool.subset(np.flatnonzero(category == task))
+            frames.append(task_diagnostics(pool, judge=one.name, task=task, **how))
     return pd.concat(frames, ignore_index=True)
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-15
@@ -159,26 +130,17 @@ def label_counts(
 
     Empty rows count in `n_gaps` only.
     """
-    rows = []
+    rows, labels = [], {label.replace(" ", "_"): label for label in reversed(LABELS)}
     for (judge, selection), part in cells.groupby(["judge", "selection"], sort=False):
         full = part[part["gap"] == ""]
-        names = [label.replace(" ", "_") for label in reversed(LABELS)]
-        rows.append(
-            {"judge": judge, "selection": selection, "n_tasks": len(full)}
-            | {name: int((full["label"] == label).sum()) for name, label in zip(names, reversed(LABELS), strict=True)}
-            | {
-                f"null_{name}": float(full[f"null {label}"].sum())
-                for name, label in zip(names, reversed(LABELS), strict=True)
-            }
-            | {name: full[name].mean() for name in MEANS}
-            | {
-                "below_chi2": int((full["p_value"] < 0.05).sum()),
-                "below_bootstrap": int((full["p deviance"] < 0.05).sum()),
-                "n_ridge": int(full["ridge"].sum()),
-                "n_ridge_folds": int(full["ridge_folds"].sum()),
-                "n_gaps": len(part) - len(full),
-            }
-        )
+        row = {"judge": judge, "selection": selection, "n_tasks": len(full)}
+        row |= {name: int((full["label"] == label).sum()) for name, label in labels.items()}
+        row |= {f"null_{name}": float(full[f"null {label}"].sum()) for name, label in labels.items()}
+        row |= {name: full[name].mean() for name in MEANS}
+        tests = {"below_chi2": "p_value", "below_bootstrap": "p deviance"}
+        row |= {name: int((full[p] < 0.05).sum()) for name, p in tests.items()}
+        row |= {f"n_{name}": int(full[name].sum()) for name in ("ridge", "ridge_folds")}
+        rows.append(row | {"n_gaps": len(part) - len(full)})
     return pd.DataFrame(rows)
 
 
@@ -186,13 +148,11 @@ def warnings_with_p(
     cells: pd.DataFrame,  # rows of `task_diagnostics`
 ) -> pd.DataFrame:  # judge, task, selection, warning, bootstrap_p; one row per warning
     "Every warning beside its bootstrap p-value."
-    return pd.DataFrame([
-        {
-            "judge": row["judge"], "task": row["task"], "selection": row["selection"], "warning": name,
-            "bootstrap_p": row[f"p {name}"],
-        }
-        for _, row in cells[cells["gap"] == ""].iterrows() for name in row["warnings"].split(", ") if name
-    ], columns=["judge", "task", "selection", "warning", "bootstrap_p"])  # fmt: skip
+    rows = []
+    for _, row in cells[cells["gap"] == ""].iterrows():
+        own = row["judge"], row["task"], row["selection"]
+        rows += [(*own, name, row[f"p {name}"]) for name in row["warnings"].split(", ") if name]
+    return pd.DataFrame(rows, columns=["judge", "task", "selection", "warning", "bootstrap_p"])
 
 
 def bt_diagnostic_table(
@@ -202,9 +162,7 @@ def bt_diagnostic_table(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:  # counts beside the paper's (columns paper_…), and the cells
     "Table bt-diagnostic on the simulated pools; agreement with the paper's columns is calibration, not replication."
     cells = simulated_diagnostics(seed=seed, n_bootstrap=n_bootstrap)
-    paper = bt_diagnostic().add_prefix("paper_")
     counts = label_counts(cells).assign(paper_judge=lambda frame: frame["judge"].map(STANDS_FOR))
-    merged = counts.merge(
-        paper, left_on=["paper_judge", "selection"], right_on=["paper_judge", "paper_selection"], validate="one_to_one"
-    )
+    paper, keys = bt_diagnostic().add_prefix("paper_"), ["paper_judge", "paper_selection"]
+    merged = counts.merge(paper, left_on=["paper_judge", "selection"], right_on=keys, validate="one_to_one")
     return merged.drop(columns="paper_selection"), cells

@@ -10,6 +10,7 @@ __all__ = ['VARIANT_METHODS', 'VARIANTS', 'question_resamples', 'cycle_distance'
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-03
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -46,13 +47,11 @@ def cycle_distance(
     mu: float = 1.0,
 ) -> pd.DataFrame:  # one row per graph: label, pool, question_id, category, variant, score, log_score, distance, ridge
     "Bad-cycle score and distance to the reference of every single graph."
-    pool = data.pool
+    pool, own = data.pool, reference == "own"
     fits, score = rank_batch(pool, np.eye(len(pool), dtype=np.int64), ranker=ranker, mu=mu), pool.scores(mu)
-    own = reference == "own"
-    label = f"{data.title}: against its other questions" if own else data.label
     to = left_out_ranks(pool) if own else np.broadcast_to(data.reference, fits.ranks.shape)
     return pool.index.drop(columns="judge").assign(
-        label=label,
+        label=f"{data.title}: against its other questions" if own else data.label,
         pool=data.name,
         block=pool.blocks,
         score=score,
@@ -71,34 +70,21 @@ def binned_trend(
     level: float = 0.95,
 ) -> pd.DataFrame:  # one row per bin: log_score, distance, low, high, n_graphs
     "Mean distance within quantile bins of log(1 + S), with intervals from a bootstrap of questions."
-    edges = np.unique(np.quantile(points["log_score"], np.linspace(0, 1, n_bins + 1)))
-    number = np.clip(np.searchsorted(edges, points["log_score"], side="right") - 1, 0, max(len(edges) - 2, 0))
+    score, distance = points["log_score"].to_numpy(), points["distance"].to_numpy()
+    edges = np.unique(np.quantile(score, np.linspace(0, 1, n_bins + 1)))
+    number = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, max(len(edges) - 2, 0))
     number = np.unique(number, return_inverse=True)[1]
-    size, distance = number.max() + 1, points["distance"].to_numpy()
+    counts = np.bincount(number)
 
     def means(rows):
-        counts = np.bincount(number[rows], minlength=size)
-        return np.divide(
-            np.bincount(number[rows], distance[rows], minlength=size),
-            counts,
-            out=np.full(size, np.nan),
-            where=counts > 0,
-        )
+        sums, drawn = (np.bincount(number[rows], of, minlength=len(counts)) for of in (distance[rows], None))
+        return np.divide(sums, drawn, out=np.full(len(counts), np.nan), where=drawn > 0)
 
     resamples = question_resamples(points["block"].to_numpy(), n_resamples=n_resamples, rng=rng)
-    spread = np.stack([means(rows) for rows in resamples])
-    lower, upper = np.nanquantile(spread, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    everything = np.arange(len(points))
-    counts = np.bincount(number)
-    return pd.DataFrame(
-        {
-            "log_score": np.bincount(number, points["log_score"]) / counts,
-            "distance": means(everything),
-            "low": lower,
-            "high": upper,
-            "n_graphs": counts,
-        }
-    )
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    low, high = np.nanquantile([means(rows) for rows in resamples], tails, axis=0)
+    found = {"log_score": np.bincount(number, score) / counts, "distance": means(slice(None))}
+    return pd.DataFrame(found | {"low": low, "high": high, "n_graphs": counts})
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-14
 def association(
@@ -112,13 +98,11 @@ def association(
     values = points[["score", "distance"]].to_numpy()
 
     def correlation(rows):
-        ranks = rankdata(values[rows], axis=0)
-        return np.corrcoef(ranks.T)[0, 1]
+        return float(np.corrcoef(rankdata(values[rows], axis=0).T)[0, 1])
 
     resamples = question_resamples(points["block"].to_numpy(), n_resamples=n_resamples, rng=rng)
-    spread = np.array([correlation(rows) for rows in resamples])
-    lower, upper = percentile_limits(spread, level)
-    return float(correlation(np.arange(len(values)))), float(lower), float(upper)
+    low, high = percentile_limits(np.array([correlation(rows) for rows in resamples]), level)
+    return correlation(slice(None)), float(low), float(high)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-16
 def cycle_distance_frames(
@@ -135,21 +119,13 @@ def cycle_distance_frames(
     every["block"] = every.groupby(["label", "pool", "block"], sort=False).ngroup()
     trends, rows = [], []
     for label, points in every.groupby("label", sort=False):
-        rng = stream(seed, "cycle-distance", label, "trend")
-        trends.append(binned_trend(points, n_bins=n_bins, n_resamples=n_resamples, rng=rng).assign(label=label))
-        rng = stream(seed, "cycle-distance", label, "association")
-        value, lower, upper = association(points, n_resamples=n_resamples, rng=rng)
-        rows.append(
-            {
-                "label": label,
-                "correlation": value,
-                "low": lower,
-                "high": upper,
-                "n_graphs": len(points),
-                "n_ridge": int(points["ridge"].sum()),
-            }
-        )
-    return every, pd.concat(trends, ignore_index=True), pd.DataFrame(rows)
+        by_trend, by_rank = (stream(seed, "cycle-distance", label, what) for what in ("trend", "association"))
+        trend = binned_trend(points, n_bins=n_bins, n_resamples=n_resamples, rng=by_trend)
+        trends.append(trend.assign(label=label))
+        found = association(points, n_resamples=n_resamples, rng=by_rank)
+        rows.append((label, *found, len(points), int(points["ridge"].sum())))
+    table = pd.DataFrame(rows, columns=["label", "correlation", "low", "high", "n_graphs", "n_ridge"])
+    return every, pd.concat(trends, ignore_index=True), table
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-20
 _STREAMS = {  # as the first published table named them
@@ -173,27 +149,16 @@ def variant_table(
 ) -> pd.DataFrame:  # one row per source of variants and method
     "Distance of each method on the three real pools, every question in, with 95 % intervals over resamples."
     rows = []
-    for data in real_pools(tuple(VARIANTS)):
-        variants = VARIANTS[data.name]
+    for data, variants in zip(real_pools(tuple(VARIANTS)), VARIANTS.values(), strict=True):
         first = (data.pool.index["variant"] == data.pool.index["variant"].min()).to_numpy()
         sources = {"pool": data.pool, "original": data.pool.subset(first)}
         results = resample(sources, VARIANT_METHODS, n_resamples=n_resamples, rng=stream(seed, "variants", variants))
         for name, result in results.items():
             distance = result.distances(data.reference)
-            mean, low, high = mean_interval(distance, rng=stream(seed, "variants-interval", variants, _STREAMS[name]))
-            rows.append(
-                {
-                    "variants": variants,
-                    "pool": data.label,
-                    "method": name,
-                    "distance": mean,
-                    "low": low,
-                    "high": high,
-                    "n_resamples": len(distance),
-                    "n_graphs": len(data.pool),
-                }
-            )
-    return pd.DataFrame(rows)
+            found = mean_interval(distance, rng=stream(seed, "variants-interval", variants, _STREAMS[name]))
+            rows.append((variants, data.label, name, *found, len(distance), len(data.pool)))
+    columns = ["variants", "pool", "method", "distance", "low", "high", "n_resamples", "n_graphs"]
+    return pd.DataFrame(rows, columns=columns)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-24
 def leaderboards(
@@ -209,22 +174,14 @@ def leaderboards(
     With the reference rank of each model (NaN where it knows only some).
     """
     parts = []
-    for data in pools:
+    for data, method in product(pools, methods):
+        rng = stream(seed, "leaderboard", data.name)
+        found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng)
         # A rank among some of the models cannot stand beside ranks among all.
         reference = pd.Series(data.reference if data.known.all() else np.nan, index=list(data.pool.models))
-        for method in methods:
-            rng = stream(seed, "leaderboard", data.name)
-            found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng)
-            table = found.table(kind)
-            parts.append(
-                table.assign(
-                    reference=table["model"].map(reference),
-                    pool=data.name,
-                    rule=method.name,
-                    separated=found.separated,
-                    n_separated=int(found.ridge.sum()),
-                )
-            )
+        table, separated = found.table(kind), {"separated": found.separated, "n_separated": int(found.ridge.sum())}
+        ranks = table["model"].map(reference)
+        parts.append(table.assign(reference=ranks, pool=data.name, rule=method.name, **separated))
     return pd.concat(parts, ignore_index=True)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-24-b
@@ -238,28 +195,14 @@ def question_ranker_table(
 ) -> pd.DataFrame:  # pool, rule, ranker, metric, distance, low, high, n_separated
     "Every ranker on the same graphs, at all four distances, with percentile intervals over resampled questions."
     rows = []
-    for data in pools:
-        for method in methods:
-            for ranker in PAPER_RANKERS:
-                # One stream for all rankers and rules: the same questions.
-                rng = stream(seed, "ranker-robustness", data.name)
-                found = rank_intervals(data.pool, method=method, ranker=ranker, n_resamples=n_resamples, rng=rng)
-                for metric in DISTANCES:
-                    value, spread = found.distances(data.reference, metric)
-                    low, high = percentile_limits(spread, level)
-                    rows.append(
-                        {
-                            "pool": data.name,
-                            "rule": method.name,
-                            "ranker": ranker,
-                            "metric": metric,
-                            "distance": value,
-                            "low": low,
-                            "high": high,
-                            "n_separated": int(found.ridge.sum()),
-                        }
-                    )
-    return pd.DataFrame(rows)
+    for data, method, ranker in product(pools, methods, PAPER_RANKERS):
+        rng = stream(seed, "ranker-robustness", data.name)  # one for all rankers and rules: the same questions
+        found = rank_intervals(data.pool, method=method, ranker=ranker, n_resamples=n_resamples, rng=rng)
+        for metric in DISTANCES:
+            value, spread = found.distances(data.reference, metric)
+            limits, n_separated = percentile_limits(spread, level), int(found.ridge.sum())
+            rows.append((data.name, method.name, ranker, metric, value, *limits, n_separated))
+    return pd.DataFrame(rows, columns="pool rule ranker metric distance low high n_separated".split())
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-28
 def target_model_table() -> pd.DataFrame:  # one row per model: family, model, arena_name, best_rank, worst_rank
@@ -276,14 +219,8 @@ def arena_mapping_table() -> pd.DataFrame:  # one row per category, with the spr
     rows = []
     for category, part in datasets.arena_reference().groupby("category"):
         part = part.sort_values("rating", ascending=False)
-        overlap = part["rating_q025"].to_numpy()[:-1] < part["rating_q975"].to_numpy()[1:]
-        rows.append(
-            {
-                "category": category,
-                "n_models": len(part),
-                "spread": np.ptp(part["rating"]),
-                "width": (part["rating_q975"] - part["rating_q025"]).mean(),
-                "overlapping": int(overlap.sum()),
-            }
-        )
-    return datasets.arena_mapping().merge(pd.DataFrame(rows), on="category", validate="one_to_one")
+        low, high = part["rating_q025"].to_numpy(), part["rating_q975"].to_numpy()
+        width, overlapping = (part["rating_q975"] - part["rating_q025"]).mean(), int((low[:-1] < high[1:]).sum())
+        rows.append((category, len(part), np.ptp(part["rating"]), width, overlapping))
+    found = pd.DataFrame(rows, columns=["category", "n_models", "spread", "width", "overlapping"])
+    return datasets.arena_mapping().merge(found, on="category", validate="one_to_one")
