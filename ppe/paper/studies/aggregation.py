@@ -105,10 +105,9 @@ class StudyCell:
 
     def difference(self, first: str, second: str, reference: str) -> "Contrast":
         "One method less another on the same pools and halves, rounded, so that equal distances differ by nothing."
-        own, halves = (
-            (found[first, reference] - found[second, reference]).round(12) if (first, reference) in found else None
-            for found in (self.distances, self.halves)
-        )
+        one, other = (first, reference), (second, reference)
+        own = (self.distances[one] - self.distances[other]).round(12)
+        halves = (self.halves[one] - self.halves[other]).round(12) if one in self.halves else None
         same = first != second and {first, second} <= self.same_graphs
         return Contrast(own, halves, self.judged.pool.n_questions, same=same)
 
@@ -516,8 +515,9 @@ def _map_cell(
                 fit, shape = fit_discrimination_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
                 ranks, placed[number, 0] = fit.ranks, shape[0, 0]
             else:
-                drawn = dict(n_resamples=n_resamples, seed=seed, names=names)
-                ranks = method_ranks(METHODS[name], pool, everything, **drawn)[0][0]
+                method = METHODS[name]
+                found, _ = method_ranks(method, pool, everything, n_resamples=n_resamples, seed=seed, names=names)
+                ranks = found[0]
             distances[number, k] = DISTANCES[distance](ranks, truth).mean()
     return distances, placed
 

@@ -87,8 +87,8 @@ def _kinds(found: RankIntervals, truth: np.ndarray, **more: object) -> list[dict
     rows = []
     for kind in INTERVAL_KINDS:
         # Names are in the order of the pool, as the truth is.
-        limits = found.table(kind).sort_values("model")[["rank_low", "rank_high"]].to_numpy().T
-        how = dict(zip(("inside", "all_inside", "width"), covered(*limits, truth), strict=True))
+        low, high = found.table(kind).sort_values("model")[["rank_low", "rank_high"]].to_numpy().T
+        how = dict(zip(("inside", "all_inside", "width"), covered(low, high, truth), strict=True))
         rows.append({"kind": kind, **how, "separated": float(found.ridge.mean()), **more})
     return rows
 

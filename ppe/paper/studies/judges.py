@@ -6,10 +6,11 @@
 __all__ = ['PEOPLE', 'JudgedBattles', 'arena_battles', 'judges_study', 'judge_profiles']
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-04
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,12 +49,10 @@ class JudgedBattles:
         human = (verdicts["judge"] == PEOPLE).to_numpy()
         battles = matched_battles(verdicts[human], verdicts[~human])
         rows = placed(verdicts, models=battles.models)
-        n_questions = rows.n_questions
-        if not np.array_equal(battles.question, np.arange(n_questions)) or len(rows.judge) != n_questions * len(
-            rows.judges
-        ):
+        n = rows.n_questions
+        if not np.array_equal(battles.question, np.arange(n)) or len(rows.judge) != n * len(rows.judges):
             raise InputError(
-                f"{len(battles.question)} battles of people and judges on {n_questions} questions: "
+                f"{len(battles.question)} battles of people and judges on {n} questions: "
                 "each question needs one battle, with a valid verdict of everyone"
             )
         return cls(battles, rows, verdicts)
@@ -75,12 +74,18 @@ class JudgedBattles:
         judges: Sequence[str],
     ) -> Battles:
         "Battles on some questions, with the points of people on fewer."
-        chosen, of = [self.battles.judges.index(judge) for judge in judges], self.battles
+        of, chosen = self.battles, [self.battles.judges.index(judge) for judge in judges]
         points = np.where(people, of.people, np.nan)[questions]
-        return Battles(
-            of.first[questions], of.second[questions], of.question[questions], points,
-            of.judged[questions][:, chosen], tuple(judges), of.models
-        )  # fmt: skip
+        pairs = of.first[questions], of.second[questions], of.question[questions]
+        return Battles(*pairs, points, of.judged[questions][:, chosen], tuple(judges), of.models)
+
+    def people(self, questions: np.ndarray) -> PeopleAndJudges:
+        "The fit to people's votes on some questions: judges have no weight."
+        return _without_judges(self.part(questions, questions, self.battles.judges[:1]))
+
+
+def _without_judges(battles: Battles) -> PeopleAndJudges:
+    return fit_people_and_judges(battles, weights=dict.fromkeys(battles.judges, 0.0))
 
 
 def arena_battles() -> JudgedBattles:
@@ -91,83 +96,59 @@ def arena_battles() -> JudgedBattles:
 def _judges_alone(arena: JudgedBattles, half: np.ndarray) -> dict[str, Ranking]:
     "Rankings without people, by method."
     judges, found = arena.battles.judges, {}
-    for judge in judges:
-        one = arena.counts(half, judge)
-        found[judge], found[f"{judge}, order effect"] = (
-            bradley_terry(*one.counts(), models=one.models),
-            order_effect(one),
-        )
     together = arena.counts(half, *judges)
-    found["pooled"], found["pooled, order effects"] = (
-        bradley_terry(*together.counts(), models=together.models),
-        order_effect(together),
-    )
-    found["weighted"], found["weighted, order effects"] = (
-        weighted_judges(together, order_effect=False),
-        weighted_judges(together),
-    )
+    groups = {judge: (arena.counts(half, judge), "order effect") for judge in judges}
+    for name, (counts, effect) in (groups | {"pooled": (together, "order effects")}).items():
+        found[name] = bradley_terry(*counts.counts(), models=counts.models)
+        found[f"{name}, {effect}"] = order_effect(counts)
+    found["weighted"] = weighted_judges(together, order_effect=False)
+    found["weighted, order effects"] = weighted_judges(together)
     return found
 
 
 def _stacked(people: PlaceCounts, judges: PlaceCounts) -> PlaceCounts:
     first, second, ties = (
-        np.concatenate(parts)
-        for parts in ((people.first, judges.first), (people.second, judges.second), (people.ties, judges.ties))
+        np.concatenate([getattr(people, name), getattr(judges, name)]) for name in ("first", "second", "ties")
     )
     return PlaceCounts(first, second, ties, people.judges + judges.judges, people.models)
-
-
-def _without_judges(battles: Battles) -> PeopleAndJudges:
-    return fit_people_and_judges(battles, weights=dict.fromkeys(battles.judges, 0.0))
-
-
-def _differences(covariance: np.ndarray) -> np.ndarray:
-    "Variances of the differences of all pairs."
-    i, j = np.triu_indices(len(covariance), 1)
-    return np.diag(covariance)[i] + np.diag(covariance)[j] - 2 * covariance[i, j]
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-13
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reference:
-    "The votes left out: ranks, differences of scores and their variances."
+    "The votes left out."
 
-    ranks: np.ndarray
-    differences: np.ndarray
-    variances: np.ndarray
+    fit: PeopleAndJudges
+    level: float
 
-    @classmethod
-    def of(cls, fit: PeopleAndJudges) -> "_Reference":
-        i, j = np.triu_indices(len(fit.ranking.scores), 1)
-        return cls(fit.ranking.ranks, fit.ranking.scores[i] - fit.ranking.scores[j], _differences(fit.covariance))
+    @staticmethod
+    def differences(fit: PeopleAndJudges) -> tuple[np.ndarray, np.ndarray]:  # (pairs,) each
+        "Differences of the scores of all pairs, and their variances."
+        scores, own = fit.ranking.scores, np.diag(fit.covariance)
+        i, j = np.triu_indices(len(scores), 1)
+        return scores[i] - scores[j], own[i] + own[j] - 2 * fit.covariance[i, j]
 
     def distances(self, ranking: Ranking) -> dict[str, float]:
-        return {name: float(measure(ranking.ranks, self.ranks)) for name, measure in DISTANCES.items()}
+        return {name: float(measure(ranking.ranks, self.fit.ranking.ranks)) for name, measure in DISTANCES.items()}
 
-    def intervals(self, fit: PeopleAndJudges, level: float) -> dict[str, float]:
-        "Share of pairs that are covered, mean standard error, mean inverse variance."
-        own = _Reference.of(fit)
-        reach = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(own.variances + self.variances)
-        inside = np.abs(own.differences - self.differences) <= reach
-        return {
-            "covered": float(inside.mean()),
-            "length": float(np.sqrt(own.variances).mean()),
-            "information": float((1 / own.variances).mean()),
-        }
+    def judge(self, fit: PeopleAndJudges) -> dict[str, float]:
+        "Distances; share of pairs that are covered, mean standard error, mean inverse variance."
+        (own, variances), (differences, noise) = self.differences(fit), self.differences(self.fit)
+        reach = NormalDist().inv_cdf((1 + self.level) / 2) * np.sqrt(variances + noise)
+        numbers = np.abs(own - differences) <= reach, np.sqrt(variances), 1 / variances
+        means = (float(number.mean()) for number in numbers)
+        return self.distances(fit.ranking) | dict(zip(("covered", "length", "information"), means, strict=True))
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-14
-def _with_people(
-    arena: JudgedBattles, half: np.ndarray, sample: np.ndarray, reference: _Reference, level: float
-) -> list[dict]:
+def _with_people(arena: JudgedBattles, half: np.ndarray, sample: np.ndarray, reference: _Reference) -> list[dict]:
     "Rows of all methods that use a sample of people's votes."
-    judges, n_people = arena.battles.judges, int(sample.sum())
-    votes, theirs = arena.counts(sample, PEOPLE), arena.counts(half, *judges)
-    both = _stacked(votes, theirs)
-    rows = [
-        {"method": name, **reference.distances(ranking)} for name, ranking in {
-            "people pooled with judges": bradley_terry(*both.counts(), models=both.models),
-            "people weighted with judges": weighted_judges(both),
-        }.items()
-    ]  # fmt: skip
+    judges = arena.battles.judges
+    votes = arena.counts(sample, PEOPLE)
+    both = _stacked(votes, arena.counts(half, *judges))
+    pooled, weighted = bradley_terry(*both.counts(), models=both.models), weighted_judges(both)
+    rows: list[dict] = [
+        {"method": "people pooled with judges", **reference.distances(pooled)},
+        {"method": "people weighted with judges", **reference.distances(weighted)},
+    ]
     asked = {"people and " + judge: (judge,) for judge in judges} | {"people and all judges": judges}
     try:
         fits = {"people": _without_judges(arena.part(half, sample, judges[:1]))}
@@ -179,41 +160,26 @@ def _with_people(
     else:
         for name, fit in fits.items():
             weights = {f"weight {judge}": weight for judge, weight in fit.weights.items() if name != "people"}
-            rows.append(
-                {"method": name, **reference.distances(fit.ranking), **reference.intervals(fit, level), **weights}
-            )
-    return [{"n_people": n_people, **row} for row in rows]
+            rows.append({"method": name, **reference.judge(fit), **weights})
+    return [{"n_people": int(sample.sum()), **row} for row in rows]
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-14-b
 def _split(number: int, *, arena: JudgedBattles, sizes: Sequence[int], level: float, seed: int) -> pd.DataFrame:
     "All methods on one random split of the questions."
-    n_questions = len(arena.battles.question)
-    order = stream(seed, "judges", number).permutation(n_questions)
-    half, left_out = (
-        np.isin(np.arange(n_questions), order[: n_questions // 2]),
-        np.isin(np.arange(n_questions), order[n_questions // 2 :]),
-    )
-    reference = _Reference.of(_without_judges(arena.part(left_out, left_out, arena.battles.judges[:1])))
-    rows = [
-        {"n_people": 0, "method": name, **reference.distances(ranking)}
-        for name, ranking in _judges_alone(arena, half).items()
-    ]
-    for row, judge in ((row, row["method"]) for row in rows if row["method"] in arena.battles.judges):
-        of = arena.part(half, half, [judge])
-        row |= reference.intervals(
-            _without_judges(replace(of, people=of.judged[:, 0])), level
-        )  # the judge taken for people
-    everyone = _without_judges(arena.part(half, half, arena.battles.judges[:1]))
-    rows.append(
-        {
-            "n_people": int(half.sum()),
-            "method": "people",
-            **reference.distances(everyone.ranking),
-            **reference.intervals(everyone, level),
-        }
-    )
+    questions = np.arange(len(arena.battles.question))
+    order = stream(seed, "judges", number).permutation(len(questions))
+    middle = len(questions) // 2
+    half, left_out = np.isin(questions, order[:middle]), np.isin(questions, order[middle:])
+    reference, rows = _Reference(arena.people(left_out), level), []
+    for name, ranking in _judges_alone(arena, half).items():
+        found = reference.distances(ranking)
+        if name in arena.battles.judges:  # the judge taken for people
+            of = arena.part(half, half, [name])
+            found = reference.judge(_without_judges(replace(of, people=of.judged[:, 0]))) | found
+        rows.append({"n_people": 0, "method": name, **found})
+    rows.append({"n_people": int(half.sum()), "method": "people", **reference.judge(arena.people(half))})
     for size in sizes:
-        rows += _with_people(arena, half, np.isin(np.arange(n_questions), order[:size]), reference, level)
+        rows += _with_people(arena, half, np.isin(questions, order[:size]), reference)
     return pd.DataFrame(rows).assign(split=number)
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-15
@@ -237,14 +203,14 @@ def judges_study(
     Raises: InputError for a size beyond half of the questions. Cost: about 2 seconds a split for 27,000 battles of
     four judges.
     """
-    if not sizes or min(sizes) < 1 or max(sizes) > len(arena.battles.question) // 2 or n_splits < 1:
+    n_questions = len(arena.battles.question)
+    if not sizes or min(sizes) < 1 or max(sizes) > n_questions // 2 or n_splits < 1:
         raise InputError(
             f"sizes {list(sizes)}, n_splits = {n_splits}: at least one split, and votes of people from 1 to half of "
-            f"the {len(arena.battles.question)} questions"
+            f"the {n_questions} questions"
         )
-    split = partial(
-        _split, arena=replace(arena, verdicts=arena.verdicts.iloc[:0]), sizes=tuple(sizes), level=level, seed=seed
-    )
+    bare = replace(arena, verdicts=arena.verdicts.iloc[:0])
+    split = partial(_split, arena=bare, sizes=tuple(sizes), level=level, seed=seed)
     found = pd.concat(parallel_map(split, range(n_splits), workers=workers), ignore_index=True)
     return found.assign(separated=found["separated"].eq(True) if "separated" in found else False)
 
@@ -256,16 +222,12 @@ def judge_profiles(
 
     The estimates are those of the weighted ranking of all of them.
     """
-    everything = np.ones(len(arena.battles.question), dtype=bool)
-    names = (PEOPLE, *arena.battles.judges)
-    counts = arena.counts(everything, *names)
-    found: Mapping = weighted_judges(counts).fit.estimates
-    rates = first_place_rates(arena.verdicts).set_index("judge").loc[list(names)]
-    verdict_numbers = counts.first + counts.second + counts.ties
-    return pd.DataFrame({
-        "judge": names, "ties": (counts.ties.sum(axis=(1, 2)) / verdict_numbers.sum(axis=(1, 2))),
-        "first wins": rates["rate"].to_numpy(),
-        "first wins low": rates["low"].to_numpy(), "first wins high": rates["high"].to_numpy(),
-        "discrimination": [found["discrimination"][name] for name in names],
-        "first place": [found["first_place"][name] for name in names],
-    })  # fmt: skip
+    names = [PEOPLE, *arena.battles.judges]
+    counts = arena.counts(np.ones(len(arena.battles.question), dtype=bool), *names)
+    verdicts = counts.first + counts.second + counts.ties
+    found: Any = weighted_judges(counts).fit.estimates
+    rates = first_place_rates(arena.verdicts).set_index("judge").loc[names].reset_index()
+    table = pd.DataFrame({"judge": names, "ties": counts.ties.sum(axis=(1, 2)) / verdicts.sum(axis=(1, 2))})
+    places = {"first wins": rates["rate"], "first wins low": rates["low"], "first wins high": rates["high"]}
+    estimates = {"discrimination": "discrimination", "first place": "first_place"}
+    return table.assign(**places, **{name: [found[of][judge] for judge in names] for name, of in estimates.items()})

@@ -125,13 +125,13 @@ def main_table(
     workers: int = 1,
 ) -> pd.DataFrame:  # one row per judge, method and category, and one per judge and method for the macro-average
     "Table main_baselines on simulated cells: every method's mean distance and interval; `gap` says why one is missing."
-    rows = []
+    rows: list[dict[str, Any]] = []
     for judge, own in _by_judge(cells).items():
         tuned = _tuned(methods, own, ranker=ranker, seed=seed)
-        how = dict(methods=tuned, study="main-table", n_resamples=n_resamples, seed=seed, ranker=ranker)
-        results = parallel_map(partial(_cell_results, **how), own, workers=workers)
+        how: dict[str, Any] = dict(study="main-table", n_resamples=n_resamples, seed=seed, ranker=ranker)
+        results = parallel_map(partial(_cell_results, methods=tuned, **how), own, workers=workers)
         for method in tuned:
-            every, of_method = [], {"judge": judge, "method": method.name}
+            every, of_method = list[np.ndarray](), {"judge": judge, "method": method.name}
             for cell, result in zip(own, results, strict=True):
                 found, row = result[method.name], of_method | {"category": cell.category}
                 if isinstance(found, str):
@@ -140,8 +140,8 @@ def main_table(
                 every.append(found.distances(cell.reference, distance))
                 rows.append(row | summary(every[-1]) | {"ridge_share": found.ridge.mean(), "gap": ""})
             missing = f"{len(own) - len(every)} of {len(own)} categories missing"
-            macro = summary(macro_average(every)) | {"gap": ""} if len(every) == len(own) else {"gap": missing}
-            rows.append(of_method | {"category": "average"} | macro)
+            average = {"gap": missing} if len(every) < len(own) else {**summary(macro_average(every)), "gap": ""}
+            rows.append(of_method | {"category": "average"} | average)
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-19
@@ -157,7 +157,8 @@ def question_bootstrap(
     level: float = 0.95,
 ) -> pd.DataFrame:  # one row per judge and method: macro-average with the spread over resampled questions
     "Macro-average distance with whole questions resampled and the selection re-run inside; percentile intervals."
-    rows, how = [], dict(study="question-bootstrap", n_resamples=n_resamples, seed=seed, ranker=ranker)
+    rows: list[tuple] = []
+    how: dict[str, Any] = dict(study="question-bootstrap", n_resamples=n_resamples, seed=seed, ranker=ranker)
     for judge, own in _by_judge(cells).items():
         tuned = _tuned(methods, own, ranker=ranker, seed=seed)
         run = partial(_cell_results, methods=tuned, whole_questions=True, **how)
@@ -179,9 +180,10 @@ def sweep(
     workers: int = 1,
 ) -> pd.DataFrame:  # one row per judge, method and metric: macro-average with its interval
     "Macro-average distance of each method under all four distances."
-    rows, how = [], dict(study=study, n_resamples=n_resamples, seed=seed, ranker=ranker)
+    rows = []
+    run = partial(_cell_results, methods=methods, study=study, n_resamples=n_resamples, seed=seed, ranker=ranker)
     for judge, own in _by_judge(cells).items():
-        results = parallel_map(partial(_cell_results, methods=methods, **how), own, workers=workers)
+        results = parallel_map(run, own, workers=workers)
         found = [(cell, _complete(cell, result)) for cell, result in zip(own, results, strict=True)]
         for name, metric in product((method.name for method in methods), DISTANCES):
             averages = macro_average([result[name].distances(cell.reference, metric) for cell, result in found])
@@ -335,11 +337,11 @@ def benchmark_table(
 ) -> pd.DataFrame:  # perturbed, method, benchmark, distance, low, high, n_resamples, n_graphs
     "Table add-benchmark-judge on simulated pools."
     rows, names = [], {category: name for name, category in BENCHMARKS.items()}
-    how = dict(n_resamples=n_resamples, seed=seed)
     catalogues = {"task-prompt": TASK_PROMPT_METHODS, "judge-prompt": JUDGE_PROMPT_METHODS}
     for perturbed, cells in benchmark_cells(seed=seed).items():
         methods, study = list(catalogues[perturbed].values()), f"benchmarks {perturbed}"
-        results = [_complete(cell, _cell_results(cell, methods=methods, study=study, **how)) for cell in cells]
+        run = partial(_cell_results, methods=methods, study=study, n_resamples=n_resamples, seed=seed)
+        results = [_complete(cell, run(cell)) for cell in cells]
         for method in methods:
             for cell, result in zip(cells, results, strict=True):
                 own = {"perturbed": perturbed, "method": method.name, "benchmark": names[cell.category]}

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WAYS', 'JudgedSet', 'judged_sets', 'graph_covariance', 'questions_instead', 'edge_margins', 'draw_sums',
-           'votes_recover', 'distances_to_order', 'expected_distances', 'compare_ways', 'evenly_spaced', 'floors']
+           'votes_recover', 'expected_distances', 'compare_ways', 'evenly_spaced', 'floors']
 
 # %% ../../../nbs/paper/studies/wordings.ipynb #w03
 from collections.abc import Sequence
@@ -80,21 +80,6 @@ def edge_margins(effects: CallEffects) -> np.ndarray:  # (n, n)
     return attenuated_probability(effects.theta[:, None] - effects.theta, effects.sigma, effects.nu) - 0.5
 
 
-def _gaps(
-    effects: CallEffects, way: str, n_questions: int, rng: np.random.Generator
-) -> np.ndarray:  # (n_questions, pairs)
-    "Differences of the utilities of all pairs."
-    i, j = np.triu_indices(len(effects.theta), 1)
-    if way == "independent errors":  # as if each edge of each graph were asked on a question of its own
-        return (
-            effects.theta[i]
-            - effects.theta[j]
-            + np.sqrt(2.0) * effects.sigma * rng.standard_normal((n_questions, len(i)))
-        )
-    utility = effects.theta + effects.sigma * rng.standard_normal((n_questions, len(effects.theta)))
-    return utility[:, i] - utility[:, j]
-
-
 def draw_sums(
     effects: CallEffects,  # the order effect is left out
     *,
@@ -110,13 +95,18 @@ def draw_sums(
             f"way {way!r}, {n_graphs} graphs on {n_questions} questions: a way is one of {', '.join(WAYS)}, "
             "and every question has as many wordings"
         )
-    n, nu = len(effects.theta), effects.nu
+    n, theta, nu = len(effects.theta), effects.theta, effects.nu
     i, j = np.triu_indices(n, 1)
     questions = n_questions if way == "wordings" else int(n_graphs)
     copies = n_graphs / questions
     wins, ties = np.zeros((n_trials, n, n)), np.zeros((n_trials, n, n))
     for trial in range(n_trials):
-        half = 0.5 * _gaps(effects, way, questions, rng)
+        if way == "independent errors":  # as if each edge of each graph were asked on a question of its own
+            gaps = theta[i] - theta[j] + np.sqrt(2.0) * effects.sigma * rng.standard_normal((questions, len(i)))
+        else:
+            utility = theta + effects.sigma * rng.standard_normal((questions, n))
+            gaps = utility[:, i] - utility[:, j]
+        half = 0.5 * gaps
         better, decided = 1 / (1 + np.exp(-2 * half)), 1 - nu / (np.exp(half) + np.exp(-half) + nu)
         won, met = better * decided, decided
         if np.isfinite(copies):
@@ -135,15 +125,6 @@ def votes_recover(
     above = theta[:, None] > theta
     return np.asarray(((wins > np.swapaxes(wins, -1, -2)) | ~above).all(axis=(-1, -2)))
 
-
-def distances_to_order(
-    wins: np.ndarray,  # (R, n, n)
-    ties: np.ndarray,  # (R, n, n)
-    theta: np.ndarray,  # (n,)
-) -> np.ndarray:  # (R,)
-    "Normalised Spearman distances of the Bradley–Terry rankings to the order of the strengths."
-    return spearman_distance(mid_ranks(bradley_terry_batch(wins, ties).scores), mid_ranks(theta))
-
 # %% ../../../nbs/paper/studies/wordings.ipynb #w15x
 def expected_distances(
     effects: CallEffects,
@@ -153,14 +134,13 @@ def expected_distances(
     n_questions: int,  # of wordings
 ) -> np.ndarray:  # one for each number of graphs
     "Expected distances of the Bradley–Terry ranking of complete graphs to the order of the strengths."
-    parts, n = score_precision(effects), len(effects.theta)
-    found = []
+    parts, n, found = score_precision(effects), len(effects.theta), []
     for graphs in n_graphs:
         questions = n_questions if way == "wordings" else graphs
-        independent = parts.own / (graphs * n * (n - 1) / 2)
-        covariance = (
-            independent if way == "independent errors" else graph_covariance(parts, questions, graphs / questions)
-        )
+        if way == "independent errors":
+            covariance = parts.own / (graphs * n * (n - 1) / 2)
+        else:
+            covariance = graph_covariance(parts, questions, graphs / questions)
         found.append(expected_distance(parts.scores, covariance))
     return np.array(found)
 
@@ -177,39 +157,21 @@ def compare_ways(
 
     `voted` is the closed form of Theorem 1 with the margin of each edge, which knows independent errors only.
     """
-    margins = np.abs(edge_margins(effects))
-    order = np.argsort(-effects.theta)
-    rows = []
+    theta, rows = effects.theta, []
+    best_first = np.argsort(-theta)
+    margins = np.abs(edge_margins(effects))[np.ix_(best_first, best_first)]
     for way, n_graphs in [*((way, float(size)) for way in WAYS for size in sizes), ("wordings", np.inf)]:
-        wins, ties = draw_sums(
-            effects,
-            way=way,
-            n_graphs=n_graphs,
-            n_questions=n_questions,
-            n_trials=n_trials,
-            rng=stream(seed, "wordings", way, str(n_graphs)),
-        )
-        recovered, distances = votes_recover(wins, effects.theta), distances_to_order(wins, ties, effects.theta)
-        low, high = wilson(int(recovered.sum()), n_trials)
-        independent = way == WAYS[0] and not effects.nu
-        rows.append(
-            {
-                "way": way,
-                "graphs": n_graphs,
-                "recovered": recovered.mean(),
-                "low": low,
-                "high": high,
-                "voted": exact_recovery_inhomogeneous(margins[np.ix_(order, order)], int(n_graphs))
-                if independent
-                else np.nan,
-                "distance": distances.mean(),
-                "error": distances.std() / np.sqrt(n_trials),
-                "expected": float(
-                    expected_distances(effects, way=way, n_graphs=[n_graphs], n_questions=n_questions)[0]
-                ),
-            }
-        )
-    return pd.DataFrame(rows)
+        rng = stream(seed, "wordings", way, str(n_graphs))
+        wins, ties = draw_sums(effects, way=way, n_graphs=n_graphs, n_questions=n_questions, n_trials=n_trials, rng=rng)
+        recovered = votes_recover(wins, theta)
+        distances = spearman_distance(mid_ranks(bradley_terry_batch(wins, ties).scores), mid_ranks(theta))
+        limits, independent = wilson(int(recovered.sum()), n_trials), way == WAYS[0] and not effects.nu
+        voted = exact_recovery_inhomogeneous(margins, int(n_graphs)) if independent else np.nan
+        error = distances.std() / np.sqrt(n_trials)
+        (expected,) = expected_distances(effects, way=way, n_graphs=[n_graphs], n_questions=n_questions)
+        rows.append((way, n_graphs, recovered.mean(), *limits, voted, distances.mean(), error, expected))
+    columns = "way graphs recovered low high voted distance error expected"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 def evenly_spaced(effects: CallEffects, n_models: int) -> CallEffects:
@@ -225,29 +187,10 @@ def floors(sets: Sequence[JudgedSet], n_questions: int, n_wordings: int) -> pd.D
     """
     rows = []
     for one in sets:
-        parts = score_precision(one.effects)
-        distance = {
-            (q, k): expected_distance(parts.scores, graph_covariance(parts, q, k))
-            for q, k in (
-                (n_questions, 1),
-                (n_questions, n_wordings),
-                (n_questions, np.inf),
-                (n_questions * n_wordings, 1),
-            )
-        }
-        rows.append(
-            {
-                "set": one.title,
-                "models": len(one.effects.theta),
-                "sigma": one.effects.sigma,
-                "nu": one.effects.nu,
-                "spread": one.effects.theta.std(),
-                "once": distance[n_questions, 1],
-                "wordings": distance[n_questions, n_wordings],
-                "floor": distance[n_questions, np.inf],
-                "new questions": distance[n_questions * n_wordings, 1],
-                "instead": questions_instead(parts, n_questions, n_wordings),
-                "instead of all": questions_instead(parts, n_questions),
-            }
-        )
-    return pd.DataFrame(rows)
+        parts, theta = score_precision(one.effects), one.effects.theta
+        shapes = [(n_questions, k) for k in (1, n_wordings, np.inf)] + [(n_questions * n_wordings, 1)]
+        distances = [expected_distance(parts.scores, graph_covariance(parts, *shape)) for shape in shapes]
+        instead = questions_instead(parts, n_questions, n_wordings), questions_instead(parts, n_questions)
+        rows.append((one.title, len(theta), one.effects.sigma, one.effects.nu, theta.std(), *distances, *instead))
+    columns = ["set", "models", "sigma", "nu", "spread", "once", "wordings", "floor", "new questions"]
+    return pd.DataFrame(rows, columns=[*columns, "instead", "instead of all"])
