@@ -15,9 +15,6 @@ from ppe.paper.studies.designs import (
     block_size,
     call_ratio,
     choose_calls,
-    halves,
-    peer_calls,
-    question_groups,
     ratio_table,
     replay_sets,
     swiss_round,
@@ -52,14 +49,6 @@ def test_the_place_counts_only_where_both_orders_were_judged():
     assert np.array_equal(Recorded.of("s", "s", Pool.of(adjacency)).points[0], [[0, 1, 1], [0, 0, 0.5], [0, 0.5, 0]])
 
 
-def test_several_graphs_of_a_question_are_one_question_and_all_count_in_the_reference():
-    one, two = verdicts(3, n_questions=4, n=5), verdicts(4, n_questions=4, n=5)
-    graphs = np.concatenate([points >= 0.5 for points in (one.points, two.points)]) & ~np.eye(5, dtype=bool)
-    found = Recorded.of("s", "s", Pool.of(graphs, np.tile(np.arange(4), 2)))
-    assert np.array_equal(found.points, one.points)
-    assert np.array_equal(found.wins, one.wins + two.wins) and np.array_equal(found.ties, one.ties + two.ties)
-
-
 # ---- ways to spend calls
 
 
@@ -86,16 +75,6 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one(kind):
     assert rows(short) == rows(long)[:56]
 
 
-@pytest.mark.parametrize("kind", PEERS)
-def test_pairs_of_others_are_spread_over_questions_until_all_is_judged(kind):
-    for n_questions, made in ((24, 7), (24, 50), (3, 6), (3, 30)):
-        points = verdicts(8, n_questions=n_questions, n=5).points
-        calls = peer_calls(PEERS[kind], points, made, rng=np.random.default_rng(made))
-        assert np.ptp(np.bincount(calls[0], minlength=n_questions)) <= (1 if made < 30 or n_questions > 3 else 0)
-    assert len({(q, min(i, j), max(i, j)) for q, i, j in rows(calls)}) == 30
-    assert 5 < sum(i < j for _, i, j in rows(calls)) < 25  # who is shown first is random
-
-
 def test_blocks_are_whole_and_leave_room():
     points = verdicts(9).points
     assert (block_size(20), block_size(15), block_size(8), block_size(6)) == (6, 6, 4, 3)
@@ -104,23 +83,6 @@ def test_blocks_are_whole_and_leave_room():
     for start in range(0, len(question), 6):
         block = slice(start, start + 6)
         assert len(set(question[block])) == 1 and len({*first[block], *second[block]}) == 4
-
-
-def test_swiss_rounds_pair_equal_points_and_nobody_twice():
-    rng = np.random.default_rng(4)
-    half, left = np.zeros((7, 7)), ~np.eye(7, dtype=bool)
-    for made in range(12):
-        first, second = swiss_round(half, left, rng)
-        assert len(first) == 3 and len({*first.tolist(), *second.tolist()}) == 6
-        points = half.sum(axis=1)
-        (out,) = set(range(7)) - {*first.tolist(), *second.tolist()}
-        met = (half + half.T).sum(axis=1)
-        assert met[out] == met.max()
-        order = sorted((points[model] for model in range(7) if model != out), reverse=True)
-        gaps = sorted(abs(points[first] - points[second]).tolist())
-        assert np.isclose(sum(gaps), sum(order[0::2]) - sum(order[1::2])), made  # neighbours in the order of points
-        for i, j in zip(first, second, strict=True):
-            half[i, j] += 1
 
 
 def test_swiss_meets_the_next_where_a_pair_is_used_up():
@@ -133,15 +95,6 @@ def test_swiss_meets_the_next_where_a_pair_is_used_up():
 
 
 # ---- many replays
-
-
-def test_left_out_groups_are_a_partition_and_the_split_is_one_for_all_kinds():
-    recorded = verdicts(12)
-    groups = question_groups(recorded, n_groups=5, seed=1)
-    assert sorted(np.concatenate(groups).tolist()) == list(range(24))
-    whole, part = halves(recorded, np.array([], dtype=int), 3, seed=1), halves(recorded, groups[0], 3, seed=1)
-    order = [q for half in whole for q in half.tolist() if q not in groups[0]]
-    assert [q for half in part for q in half.tolist()] == order
 
 
 def test_the_number_of_processes_and_of_repetitions_changes_nothing():

@@ -1,7 +1,5 @@
 """Cycles of majorities against enumeration and networkx, limits by hand, and what the truth has planted."""
 
-from itertools import combinations, permutations
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -13,30 +11,20 @@ from ppe.streams import stream
 SEED = 20260324
 
 
-def random_graphs(n_graphs, n_models, *, tie_rate=0.2, missing=0.1, lean=0.5, name="graphs"):
+def random_graphs(n_graphs, n_models, *, tie_rate=0.2, missing=0.1, lean=0.5):
     "Verdicts at random: ties, missing pairs, and a lean towards the model of the smaller number."
-    rng = stream(SEED, name, n_graphs, n_models)
+    rng, (i, j) = stream(SEED, "graphs", n_graphs, n_models), np.triu_indices(n_models, 1)
+    met, tied, first = rng.random((3, n_graphs, len(i))) < np.array([1 - missing, tie_rate, lean])[:, None, None]
     graphs = np.zeros((n_graphs, n_models, n_models), dtype=bool)
-    for graph in graphs:
-        for i, j in combinations(range(n_models), 2):
-            u = rng.random()
-            if u < missing:
-                continue
-            tied, first = rng.random() < tie_rate, rng.random() < lean
-            graph[i, j], graph[j, i] = tied or first, tied or not first
+    graphs[:, i, j], graphs[:, j, i] = met & (tied | first), met & (tied | ~first)
     return graphs
 
 
 def margins_by_hand(graphs):
-    "Share of wins less share of losses, verdict by verdict."
-    n = graphs.shape[1]
-    margins = np.zeros((n, n))
-    for i, j in permutations(range(n), 2):
-        won = sum(g[i, j] and not g[j, i] for g in graphs)
-        lost = sum(g[j, i] and not g[i, j] for g in graphs)
-        met = sum(g[i, j] or g[j, i] for g in graphs)
-        margins[i, j] = (won - lost) / met if met else 0.0
-    return margins
+    "Share of wins less share of losses."
+    back = np.swapaxes(graphs, 1, 2)
+    won, met = (graphs & ~back).sum(axis=0), (graphs | back).sum(axis=0)
+    return (won - won.T) / np.maximum(met, 1)
 
 
 def cycles_by_hand(margins):
@@ -96,13 +84,9 @@ def test_copies_of_a_question_are_not_more_questions():
 
 def test_chance_gives_the_cycles_of_coin_tosses():
     "Level models, one verdict a pair: a triple is a cycle with probability 1/4."
-    rng, n = stream(SEED, "coins"), 6
-    graphs = np.zeros((1, n, n), dtype=bool)
-    for i, j in combinations(range(n), 2):
-        graphs[0, i, j] = rng.random() < 0.5
-        graphs[0, j, i] = not graphs[0, i, j]
+    graphs = random_graphs(1, 6, tie_rate=0, missing=0)
     both = np.concatenate([graphs, np.swapaxes(graphs, 1, 2)])  # every pair one win each: the fit is level
-    drawn = cycles_by_chance(Pool.of(np.concatenate([both, both])), n_pools=2000, rng=rng)
+    drawn = cycles_by_chance(Pool.of(np.concatenate([both, both])), n_pools=2000, rng=stream(SEED, "coins"))
     # Four verdicts a pair: strict with probability 5/8, so a cycle with (5/8)³ / 4.
     expected = 20 * (5 / 8) ** 3 / 4
     assert abs(drawn.mean() - expected) < 4 * drawn.std() / np.sqrt(2000)

@@ -59,17 +59,6 @@ def test_standard_errors_written_out(seed):
         assert abs(found.z[i, j] - z) < 1e-3 and abs(found.z[j, i] + z) < 1e-3
 
 
-def test_two_equal_models_looked_at_again_and_again():
-    wrong = usual = 0
-    for seed in range(150):
-        calls = random_calls(2, 300, 400, np.random.default_rng(seed), sigma=2.0)
-        parts = ([column[:size] for column in calls] for size in range(25, 401, 25))
-        looks = [is_settled(*part, n_models=2, goal=Goal("order")) for part in parts]
-        wrong += any(look.settled for look in looks)
-        usual += any(abs(look.z[0, 1]) > 1.96 for look in looks)
-    assert wrong <= 8 and usual >= 12  # 5 % of 150 are 7.5
-
-
 def test_what_certain_differences_leave_open_by_hand():
     scores = np.array([0.0, 3.0, 2.0, 1.0])  # order: 1, 2, 3, 0
     certain = np.zeros((4, 4), dtype=bool)

@@ -8,6 +8,7 @@ __all__ = ['pool_budgets', 'budget_study']
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-03
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -30,15 +31,6 @@ from ...rankers.registry import rank_batch
 from ...streams import stream
 from ...truncation import global_top_k
 
-# %% ../../../nbs/paper/studies/budget.ipynb #ins-73913068
-def _data(data: Referenced) -> str:
-    return "simulated" if data.simulated else "real"
-
-
-def _judge(data: Referenced) -> str:
-    "As the verdicts name it."
-    return str(data.pool.index["judge"].iloc[0])
-
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-09
 def _chosen(choices: Sequence[BudgetChoice]) -> tuple[int | None, object, object, int]:
     "Median, lower and upper 2.5 % quantile of the chosen K, its distinct values, and how many splits left no choice."
@@ -58,18 +50,6 @@ def _distances(data: Referenced, budgets: Sequence[int | None], mu: float) -> li
     found = data.distance(rank_batch(data.pool, weights).ranks)
     return [float("nan") if k is None else float(d) for k, d in zip(budgets, found, strict=True)]
 
-# %% ../../../nbs/paper/studies/budget.ipynb #cell-10
-def _half_kept(
-    pool: Pool,  # the half with the lowest scores is kept
-    *,
-    mu: float,
-    seed: int,
-    fold_names: tuple[str | int, ...],  # of the stream that deals the folds
-) -> tuple[float, float]:
-    "Mean held-out loss at α = 0.5, and the factor that makes it smallest."
-    cv = cross_validate(pool, [0.5], mu=mu, rng=stream(seed, *fold_names))
-    return float(cv.mean[0]), float(rescaled(cv)[1][0])
-
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-11
 def pool_budgets(
     data: Referenced,
@@ -84,45 +64,35 @@ def pool_budgets(
     "Both rules on one pool. Raises: InputError for no split, no random order, or fewer questions than folds."
     if n_splits < 1 or n_random < 1:
         raise InputError(f"n_splits = {n_splits} and n_random = {n_random}: there must be at least one of each")
-    pool, names = data.pool, ("budget", _data(data), _judge(data), data.category)
-    stability = rank_stability(pool, alphas, mu=mu, rng=stream(seed, *names, "stability"))
-    splits = [
-        cross_validate(pool, alphas, mu=mu, rng=stream(seed, *names, "folds", split)) for split in range(n_splits)
-    ]
+    pool, of = data.pool, "simulated" if data.simulated else "real"
+    judge = str(pool.index["judge"].iloc[0])  # as the verdicts name it
+    named = partial(stream, seed, "budget", of, judge, data.category)
+
+    def half_kept(pool: Pool) -> tuple[float, float]:  # the half with the lowest scores is kept
+        "Mean held-out loss at α = 0.5, and the factor that makes it smallest."
+        cv = cross_validate(pool, [0.5], mu=mu, rng=named("folds", 0))
+        return float(cv.mean[0]), float(rescaled(cv)[1][0])
+
+    stability = rank_stability(pool, alphas, mu=mu, rng=named("stability"))
+    splits = [cross_validate(pool, alphas, mu=mu, rng=named("folds", split)) for split in range(n_splits)]
     mains, appendices = [main_rule(cv) for cv in splits], [appendix_rule(cv, stability, tau=tau) for cv in splits]
-    cv, scaled = splits[0], rescaled(splits[0])[0]
-    (k_main, main_low, main_high, _), (k_appendix, low, high, n_undecided) = _chosen(mains), _chosen(appendices)
-    all_graphs, folds = len(pool), (*names, "folds", 0)
-    by_score = _half_kept(pool, mu=mu, seed=seed, fold_names=folds)
-    orders = [stream(seed, *names, "random", order).permutation(all_graphs) for order in range(n_random)]
-    at_random = np.mean(
-        [_half_kept(replace(pool, given_scores=order), mu=mu, seed=seed, fold_names=folds) for order in orders], axis=0
-    )
-    distance = _distances(data, [k_main, k_appendix, all_graphs], mu)
-    return {
-        "data": names[1],
-        "judge": names[2],
-        "category": data.category,
-        "n_graphs": all_graphs,
-        "k_main": k_main,
-        "k_main_low": main_low,
-        "k_main_high": main_high,
-        "k_appendix": k_appendix,
-        "k_appendix_low": low,
-        "k_appendix_high": high,
-        "n_undecided": n_undecided,
-        "alpha_minimum": float(cv.alphas[cv.mean.argmin()]),
-        "alpha_minimum_rescaled": float(cv.alphas[scaled.mean.argmin()]),
-        "loss_half": by_score[0],
-        "loss_half_random": float(at_random[0]),
-        "factor_half": by_score[1],
-        "factor_half_random": float(at_random[1]),
-        "n_screened": int((appendices[0].within & ~appendices[0].admitted).sum()),
-        "n_ridge": int(cv.ridge.sum()),
-        "distance_main": distance[0],
-        "distance_appendix": distance[1],
-        "distance_all": distance[2],
-    }
+    orders = [named("random", order).permutation(len(pool)) for order in range(n_random)]
+    at_random = np.mean([half_kept(replace(pool, given_scores=order)) for order in orders], axis=0)
+    cv, first, (loss, factor) = splits[0], appendices[0], half_kept(pool)
+    main, appendix = _chosen(mains)[:3], _chosen(appendices)
+    lowest = (float(cv.alphas[of_split.mean.argmin()]) for of_split in (cv, rescaled(cv)[0]))
+    half = loss, float(at_random[0]), factor, float(at_random[1])
+    counts = int((first.within & ~first.admitted).sum()), int(cv.ridge.sum())
+    distances = _distances(data, [main[0], appendix[0], len(pool)], mu)
+    numbers = of, judge, data.category, len(pool), *main, *appendix, *lowest, *half, *counts, *distances
+    return dict(zip(_COLUMNS, numbers, strict=True))
+
+
+_COLUMNS = (
+    "data judge category n_graphs k_main k_main_low k_main_high k_appendix k_appendix_low k_appendix_high n_undecided "
+    "alpha_minimum alpha_minimum_rescaled loss_half loss_half_random factor_half factor_half_random "
+    "n_screened n_ridge distance_main distance_appendix distance_all"
+).split()
 
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-14
 def budget_study(
