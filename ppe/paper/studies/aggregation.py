@@ -26,7 +26,7 @@ from ..referenced import LEFT_OUT, Referenced, reference_distance
 from ...parallel import parallel_map
 from ...pool import Pool
 from ...rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
-from ...rankers.rankings import DISTANCES
+from ...rankers.rankings import spearman_distance
 from ...rankers.registry import rank_batch
 from ...streams import stream
 
@@ -131,7 +131,6 @@ class _Study:
     n_half_pools: int
     n_resamples: int
     seed: int
-    distance: str
 
     def serving(self, pool: Pool) -> "_Study":
         "Without the methods that keep more graphs of a question than most questions have."
@@ -148,9 +147,7 @@ class _Study:
             separated[method.name] = float(ridge.mean())
             for label, reference in references.items():
                 pairs = zip(ranks, reference, strict=True)
-                distances[method.name, label] = np.array(
-                    [reference_distance(drawn, to, self.distance).mean() for drawn, to in pairs]
-                )
+                distances[method.name, label] = np.array([reference_distance(drawn, to).mean() for drawn, to in pairs])
         return distances, separated
 
     def in_halves(self, judged: Referenced, n_questions: int) -> Differences:  # (H, K) each
@@ -208,7 +205,6 @@ def replication_cells(
     n_resamples: int,  # draws per pool, for methods that draw
     seed: int,
     methods: Sequence[Method] = tuple(COMPARED.values()),
-    distance: str = "spearman",
     workers: int = 1,
 ) -> list[StudyCell]:  # one per set and size
     """Measure every method on random pools of every set, and again on random halves of its questions.
@@ -224,7 +220,7 @@ def replication_cells(
             f"{n_halves} halves, {n_half_pools} pools of each: a scatter needs at least two of both; "
             "choose n_halves=0 for none"
         )
-    study = _Study(tuple(methods), n_pools, n_halves, n_half_pools, n_resamples, seed, distance)
+    study = _Study(tuple(methods), n_pools, n_halves, n_half_pools, n_resamples, seed)
     cells = [(judged, size) for judged in sets for size in pool_sizes]
     run = partial(_study_cell, study=study)
     return parallel_map(run, cells, workers=workers, cost=lambda cell: cell[1] * len(cell[0].pool))
@@ -502,7 +498,7 @@ def _accuracy(pool: Pool, truth: np.ndarray) -> np.ndarray:  # (G,)
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-29
 def _map_cell(
-    cell: tuple[str, str, float], *, n_pools: int, n_resamples: int, seed: int, distance: str
+    cell: tuple[str, str, float], *, n_pools: int, n_resamples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:  # (P, methods) distances; (P, 3) estimated spread, mean and sd of accuracy
     distances, placed = np.zeros((n_pools, len(MAP_METHODS))), np.zeros((n_pools, 3))
     for number in range(n_pools):
@@ -518,19 +514,17 @@ def _map_cell(
                 method = METHODS[name]
                 found, _ = method_ranks(method, pool, everything, n_resamples=n_resamples, seed=seed, names=names)
                 ranks = found[0]
-            distances[number, k] = DISTANCES[distance](ranks, truth).mean()
+            distances[number, k] = spearman_distance(ranks, truth).mean()
     return distances, placed
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-29-b
 def heterogeneity_map(
     *,
     shapes: Sequence[str] = tuple(SHAPES),
-    worlds: Sequence[str] = WORLDS,
     spreads: Sequence[float],  # true standard deviations of log a
     n_pools: int,  # simulated in each cell
     n_resamples: int,  # of methods that draw
     seed: int,
-    distance: str = "spearman",
     workers: int = 1,
 ) -> pd.DataFrame:  # one row per shape, world, spread and method
     """Distance to the known order, and paired difference from all graphs, across heterogeneity.
@@ -538,13 +532,12 @@ def heterogeneity_map(
     Columns: shape, world, spread, estimated_spread, accuracy, accuracy_sd, method, distance, difference, low, high,
     n_pools.
     """
-    cells, rows = list(product(shapes, worlds, spreads)), []
-    if wrong := [cell for cell in cells if cell[0] not in SHAPES or cell[1] not in WORLDS or not 0 <= cell[2] < np.inf]:
+    cells, rows = list(product(shapes, WORLDS, spreads)), []
+    if wrong := [cell for cell in cells if cell[0] not in SHAPES or not 0 <= cell[2] < np.inf]:
         raise InputError(
-            f"{', '.join(map(str, wrong[0]))}: shapes are {', '.join(SHAPES)}; worlds {', '.join(WORLDS)}; "
-            "a spread is a number from 0 on"
+            f"{', '.join(map(str, wrong[0]))}: shapes are {', '.join(SHAPES)}; a spread is a number from 0 on"
         )
-    run = partial(_map_cell, n_pools=n_pools, n_resamples=n_resamples, seed=seed, distance=distance)
+    run = partial(_map_cell, n_pools=n_pools, n_resamples=n_resamples, seed=seed)
     for cell, (distances, placed) in zip(cells, parallel_map(run, cells, workers=workers), strict=True):
         place = *cell, float(np.median(placed[:, 0])), float(placed[:, 1].mean()), float(placed[:, 2].mean())
         all_graphs = distances[:, MAP_METHODS.index(BASELINE)]

@@ -41,9 +41,9 @@ def _chosen(choices: Sequence[BudgetChoice]) -> tuple[int | None, object, object
     return int(k), int(low), int(high), len(choices) - len(chosen)
 
 
-def _distances(data: Referenced, budgets: Sequence[int | None], mu: float) -> list[float]:
+def _distances(data: Referenced, budgets: Sequence[int | None]) -> list[float]:
     "Normalised Spearman distance of the K most consistent graphs, ranked once, for each K; NaN for no K."
-    by_score = global_top_k(data.pool.scores(mu), len(data.pool))
+    by_score = global_top_k(data.pool.scores(), len(data.pool))
     weights = np.zeros((len(budgets), len(data.pool)))
     for weight, k in zip(weights, budgets, strict=True):
         weight[by_score[: k or len(by_score)]] = 1.0
@@ -56,38 +56,36 @@ def pool_budgets(
     *,
     n_splits: int,  # random assignments of questions to folds, at least 1; the median decides
     seed: int,
-    n_random: int = 20,  # random orders of the control, at least 1
-    alphas: Sequence[float] = ALPHAS,
-    mu: float = 1.0,
     tau: float = TAU,
 ) -> dict[str, object]:  # one row of `budget_study`
-    "Both rules on one pool. Raises: InputError for no split, no random order, or fewer questions than folds."
-    if n_splits < 1 or n_random < 1:
-        raise InputError(f"n_splits = {n_splits} and n_random = {n_random}: there must be at least one of each")
+    "Both rules on one pool. Raises: InputError for no split, or fewer questions than folds."
+    if n_splits < 1:
+        raise InputError(f"n_splits = {n_splits}: the median of at least one is taken")
     pool, of = data.pool, "simulated" if data.simulated else "real"
     judge = str(pool.index["judge"].iloc[0])  # as the verdicts name it
     named = partial(stream, seed, "budget", of, judge, data.category)
 
     def half_kept(pool: Pool) -> tuple[float, float]:  # the half with the lowest scores is kept
         "Mean held-out loss at α = 0.5, and the factor that makes it smallest."
-        cv = cross_validate(pool, [0.5], mu=mu, rng=named("folds", 0))
+        cv = cross_validate(pool, [0.5], rng=named("folds", 0))
         return float(cv.mean[0]), float(rescaled(cv)[1][0])
 
-    stability = rank_stability(pool, alphas, mu=mu, rng=named("stability"))
-    splits = [cross_validate(pool, alphas, mu=mu, rng=named("folds", split)) for split in range(n_splits)]
+    stability = rank_stability(pool, rng=named("stability"))
+    splits = [cross_validate(pool, rng=named("folds", split)) for split in range(n_splits)]
     mains, appendices = [main_rule(cv) for cv in splits], [appendix_rule(cv, stability, tau=tau) for cv in splits]
-    orders = [named("random", order).permutation(len(pool)) for order in range(n_random)]
+    orders = [named("random", order).permutation(len(pool)) for order in range(_RANDOM)]
     at_random = np.mean([half_kept(replace(pool, given_scores=order)) for order in orders], axis=0)
     cv, first, (loss, factor) = splits[0], appendices[0], half_kept(pool)
     main, appendix = _chosen(mains)[:3], _chosen(appendices)
     lowest = (float(cv.alphas[of_split.mean.argmin()]) for of_split in (cv, rescaled(cv)[0]))
     half = loss, float(at_random[0]), factor, float(at_random[1])
     counts = int((first.within & ~first.admitted).sum()), int(cv.ridge.sum())
-    distances = _distances(data, [main[0], appendix[0], len(pool)], mu)
+    distances = _distances(data, [main[0], appendix[0], len(pool)])
     numbers = of, judge, data.category, len(pool), *main, *appendix, *lowest, *half, *counts, *distances
     return dict(zip(_COLUMNS, numbers, strict=True))
 
 
+_RANDOM = 20  # random orders of the control
 _COLUMNS = (
     "data judge category n_graphs k_main k_main_low k_main_high k_appendix k_appendix_low k_appendix_high n_undecided "
     "alpha_minimum alpha_minimum_rescaled loss_half loss_half_random factor_half factor_half_random "
@@ -100,12 +98,10 @@ def budget_study(
     *,
     n_splits: int,  # random assignments of questions to folds
     seed: int,
-    mu: float = 1.0,
-    tau: float = TAU,
 ) -> pd.DataFrame:  # one row per pool
     "Both rules on every pool, and the published K of the cell that a simulated one stands for."
     published = data_driven_k().set_index(["judge", "category"])["k"].to_dict()
-    rows = [pool_budgets(pool, n_splits=n_splits, seed=seed, mu=mu, tau=tau) for pool in pools]
+    rows = [pool_budgets(pool, n_splits=n_splits, seed=seed) for pool in pools]
     table = pd.DataFrame(rows)
     whole = [column for column in table.columns if column.startswith("k_")]
     beside = [published.get((STANDS_FOR.get(str(row["judge"])), row["category"]), pd.NA) for row in rows]

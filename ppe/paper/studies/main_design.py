@@ -44,11 +44,9 @@ from ...streams import stream
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-11
 def summary(
     distances: np.ndarray,  # (R,)
-    *,
-    level: float = 0.95,
 ) -> dict[str, float]:  # distance, low, high, n_resamples
     "Mean of resamples, its normal interval; the paper's main table gives intervals without a formula: this is ours."
-    mean, low, high = mean_interval(distances, level=level, by="normal")
+    mean, low, high = mean_interval(distances, by="normal")
     return {"distance": mean, "low": low, "high": high, "n_resamples": len(distances)}
 
 
@@ -62,7 +60,6 @@ def macro_average(
 def best_single_keep(
     cells: Sequence[Referenced],  # the cells of one judge
     *,
-    ranker: str = "bradley-terry",
     seed: int,
 ) -> int:  # graphs to keep of the originals
     "The number of original graphs that rank at the lowest macro-average distance; appendix A.3 names no criterion."
@@ -70,16 +67,16 @@ def best_single_keep(
     methods = [Method(f"keep {k}", keep=k, source="original") for k in range(1, available + 1)]
     distances = []
     for cell in cells:
-        found = resample(cell.sources, methods, n_resamples=1, rng=stream(seed), ranker=ranker)
+        found = resample(cell.sources, methods, n_resamples=1, rng=stream(seed))
         distances.append([result.distances(cell.reference)[0] for result in found.values()])
     return int(np.argmin(np.mean(distances, axis=0))) + 1
 
 
-def _tuned(methods: Sequence[Method], cells: Sequence[Referenced], *, ranker: str, seed: int) -> list[Method]:
+def _tuned(methods: Sequence[Method], cells: Sequence[Referenced], seed: int) -> list[Method]:
     "The methods for the cells of one judge: Single→20 keeps the number that is best for them."
     if "Single→20" not in {method.name for method in methods}:
         return list(methods)
-    best = best_single_keep(cells, ranker=ranker, seed=seed)
+    best = best_single_keep(cells, seed=seed)
     return [replace(method, keep=best) if method.name == "Single→20" else method for method in methods]
 
 
@@ -91,12 +88,9 @@ def _cell_results(
     n_resamples: int,
     seed: int,
     ranker: str = "bradley-terry",
-    whole_questions: bool = False,  # resample questions and select anew inside
 ) -> dict[str, Any]:
     "`Resampled` of each method in one cell; where a pool is too small, what it lacks instead."
     sources, rng = cell.sources, stream(seed, study, cell.judge, cell.category)
-    if whole_questions:
-        return dict(question_resample(sources, methods, n_resamples=n_resamples, rng=rng, ranker=ranker))
     gaps = {method.name: gap for method in methods if (gap := shortage(method, sources[method.source].blocks))}
     able = [method for method in methods if method.name not in gaps]
     results = resample(sources, able, n_resamples=n_resamples, rng=rng, ranker=ranker)
@@ -120,16 +114,14 @@ def main_table(
     n_resamples: int,
     seed: int,
     methods: Sequence[Method] = tuple(MAIN_METHODS.values()),
-    ranker: str = "bradley-terry",
-    distance: str = "spearman",
     workers: int = 1,
 ) -> pd.DataFrame:  # one row per judge, method and category, and one per judge and method for the macro-average
     "Table main_baselines on simulated cells: every method's mean distance and interval; `gap` says why one is missing."
     rows: list[dict[str, Any]] = []
     for judge, own in _by_judge(cells).items():
-        tuned = _tuned(methods, own, ranker=ranker, seed=seed)
-        how: dict[str, Any] = dict(study="main-table", n_resamples=n_resamples, seed=seed, ranker=ranker)
-        results = parallel_map(partial(_cell_results, methods=tuned, **how), own, workers=workers)
+        tuned = _tuned(methods, own, seed)
+        run = partial(_cell_results, methods=tuned, study="main-table", n_resamples=n_resamples, seed=seed)
+        results = parallel_map(run, own, workers=workers)
         for method in tuned:
             every, of_method = list[np.ndarray](), {"judge": judge, "method": method.name}
             for cell, result in zip(own, results, strict=True):
@@ -137,7 +129,7 @@ def main_table(
                 if isinstance(found, str):
                     rows.append(row | {"gap": found})
                     continue
-                every.append(found.distances(cell.reference, distance))
+                every.append(found.distances(cell.reference))
                 rows.append(row | summary(every[-1]) | {"ridge_share": found.ridge.mean(), "gap": ""})
             missing = f"{len(own) - len(every)} of {len(own)} categories missing"
             average = {"gap": missing} if len(every) < len(own) else {**summary(macro_average(every)), "gap": ""}
@@ -151,21 +143,18 @@ def question_bootstrap(
     n_resamples: int,
     seed: int,
     methods: Sequence[Method] = tuple(MAIN_METHODS.values()),
-    ranker: str = "bradley-terry",
-    distance: str = "spearman",
-    workers: int = 1,
-    level: float = 0.95,
 ) -> pd.DataFrame:  # one row per judge and method: macro-average with the spread over resampled questions
     "Macro-average distance with whole questions resampled and the selection re-run inside; percentile intervals."
-    rows: list[tuple] = []
-    how: dict[str, Any] = dict(study="question-bootstrap", n_resamples=n_resamples, seed=seed, ranker=ranker)
+    rows = []
     for judge, own in _by_judge(cells).items():
-        tuned = _tuned(methods, own, ranker=ranker, seed=seed)
-        run = partial(_cell_results, methods=tuned, whole_questions=True, **how)
-        results = list(zip(own, parallel_map(run, own, workers=workers), strict=True))
+        tuned, results = _tuned(methods, own, seed), []
+        for cell in own:
+            rng = stream(seed, "question-bootstrap", cell.judge, cell.category)
+            results.append(question_resample(cell.sources, tuned, n_resamples=n_resamples, rng=rng))
         for name in (method.name for method in tuned):
-            averages = macro_average([found[name].distances(cell.reference, distance) for cell, found in results])
-            rows.append((judge, name, float(averages.mean()), *percentile_limits(averages, level), n_resamples))
+            found = [result[name].distances(cell.reference) for cell, result in zip(own, results, strict=True)]
+            averages = macro_average(found)
+            rows.append((judge, name, float(averages.mean()), *percentile_limits(averages), n_resamples))
     return pd.DataFrame(rows, columns=["judge", "method", "distance", "low", "high", "n_resamples"])
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-22
@@ -302,7 +291,7 @@ def ranker_table(
     "Macro-average of every ranker on identical lists of graphs, at all four distances (appendix A.4)."
     frames = []
     for own in _by_judge(cells).values():
-        shared = [replace(method, ranker=None) for method in _tuned(methods, own, ranker="bradley-terry", seed=seed)]
+        shared = [replace(method, ranker=None) for method in _tuned(methods, own, seed)]
         for name in PAPER_RANKERS:
             frame = sweep(own, shared, study="rankers", n_resamples=n_resamples, seed=seed, ranker=name, **options)
             frames.append(frame.assign(ranker=name))
@@ -333,7 +322,6 @@ def benchmark_table(
     *,
     n_resamples: int,
     seed: int,
-    distance: str = "spearman",
 ) -> pd.DataFrame:  # perturbed, method, benchmark, distance, low, high, n_resamples, n_graphs
     "Table add-benchmark-judge on simulated pools."
     rows, names = [], {category: name for name, category in BENCHMARKS.items()}
@@ -345,7 +333,7 @@ def benchmark_table(
         for method in methods:
             for cell, result in zip(cells, results, strict=True):
                 own = {"perturbed": perturbed, "method": method.name, "benchmark": names[cell.category]}
-                found = summary(result[method.name].distances(cell.reference, distance))
+                found = summary(result[method.name].distances(cell.reference))
                 rows.append(own | found | {"n_graphs": len(cell.pool)})
     return pd.DataFrame(rows)
 
@@ -355,7 +343,6 @@ def graph_statistics(
     *,
     n_resamples: int,
     seed: int,
-    level: float = 0.95,
 ) -> pd.DataFrame:  # judge, category, source, statistic, mean, low, high, n_graphs
     "Means of four statistics over the graphs of each cell, with percentile intervals over resampled questions."
     rows = []
@@ -370,7 +357,7 @@ def graph_statistics(
         rng = stream(seed, "graph-statistics", cell.judge, cell.category, source)
         draws = question_times(pool.n_questions, n_resamples=n_resamples, rng=rng)[:, pool.blocks]
         for name, value in values.items():
-            limits = percentile_limits((draws @ value) / draws.sum(axis=1), level)
+            limits = percentile_limits((draws @ value) / draws.sum(axis=1))
             rows.append((cell.judge, cell.category, source, name, float(np.mean(value)), *limits, len(pool)))
     return pd.DataFrame(rows, columns="judge category source statistic mean low high n_graphs".split())
 
@@ -379,7 +366,6 @@ def method_table(
     *,
     n_questions: int = 10,
     n_wordings: int = 5,
-    n_draws: int = 20,  # to count graphs
     seed: int,
 ) -> pd.DataFrame:  # method, source, n_available, selection, n_selected, draw, n_drawn, n_distinct, repeats, ranker
     "Every method of the main table in words and numbers (paper, section 4.1 and appendix A.3)."
@@ -393,7 +379,7 @@ def method_table(
     for method in MAIN_METHODS.values():
         source, own = sources[method.source]
         scores = np.arange(len(questions), dtype=float)[:: len(questions) // len(own)]
-        drawn = draw_weights(method, scores, own, n_resamples=n_draws, rng=stream(seed, "methods", method.name))
+        drawn = draw_weights(method, scores, own, n_resamples=20, rng=stream(seed, "methods", method.name))
         n_selected, n_drawn = len(source_rows(method, scores, own)), int(drawn[0].sum())
         selection = "all" if method.keep == 1.0 else f"the {n_selected} lowest"
         if method.by == "block":

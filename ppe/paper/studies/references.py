@@ -19,7 +19,7 @@ from scipy.stats import norm
 
 from ...errors import InputError, first_five
 from ...inference.intervals import percentile_limits, question_resample, question_times
-from ...inference.methods import METHODS, Method, resample
+from ...inference.methods import METHODS, resample
 from .. import datasets
 from ..referenced import Referenced
 from ...pool import comparison_graphs
@@ -187,7 +187,7 @@ def nearest_ranking(
     return mid_ranks(-np.asarray(drawn).mean(axis=0))
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-31
-MEASURED = tuple(METHODS[name] for name in ("AllGraphs", "TruncFixed", "NoTrunc boot"))
+MEASURED = tuple(METHODS[name] for name in ("AllGraphs", "TruncFixed", "NoTrunc boot"))  # compared with the first
 
 
 def pool_reference(
@@ -230,12 +230,11 @@ def measure_pool(
     *,
     n_resamples: int,  # of a method that draws, and of the questions
     seed: int,
-    methods: Sequence[Method] = MEASURED,
 ) -> dict[str, Measured]:  # by name of the method
     "Spearman distances of each method to the fixed and to the drawn reference."
     pools, path = {"pool": data.pool}, ("reference-noise", data.name)
-    own = resample(pools, methods, n_resamples=n_resamples, rng=stream(seed, *path, "draws"))
-    others = question_resample(pools, methods, n_resamples=n_resamples, rng=stream(seed, *path, "questions"))
+    own = resample(pools, MEASURED, n_resamples=n_resamples, rng=stream(seed, *path, "draws"))
+    others = question_resample(pools, MEASURED, n_resamples=n_resamples, rng=stream(seed, *path, "questions"))
     spearman, known, drawn, found = DISTANCES["spearman"], data.known, reference.ranks, {}
 
     def among(ranks):
@@ -243,7 +242,7 @@ def measure_pool(
         return ranks if known.all() else mid_ranks(-ranks[..., known])
 
     best, n = expected_distance(nearest_ranking(drawn), drawn), drawn.shape[1]
-    for method in methods:
+    for method in MEASURED:
         ranks = among(own[method.name].ranks.reshape(-1, data.pool.n_models))
         resampled = among(others[method.name].ranks)
         missed, noise = spearman_parts(resampled, drawn)
@@ -264,23 +263,23 @@ def measure_pool(
 _NUMBERS = "distance low high expected expected_low expected_high floor floor_high best noise share as_far".split()
 
 
-def _row(measured: Measured, level: float) -> dict[str, float]:
+def _row(measured: Measured) -> dict[str, float]:
     "What the frame says of one method."
     fixed, resampled, expected, drawn, perfect, noise, best = measured
     share = noise / fixed if fixed > 0 else np.nan  # a distance of zero has no parts
     as_far = (perfect >= fixed - 1e-12).mean()  # the slack keeps equal distances equal after averaging
-    distances = fixed, *percentile_limits(resampled, level), drawn.mean(), *percentile_limits(expected, level)
-    numbers = *distances, perfect.mean(), np.quantile(perfect, level), best, noise, share, as_far
+    distances = fixed, *percentile_limits(resampled), drawn.mean(), *percentile_limits(expected)
+    numbers = *distances, perfect.mean(), np.quantile(perfect, 0.95), best, noise, share, as_far
     return dict(zip(_NUMBERS, map(float, numbers), strict=True))
 
 
-def _difference(measured: Measured, against: Measured, level: float) -> dict[str, float]:
+def _difference(measured: Measured, against: Measured) -> dict[str, float]:
     "How much farther one method is than another, over the drawn references."
     drawn, fixed = measured.drawn - against.drawn, float(measured.fixed - against.fixed)
     # Rounding keeps a difference of nothing from having a sign; without one it cannot be turned round.
     sign = np.sign(round(fixed, 12))
     turned = float((np.sign(drawn.round(12)) == -sign).mean()) if sign else np.nan
-    numbers = fixed, float(drawn.mean()), *map(float, percentile_limits(drawn, level)), turned
+    numbers = fixed, float(drawn.mean()), *map(float, percentile_limits(drawn)), turned
     return dict(zip(("difference", "expected", "low", "high", "reversed"), numbers, strict=True))
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-35
@@ -290,8 +289,6 @@ def reference_noise(
     n_draws: int,  # drawn references
     n_resamples: int,  # resamples of questions, and draws of a method that draws
     seed: int,
-    methods: Sequence[Method] = MEASURED,  # the first is what the others are compared with
-    level: float = 0.95,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:  # one row per pool and method; one row per pool and other method
     """Distance of each method, with what the noise of the reference gives; and differences between methods.
 
@@ -303,10 +300,10 @@ def reference_noise(
         reference = pool_reference(pool, n_draws=n_draws, seed=seed)
         separated[pool.name] = int(reference.ridge.sum())
         group, category = (pool.judge, pool.category) if pool.simulated else (pool.name, "all")
-        measured = measure_pool(pool, reference, n_resamples=n_resamples, seed=seed, methods=methods)
+        measured = measure_pool(pool, reference, n_resamples=n_resamples, seed=seed)
         groups.setdefault(("simulated" if pool.simulated else "real", group), {})[category] = measured
     rows, differences = [], []
-    names = [method.name for method in methods]
+    names = [method.name for method in MEASURED]
     for (data, name), cells in groups.items():
         if len(cells) > 1:
             parts = {method: zip(*(cell[method] for cell in cells.values()), strict=True) for method in names}
@@ -314,9 +311,8 @@ def reference_noise(
         extra = {"n_draws": n_draws, "n_separated": separated.get(name, 0)}
         for category, cell in cells.items():
             own, first = {"data": data, "pool": name, "category": category}, cell[names[0]]
-            rows += [own | {"method": method} | _row(cell[method], level) | extra for method in names]
+            rows += [own | {"method": method} | _row(cell[method]) | extra for method in names]
             differences += [
-                own | {"method": method, "against": names[0]} | _difference(cell[method], first, level)
-                for method in names[1:]
+                own | {"method": method, "against": names[0]} | _difference(cell[method], first) for method in names[1:]
             ]
     return pd.DataFrame(rows), pd.DataFrame(differences)

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from ...inference.intervals import mean_interval, percentile_limits, question_times, rank_intervals
-from ...inference.methods import ALL_GRAPHS, METHODS, TRUNCATED, Method, resample
+from ...inference.methods import ALL_GRAPHS, METHODS, TRUNCATED, resample
 from .. import datasets
 from ..referenced import ALL_KNOWN, Referenced, left_out_ranks, real_pools, reference_distance
 from ...rankers.rankings import DISTANCES
@@ -41,14 +41,11 @@ def question_resamples(
 def cycle_distance(
     data: Referenced,
     *,
-    ranker: str = "bradley-terry",
     reference: Literal["people", "own"] = "people",  # own: the judge's ranking of all other questions
-    distance: str = "spearman",
-    mu: float = 1.0,
 ) -> pd.DataFrame:  # one row per graph: label, pool, question_id, category, variant, score, log_score, distance, ridge
     "Bad-cycle score and distance to the reference of every single graph."
     pool, own = data.pool, reference == "own"
-    fits, score = rank_batch(pool, np.eye(len(pool), dtype=np.int64), ranker=ranker, mu=mu), pool.scores(mu)
+    fits, score = rank_batch(pool, np.eye(len(pool), dtype=np.int64)), pool.scores()
     to = left_out_ranks(pool) if own else np.broadcast_to(data.reference, fits.ranks.shape)
     return pool.index.drop(columns="judge").assign(
         label=f"{data.title}: against its other questions" if own else data.label,
@@ -56,7 +53,7 @@ def cycle_distance(
         block=pool.blocks,
         score=score,
         log_score=np.log1p(score),
-        distance=[float(reference_distance(one, other, distance)) for one, other in zip(fits.ranks, to, strict=True)],
+        distance=[float(reference_distance(one, other)) for one, other in zip(fits.ranks, to, strict=True)],
         ridge=fits.ridge,
     )
 
@@ -92,7 +89,6 @@ def association(
     *,
     n_resamples: int,
     rng: np.random.Generator,
-    level: float = 0.95,
 ) -> tuple[float, float, float]:  # correlation, lower, upper
     "Spearman correlation of cycle score and distance, with a percentile interval over resampled questions."
     values = points[["score", "distance"]].to_numpy()
@@ -101,7 +97,7 @@ def association(
         return float(np.corrcoef(rankdata(values[rows], axis=0).T)[0, 1])
 
     resamples = question_resamples(points["block"].to_numpy(), n_resamples=n_resamples, rng=rng)
-    low, high = percentile_limits(np.array([correlation(rows) for rows in resamples]), level)
+    low, high = percentile_limits(np.array([correlation(rows) for rows in resamples]))
     return correlation(slice(None)), float(low), float(high)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-16
@@ -164,7 +160,6 @@ def variant_table(
 def leaderboards(
     pools: Sequence[Referenced],
     *,
-    methods: Sequence[Method] = (ALL_GRAPHS, TRUNCATED),
     n_resamples: int,
     kind: str = "percentile",  # of the limits, a key of INTERVAL_KINDS
     seed: int,
@@ -174,7 +169,7 @@ def leaderboards(
     With the reference rank of each model (NaN where it knows only some).
     """
     parts = []
-    for data, method in product(pools, methods):
+    for data, method in product(pools, (ALL_GRAPHS, TRUNCATED)):
         rng = stream(seed, "leaderboard", data.name)
         found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng)
         # A rank among some of the models cannot stand beside ranks among all.
@@ -188,19 +183,17 @@ def leaderboards(
 def question_ranker_table(
     pools: Sequence[Referenced],
     *,
-    methods: Sequence[Method] = (ALL_GRAPHS, TRUNCATED),
     n_resamples: int,
     seed: int,
-    level: float = 0.95,
 ) -> pd.DataFrame:  # pool, rule, ranker, metric, distance, low, high, n_separated
     "Every ranker on the same graphs, at all four distances, with percentile intervals over resampled questions."
     rows = []
-    for data, method, ranker in product(pools, methods, PAPER_RANKERS):
+    for data, method, ranker in product(pools, (ALL_GRAPHS, TRUNCATED), PAPER_RANKERS):
         rng = stream(seed, "ranker-robustness", data.name)  # one for all rankers and rules: the same questions
         found = rank_intervals(data.pool, method=method, ranker=ranker, n_resamples=n_resamples, rng=rng)
         for metric in DISTANCES:
             value, spread = found.distances(data.reference, metric)
-            limits, n_separated = percentile_limits(spread, level), int(found.ridge.sum())
+            limits, n_separated = percentile_limits(spread), int(found.ridge.sum())
             rows.append((data.name, method.name, ranker, metric, value, *limits, n_separated))
     return pd.DataFrame(rows, columns="pool rule ranker metric distance low high n_separated".split())
 
