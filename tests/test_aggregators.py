@@ -48,7 +48,7 @@ def pools(draw):
     outcomes = st.sampled_from([0, 0, 1, 2] if draw(st.booleans()) else [0, 0, 1, 2, 3])
     codes = draw(st.lists(outcomes, min_size=len(blocks) * len(i), max_size=len(blocks) * len(i)))
     codes = np.array(codes).reshape(len(blocks), len(i))
-    codes[0, 0] = 0
+    codes[0, :2] = 0  # question effects are of models that share a question
     adjacency = np.zeros((len(blocks), n, n), dtype=bool)
     adjacency[:, i, j], adjacency[:, j, i] = codes < 2, (codes == 1) | (codes == 2)
     scores = np.array(draw(st.permutations(range(len(blocks)))), dtype=float)

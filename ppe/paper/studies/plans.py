@@ -80,7 +80,7 @@ def one_pilot(
     n_runs: int,  # of each design
     seed: int,
 ) -> pd.DataFrame:  # one row for each design and number of calls: predicted, low, high, realised
-    "A pilot, and everything on the other questions: median and central 90 % of the distance expected, distance reached."
+    "A pilot, and everything on the other questions: median and central 90 % of what is expected, and what is reached."
     (data, size, number), rows = task, []
     rng, pool = stream(seed, "plans", data.name, size, number), data.pool
     chosen = np.isin(np.arange(len(pool)), rng.choice(len(pool), size, replace=False))
