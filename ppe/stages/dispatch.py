@@ -100,7 +100,7 @@ def estimate(ledger: Ledger, run: int, prices: Prices = Prices()) -> Estimate:
     progress, tokens_in = run_progress(ledger, run), math.ceil(characters / CHARACTERS_PER_TOKEN)
     most, spent = prices.cost(most_in, tokens_out), prices.cost(*token_totals(ledger, run))
     left = progress.open + progress.claimed
-    return Estimate(left, progress.settled, progress.batch, tokens_in, int(tokens_out), most, spent)
+    return Estimate(left, progress.done + progress.invalid, progress.batch, tokens_in, int(tokens_out), most, spent)
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-15
 CUT = "length"  # finish reason of a reply that came to the limit on new tokens
@@ -442,10 +442,11 @@ class Session:
 
         release_dead(self.ledger)
         before = run_progress(self.ledger, run)
+        settled = before.done + before.invalid
 
         async def whole() -> _Work:
             bar = tqdm(
-                total=before.total - before.batch, initial=before.settled, desc=label, unit="req", file=_Heedless(),
+                total=settled + before.open + before.claimed, initial=settled, desc=label, unit="req", file=_Heedless(),
                 disable=not self.progress,
             )  # fmt: skip
             with bar:
@@ -468,7 +469,7 @@ class Session:
             raise PpeError(work.refusal)
         if work.given_up and not work.summary.stopped:
             work.summary.stopped = f"{len(work.given_up)} requests got no reply, the last: {work.last_failure}"
-        work.summary.reused, work.summary.left = before.settled, run_progress(self.ledger, run).unfinished
+        work.summary.reused, work.summary.left = settled, run_progress(self.ledger, run).unfinished
         self.history.append(work.summary)
         return work.summary
 

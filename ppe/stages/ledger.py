@@ -131,16 +131,8 @@ class Progress:
     invalid: int
 
     @property
-    def settled(self) -> int:
-        return self.done + self.invalid
-
-    @property
     def unfinished(self) -> int:
         return self.open + self.claimed + self.batch
-
-    @property
-    def total(self) -> int:
-        return self.settled + self.unfinished
 
 # %% ../../nbs/stages/ledger.ipynb #cell-14
 def _lock(path: Path) -> int:
@@ -159,34 +151,31 @@ def _unlock(path: Path, handle: int) -> None:
     os.close(handle)
 
 # %% ../../nbs/stages/ledger.ipynb #cell-20
-_MAX_CACHED_TEXTS = 4096
-
-
-def _tables(ledger: "Ledger") -> set[str]:
-    return {name for (name,) in ledger.query("SELECT name FROM sqlite_master WHERE type = 'table'")}
-
-
 def _prepare(ledger: "Ledger") -> None:
     "Make the tables unless they are there. Raises `InputError` for no ledger, or one of another version."
+
+    def tables() -> set[str]:
+        return {name for (name,) in ledger.query("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
     ledger.query("PRAGMA busy_timeout = 60000")
-    if "ledger" not in (tables := _tables(ledger)):
-        if tables:
+    if "ledger" not in (found := tables()):
+        if found:
             raise InputError(f"{ledger.path} is a database, but not a ledger; name another file with --ledger")
         ledger.query("PRAGMA journal_mode = WAL")
         with ledger.transaction() as db:
-            if not _tables(ledger):  # another process may have been first
+            if not tables():  # another process may have been first
                 for statement in SCHEMA.split(";\n"):
                     db.execute(statement)
                 db.execute("INSERT INTO ledger VALUES (?)", (VERSION,))
     ledger.query("PRAGMA synchronous = FULL")
     versions = [version for (version,) in ledger.query("SELECT version FROM ledger LIMIT 2")]
     if versions != [VERSION]:
-        found = f"of version {versions[0]!r:.20}" if len(versions) == 1 else "without a version"
+        seen = f"of version {versions[0]!r:.20}" if len(versions) == 1 else "without a version"
         raise InputError(
-            f"{ledger.path} is a ledger {found}; this ppe reads version {VERSION}: use the ppe that made it, or name "
+            f"{ledger.path} is a ledger {seen}; this ppe reads version {VERSION}: use the ppe that made it, or name "
             "another file with --ledger"
         )
-    if missing := {"texts", "requests", "attempts", "runs", "uses", "workers"} - _tables(ledger):
+    if missing := {"texts", "requests", "attempts", "runs", "uses", "workers"} - tables():
         lost = ", ".join(sorted(missing))
         raise InputError(f"{ledger.path} is a damaged ledger, without {lost}; restore a copy, or give another --ledger")
 
@@ -198,8 +187,6 @@ class Ledger:
         "Raises: InputError when the file is not a ledger, or one of another version."
         self.path, self._guard = Path(path), threading.RLock()
         self.worker: tuple[int, Path, int] | None = None  # number of this process, its lock file, the handle on it
-        self.text_id = lru_cache(_MAX_CACHED_TEXTS)(partial(_text_id, self))
-        self.text = lru_cache(_MAX_CACHED_TEXTS)(partial(_text, self))
         if not self.path.parent.is_dir():
             raise InputError(f"cannot make the ledger {self.path}: its folder does not exist; make it first")
         try:
@@ -252,17 +239,6 @@ class Ledger:
         return self.query("PRAGMA integrity_check")[0][0]
 
 # %% ../../nbs/stages/ledger.ipynb #cell-22
-def _text_id(ledger: Ledger, text: str) -> int:
-    "The number of a text, which is added unless it is there; only within a transaction."
-    digest = hashlib.sha256(text.encode()).digest()
-    ledger.query("INSERT OR IGNORE INTO texts (sha256, text) VALUES (?, ?)", digest, text)
-    return ledger.query("SELECT id FROM texts WHERE sha256 = ?", digest)[0][0]
-
-
-def _text(ledger: Ledger, number: int) -> str:
-    return ledger.query("SELECT text FROM texts WHERE id = ?", number)[0][0]
-
-
 def unwritable(ledger: Ledger, error: sqlite3.Error) -> PpeError:
     "What to say when the file cannot be written, because the disk is full or belongs to somebody else."
     return PpeError(f"the ledger {ledger.path} cannot be written: {error}; what was in it is kept: mend that and go on")
@@ -286,25 +262,10 @@ def open_run(
         return db.execute("SELECT id FROM runs WHERE stage = ? AND settings = ? AND inputs = ?", values).fetchone()[0]
 
 
-def _add_use(ledger: Ledger, run: int, use: Use) -> bool:
-    "Add a request unless it is known, and say what the run needs it for; true if it is new."
-    request, key, text_id = use.request, use.request.key, ledger.text_id
-    if is_new := not ledger.query("SELECT 1 FROM requests WHERE key = ?", key):
-        messages = [
-            [message.role, [text_id(part) if len(part) > _PART_SIZE else part for part in message.parts]]
-            for message in request.messages
-        ]
-        ledger.query(
-            f"INSERT INTO requests (key, {_REQUEST_COLUMNS}, characters, most_tokens) VALUES ({', '.join('?' * 12)})",
-            key, request.stage, request.backend, request.model, request.prompt_version,
-            json.dumps(messages, ensure_ascii=False), json.dumps(asdict(request.decoding)), request.order,
-            request.repeat, request.expects, request.characters, request.most_tokens,
-        )  # fmt: skip
-    ledger.query(
-        "INSERT OR IGNORE INTO uses (run, position, request, item) SELECT ?, ?, id, ? FROM requests WHERE key = ?",
-        run, use.position, json.dumps(use.item, ensure_ascii=False), key,
-    )  # fmt: skip
-    return is_new
+def _text_number(db: sqlite3.Connection, text: str) -> int:
+    digest = hashlib.sha256(text.encode()).digest()
+    db.execute("INSERT OR IGNORE INTO texts (sha256, text) VALUES (?, ?)", (digest, text))
+    return db.execute("SELECT id FROM texts WHERE sha256 = ?", (digest,)).fetchone()[0]
 
 # %% ../../nbs/stages/ledger.ipynb #cell-28
 def plan_run(
@@ -313,36 +274,47 @@ def plan_run(
     uses: Iterable[Use],  # in the order of their positions
     *,
     complete: bool = True,  # mark the plan as complete at the end
-) -> tuple[int, int]:  # uses given, requests that are new to the ledger
+) -> None:
     """Write down what a run needs. Stopped in the middle, it can be repeated; two processes may do it at a time.
 
     Cost: about 0.1 ms a use; memory for one chunk.
     """
-    given, new, uses = 0, 0, iter(uses)
+    add = "INSERT OR IGNORE INTO uses (run, position, request, item) SELECT ?, ?, id, ? FROM requests WHERE key = ?"
+    new = f"INSERT INTO requests (key, {_REQUEST_COLUMNS}, characters, most_tokens) VALUES ({', '.join('?' * 12)})"
+    uses = iter(uses)
     while chunk := list(islice(uses, _CHUNK)):
-        try:
-            with ledger.transaction():
-                new += sum(_add_use(ledger, run, use) for use in chunk)
-        except BaseException:
-            ledger.text_id.cache_clear()  # the texts that it numbers were rolled back
-            raise
-        given += len(chunk)
+        with ledger.transaction() as db:
+            number = lru_cache(None)(partial(_text_number, db))
+            for use in chunk:
+                key, asked = use.request.key, use.request
+                if not db.execute("SELECT 1 FROM requests WHERE key = ?", (key,)).fetchone():
+                    messages = [
+                        [message.role, [number(part) if len(part) > _PART_SIZE else part for part in message.parts]]
+                        for message in asked.messages
+                    ]
+                    db.execute(new, (
+                        key, asked.stage, asked.backend, asked.model, asked.prompt_version,
+                        json.dumps(messages, ensure_ascii=False), json.dumps(asdict(asked.decoding)), asked.order,
+                        asked.repeat, asked.expects, asked.characters, asked.most_tokens,
+                    ))  # fmt: skip
+                db.execute(add, (run, use.position, json.dumps(use.item, ensure_ascii=False), key))
     if complete:
         ledger.query("UPDATE runs SET planned = 1 WHERE id = ?", run)
-    return given, new
 
 
 def planned_run(
     ledger: Ledger,
     stage: str,
-    settings: Mapping[str, Any],  # whatever changes the plan; JSON
-    inputs: str,  # hash of the input files
-    uses: Iterable[Use],  # in the order of their positions; taken only if the plan is not complete
+    settings: Mapping[str, Any],  # as for `open_run`
+    inputs: str,
+    uses: Iterable[Use],  # taken only if the plan is not complete
+    *,
+    complete: bool = True,
 ) -> int:  # number of the run
     "Find or make a run, and plan it unless that was done."
     run = open_run(ledger, stage, settings, inputs)
     if not ledger.query("SELECT planned FROM runs WHERE id = ?", run)[0][0]:
-        plan_run(ledger, run, uses)
+        plan_run(ledger, run, uses, complete=complete)
     return run
 
 # %% ../../nbs/stages/ledger.ipynb #cell-35
@@ -365,11 +337,10 @@ def _is_lock(ledger: Ledger, name: str) -> bool:
     return re.fullmatch(re.escape(ledger.path.name) + r"-[0-9a-f]{32}\.lock", str(name)) is not None
 
 
-def _orphaned_locks(ledger: Ledger) -> list[Path]:
-    "Lock files that belong to no worker."
-    known = {name for (name,) in ledger.query("SELECT lock FROM workers")}
+def _locks(ledger: Ledger) -> list[Path]:
+    "The lock files of all workers that are or were."
     found = ledger.path.parent.glob(f"{glob.escape(ledger.path.name)}-*.lock")
-    return [path for path in found if _is_lock(ledger, path.name) and path.name not in known]
+    return [path for path in found if _is_lock(ledger, path.name)]
 
 # %% ../../nbs/stages/ledger.ipynb #cell-37
 def release(ledger: Ledger) -> None:
@@ -380,8 +351,8 @@ def release(ledger: Ledger) -> None:
 
 def release_dead(ledger: Ledger) -> int:  # requests that became open
     "Open again what processes had claimed that are no longer alive."
-    freed = 0
-    for number, name in ledger.query("SELECT id, lock FROM workers"):
+    freed, workers = 0, ledger.query("SELECT id, lock FROM workers")
+    for number, name in workers:
         path = ledger.path.with_name(name) if _is_lock(ledger, name) else None  # no process of ours holds another one
         with suppress(BlockingIOError):  # it lives
             handle = None if path is None else _lock(path)
@@ -390,21 +361,30 @@ def release_dead(ledger: Ledger) -> int:  # requests that became open
                 db.execute("DELETE FROM workers WHERE id = ?", (number,))
             if path is not None and handle is not None:
                 _unlock(path, handle)
-    if _orphaned_locks(ledger):
-        with ledger.transaction():  # nobody registers meanwhile
-            for path in _orphaned_locks(ledger):
-                path.unlink(missing_ok=True)
+    if {path.name for path in _locks(ledger)} - {name for _, name in workers}:
+        with ledger.transaction() as db:  # nobody registers meanwhile
+            known = {name for (name,) in db.execute("SELECT lock FROM workers")}
+            for path in _locks(ledger):
+                if path.name not in known:
+                    path.unlink(missing_ok=True)
     return freed
 
 # %% ../../nbs/stages/ledger.ipynb #cell-39
-def _request(ledger: Ledger, number: int) -> Request:
+def _request(
+    ledger: Ledger,
+    number: int,
+    texts: dict[int, str],  # long parts met so far; filled
+) -> Request:
     "A request from its row, with the exact text."
     row = ledger.query(f"SELECT {_REQUEST_COLUMNS} FROM requests WHERE id = ?", number)[0]
     stage, backend, model, version, messages, decoding, order, repeat, expects = row
-    whole = tuple(
-        Message(role, tuple(part if isinstance(part, str) else ledger.text(part) for part in parts))
-        for role, parts in json.loads(messages)
-    )
+
+    def text(part: str | int) -> str:
+        if isinstance(part, int) and part not in texts:
+            ((texts[part],),) = ledger.query("SELECT text FROM texts WHERE id = ?", part)
+        return part if isinstance(part, str) else texts[part]
+
+    whole = tuple(Message(role, tuple(map(text, parts))) for role, parts in json.loads(messages))
     return Request(stage, backend, model, version, whole, Decoding(**json.loads(decoding)), order, repeat, expects)
 
 
@@ -427,35 +407,11 @@ def claim(
         ).fetchall()
         update = "UPDATE requests SET status = 'claimed', owner = ? WHERE id = ?"
         db.executemany(update, [(owner, number) for _, number, _ in found])
-    claims = [Claim(number, _request(ledger, number), attempts) for _, number, attempts in found]
+    texts: dict[int, str] = {}
+    claims = [Claim(number, _request(ledger, number, texts), attempts) for _, number, attempts in found]
     return claims, found[-1][0] + 1 if found else start
 
 # %% ../../nbs/stages/ledger.ipynb #cell-42
-def _settle_one(db: sqlite3.Connection, attempt: Attempt, owner: int | None, endpoint: str, time: str) -> bool:
-    "Write down one attempt; false if the request is not the owner's, or settled or at work when there is no owner."
-    reply, failed = attempt.reply or Reply(""), attempt.outcome != "ok"
-    again = "open" if owner is None or attempt.later else "claimed"
-    status = "done" if not failed else "invalid" if attempt.final else again
-    said = None if attempt.reply is None else reply.text
-    usage = (reply.tokens_in, reply.tokens_out, reply.seconds, endpoint, time)
-    changes: dict[str, Any] = {"status": status, "owner": owner if status == "claimed" else None}
-    if status in ("done", "invalid"):
-        kept = (said, reply.raw, attempt.parsed, reply.finish_reason or None, *usage)
-        names = "reply, raw, parsed, finish_reason, tokens_in, tokens_out, seconds, endpoint, time"
-        changes |= zip(names.split(", "), kept, strict=True)
-    forgiven = failed and (attempt.reply is None or attempt.later) and not attempt.final
-    before = ("batch", "open") if owner is None else ("claimed", "claimed")
-    mine = db.execute(
-        f"UPDATE requests SET attempts = attempts + 1, forgiven = forgiven + ?, {' = ?, '.join(changes)} = ? "
-        "WHERE id = ? AND owner IS ? AND status IN (?, ?)",
-        (forgiven, *changes.values(), attempt.id, owner, *before),
-    ).rowcount
-    if mine and failed:
-        entry = "INSERT INTO attempts SELECT id, attempts, ?, ?, ?, ?, ?, ?, ? FROM requests WHERE id = ?"
-        db.execute(entry, (attempt.outcome, said, *usage, attempt.id))
-    return bool(mine)
-
-
 def settle(
     ledger: Ledger,
     attempts: Sequence[Attempt],
@@ -468,8 +424,30 @@ def settle(
         if (attempt.outcome == "ok") != (attempt.parsed is not None):
             raise PpeError(f"attempt on request {attempt.id}: 'ok' if and only if it was read; got {attempt.outcome!r}")
     owner, time = None if batch else _register(ledger), datetime.now(UTC).isoformat(timespec="milliseconds")
+    before, n_mine = ("batch", "open") if batch else ("claimed", "claimed"), 0
     with ledger.transaction() as db:
-        return sum(_settle_one(db, attempt, owner, endpoint, time) for attempt in attempts)
+        for attempt in attempts:
+            reply, failed = attempt.reply or Reply(""), attempt.outcome != "ok"
+            again = "open" if batch or attempt.later else "claimed"
+            status = "done" if not failed else "invalid" if attempt.final else again
+            said = None if attempt.reply is None else reply.text
+            usage = (reply.tokens_in, reply.tokens_out, reply.seconds, endpoint, time)
+            changes: dict[str, Any] = {"status": status, "owner": owner if status == "claimed" else None}
+            if status in ("done", "invalid"):
+                kept = (said, reply.raw, attempt.parsed, reply.finish_reason or None, *usage)
+                names = "reply, raw, parsed, finish_reason, tokens_in, tokens_out, seconds, endpoint, time"
+                changes |= zip(names.split(", "), kept, strict=True)
+            forgiven = failed and (attempt.reply is None or attempt.later) and not attempt.final
+            mine = db.execute(
+                f"UPDATE requests SET attempts = attempts + 1, forgiven = forgiven + ?, {' = ?, '.join(changes)} = ? "
+                "WHERE id = ? AND owner IS ? AND status IN (?, ?)",
+                (forgiven, *changes.values(), attempt.id, owner, *before),
+            ).rowcount
+            n_mine += mine
+            if mine and failed:
+                entry = "INSERT INTO attempts SELECT id, attempts, ?, ?, ?, ?, ?, ?, ? FROM requests WHERE id = ?"
+                db.execute(entry, (attempt.outcome, said, *usage, attempt.id))
+    return n_mine
 
 # %% ../../nbs/stages/ledger.ipynb #cell-46
 _OF_RUN = "id IN (SELECT request FROM uses WHERE run = ?)"
@@ -515,7 +493,7 @@ def exchange(
             f"keys {first_five(full[:16] for _, full in found)} begin with it" if found and key else "no key begins so"
         )
         raise InputError(f"request {key!r}: {seen}; give more of the key, as in details.csv")
-    number, request = found[0][0], _request(ledger, found[0][0])
+    number, request = found[0][0], _request(ledger, found[0][0], {})
     fields = "key, status, reply, raw, parsed, finish_reason, tokens_in, tokens_out, seconds, endpoint, time"
     values = ledger.query(f"SELECT {fields} FROM requests WHERE id = ?", number)[0]
     failed = ledger.query("SELECT outcome, reply, time FROM attempts WHERE request = ? ORDER BY number", number)
