@@ -250,13 +250,6 @@ def test_options_that_do_not_go_together_send_and_write_nothing(tmp_path, capsys
     assert {path.name for path in tmp_path.iterdir()} == {"answers.jsonl"}
 
 
-def test_one_wording_of_the_judge_is_in_the_table(tmp_path, serve):
-    served = serve()
-    answers(tmp_path, 20, "wxyz")
-    assert main(adaptive(tmp_path, served.url, "--judge-variants", "3", mode="hybrid", budget=100)) == 0
-    assert set(read_verdicts(tmp_path / "verdicts.csv")["variant"].astype(str)) == {"0.j3"}
-
-
 def test_launch_leaves_it_to_one_process(tmp_path, capsys):
     answers(tmp_path, 4, "wxyz")
     assert main(["launch", "--", *adaptive(tmp_path, NOBODY)]) == 2

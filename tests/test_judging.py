@@ -1,7 +1,5 @@
 """The judge stage: the paper's rule written again, hostile answers, interruptions, shuffled files."""
 
-from itertools import combinations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import answer, by_number, number, pool, reader, tagged
 
-from ppe.errors import InputError
-from ppe.pool import comparison_graphs
 from ppe.stages.chat import CallFailed, Decoding
-from ppe.stages.dispatch import Limits, Prices, Session, estimate
-from ppe.stages.judging import judge, pairs_to_judge, plan_judging, verdict_table
+from ppe.stages.dispatch import Limits, Prices, Session
+from ppe.stages.judging import judge, plan_judging
 from ppe.stages.ledger import Ledger, run_progress
-from ppe.verdicts import MIRRORED, read_verdicts, write_verdicts
+from ppe.verdicts import MIRRORED
 
 pytestmark = pytest.mark.usefixtures("hasty")
 
@@ -137,25 +133,6 @@ def test_cost_limit_holds_for_both_phases(session):
     assert 0 < len(backend.sent) * 1100 * 1000 / 1e6 <= 12.0
 
 
-def test_dry_run_bounds_what_is_sent(session):
-    answers, backend = pool(n_questions=3, n_models=5), by_number(1.5)
-    made = session(backend)
-    plan = plan_judging(made.ledger, answers, backend="api", model="m")
-    first = estimate(made.ledger, plan.run)
-    assert plan.n_pairs == 30 and not backend.sent
-    distinct = {(a.question_id, a.answer) for a in answers}
-    assert plan.later_requests == len(distinct) and plan.later_tokens_out == 512 * len(distinct)
-    assert plan_judging(made.ledger, answers, backend="api", model="m") == plan
-    judged = judge(answers, session=made, model="m")
-    scores = [request for request in backend.sent if request.stage == "judge/score"]
-    assert len(backend.sent) - len(scores) == first.to_send and 0 < len(scores) <= plan.later_requests
-    assert sum(request.characters for request in scores) / 4 <= plan.later_tokens_in
-    after = plan_judging(made.ledger, answers, backend="api", model="m")
-    assert (after.run, after.later_requests) == (plan.run, 0)
-    assert estimate(made.ledger, after.run).to_send == 0
-    assert judged.complete and run_progress(made.ledger, plan.run).done == len(backend.sent)
-
-
 # Graphs and tables
 
 
@@ -175,53 +152,6 @@ def test_scores_planned_by_another_process_are_sent_too(session, monkeypatch):
     monkeypatch.setattr(Session, "work", then_the_other_plans)
     result = judge(answers, session=own, model="m")
     assert result.complete and result.details["basis"].str.startswith("scored").any()
-
-
-def test_tables_are_accepted_downstream(session, tmp_path):
-    answers = pool(n_questions=3, n_models=5, n_variants=2)
-    options = {"model": "m", "judge_variants": "equivalent", "name": "The judge"}
-    judged = judge(answers, session=session(by_number(1.5)), **options)
-    graphs = comparison_graphs(judged.verdicts)
-    assert len(graphs) == 3 * 2 * 5 and graphs.n_dropped == 0
-    assert graphs.models == tuple(f"model {m}" for m in range(5))
-    assert judged.verdicts.groupby(["question_id", "variant"]).size().eq(5 * 4 // 2).all()
-    units = zip(judged.details["variant"], judged.details["judge_variant"], strict=True)
-    assert judged.verdicts["variant"].tolist() == [f"{variant}.j{wording}" for variant, wording in units]
-    path = write_verdicts(judged.verdicts, tmp_path / "verdicts.csv.gz")
-    assert read_verdicts(path).equals(judged.verdicts) and set(judged.verdicts["judge"]) == {"The judge"}
-    judged.details.to_csv(tmp_path / "details.csv", index=False)
-    again = pd.read_csv(tmp_path / "details.csv", keep_default_na=False)
-    assert verdict_table(again, "The judge").equals(judged.verdicts)
-
-
-def test_missing_answers_are_listed_and_never_filled(session):
-    absent = {(1, "model 2"), (2, "model 0"), (3, "model 0"), (3, "model 2"), (3, "model 3")}
-    answers = [a for a in pool(n_questions=4, n_models=4) if (a.question_id, a.model) not in absent]
-    judged = judge(answers, session=session(by_number(0.5)), model="m")
-    assert judged.counts["missing"] == [[1, 0, "model 2"], [2, 0, "model 0"]]
-    assert judged.counts["left_out"] == [[3, 0]]
-    assert judged.verdicts.groupby("question_id").size().to_dict() == {1: 3, 2: 3, 4: 6}
-    graphs = comparison_graphs(judged.verdicts)
-    assert graphs.index["question_id"].tolist() == [4] and graphs.n_dropped == 2
-
-
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), unique=True, max_size=24))
-def test_every_pair_once(keys):
-    answers = [answer(q, f"m{m}", "text") for q, m in keys]
-    expected = sorted(
-        (q, *sorted((f"m{x}", f"m{y}")))
-        for q in range(1, 5)
-        for x, y in combinations([m for r, m in keys if r == q], 2)
-    )
-    if not expected:
-        with pytest.raises(InputError, match="nothing to compare"):
-            pairs_to_judge(answers)
-        return
-    found = pairs_to_judge(answers)
-    pairs = ((p.first.question_id, *sorted((p.first.model, p.second.model))) for p in found.pairs)
-    assert sorted(pairs) == expected
-    order = list(dict.fromkeys(f"m{m}" for _, m in keys))
-    assert all(order.index(p.first.model) < order.index(p.second.model) for p in found.pairs)
 
 
 # What is sent and what it is known by
@@ -250,15 +180,6 @@ def test_requests_and_runs(session):
         n_sent = len(backend.sent)
     judge(answers, session=made, model="m", score_rubric="Score 1: bad.")
     assert {request.stage for request in backend.sent[n_sent:]} == {"judge/score"}
-
-
-def test_equal_answers_are_judged_in_both_orders(session):
-    backend = reader(lambda question, a, b: tagged("A"))
-    judged = judge([answer(1, "y", "same"), answer(1, "x", "same")], session=session(backend), model="m")
-    pairs = [request for request in backend.sent if request.stage == "judge/pair"]
-    assert sorted(request.order for request in pairs) == ["ab", "ba"], "one text, two requests"
-    assert judged.verdicts["verdict"].tolist() == ["tie"] and judged.counts["score_requests"] == 1
-    assert judged.details["basis"].tolist() == ["scored-tie"]
 
 
 # Hostile answers

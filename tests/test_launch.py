@@ -107,24 +107,6 @@ def test_a_gpu_without_a_uuid_goes_by_its_number_and_one_whose_uuid_is_a_fault_i
     assert len(said) == 2 and "out of order: 4, [GPU" in said[0] and "out of order: 5, [Unknown" in said[1]
 
 
-@pytest.mark.parametrize(
-    "answer, status, words",
-    [
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", 9, "exit 9"),
-        ("Unable to determine the device handle for GPU0: Unknown Error\n", 15, "exit 15.*device handle"),
-        ("0, GPU-0, 512\n", 0, "out of order: 0, GPU-0, 512"),
-        ("index, uuid, memory.used [MiB], memory.total [MiB], utilization.gpu\n", 0, "out of order: index"),
-        (lines(BUSY, BROKEN), 0, "no GPU is free, busy: 0, GPU-0, 70120.*out of order: 1, GPU-1"),
-    ],
-)
-def test_a_driver_that_fails_is_told_in_one_line_before_anything_starts(machine, run, answer, status, words):
-    machine(answer, status=status)
-    with pytest.raises(PpeError, match=words) as raised:
-        run([Job("never", ("touch", "started"))])
-    assert "\n" not in str(raised.value) and "CUDA_VISIBLE_DEVICES" in str(raised.value)
-    assert not Path("started").exists()
-
-
 def test_a_driver_that_hangs_is_killed(home):
     with pytest.raises(PpeError, match="has not answered"):
         query_gpus(("sh", "-c", "echo $$ > pid; exec sleep 300"), timeout_seconds=0.5)
@@ -132,12 +114,6 @@ def test_a_driver_that_hangs_is_killed(home):
 
 
 # ---- GPUs
-
-
-def pair(more: str) -> list[Job]:
-    "Two jobs that end only when both have started."
-    script = more + '; > "here.$0"; while [ ! -e "here.$1" ]; do sleep 0.02; done'
-    return [shell("a", script, "a", "b"), shell("b", script, "b", "a")]
 
 
 def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine, home, run):
@@ -161,15 +137,6 @@ def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine
     assert (home / "bin" / "arguments").read_text() == asked, "once"
 
 
-def test_the_mask_says_which_gpus_may_be_used(run, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-0")
-    results = run(pair("true"), query=lambda: lines(FREE, FREE, FREE))
-    assert all_done(results) and workers(*results) == {"GPU 2", "GPU 0"}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3")
-    with pytest.raises(InputError, match="'3' fits 0"):
-        run([shell("a", "true")], query=lambda: lines(FREE, FREE, FREE))
-
-
 def test_a_killed_workers_job_is_done_on_another_gpu_and_nothing_of_it_is_left(run):
     # The worker is the parent of the command. The helper would outlive both.
     script = """
@@ -186,16 +153,6 @@ def test_a_killed_workers_job_is_done_on_another_gpu_and_nothing_of_it_is_left(r
     assert len(stem.attempts) == 1, "who did not die is not run again"
     assert any("math died on" in text and "its worker died" in text for text in said)
     assert math.log.read_text().count("# math, attempt") == 2
-
-
-def test_a_mask_that_hides_all_gpus_means_the_cpu_and_no_query(run, monkeypatch):
-    # Two workers, each with the environment of the launch.
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    jobs = pair('echo "[$CUDA_VISIBLE_DEVICES] $OMP_NUM_THREADS"')
-    results = run(jobs, workers=2, query=lambda: pytest.fail("asked"))
-    assert workers(*results) == {"CPU 1", "CPU 2"}
-    assert all(result.log.read_text().endswith("\n[] 7\n") for result in results)
 
 
 def test_a_cluster_without_workers_is_waited_for_and_then_told(run):

@@ -19,9 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppe.cli.main import main
-from ppe.errors import InputError
-from ppe.stages.chat import ApiBackend, CallFailed, Decoding, Reply, Request, clean_text
-from ppe.stages.local import Batcher, LocalBackend, OutOfMemory, Sampler, disarm, model_source
+from ppe.stages.chat import ApiBackend, CallFailed, Decoding, Reply, Request
+from ppe.stages.local import LocalBackend, Sampler, disarm
 from ppe.stages.prompts import Message
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,13 +31,6 @@ def ask(text: str, *, max_tokens: int = 8, temperature: float = 0.0, model: str 
     return Request("respond", "transformers", model, "", (Message("user", (text,)),), decoding, **changes)
 
 
-def submitted(batcher: Batcher, texts: list[str]) -> list[Reply]:
-    async def main():
-        return await asyncio.gather(*[batcher.submit(ask(text)) for text in texts])
-
-    return asyncio.run(main())
-
-
 def gathered(backend, *requests: Request) -> list:
     async def main():
         return await asyncio.gather(*map(backend.complete, requests), return_exceptions=True)
@@ -47,20 +39,6 @@ def gathered(backend, *requests: Request) -> list:
 
 
 # ---- pure parts ----
-
-TAGS = ["<think>", "</think>", "[THINK]", "[/THINK]", "<|im_end|>", "<|im_start|>user", "</s>", "<s>", "```", "\n", " "]
-
-
-@given(st.lists(st.sampled_from(TAGS) | st.text(max_size=5), max_size=15).map("".join))
-def test_cleaning_twice_is_cleaning_once_and_adds_nothing(text: str):
-    once = clean_text(text)
-    assert clean_text(once) == once
-    assert once in text or len(once) < len(text)
-
-
-@given(st.text(st.characters(exclude_characters="<[|◁▷")))
-def test_text_without_tags_is_left_alone(text: str):
-    assert clean_text(text) == text
 
 
 @given(
@@ -86,37 +64,6 @@ def test_a_draw_stays_in_the_nucleus(logits: list[float], temperature: float, to
     assert p[p > p[token]].sum() < top_p + 1e-9
 
 
-def test_two_thousand_requests_from_many_callers_in_full_batches():
-    sizes = []
-
-    def answer(requests: list[Request]) -> list[Reply]:
-        sizes.append(len(requests))
-        return [Reply(request.messages[0].text[::-1]) for request in requests]
-
-    texts = [f"number {i}" for i in range(2000)]
-    replies = submitted(Batcher(answer, batch_size=16, patience=0.01), texts)
-    assert [reply.text for reply in replies] == [text[::-1] for text in texts]
-    assert sizes == [16] * 125
-
-
-@pytest.mark.parametrize("fits", [5, 3, 1])
-def test_a_batch_that_does_not_fit_is_halved_until_it_does(fits: int):
-    sizes = []
-
-    def answer(requests: list[Request]) -> list[Reply]:
-        sizes.append(len(requests))
-        if len(requests) > fits:
-            raise OutOfMemory("too many")
-        return [Reply("fine")] * len(requests)
-
-    batcher, texts = Batcher(answer, batch_size=16, patience=0.01), list(map(str, range(24)))
-    assert submitted(batcher, texts) == [Reply("fine")] * 24
-    assert batcher.batch_size <= fits < 2 * batcher.batch_size
-    before = len(sizes)
-    assert submitted(batcher, texts) == [Reply("fine")] * 24  # a new loop, and the size that works
-    assert max(sizes[before:]) <= fits
-
-
 def test_no_module_of_the_llm_extra_is_imported_with_ppe():
     code = (
         "import sys, ppe.stages.local, ppe.stages.judging;"
@@ -124,19 +71,6 @@ def test_no_module_of_the_llm_extra_is_imported_with_ppe():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr
-
-
-def test_what_is_wrong_with_a_path_is_said(tmp_path: Path):
-    with pytest.raises(InputError, match="no model at"):
-        model_source(tmp_path / "absent")
-    with pytest.raises(InputError, match=r"no config\.json"):
-        model_source(tmp_path)
-    (tmp_path / "small.gguf").touch()
-    with pytest.raises(InputError, match=r"GGUF files there: small\.gguf"):
-        model_source(tmp_path, "large.gguf")
-    assert (
-        model_source(tmp_path / "small.gguf") == model_source(tmp_path, "small.gguf") == (str(tmp_path), "small.gguf")
-    )
 
 
 # ---- the real library ----

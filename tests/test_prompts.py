@@ -6,7 +6,6 @@ fragments that mean something to one side or the other. The notebook holds the c
 
 import json
 import re
-import string
 import tomllib
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages.prompts import LAYOUTS, UnreadableReply, fence_marker, load_prompts, read_reply
+from ppe.stages.prompts import LAYOUTS, UnreadableReply, load_prompts, read_reply
 
 PROMPTS = load_prompts()
 ALPHABETS = {"verdict": {"a", "b", "tie"}, "result": {"a", "b"}, "score": set("12345")}
@@ -112,17 +111,6 @@ def test_every_value_stands_once_between_its_own_fences(template: str, texts: li
     assert check_fences(template, values_for(template, texts), **options) != marker
 
 
-@given(st.lists(SENDABLE, min_size=1, max_size=3), st.integers(0, 5))
-def test_a_marker_that_a_text_holds_is_passed_over(texts: list[str], n: int):
-    start, held = "0" * 64, []
-    for _ in range(n):
-        held.append(fence_marker(held, start=start))
-    marker = fence_marker([*texts, *held], start=start)
-    assert re.fullmatch("[0-9a-f]{16}", marker)
-    assert all(marker not in text.lower() for text in [*texts, *held])
-    assert len({*held, marker}) == n + 1
-
-
 def test_long_text_that_recurs_is_a_part_of_its_own():
     "The task, the rubric and every answer can be stored once, whatever else stands in the request."
     values = {"instruction": "q", "answer_b": "second " * 9}
@@ -187,21 +175,6 @@ def test_what_is_quoted_before_the_verdict_does_not_decide(quoted: str, expects:
     # that holds another result makes the reply ambiguous.
     ambiguous = "<think>" in quoted or (expects != "verdict" and "result" in quoted.lower())
     assert found == ("2" if expects == "score" else "b") or (found is None and ambiguous)
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.sampled_from(["", "**", "_", '"', "("]),
-    st.sampled_from([" ", "\n", ": ", "\n\n"]),
-    st.sampled_from("ABCabc"),
-    st.text(string.ascii_letters + " ,'-", max_size=60),
-)
-def test_usual_ways_to_state_a_verdict_are_read(mark: str, space: str, letter: str, prose: str):
-    meaning = {"a": "a", "b": "b", "c": "tie"}[letter.lower()]
-    closing = {"(": ")"}.get(mark, mark)
-    assert outcome("verdict", f"{prose}.\nVerdict{space}{mark}[{letter}]{closing}") == meaning
-    if letter.lower() != "c":
-        assert outcome("result", f"Feedback: {prose}. [RESULT]{space}{mark}{letter}{closing}") == meaning
 
 
 @given(st.sampled_from("AB"), st.sampled_from("AB"), st.sampled_from(["", " ", "\n", ", ", "/", " - "]))
