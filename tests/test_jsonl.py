@@ -80,6 +80,13 @@ def test_any_bytes_are_read_or_refused(lines: list[bytes]):
             assert repr([row for _, row in rows]) == repr([json.loads(part.decode()) for _, part in parts])
 
 
+def test_a_mark_inside_and_another_encoding_are_named_by_line(tmp_path: Path):
+    for line in (b'\xef\xbb\xbf{"a": 1}', '{"a": 1}'.encode("utf-16-le"), b'"{}"'):
+        (path := tmp_path / "rows.jsonl").write_bytes(b'{"a": 1}\n\n' + line + b"\n")
+        with pytest.raises(InputError, match=r"^rows\.jsonl, line 3: .*is not"):
+            read_json_lines(path)
+
+
 def test_a_damaged_gzip_file_is_refused_at_every_length(tmp_path: Path):
     whole = gzip.compress(b'{"a": 1}\n' * 20)
     path = tmp_path / "rows.jsonl.gz"

@@ -100,11 +100,13 @@ def remote(run, cluster):
 # ---- the driver
 
 
-def test_a_gpu_without_a_uuid_goes_by_its_number_and_one_whose_uuid_is_a_fault_is_left_out(home):
+def test_a_gpu_without_a_uuid_goes_by_its_number_and_one_whose_uuid_is_a_fault_is_left_out(home, monkeypatch):
     table = "3, [N/A], 512, 81559, 0\n4, [GPU requires reset], 512, 81559, 0\n5, [Unknown Error], [N/A], [N/A], [N/A]\n"
     said: list[str] = []
     assert choose_devices(lambda: table, None, said.append) == {"GPU 3": "3"}
     assert len(said) == 2 and "out of order: 4, [GPU" in said[0] and "out of order: 5, [Unknown" in said[1]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert choose_devices(lambda: pytest.fail("asked"), 2, said.append) == {"CPU 1": "", "CPU 2": ""}
 
 
 def test_a_driver_that_hangs_is_killed(home):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from ppe.cli.main import main
 from ppe.stages.chat import ApiBackend, CallFailed, Decoding, Reply, Request
-from ppe.stages.local import LocalBackend, Sampler, disarm
+from ppe.stages.local import Batcher, LocalBackend, OutOfMemory, Sampler, disarm
 from ppe.stages.prompts import Message
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,6 +62,23 @@ def test_a_draw_stays_in_the_nucleus(logits: list[float], temperature: float, to
     p /= p.sum()
     # The nucleus by its definition: the tokens that are likelier than this one do not fill it.
     assert p[p > p[token]].sum() < top_p + 1e-9
+
+
+def test_a_batch_that_does_not_fit_is_halved_until_it_does():
+    sizes = []
+
+    def answer(requests: list[Request]) -> list[Reply]:
+        sizes.append(len(requests))
+        if len(requests) > 3:
+            raise OutOfMemory("too many")
+        return [Reply("fine")] * len(requests)
+
+    async def submitted() -> list[Reply]:
+        return await asyncio.gather(*[batcher.submit(ask(str(k))) for k in range(24)])
+
+    batcher = Batcher(answer, batch_size=16, patience=0.01)
+    assert asyncio.run(submitted()) == [Reply("fine")] * 24 and batcher.batch_size == 2
+    assert sizes[:4] == [16, 8, 4, 2]
 
 
 def test_no_module_of_the_llm_extra_is_imported_with_ppe():

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from stages import StandIn
+from stages import StandIn, read_rows, write_rows
 
 from ppe.stages.benchmarks import Question
 from ppe.stages.chat import Decoding
-from ppe.stages.dispatch import Limits, Session
+from ppe.stages.dispatch import Limits, Session, read_batch, write_batch
 from ppe.stages.ledger import Ledger, exchange
-from ppe.stages.perturbation import COUNTS, perturb
+from ppe.stages.perturbation import COUNTS, perturb, plan_perturbation
 from ppe.stages.prompts import load_prompts
 
 pytestmark = pytest.mark.usefixtures("hasty")
@@ -135,3 +135,29 @@ def test_a_question_more_asks_only_for_that_one(ledger: Ledger):
     done = perturb(questions[::-1], session=Session(ledger, backend), model="x")
     assert len(backend.sent) == 2 and len(done.prompts) == 30
     assert [p.question_id for p in done.prompts[::5]] == [5, 4, 3, 2, 1, 0]
+
+
+def test_a_limit_inside_the_second_phase_stops_it(ledger: Ledger):
+    questions = [question(number) for number in range(5)]
+    for limit, complete in ((7, False), (3, True)):
+        session = Session(ledger, scripted(wordings), Limits(max_requests=limit))
+        done = perturb(questions, session=session, model="x")
+        assert (done.complete, bool(done.stopped)) == (complete, not complete)
+
+
+def test_batch_files_serve_both_phases(tmp_path: Path, ledger: Ledger):
+    "What a command with --batch does, by hand, and the live stage finds nothing left to do."
+    questions, runs = [question(number) for number in range(4)], []
+    for phase, reply in (("generate", wordings(0)), ("check", ["NO"] * 2 + ["YES"] * 6)):
+        run, later = plan_perturbation(ledger, questions, backend="api", model="x")
+        (written,) = write_batch(ledger, run, tmp_path / f"{phase}.jsonl")
+        choice = {"message": {"content": json.dumps(reply)}}
+        results = write_rows(tmp_path / f"{phase}-out.jsonl", [
+            {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": {"choices": [choice]}}}
+            for line in read_rows(written)
+        ])  # fmt: skip
+        assert read_batch(ledger, results)["done"] == 4
+        runs.append((run, later))
+    assert runs[0] != runs[1] and [later for _, later in runs] == [4, 0]
+    done = perturb(questions, session=Session(ledger, silent := scripted(wordings)), model="x")
+    assert not silent.sent and done.complete and [p.prompt for p in done.prompts[1:5]] == wordings(0)[2:6]

@@ -167,25 +167,21 @@ def write_rows(
     return write_json_lines(lines, path)
 
 
-def read_prompts(
-    path: str | PathLike,  # JSON lines, may be gzipped
-) -> tuple[Prompt, ...]:
-    "Read and check prompt rows. Raises InputError naming file, line and value."
+def read_prompts(path: str | PathLike) -> tuple[Prompt, ...]:
+    "Read and check prompt rows, JSON lines that may be gzipped. Raises InputError naming file, line and value."
     return read_rows(Prompt, path)
 
 
 def write_prompts(
     prompts: Iterable[Prompt],
-    path: str | PathLike,  # ends in .jsonl; replaced in one step
+    path: str | PathLike,  # as for `write_rows`
 ) -> Path:  # the file written
     "Write prompt rows; raises InputError for a set that could not be read back, and then writes nothing."
     return write_rows(prompts, path, "prompts")
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-19
-def from_jsonl(
-    path: str | PathLike,  # JSON lines, may be gzipped
-) -> tuple[Question, ...]:
-    """Questions of your own, one object a line: question_id, category and prompt (or turns), maybe rubric.
+def from_jsonl(path: str | PathLike) -> tuple[Question, ...]:
+    """Questions of your own, JSON lines: question_id, category and prompt (or turns), maybe rubric; may be gzipped.
 
     Raises: InputError naming file, line and value.
     """

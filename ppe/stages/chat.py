@@ -294,10 +294,9 @@ def clean_text(text: str) -> str:
         cleaned = text[_AT_START.match(text).end() :]  # type: ignore[union-attr]  # it matches nothing, too
         for patterns in _INSIDE:
             cleaned = _without_blocks(cleaned, *patterns)
-        whole = cleaned
+        stops = _AT_END if "<s>" in cleaned else _AT_END_OR_S
         if invented := _NEXT_TURN.search(cleaned):
             cleaned = cleaned[: invented.start()]
-        stops = _AT_END if "<s>" in whole else _AT_END_OR_S
         n_stops = stops.match(cleaned[::-1]).end()  # type: ignore[union-attr]
         cleaned = cleaned[: len(cleaned) - n_stops].rstrip() if n_stops or invented else cleaned
         if cleaned == text:
@@ -476,23 +475,22 @@ class ApiBackend:
         self._certificates = _certificates()
         self._client: Any = None
 
-    def _open(self) -> Any:
-        "A client for the running loop."
+    async def complete(self, request: Request) -> Reply:
+        "Send one request, once; raises `CallFailed`."
         import httpx2
         import openai
 
-        http_client = httpx2.AsyncClient(
-            verify=self._certificates, limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256),
-            event_hooks={"response": [_taking_whole(self.max_reply_bytes, self._secret)]},
-            timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, 30.0)),
-            follow_redirects=False,  # a redirect could lead the prompts away from the address that was checked
-        )  # fmt: skip
-        key = self._secret or "none"
-        return openai.AsyncOpenAI(api_key=key, base_url=self.endpoint, max_retries=0, http_client=http_client)
-
-    async def complete(self, request: Request) -> Reply:
-        "Send one request, once; raises `CallFailed`."
-        self._client, started = self._client or self._open(), time.perf_counter()
+        started = time.perf_counter()
+        if self._client is None:  # for the running loop
+            http_client = httpx2.AsyncClient(
+                verify=self._certificates, timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, 30.0)),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256),
+                event_hooks={"response": [_taking_whole(self.max_reply_bytes, self._secret)]},
+                follow_redirects=False,  # one could lead the prompts away from the address that was checked
+            )  # fmt: skip
+            self._client = openai.AsyncOpenAI(
+                api_key=self._secret or "none", base_url=self.endpoint, max_retries=0, http_client=http_client
+            )
         body = json.dumps(request_body(request, self.token_parameter)).encode()
         received = await _received(self._client, body, self.timeout, self._secret)
         return reply_from_body(received, seconds=time.perf_counter() - started, secret=self._secret)

@@ -191,23 +191,25 @@ class JudgeProtocol:
     decoding: Decoding | None = None  # DECODING of the mode if not given
 
     def __post_init__(self):
-        mode, order, prompts = self.mode, self.order, self.prompts
+        mode, order, prompts, wordings = self.mode, self.order, self.prompts, self.wordings
         if mode not in DECODING:
             raise InputError(f"mode {mode!r}: it is single (one prompt) or hybrid (both orders, then scores)")
         if order not in ("given", "random", "both"):
             raise InputError(f"order {order!r}: it is given, random or both")
         if mode == "hybrid" and order != "given":
             raise InputError(f"order {order!r} with the hybrid: it asks in both orders by itself; leave the order out")
-        cut = self.max_characters
-        if isinstance(cut, bool) or not isinstance(cut, int) or cut < 1:
+        if type(cut := self.max_characters) is not int or cut < 1:
             raise InputError(f"max characters {cut!r}: answers are cut to at least 1 character; the paper uses 12000")
-        there, wordings = range(len(prompts.judge_variants)), self.wordings
-        sound = all(isinstance(w, int) and not isinstance(w, bool) and w in there for w in wordings)
-        if not wordings or not sound or len(set(wordings)) < len(wordings):
+        there = range(len(prompts.judge_variants))
+        if (
+            not wordings
+            or any(type(w) is not int or w not in there for w in wordings)
+            or len({*wordings}) < len(wordings)
+        ):
             known = f"different numbers from 0 (the original) to {there[-1]}, at least one, or 'equivalent'"
             raise InputError(f"judge variants {self.judge_variants!r}: {known}")
-        rubrics = {name: getattr(self, f"{name}_rubric") for name in ("pair", "score")}
-        if mode == "single" and (rubrics != {"pair": None, "score": None} or wordings != (0,)):
+        rubrics = {"pair": self.pair_rubric, "score": self.score_rubric}
+        if mode == "single" and (any(own is not None for own in rubrics.values()) or wordings != (0,)):
             way_out = "it has neither; use mode='hybrid' (--mode hybrid)"
             raise InputError(f"a rubric or a judge variant with the single prompt: {way_out}")
         object.__setattr__(self, "use_rubrics", self.use_rubrics and mode == "hybrid")
@@ -252,8 +254,8 @@ def _use(
     "A request to the judge, and what it is needed for."
     template, expects, rubric = _ASKED[kind]
     if rubric:
-        own = asked.use_rubrics and answer.rubric is not None
-        values = values | {"rubric": answer.rubric if own else getattr(asked, rubric)}
+        own = answer.rubric if asked.use_rubrics else None
+        values = values | {"rubric": getattr(asked, rubric) if own is None else own}
     messages = asked.prompts.render(template, instruction=answer.prompt, **values)
     request = Request(
         f"judge/{kind}", asked.backend, asked.model, asked.prompts.version, messages,
@@ -304,13 +306,13 @@ def _plan_pairs(
         answers, pairs=listed, judge_variants=asked.wordings, max_characters=asked.max_characters
     )
     if asked.order == "random":
-
-        def oriented(pair: Pair) -> Pair:
-            names, unit = sorted((pair.first.model, pair.second.model)), _answer_key(pair.first)[:2]
-            coin = stream(asked.seed, "order of answers", *unit, *names).integers(2)
-            return pair if pair.first.model == names[coin] else replace(pair, first=pair.second, second=pair.first)
-
-        comparisons = replace(comparisons, pairs=tuple(map(oriented, comparisons.pairs)))
+        pairs = []
+        for pair in comparisons.pairs:
+            names = sorted((pair.first.model, pair.second.model))
+            coin = stream(asked.seed, "order of answers", *_answer_key(pair.first)[:2], *names).integers(2)
+            kept = pair.first.model == names[coin]
+            pairs.append(pair if kept else replace(pair, first=pair.second, second=pair.first))
+        comparisons = replace(comparisons, pairs=tuple(pairs))
     digest, settings = hashlib.sha256(), asked.settings()
     for a in comparisons.answers:
         rubric = a.rubric if asked.use_rubrics else None
@@ -388,36 +390,30 @@ def run_details(
     "One row for each pair of a run that is decided, from the ledger alone. Cost: memory for the table and the scores."
     settings = json.loads(ledger.query("SELECT settings FROM runs WHERE id = ?", run)[0][0])
     mode, rows = settings["mode"], []
-    scores: dict[AnswerKey, Result] = {}
-    for result in results(ledger, run):
-        if (item := result.item)["ask"] == "score":
-            scores[item["question_id"], item["variant"], item["model"]] = result
+    scores: dict[AnswerKey, Result] = {
+        (result.item["question_id"], result.item["variant"], result.item["model"]): result
+        for result in results(ledger, run) if result.item["ask"] == "score"
+    }  # fmt: skip
     pairs = (result for result in results(ledger, run) if result.item["ask"] == "pair")
-    for result in pairs:
-        asked, item, score_a, score_b = [result], result.item, None, None
-        if mode == "hybrid" or settings["order"] == "both" or item.get("both"):
-            asked.append(next(pairs))
+    for first in pairs:
+        item, ba = first.item, ""
         question, variant, a, b = item["question_id"], item["variant"], item["first"], item["second"]
-        ab, ba = asked[0].parsed or "invalid", MIRRORED[asked[1].parsed or "invalid"] if len(asked) == 2 else ""
-        keys = [asked[0].key, asked[1].key if ba else "", "", ""]
-        if mode == "hybrid" and all(reply.is_settled for reply in asked) and doubt(ab, ba):
-            if (
-                len(
-                    scored := [scores[key] for key in ((question, variant, a), (question, variant, b)) if key in scores]
-                )
-                < 2
-            ):
-                continue
-            asked += scored
-            score_a, score_b = (None if reply.parsed is None else int(reply.parsed) for reply in scored)
-            keys[2:] = [reply.key for reply in scored]
-        if not all(reply.is_settled for reply in asked):
+        replies: list[Result | None] = [first]
+        ab = first.parsed or "invalid"
+        if mode == "hybrid" or settings["order"] == "both" or item.get("both"):
+            replies.append(second := next(pairs))
+            ba = MIRRORED[second.parsed or "invalid"]
+        if mode == "hybrid" and doubt(ab, ba):
+            replies += [scores.get((question, variant, model)) for model in (a, b)]
+        known = [reply for reply in replies if reply is not None and reply.is_settled]
+        if len(known) < len(replies):
             continue
-        decision = decide(ab, ba, scores=(score_a, score_b) if keys[2] else None, flips=flips)
+        said = [None if reply.parsed is None else int(reply.parsed) for reply in known[2:]] or [None, None]
+        decision = decide(ab, ba, scores=(said[0], said[1]) if known[2:] else None, flips=flips)
         rows.append((
-            question, item["category"], variant, item["judge_variant"], a, b,
-            decision.verdict, decision.basis, decision.cause, ab, ba, score_a, score_b,
-            "" if ba else a, settings["prompts"], *keys,
+            question, item["category"], variant, item["judge_variant"], a, b, decision.verdict, decision.basis,
+            decision.cause, ab, ba, *said, "" if ba else a, settings["prompts"],
+            *[*(reply.key for reply in known), "", "", ""][:4],
         ))  # fmt: skip
     return pd.DataFrame(rows, columns=list(DETAILS)).astype({"score_a": "Int64", "score_b": "Int64"})
 

@@ -22,7 +22,7 @@ from ..files import entry_places
 from .benchmarks import Prompt, Question, require_row_set
 from .chat import Decoding, Request
 from .dispatch import Session
-from .ledger import Ledger, Result, Use, open_run, plan_run, planned_run, results, run_progress, why_nothing
+from .ledger import Ledger, Result, Use, planned_run, results, run_progress, why_nothing
 from .prompts import PromptSet, load_prompts
 
 # %% ../../nbs/stages/perturbation.ipynb #cell-05
@@ -71,10 +71,6 @@ class Rewording:
     checker: str | None = None  # model of the second call; default: the same
 
 # %% ../../nbs/stages/perturbation.ipynb #cell-17
-def _item(question: Question) -> dict[str, Any]:
-    return {"question_id": question.question_id, "category": question.category}
-
-
 def _filtered(question: Question, generation: Result) -> tuple[list[str], list[tuple[str, str]]]:
     return filter_candidates(question.prompt, json.loads(generation.parsed or "[]"))
 
@@ -101,28 +97,24 @@ def _plan(
 
     def uses() -> Iterator[Use]:
         for position, (question, reply) in enumerate(zip(questions, generated, strict=True)):
-            values: dict[str, Any] = {"k": asked.n_candidates}
             template, expects = "paraphrase", "strings"
+            values: dict[str, Any] = {"k": asked.n_candidates}
             if reply is not None:
-                values = {"candidates": (kept := _filtered(question, reply)[0])}
-                template, expects = "equivalence", f"labels:{len(kept)}"
-                if not kept:
+                if not (kept := _filtered(question, reply)[0]):
                     continue
+                template, expects, values = "equivalence", f"labels:{len(kept)}", {"candidates": kept}
             messages = asked.prompts.render(template, original=question.prompt, **values)
             request = Request(stage, backend, model, asked.prompts.version, messages, decoding, expects=expects)
-            yield Use(position, request, _item(question))
+            yield Use(position, request, {"question_id": question.question_id, "category": question.category})
 
     rows = json.dumps([[q.question_id, q.category, q.prompt] for q in questions])
-    inputs = hashlib.sha256(rows.encode()).hexdigest()
     settings = {
         "backend": backend, "model": model, **more, "prompt_version": asked.prompts.version,
         "decoding": asdict(decoding),
     }  # fmt: skip
-    if generation_run is None:
-        return planned_run(ledger, stage, settings, inputs, uses())
-    run = open_run(ledger, stage, settings, inputs)
-    plan_run(ledger, run, uses(), complete=False)
-    return run
+    # What a check is asked depends on replies that may still come, so its plan is never complete.
+    inputs, complete = hashlib.sha256(rows.encode()).hexdigest(), generation_run is None
+    return planned_run(ledger, stage, settings, inputs, uses(), complete=complete)
 
 # %% ../../nbs/stages/perturbation.ipynb #e-plan
 def plan_perturbation(
@@ -184,7 +176,8 @@ def _outcome(
     elif reason:
         reason = f"{what} {'invalid: ' if result.is_settled else ''}{reason}"
     reasons = Counter(reason for _, reason in dropped)
-    return accepted or [], _item(question) | {
+    return accepted or [], {
+        "question_id": question.question_id, "category": question.category,
         "returned": len(kept) + len(dropped) if known else pd.NA,
         **{name: reasons[name] if known else pd.NA for name in REASONS},
         "not_equivalent": pd.NA if accepted is None else len(kept) - len(accepted),

@@ -18,7 +18,7 @@ from functools import partial
 from importlib.resources import files
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import InputError, PpeError, first_five
 
@@ -42,10 +42,8 @@ def fence_marker(
     start: str | None = None,  # first link of the chain, 64 hexadecimal digits; the hash of the texts if not given
 ) -> str:  # 16 hexadecimal digits
     "A marker that occurs in none of the texts, in lower or upper case. Cost: O(length of the texts)."
-    link, lowered = (
-        start or hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest(),
-        [text.lower() for text in texts],
-    )
+    link = start or hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
+    lowered = [text.lower() for text in texts]
     while any(link[:16] in text for text in lowered):
         link = hashlib.sha256(link.encode()).hexdigest()
     return link[:16]
@@ -176,24 +174,21 @@ def _judge_variants(where: str, task: str, rows: object) -> tuple[JudgeVariant, 
 _SHORT_PART = 200  # characters; neighbouring parts below this that are not material are joined
 
 
-def _material(layout: Layout, values: Mapping[str, object]) -> dict[str, list[tuple[str, str]]]:
-    "The texts of others by name, each with the label of its fence."
-    found = {}
-    for name in layout.material:
-        texts, several = values[name], name == "candidates"
-        if several and (isinstance(texts, str) or not isinstance(texts, Sequence) or not texts):
-            raise InputError(f"candidates is {texts!r:.40}: a non-empty list of texts is needed; pass one")
-        checked = [_sendable(name, text) for text in (texts if isinstance(texts, Sequence) and several else [texts])]
-        found[name] = [(f"CANDIDATE_{i}" if several else name.upper(), text) for i, text in enumerate(checked, 1)]
-    return found
-
-
 def _sendable(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise InputError(f"{name} is of type {type(value).__name__}: a prompt is made of text; pass a str")
     if half := _HALF.search(value):
         raise InputError(f"{name}: character {half.start()} is half of a surrogate pair and cannot be sent; replace it")
     return value
+
+
+def _material(layout: Layout, values: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    "The texts of others by name, each with the label of its fence."
+    found = {name: [(name.upper(), _sendable(name, values[name]))] for name in layout.material if name != "candidates"}
+    if "candidates" in layout.material:
+        texts = enumerate(values["candidates"], start=1)
+        found["candidates"] = [(f"CANDIDATE_{i}", _sendable("candidates", text)) for i, text in texts]
+    return found
 
 
 def _user_message(user: str, material: dict[str, list[tuple[str, str]]], plain: dict[str, str]) -> Message:
@@ -237,24 +232,15 @@ class PromptSet:
         judge_variant: int = 0,  # wording of the task, hybrid_pair only
         **values: object,  # one for each name in the layout; `rubric` may be left out
     ) -> tuple[Message, ...]:  # the system message and examples, if there are any, and the user message
-        "The messages with all values filled in. Raises `InputError` for unknown names and missing or unfit values."
-        if (layout := LAYOUTS.get(template)) is None:
-            raise InputError(f"no template {template!r:.40}: there are {', '.join(LAYOUTS)}; choose one of them")
-        needed = (*layout.material, "k") if "k" in layout.plain else layout.material
-        _table(f"values for {template}", values, needed, ("rubric",) if layout.rubric else ())
-        wordings = self.judge_variants if "task" in layout.plain else self.judge_variants[:1]
-        if type(judge_variant) is not int or judge_variant not in range(len(wordings)):
-            known = f"0 to {len(wordings) - 1}" if len(wordings) > 1 else "one wording, 0"
-            raise InputError(f"judge_variant is {judge_variant!r:.40}: {template} has {known}; choose one it has")
-        if type(k := values.get("k", 1)) is not int or k < 1:
-            raise InputError(f"k is {k!r:.40}: a whole number of at least 1 is needed; pass one")
+        "The messages with all values filled in. Raises `InputError` for texts that cannot be sent."
+        layout, wording = LAYOUTS[template], self.templates[template]
         given = values.get("rubric")
         rubric = self.rubrics.get(layout.rubric, "") if given is None else _sendable("rubric", given)
         if layout.rubric and not rubric.strip():
             raise InputError("rubric is empty: the judge goes by it; leave it out for the default, or write one")
-        material, wording = _material(layout, values), self.templates[template]
-        counted = str(len(material.get("candidates", ())))
-        plain = {"k": str(k), "num_candidates": counted, "rubric": rubric, "task": wordings[judge_variant].task}
+        material = _material(layout, values)
+        counted, task = str(len(material.get("candidates", ()))), self.judge_variants[judge_variant].task
+        plain = {"k": str(values.get("k")), "num_candidates": counted, "rubric": rubric, "task": task}
         plain = {name: plain[name] for name in layout.plain}
         messages = [Message("system", (wording.system,))] if wording.system else []
         for example in wording.examples:
@@ -500,10 +486,6 @@ def read_reply(
     expects: str,  # a key of READERS; "labels:8" asks for eight labels, "strings:8" for eight strings
     text: str,  # what the model replied
 ) -> str:  # canonical text
-    "What a reply says. Raises `UnreadableReply` if it does not say it, `InputError` if `expects` is wrong."
-    name, colon, number = expects.partition(":")
-    if name not in READERS:
-        raise InputError(f"no reader {name!r:.40}: there are {', '.join(READERS)}; choose one of them")
-    if not re.fullmatch(r"labels:[1-9][0-9]{0,5}|strings(:[1-9][0-9]{0,5})?|text|verdict|result|score", expects):
-        raise InputError(f"expects is {expects!r:.40}: a length goes with strings:8 and labels:8, no other; correct it")
-    return READERS[name](text, int(number) if colon else None)
+    "What a reply says. Raises `UnreadableReply` if it does not say it."
+    name, _, number = expects.partition(":")
+    return READERS[name](text, int(number) if number else None)
