@@ -58,7 +58,7 @@ def test_a_title_of_any_characters_is_read_back_by_another_reader(figure: Path, 
 
 
 def test_the_page_itself_is_not_touched(figure: Path, tmp_path: Path):
-    (tmp_path / "titled.pdf").write_bytes(describe_pdf(figure.read_bytes(), title=TITLE, language="de"))
+    (tmp_path / "titled.pdf").write_bytes(describe_pdf(figure.read_bytes(), title=TITLE))
     for path, stem in ((figure, "before"), (tmp_path / "titled.pdf", "after")):
         subprocess.run([needs("pdftoppm"), "-r", "60", "-singlefile", path, tmp_path / stem], check=True)
     assert (tmp_path / "before.ppm").read_bytes() == (tmp_path / "after.ppm").read_bytes()

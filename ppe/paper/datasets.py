@@ -19,7 +19,7 @@ from ..rankers.bradley_terry import bradley_terry
 from ..errors import InputError
 from ..pool import win_tie_counts_from_table
 from ..files import data_file
-from ..verdicts import read_verdicts, select_verdicts
+from ..verdicts import read_verdicts
 
 # %% ../../nbs/paper/datasets.ipynb #96f8dbac
 def arena_mapping() -> pd.DataFrame:  # category, mt_bench_category, lm_arena_category, type
@@ -112,19 +112,15 @@ def arena_ratings() -> pd.Series:  # model → rating, higher is better, mean ze
 # %% ../../nbs/paper/datasets.ipynb #21761ccc
 def human_reference(
     name: str,  # name of a public set; the human set on the same questions is used, or the Arena's votes
-    *,
-    category: str | None = None,  # votes on this category only
 ) -> pd.Series:  # model → rating, higher is better; mean zero if people voted on all models of the set
     """Half-tie Bradley–Terry ratings of the pooled human votes; with the Arena's votes, of the models that it knows.
 
-    Raises: InputError for an unknown set or category, NoMaximumError if the votes separate.
+    Raises: InputError for an unknown set, or one without a human reference.
     """
     known = verdict_set(name).reference
     if isinstance(known, str):
-        return _ratings(*win_tie_counts_from_table(select_verdicts(load_verdicts(known), category=category)))
+        return _ratings(*win_tie_counts_from_table(load_verdicts(known)))
     if not known:
         raise InputError(f"{name}: no human reference; its human votes are verdicts of the set itself (judge 'human')")
-    if category is not None:
-        raise InputError(f"{name}: no human reference for {category!r}: the Arena's counts have no categories")
     ratings = arena_ratings().reindex(list(known.values()))
     return ratings.set_axis(pd.Index(list(known), name="model"))

@@ -212,9 +212,8 @@ def describe_pdf(
     pdf: bytes,  # a whole file
     *,
     title: str,  # plain text, one line
-    language: str = "en",  # a tag of BCP 47
 ) -> bytes:
-    """The PDF with /Title, /Lang and the wish that a window show the title; same input, same bytes.
+    """The PDF with /Title, /Lang (English) and the wish that a window show the title; same input, same bytes.
 
     Raises: InputError for an empty title.
     """
@@ -228,7 +227,7 @@ def describe_pdf(
     writer.pdf_header = reader.pdf_header  # pypdf's own says 1.3, which knows neither transparency nor /Lang
     writer.metadata = {"/Title": title}
     shown = DictionaryObject({NameObject("/DisplayDocTitle"): BooleanObject(True)})
-    writer.root_object[NameObject("/Lang")] = TextStringObject(language)
+    writer.root_object[NameObject("/Lang")] = TextStringObject("en")
     writer.root_object[NameObject("/ViewerPreferences")] = shown
     described = io.BytesIO()
     writer.write(described)
@@ -288,17 +287,15 @@ def _printed(value: object, spec: str) -> str:
 def _printed_table(
     frame: pd.DataFrame,
     specs: Mapping[str, str],
-    intervals: Mapping[str, tuple[str, str]],
-    half_widths: Mapping[str, str],
+    behind: Sequence[tuple[str, str, Sequence[str]]],  # column, form of what stands behind it, columns of that
     daggers: Mapping[str, Sequence[bool]],
 ) -> pd.DataFrame:  # text only
     "The frame as a reader sees it: rounded, with limits in brackets or ± behind their value."
-    shown = frame.drop(columns=[limit for pair in intervals.values() for limit in pair] + list(half_widths.values()))
+    shown = [name for name in frame if not any(name in limits for *_, limits in behind)]
     texts = pd.DataFrame({name: [_printed(value, specs[name]) for value in frame[name]] for name in shown})
-    for form, limits in ((" [{}, {}]", intervals), (" ± {}", {name: (half,) for name, half in half_widths.items()})):
-        for name, behind in limits.items():
-            parts = zip(*([_printed(value, specs[name]) for value in frame[limit]] for limit in behind), strict=True)
-            texts[name] += ["" if set(part) == {_MISSING} else form.format(*part) for part in parts]
+    for name, form, limits in behind:
+        parts = zip(*([_printed(value, specs[name]) for value in frame[limit]] for limit in limits), strict=True)
+        texts[name] += ["" if set(part) == {_MISSING} else form.format(*part) for part in parts]
     for name, marks in daggers.items():
         texts[name] += ["†" if marked else "" for marked in marks]
     return texts
@@ -396,8 +393,7 @@ class TextTable:
     columns: tuple[TextColumn, ...]
     rows: tuple[tuple[str, ...], ...]  # one text per column
     bold: frozenset[tuple[int, int]] = frozenset()  # row and column of the cells in bold
-    rules: frozenset[int] = frozenset()  # rows with a rule above
-    titles: Mapping[int, str] = field(default_factory=dict)  # row → what stands on a line of its own above it
+    groups: Mapping[int, str] = field(default_factory=dict)  # row that begins one → what stands on a line above it
 
     @property
     def spans(self) -> list[tuple[int, int, str]]:
@@ -421,7 +417,7 @@ class TextTable:
         for first, last, above in self.spans:
             needed = digit * max(map(len, above.split("\n")))
             widths[last] += max(0.0, needed - sum(widths[first : last + 1]) - gap * (last - first))
-        return max([sum(widths) + gap * (len(widths) - 1), *(digit * len(title) for title in self.titles.values())])
+        return max([sum(widths) + gap * (len(widths) - 1), *(digit * len(title) for title in self.groups.values())])
 
     def line_counts(self) -> list[int]:
         "Lines of each row: 1 where no text is broken."
@@ -454,12 +450,10 @@ def _tex_head(table: TextTable) -> list[str]:
 def _tex_body(table: TextTable) -> list[str]:
     lines, spaced = [], max(table.line_counts()) > 1
     for number, row in enumerate(table.rows):
-        if number in table.rules:
-            lines.append(r"\midrule")
-        elif number and spaced:
-            lines.append(r"\addlinespace[3pt]")
-        if number in table.titles:
-            title = rf"\textit{{{escape_tex(table.titles[number])}}}"
+        if number and (number in table.groups or spaced):
+            lines.append(r"\midrule" if number in table.groups else r"\addlinespace[3pt]")
+        if title := table.groups.get(number):
+            title = rf"\textit{{{escape_tex(title)}}}"
             lines.append(rf"\multicolumn{{{len(row)}}}{{@{{}}l@{{}}}}{{{title}}} \\*")
         cells = list(map(escape_tex, row))
         for at, cell in enumerate(cells):
@@ -498,7 +492,9 @@ def tex_table(
         )
     size, _, gap = next(one for one, inches in zip(SIZES, widths, strict=True) if inches <= PAGE)
     heads = [_tex_head(table) for table in parts]
-    n_lines = sum(map(len, heads)) + sum(len(table.titles) + sum(table.line_counts()) for table in parts)
+    n_lines = sum(map(len, heads)) + sum(
+        sum(map(bool, table.groups.values())) + sum(table.line_counts()) for table in parts
+    )
     long, heading = n_lines + len(caption) // 100 > LONG, rf"\caption{{{escape_tex(caption)}}}\label{{tab:{name}}}"
     settings = [rf"\{size}"] + [rf"\setlength{{\tabcolsep}}{{{gap / 2:g}pt}}"] * (gap != SIZES[0][2])
     lines = ["% Needs booktabs and longtable." if long else "% Needs booktabs."]
@@ -529,8 +525,8 @@ def markdown_table(
         lines += [[escape_markdown(column.name) for column in table.columns]]
         lines += [["---:" if column.right else ":---" for column in table.columns]]
         for number, row in enumerate(table.rows):
-            if number in table.titles:
-                lines += [[f"*{escape_markdown(table.titles[number])}*", *[""] * (len(row) - 1)]]
+            if title := table.groups.get(number):
+                lines += [[f"*{escape_markdown(title)}*", *[""] * (len(row) - 1)]]
             cells = [escape_markdown(text) for text in row]
             lines += [[f"**{cell}**" if (number, at) in table.bold else cell for at, cell in enumerate(cells)]]
         lines += [[]]
@@ -552,8 +548,7 @@ def _text_table(
         tuple(columns[column] for column in shown),
         tuple(cells.itertuples(index=False, name=None)),
         frozenset((row, shown.index(column)) for row, column in best if column in shown),
-        frozenset(starts[1:]),
-        {row: ", ".join(keys[row]) for row in starts} if titled else {},
+        {row: ", ".join(keys[row]) if titled else "" for row in starts},
     )
 
 # %% ../../nbs/paper/style.ipynb #cell-41-2
@@ -584,11 +579,12 @@ def save_table(
     if frame.empty:
         raise InputError(f"{name} has no rows: a table shows at least one")
     within = [within] if isinstance(within, str) else list(within)
-    limits = [limit for pair in (*intervals.values(), *zip(half_widths.values(), strict=True)) for limit in pair]
-    _require(frame, *formats, *intervals, *half_widths, *limits, *daggers)
+    behind = [(c, " [{}, {}]", list(limits)) for c, limits in intervals.items()]
+    behind += [(c, " ± {}", [half]) for c, half in half_widths.items()]
+    _require(frame, *formats, *(name for c, _, limits in behind for name in (c, *limits)), *daggers)
     frame, floats = frame.reset_index(drop=True), [c for c in frame if pd.api.types.is_float_dtype(frame[c].dtype)]
     specs = dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(formats)
-    texts = _printed_table(frame, specs, intervals, half_widths, daggers)
+    texts = _printed_table(frame, specs, behind, daggers)
     shown, in_parts = list(columns or texts.columns), {c for part in parts for c in part}
     best_is = {c: bold for c in shown if c in floats} if isinstance(bold, str) else bold
     _require(texts, *shown, *headers, *spans, *wrap, *best_is, *in_parts, *within)

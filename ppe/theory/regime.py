@@ -166,22 +166,20 @@ def regime_map(
     n_pools: int,  # simulated per heterogeneity
     seed: int,
     mu: float = 0.0,  # weight of 4-cycles in the score that graphs are kept by; 0 counts triangles alone
-    level: float = 0.95,
 ) -> pd.DataFrame:  # one row per heterogeneity, rule, measure and K
     """Error of keeping the K graphs with the fewest cycles, over heterogeneity and K, with its controls.
 
     Columns: mean, sd, near_random (share of graphs below 52 % right), rule (wins, majority), measure
     (wrong_pairs, recovered), k, kept, random, all, oracle; `gain` over all graphs and `choice` over a blind
-    choice of K, positive when truncation is better, each with its interval; n_pools.
+    choice of K, positive when truncation is better, each with its 95 % interval; n_pools.
 
     Raises: InputError for impossible parameters. Cost: O(len(sds) · n_pools · n_graphs · n_models²).
     """
-    if min(n_models - 2, n_graphs - 1, n_pools - 1) < 1 or not 0 < level < 1:
+    if min(n_models - 2, n_graphs - 1, n_pools - 1) < 1:
         raise InputError(
-            f"{n_models} models, {n_graphs} graphs, {n_pools} pools, level {level}: need at least 3 models, "
-            "2 graphs and 2 pools, and a level between 0 and 1"
+            f"{n_models} models, {n_graphs} graphs, {n_pools} pools: need at least 3 models, 2 graphs and 2 pools"
         )
-    z, frames = norm.ppf((1 + level) / 2), []
+    z, frames = norm.ppf(0.975), []
     for sd in sds:
         cell = {"mean": float(mean), "sd": float(sd), "near_random": share_below(mean, sd)}
         errors = _cell_errors(mean, sd, n_models=n_models, n_graphs=n_graphs, n_pools=n_pools, seed=seed, mu=mu)
