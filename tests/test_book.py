@@ -39,14 +39,6 @@ def figure(tmp_path_factory) -> Path:
     return folder / "fig_band.pdf"
 
 
-def test_a_saved_figure_says_what_it_shows_and_in_which_language(figure: Path):
-    content = figure.read_bytes()
-    assert content.startswith(b"%PDF-1.4")
-    for written in (rb"/Title \(A band\)", rb"/Lang \(en\)", rb"/DisplayDocTitle true"):
-        assert len(re.findall(written, content)) == 1, written
-    assert not re.search(rb"Date|Producer|Creator|pypdf|atplotlib", content)
-
-
 def test_a_title_of_any_characters_is_read_back_by_another_reader(figure: Path, tmp_path: Path):
     described = describe_pdf(figure.read_bytes(), title=TITLE)
     assert described == describe_pdf(figure.read_bytes(), title=TITLE)

@@ -226,14 +226,6 @@ def test_a_stale_figure_is_never_reported_as_up_to_date(tmp_path: Path):
 # ---- outputs
 
 
-@pytest.mark.slow
-def test_two_projects_give_the_same_bytes(finished: Path, project: Path):
-    for folder in ("figures", "build"):
-        shutil.rmtree(project / folder)
-    assert len(run_in(project, workers=1).ran) == 3
-    assert tree(project / "figures") == tree(finished / "figures")
-
-
 def test_outputs_hold_no_time_and_no_path(finished: Path):
     made = tree(finished / "figures")
     assert "`ppe paper run`" in made.pop("README.md").decode()
