@@ -144,19 +144,18 @@ def _search(
     number = np.zeros_like(excess)
     number[i, j] = np.arange(len(i))
     objective, constant = (excess - excess.T)[i, j].astype(np.float64), int(excess.T[i, j].sum())
-    best, bound, whole = None, 0, 0
+    best, bound, whole, other = None, 0, 0, []
+    if kept is not None:
+        other = [LinearConstraint(kept[i, j].astype(float) - kept[j, i], -np.inf, kept[i, j].sum() - 1)]
     while bound < upper and time.monotonic() < deadline:
         a, b, c = np.concatenate(triples).T
         columns = np.stack([number[a, b], number[b, c], number[a, c]], axis=1).ravel()
         entries = np.tile([1.0, 1.0, -1.0], len(a)), columns, np.arange(0, len(columns) + 1, 3)
-        rows = [LinearConstraint(csr_array(entries, shape=(len(a), len(i))), 0, 1)]
-        if kept is not None:
-            rows.append(LinearConstraint(kept[i, j].astype(float) - kept[j, i], -np.inf, kept[i, j].sum() - 1))
         found = milp(
             objective,
             integrality=np.full(len(i), whole),
             bounds=Bounds(0, 1),
-            constraints=rows,
+            constraints=[LinearConstraint(csr_array(entries, shape=(len(a), len(i))), 0, 1), *other],
             options={"mip_rel_gap": 0.0, "time_limit": max(deadline - time.monotonic(), 1e-3)},
         )
         proved = found.mip_dual_bound if whole else found.fun if found.status == 0 else None
@@ -168,7 +167,7 @@ def _search(
         above = np.zeros(excess.shape)
         above[i, j], above[j, i] = found.x, 1 - found.x
         order = np.argsort(-above.sum(axis=1), kind="stable")
-        total = _good_order(excess, order) if kept is None else int((excess * _relation(order)).sum())
+        total = _good_order(excess, order) if kept is None else int(excess[_relation(order)].sum())
         if total < upper and (kept is None or not _relation(order)[kept].all()):
             best, upper = order, total
         triples.append(_violated(above))
@@ -187,10 +186,10 @@ class _Best:
     excess: int
     bound: int  # no order has a smaller excess
     above: np.ndarray  # (m, m) bool: proved, the row stands above the column in every best order
-    seen: np.ndarray  # (m, m) bool: it does in every best order that was found
     first: np.ndarray  # (m,) proved, no best order has the model before this place
     last: np.ndarray  # (m,) nor behind this one
     solver: str
+    undecided: bool = False  # no second best order was found, nor was it proved that there is none
 
 
 @njit(cache=True)
@@ -226,33 +225,19 @@ def _by_programs(
     triples = [_violated(majority.astype(np.float64))]
     better, bound = _search(excess, triples, total, deadline)
     if better is not None:
-        order, total = better, int((excess * _relation(better)).sum())
-    above = seen = _relation(order)
-    if bound == total:
-        seen, other = seen.copy(), order
-        while True:
-            seen &= _relation(other)
-            _turn_freely(excess, other, seen)
-            covers = seen & ~(seen.astype(np.float32) @ seen > 0)
-            better, beyond = _search(excess, triples, total + 1, deadline, covers)
-            if better is None:
-                break
-            other = better
-        above = seen if beyond > total else np.zeros_like(seen)
+        order, total = better, int(excess[_relation(better)].sum())
+    seen, other, beyond = _relation(order), order if bound == total else None, 0
+    while other is not None:
+        seen &= _relation(other)
+        _turn_freely(excess, other, seen)
+        other, beyond = _search(excess, triples, total + 1, deadline, seen & ~(seen.astype(np.float32) @ seen > 0))
+    above, several = seen & (beyond > total or bound < total), 2 * seen.sum() < len(seen) * (len(seen) - 1)
     first, last = 1 + above.sum(axis=0), len(order) - above.sum(axis=1)
-    return _Best(order, total, bound, above, seen, first, last, "integer programming")
+    undecided = beyond <= total and not several
+    return _Best(order, total, bound, above, first, last, "integer programming", undecided)
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-20
 UNCUT = 10  # models that are not worth cutting
-
-
-def _closure(above: np.ndarray) -> np.ndarray:
-    "Who stands above whom by going on from one to the next."
-    while True:
-        further = above | (above.astype(np.float32) @ above > 0)
-        if (further == above).all():
-            return above
-        above = further
 
 
 def _best_orders(
@@ -268,21 +253,19 @@ def _best_orders(
     if len(parts) == 1:
         order = np.argsort(excess.sum(axis=1) - excess.sum(axis=0), kind="stable")
         total, order, above, first, last = _all_best(excess, _good_order(excess, order))
-        return _Best(order, total, total, above, above, first, last, "dynamic programming")
+        return _Best(order, total, total, above, first, last, "dynamic programming")
     pieces = [_best_orders(excess[np.ix_(rows, rows)], deadline) for rows in parts]
-    order = np.concatenate([rows[piece.order] for rows, piece in zip(parts, pieces, strict=True)])
     between, above, (first, last) = np.ones((m, m), dtype=bool), excess < excess.T, np.zeros((2, m), dtype=np.int64)
-    for rows in parts:
-        between[np.ix_(rows, rows)] = False
-    above &= between
-    seen = above.copy()
     for rows, piece in zip(parts, pieces, strict=True):
-        above[np.ix_(rows, rows)], seen[np.ix_(rows, rows)] = piece.above, piece.seen
+        between[np.ix_(rows, rows)], above[np.ix_(rows, rows)] = False, piece.above
         first[rows], last[rows] = piece.first, piece.last + m - len(rows)
-    above, seen = _closure(above), _closure(seen)
+    while ((further := above | (above.astype(np.float32) @ above > 0)) != above).any():
+        above = further  # who stands above whom by going on from one to the next
     first, last = first + (above & between).sum(axis=0), last - (above & between).sum(axis=1)
+    order = np.concatenate([rows[piece.order] for rows, piece in zip(parts, pieces, strict=True)])
     total, bound = (sum(getattr(piece, name) for piece in pieces) for name in ("excess", "bound"))
-    return _Best(order, total, bound, above, seen, first, last, max(piece.solver for piece in pieces))
+    solver, undecided = max(piece.solver for piece in pieces), any(piece.undecided for piece in pieces)
+    return _Best(order, total, bound, above, first, last, solver, undecided)
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-34
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +292,7 @@ class KemenyResult:
         return self.above.sum(axis=1) - self.above.sum(axis=0, dtype=np.float64)
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-35
-MAX_TOTAL = 2**50  # twice the sum of the counts; below it every cost is exact in float64 and in int64
+MAX_TOTAL = 2**49  # of the counts; up to it every cost is exact in float64 and in int64
 
 
 def kemeny(
@@ -322,29 +305,20 @@ def kemeny(
 
     Up to `SUBSET_LIMIT` models `above` and `places` are exact; beyond, they claim no more than is proved.
 
-    Raises: InputError for a matrix that is not square, counts that are not finite non-negative multiples of
-    1/2, a model placed above itself, names that do not fit, and a time limit that is not positive.
+    Raises: InputError as `check_counts`, for counts that are no multiples of 1/2 or too large, names that do not fit,
+    and a time limit that is not positive.
     Source: paper, section 5, before Theorem 3; Kemeny (1959), Young (1988).
     Cost: O(2^m m) for a group of m ≤ `SUBSET_LIMIT` models; exponential in the worst case beyond.
     """
-    counts = np.asarray(counts, dtype=np.float64)
-    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or len(counts) < 2:
-        raise InputError(f"counts of shape {counts.shape}: a ranking needs an (n, n) matrix, n at least 2")
-    finite = np.isfinite(counts) & (counts >= 0) & (counts < MAX_TOTAL)
-    twice = 2 * np.where(finite, counts, 0.0)
-    for wrong, rule in (
-        (~finite, f"counts must be finite, not negative and below {MAX_TOTAL}"),
-        (twice != np.floor(twice), "counts must be multiples of 1/2 (a tie is half a win for either side)"),
-        ((counts != 0) & np.eye(len(counts), dtype=bool), "a model is never placed above itself"),
-    ):
-        if wrong.any():
-            entries = [f"counts[{i}, {j}] = {counts[i, j]:g}" for i, j in np.argwhere(wrong)]
-            raise InputError(f"{rule}, seen: {first_five(entries)}; count the orders again")
-    if twice.sum() > MAX_TOTAL:
+    counts, _ = check_counts(counts, np.zeros(np.shape(counts)))
+    if counts.sum() > MAX_TOTAL:
+        raise InputError(f"counts add up to {counts.sum():g}: costs are exact up to {MAX_TOTAL}; divide the counts")
+    if (wrong := 2 * counts != np.floor(2 * counts)).any():
+        entries = [f"counts[{i}, {j}] = {counts[i, j]:g}" for i, j in np.argwhere(wrong)]
         raise InputError(
-            f"counts add up to {counts.sum():g}: costs are exact up to {MAX_TOTAL // 2}; divide the counts"
+            f"counts must be multiples of 1/2, a tie being half a win for either side: {first_five(entries)}"
         )
-    names, doubled = check_models(models, len(counts)), twice.astype(np.int64)
+    names, doubled = check_models(models, len(counts)), (2 * counts).astype(np.int64)
     if not time_limit > 0:
         raise InputError(f"time_limit = {time_limit}: it must be a positive number of seconds; 60 by default")
     excess = np.maximum(doubled.T - doubled, 0)
@@ -352,8 +326,8 @@ def kemeny(
     best = _best_orders(excess // unit, time.monotonic() + time_limit)
     unavoidable = int(np.triu(np.minimum(doubled, doubled.T)).sum())
     cost, bound = ((unavoidable + unit * int(value)) / 2 for value in (best.excess, best.bound))
-    n_pairs, proved, places = math.comb(len(names), 2), int(best.above.sum()), np.stack([best.first, best.last])
-    unique = None if cost > bound or proved < n_pairs == best.seen.sum() else proved == n_pairs
+    unique = None if cost > bound or best.undecided else int(best.above.sum()) == math.comb(len(names), 2)
+    places = np.stack([best.first, best.last])
     return KemenyResult(names, best.order, cost, bound, unique, best.above, places, best.solver)
 
 # %% ../../nbs/rankers/kemeny.ipynb #new-rank
@@ -378,7 +352,7 @@ def kemeny_ranking(
     if n_components[0] > 1 and on_separation == "error":
         raise_disconnected(same[0], names, estimate="Kemeny order")
     found = kemeny(half, models=names)
-    certificate: dict[str, float | str] = {
+    certificate = {
         "disagreements": found.cost,
         "lower_bound": found.lower_bound,
         "certified": "yes" if found.optimal else "no",
@@ -386,7 +360,7 @@ def kemeny_ranking(
     }
     ridge = COMPONENT_PENALTY if n_components[0] > 1 else 0.0
     fit = Fit(found.optimal, 0, ridge=ridge, solver=found.solver, estimates=certificate)
-    return Ranking.from_scores("kemeny", found.models, found.scores, fit)
+    return Ranking.from_scores("kemeny", names, found.scores, fit)
 
 
 def kemeny_batch(
