@@ -17,13 +17,29 @@ from .verdicts import model_codes
 # %% ../nbs/places.ipynb #place-06
 @dataclass(frozen=True, slots=True, eq=False)
 class PlaceCounts:
-    "Outcomes of every ordered pair by judge; the row is the model shown first."
+    "Outcomes of every ordered pair by judge; the row is the model shown first. Raises `InputError` for bad counts."
 
     first: np.ndarray  # (J, n, n) float64: the model shown first won
     second: np.ndarray  # (J, n, n): the model shown second won
     ties: np.ndarray  # (J, n, n)
     judges: tuple[str, ...]  # J names
     models: tuple[str, ...]  # n names
+
+    def __post_init__(self) -> None:
+        shape = (len(self.judges), len(self.models), len(self.models))
+        for name in ("first", "second", "ties"):
+            part, wrong = np.asarray(getattr(self, name), dtype=np.float64), ""
+            if part.shape != shape or shape[0] < 1 or shape[1] < 2:
+                wrong = f"has shape {part.shape}; {shape} is needed, with at least one judge and two models"
+            elif not (part.min() >= 0 and part.max() < np.inf):
+                wrong = f"holds {part[~(np.isfinite(part) & (part >= 0))][0]:g}; counts must be finite and not negative"
+            elif np.einsum("jii->ji", part).any():
+                wrong = "has a model against itself; the diagonals must be zero"
+            if wrong:
+                raise InputError(f"outcomes by place: {name} {wrong}")
+            object.__setattr__(self, name, part)
+        if not (self.first.any() or self.second.any() or self.ties.any()):
+            raise InputError("outcomes by place: no comparison; a ranking needs at least one")
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:  # W and T, (n, n) float64
         "Wins and ties with judge and order forgotten."
@@ -35,15 +51,13 @@ class PlaceCounts:
         first, second, ties = (part.sum(axis=0, keepdims=True) for part in (self.first, self.second, self.ties))
         return PlaceCounts(first, second, ties, (" + ".join(self.judges),), self.models)
 
-    def of_judge(
+    def of_judges(
         self,
-        judge: str,
-    ) -> "PlaceCounts":  # J = 1
-        "The outcomes of one judge; raises `InputError` for a name that is not there."
-        if judge not in self.judges:
-            raise InputError(f"no verdicts of judge {judge!r}: there are {', '.join(self.judges)}")
-        one = [self.judges.index(judge)]
-        return PlaceCounts(self.first[one], self.second[one], self.ties[one], (judge,), self.models)
+        which: np.ndarray,  # numbers of the judges
+    ) -> "PlaceCounts":
+        "The outcomes of some judges."
+        names = tuple(self.judges[number] for number in which)
+        return PlaceCounts(self.first[which], self.second[which], self.ties[which], names, self.models)
 
 # %% ../nbs/places.ipynb #place-07
 @dataclass(frozen=True, slots=True, eq=False)

@@ -82,10 +82,8 @@ class PlacedGraphs:
         cell = ((self.rows.outcome * n_judges + self.rows.judge) * n + self.rows.first) * n + self.rows.second
         sums = [np.bincount(cell, row[self.graph], minlength=3 * n_judges * n * n) for row in weights]
         outcomes = np.reshape(sums, (len(weights), 3, n_judges, n, n))
-        if weighted:
-            names = self.rows.judges, self.rows.models
-            return weighted_judges_batch(PlaceCounts(first, second, ties, *names) for first, second, ties in outcomes)
-        return order_effect_batch(outcomes[:, 0], outcomes[:, 1], outcomes[:, 2], ranker=ranker)
+        tables = (PlaceCounts(*parts, self.rows.judges, self.rows.models) for parts in outcomes)
+        return weighted_judges_batch(tables) if weighted else order_effect_batch(tables, ranker=ranker)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-b
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,15 +16,7 @@ from ..compiled import njit
 
 from ..errors import ConvergenceError, InputError, first_five
 from ..pool import half_tie_wins
-from ppe.rankers.rankings import (
-    BatchScores,
-    Fit,
-    OnSeparation,
-    Ranking,
-    check_counts,
-    check_models,
-    check_on_separation,
-)
+from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given
 from .separation import raise_separated, separation, strongly_connected
 
 RIDGE = 1e-4  # weight of the penalty RIDGE/2 · Σθ², used only where no maximum exists and the caller allows it
@@ -39,8 +31,7 @@ LARGEST_PENALISED = 1e7  # count that the penalty can hold against
 def log_likelihood(
     theta: np.ndarray,  # (n,) log strengths
     first: np.ndarray,  # (..., n, n) how often the row won over the column, half-tie wins or wins
-    second: np.ndarray
-    | float = 0.0,  # the same shape: the column won, where that is not counted as `first` of the other cell
+    second: np.ndarray | float = 0.0,  # the same shape: the column won, if not counted as `first` of the other cell
     ties: np.ndarray | float = 0.0,  # the same shape: each tie in one cell, not in two
     nu: float = 0.0,  # tie parameter, positive if ties have one; 0: each tie is half a win for either side
     first_place: np.ndarray | float = 0.0,  # (..., 1, 1) added to the log odds of the row
@@ -179,9 +170,7 @@ def fit_newton(
 ) -> tuple[np.ndarray, int]:  # strengths, and iterations: 0 if they did not converge
     "Bradley–Terry strengths of one count matrix. Cost: O(n³) per step."
     total, won = half + half.T, half.sum(axis=1)
-    with np.errstate(
-        all="ignore"
-    ):  # a strength that a float cannot hold is no number, and then the fit has not converged
+    with np.errstate(all="ignore"):  # a strength that a float cannot hold is no number: then nothing has converged
         if start is None:
             strength = (won + 0.5) / (total.sum(axis=1) - won + 0.5)
             for _ in range(0 if ridge else 3):
@@ -203,17 +192,11 @@ def fit_newton(
                 if len(won) <= SMALL:
                     step = np.linalg.solve(hessian, step)
                 else:
-                    from scipy.linalg import (
-                        cho_factor,
-                        cho_solve,
-                    )  # here: few models do without, and the command starts faster
+                    from scipy.linalg import cho_factor, cho_solve  # here: few models do without, and start faster
 
                     # Transposed: LAPACK works in Fortran order, and without a copy only then.
-                    step = cho_solve(
-                        cho_factor(hessian.T, lower=True, overwrite_a=True, check_finite=False),
-                        step,
-                        check_finite=False,
-                    )
+                    factor = cho_factor(hessian.T, lower=True, overwrite_a=True, check_finite=False)
+                    step = cho_solve(factor, step, check_finite=False)
             except np.linalg.LinAlgError:
                 break
             spread = step.max() - step.min()
@@ -278,9 +261,7 @@ def bradley_terry(
 
     Source: Bradley & Terry 1952; paper, section 3.2 and appendix A.2. Cost: O(n³) per Newton step.
     """
-    check_on_separation(on_separation)
-    wins, ties = check_counts(wins, ties)
-    models = check_models(models, len(wins))
+    wins, ties, models = check_given(wins, ties, models, on_separation)
     half = half_tie_wins(wins, ties)
     found = separation(half > 0)
     if found is not None and on_separation == "error":

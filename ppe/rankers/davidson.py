@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['FULL_STEP', 'MAX_STEPS', 'START_RANGE', 'davidson_probabilities', 'maximum_exists', 'davidson_newton', 'davidson',
-           'DavidsonBatch', 'davidson_batch']
+           'davidson_batch']
 
 # %% ../../nbs/rankers/davidson.ipynb #cell-03
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp, log, log1p
 
 import numpy as np
@@ -17,15 +16,7 @@ from ..compiled import njit
 from ..errors import NoMaximumError, first_five
 from ..pool import half_tie_wins
 from .bradley_terry import RIDGE, TOLERANCE, check_converged, log_likelihood, refuse_range
-from ppe.rankers.rankings import (
-    BatchScores,
-    Fit,
-    OnSeparation,
-    Ranking,
-    check_counts,
-    check_models,
-    check_on_separation,
-)
+from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given
 from .separation import OR_RIDGE, fits_line, line_positions, raise_separated, separation, strongly_connected
 
 # %% ../../nbs/rankers/davidson.ipynb #cell-04
@@ -174,25 +165,20 @@ def davidson(
     Raises: InputError for counts that break a rule or lie too far apart (`refuse_range`); NoMaximumError where no
     unique maximum exists; ConvergenceError. Source: Davidson (1970); paper, sections 2.2 and 3.2, appendix A.2.
     """
-    check_on_separation(on_separation)
-    W, T = check_counts(wins, ties)
-    names, theta = check_models(models, len(W)), np.empty(len(W))
+    W, T, names = check_given(wins, ties, models, on_separation)
     found, positions = separation(half_tie_wins(W, T) > 0), line_positions(W, T)
     if on_separation == "error" and found is not None:
         raise_separated(found, names)
     if on_separation == "error" and positions is not None:
-        order = [names[i] for i in np.argsort(-positions, kind="stable")]
-        line = (
-            f"wins and ties fit perfectly on a line, best first: {first_five(order)}"
-            if W.any()
-            else "all comparisons are ties"
-        )
+        order = first_five([names[i] for i in np.argsort(-positions, kind="stable")])
+        line = f"wins and ties fit perfectly on a line, best first: {order}" if W.any() else "all comparisons are ties"
         raise NoMaximumError(
             f"no maximum likelihood estimate: {line}, so the likelihood grows as nu → infinity; some cycle must "
             f"hold more wins than ties; add graphs, {OR_RIDGE}"
         )
     ridge = 0.0 if found is None and positions is None else RIDGE
     refuse_range(W, T, penalised=ridge > 0)
+    theta = np.empty(len(W))
     nu, iterations = davidson_newton(W, T, ridge, theta)
     check_converged([iterations], "Davidson", len(W))
     scores = theta - theta.mean()
@@ -200,18 +186,11 @@ def davidson(
     return Ranking.from_scores("davidson", names, scores, Fit(True, iterations, value, ridge, "newton", {"nu": nu}))
 
 # %% ../../nbs/rankers/davidson.ipynb #cell-45
-@dataclass(frozen=True, slots=True, eq=False)
-class DavidsonBatch(BatchScores):
-    "Scores of a batch, and the tie parameters."
-
-    nu: np.ndarray  # (B,)
-
-
 @njit(cache=True)
 def _newton_batch(wins, ties, ridge):
     "Existence check and Newton fit of every matrix: scores (B, n); nu, iterations, penalised, each (B,)."
-    n_fits, n = wins.shape[0], wins.shape[1]
-    theta, nu = np.empty((n_fits, n)), np.empty(n_fits)
+    n_fits = len(wins)
+    theta, nu = np.empty(wins.shape[:2]), np.empty(n_fits)
     iterations, penalised = np.empty(n_fits, np.int64), np.empty(n_fits, np.bool_)
     for b in range(n_fits):
         penalised[b] = not maximum_exists(wins[b], ties[b])
@@ -223,7 +202,7 @@ def _newton_batch(wins, ties, ridge):
 def davidson_batch(
     wins: np.ndarray,  # (B, n, n)
     ties: np.ndarray,  # (B, n, n), symmetric
-) -> DavidsonBatch:
+) -> BatchScores:  # with the tie parameters
     """Fit every count matrix of a batch, penalised and flagged where no maximum exists.
 
     Raises: InputError for counts that break a rule or lie too far apart (`refuse_range`); ConvergenceError naming the
@@ -233,4 +212,4 @@ def davidson_batch(
     theta, nu, iterations, penalised = _newton_batch(wins, ties, RIDGE)
     refuse_range(wins, ties, penalised=penalised)
     check_converged(iterations, "Davidson", wins.shape[-1])
-    return DavidsonBatch(theta, penalised, nu)
+    return BatchScores(theta, penalised, nu=nu)

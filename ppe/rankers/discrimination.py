@@ -18,9 +18,9 @@ from ..compiled import njit
 from ..errors import ConvergenceError, InputError
 from ..pool import Pool, block_units, check_weights, half_tie_wins
 from .davidson import davidson, maximum_exists
-from .bradley_terry import RIDGE, newton_batch
+from .bradley_terry import RIDGE, bradley_terry, newton_batch
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_on_separation
-from .separation import raise_separated, separation
+from .separation import separation
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-06
 def draw_graphs(
@@ -56,17 +56,22 @@ def _verdicts(pool, mu):
     return (codes, kinds, kind.astype(np.int64)), blocks, np.log1p(pool.scores(mu).astype(np.float64))
 
 
-def _problem(verdicts, weights, blocks, z, ridge, ties, cycles):
-    "The graphs taken, in units, with the covariate in standard deviations."
-    entries, starts, copies = block_units(weights, blocks)
-    each, covariate = np.repeat(copies, np.diff(starts)), z[entries]
-    if cycles:
-        covariate -= (each * covariate).sum() / each.sum()
-        deviation = np.sqrt((each * covariate**2).sum() / each.sum())
-        cycles = bool(deviation > 1e-12)
-        covariate /= deviation if cycles else 1.0
-    units = entries, starts, copies, each, covariate
-    return Problem._make((*verdicts, *units, float(ridge), bool(ties), cycles))
+def _problems(pool, weights, cycles, mu, ties, penalty):
+    "For every row of weights: the graphs taken, in units; their half-tie wins; whether the ridge stands in for a maximum."
+    wins, tied = check_counts(*pool.counts(weights), batch=True)
+    verdicts, blocks, z = _verdicts(pool, mu)
+    for row, won, drawn in zip(weights, wins, tied, strict=True):
+        half, has_ties = half_tie_wins(won, drawn), bool(ties and drawn.any())
+        penalised = separation(half > 0) is not None or bool(has_ties and not maximum_exists(won, drawn))
+        entries, starts, copies = block_units(row, blocks)
+        each, covariate, scored = np.repeat(copies, np.diff(starts)), z[entries], cycles
+        if cycles:  # in standard deviations
+            covariate -= (each * covariate).sum() / each.sum()
+            deviation = np.sqrt((each * covariate**2).sum() / each.sum())
+            scored = bool(deviation > 1e-12)
+            covariate /= deviation if scored else 1.0
+        units, ridge = (entries, starts, copies, each, covariate), max(penalty, RIDGE * penalised)
+        yield Problem._make((*verdicts, *units, float(ridge), has_ties, scored)), half, penalised
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-17
 @njit(cache=True, error_model="numpy")
@@ -498,9 +503,7 @@ def _estimate_spread(problem, state, spread, share, near):
     return exp(at[0]), at[1], none
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-28
-Fitted = namedtuple(
-    "Fitted", "problem state spread share value steps none log_a mean"
-)  # mean: of log a over all copies
+Fitted = namedtuple("Fitted", "problem state spread share value steps none log_a mean")  # mean: of log a over copies
 
 
 def _start(problem, half):
@@ -513,8 +516,8 @@ def _start(problem, half):
     return phi
 
 
-def _fit(problem, half, spread, share, near):
-    "Fit one vector of weights; a spread or share that is None is estimated. Steps are 0 if no maximum was found."
+def _fit(problem, half, spread, share, near, which):
+    "Fit one vector of weights; a spread or share that is None is estimated. Raises `ConvergenceError`."
     phi, held, none = _start(problem, half), len(problem.entries), np.nan
     size, shared = len(phi), np.empty((len(problem.copies), 2))
     state = State(
@@ -531,6 +534,12 @@ def _fit(problem, half, spread, share, near):
     if not steps:  # the search may have left the parameters in a flat place
         state.phi[:], state.v[:] = _start(problem, half), 0.0
         value, steps = _maximise(problem, *variances, state, STEP_TOLERANCE)
+    if not steps:
+        raise ConvergenceError(
+            f"the discrimination model found no maximum{which} on {held} graphs of {len(half)} models at spread "
+            f"{spread:.3g}: graphs that contradict each other exactly can leave two answers that are equally good; "
+            "give a smaller spread, or use bradley-terry"
+        )
     log_a = state.v + state.phi[-1] * problem.z
     mean = (problem.each * log_a).sum() / problem.each.sum()
     return Fitted(problem, state, spread, share, value, steps, none, log_a, mean)
@@ -608,24 +617,10 @@ def fit_discrimination(
             "[0, 10], the share of a question in [0, 0.98], the penalty is a number from 0 on"
         )
     check_on_separation(on_separation)
-    wins, tied = check_counts(*pool.counts())
-    half = half_tie_wins(wins, tied)
-    found = separation(half > 0)
-    if found is not None and on_separation == "error":
-        raise_separated(found, pool.models)
-    if on_line := ties and found is None and tied.any() and not maximum_exists(wins, tied):
-        davidson(wins, tied, models=pool.models, on_separation=on_separation)  # says why
-    ridge = penalty if found is None and not on_line else max(penalty, RIDGE)
-    verdicts, blocks, z = _verdicts(pool, mu)
-    problem = _problem(verdicts, np.ones(len(pool), np.int64), blocks, z, ridge, ties and tied.any(), cycles)
-    fitted = _fit(problem, half, spread, block_share, near)
-    if not fitted.steps:
-        raise ConvergenceError(
-            f"the discrimination model found no maximum on {len(pool)} graphs of {pool.n_models} models at spread "
-            f"{fitted.spread:.3g}: graphs that contradict each other exactly can leave two answers that are equally "
-            "good; give a smaller spread, or use bradley-terry"
-        )
-    return _result(fitted, ties, cycles)
+    problem, half, penalised = next(_problems(pool, np.ones((1, len(pool)), np.int64), cycles, mu, ties, penalty))
+    if penalised and on_separation == "error":
+        (davidson if problem.ties else bradley_terry)(*pool.counts(), models=pool.models)  # says why
+    return _result(_fit(problem, half, spread, block_share, near, ""), ties, cycles)
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-33
 def fit_discrimination_batch(
@@ -641,22 +636,14 @@ def fit_discrimination_batch(
 ) -> tuple[BatchScores, np.ndarray]:  # scores (B, n); spread, share of the question and cycle slope of each fit (B, 3)
     "Fit every row of weights; separated rows take the ridge and are flagged. Cost: B single fits."
     weights = check_weights(weights, len(pool))
-    wins, tied = check_counts(*pool.counts(weights), batch=True)
-    verdicts, blocks, z = _verdicts(pool, mu)
-    scores, shape, penalised = np.zeros((len(weights), pool.n_models)), np.zeros((len(weights), 3)), []
-    for row, (won, drawn) in enumerate(zip(wins, tied, strict=True)):
-        half, has_ties = np.ascontiguousarray(half_tie_wins(won, drawn)), ties and drawn.any()
-        penalised.append(separation(half > 0) is not None or bool(has_ties and not maximum_exists(won, drawn)))
-        problem = _problem(verdicts, weights[row], blocks, z, RIDGE * penalised[row], has_ties, cycles)
-        found = _fit(problem, half, spread, block_share, near)
-        if not found.steps:
-            raise ConvergenceError(
-                f"discrimination fit number {row} of {len(weights)} did not converge; use bradley-terry"
-            )
+    scores, shape, ridge = np.zeros((len(weights), pool.n_models)), np.zeros((len(weights), 3)), []
+    for row, (problem, half, penalised) in enumerate(_problems(pool, weights, cycles, mu, ties, 0.0)):
+        found = _fit(problem, half, spread, block_share, near, f" in fit number {row} of {len(weights)}")
         theta = found.state.phi[:-2] * exp(found.mean)
         scores[row] = theta - theta.mean()
         shape[row] = found.spread, found.share, found.state.phi[-1]
-    return BatchScores(scores, np.array(penalised)), shape
+        ridge.append(penalised)
+    return BatchScores(scores, np.array(ridge)), shape
 
 # %% ../../nbs/rankers/discrimination.ipynb #cell-34
 def discrimination(

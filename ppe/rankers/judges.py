@@ -55,11 +55,8 @@ class _Problem:
         across_e, across_w, across_v = (cells.sum(axis=2) - cells.sum(axis=1) for cells in (e, w, w * pull - e))
         models, places, logs = slice(0, n), np.arange(n, n + n_judges), np.arange(n + n_judges, n + 2 * n_judges)
         gradient, bend = np.empty(len(point)), np.zeros((len(point), len(point)))
-        gradient[models], gradient[places], gradient[logs] = (
-            a @ across_e,
-            e.sum(axis=(1, 2)),
-            (e * pull).sum(axis=(1, 2)),
-        )
+        gradient[models], gradient[places] = a @ across_e, e.sum(axis=(1, 2))
+        gradient[logs] = (e * pull).sum(axis=(1, 2))
         met = np.tensordot(a * a, w + np.swapaxes(w, 1, 2), 1)
         bend[models, models] = np.diag(met.sum(axis=1)) - met
         bend[models, places], bend[models, logs] = (a[:, None] * across_w).T, (a[:, None] * across_v).T
@@ -105,10 +102,8 @@ def _maximise(problem: _Problem, spread: float, start: np.ndarray) -> tuple[np.n
             break
         if largest < STEP_TOLERANCE:
             return point, value, np.diagonal(bend)[n + n_judges :] - (precision if spread else 0.0), steps
-        length = min(1.0, 2.0 / largest)
-        while (new := problem.objective(precision, point + length * step)) < value - 1e-11 * (
-            1 + abs(value)
-        ) and length > 1e-10:
+        length, least = min(1.0, 2.0 / largest), value - 1e-11 * (1 + abs(value))
+        while (new := problem.objective(precision, point + length * step)) < least and length > 1e-10:
             length /= 2
         point, value = point + length * step, new
     return point, value, np.zeros(n_judges), 0
@@ -126,9 +121,8 @@ def _search(problem: _Problem) -> tuple[np.ndarray, float, int]:
 
     def marginal(log_spread: float, start: np.ndarray) -> tuple[float, np.ndarray]:
         point, value, information, steps = _maximise(problem, exp(log_spread), start)
-        return value - np.log1p(
-            np.maximum(exp(2 * log_spread) * information, -0.5)
-        ).sum() / 2 if steps else -np.inf, point
+        spent = np.log1p(np.maximum(exp(2 * log_spread) * information, -0.5)).sum() / 2
+        return value - spent if steps else -np.inf, point
 
     tried, point = [], alike
     for spread in SPREADS:
@@ -164,13 +158,13 @@ def weighted_judges(
     Cost: about 20 fits of O(J n² + (n + J)³) per Newton step.
     """
     check_on_separation(on_separation)
-    by_place = place_separation(counts) if order_effect else None
-    by_group = None if order_effect else separation(half_tie_wins(*counts.counts()) > 0)
-    if by_place is not None and on_separation == "error":
-        raise_place_separated(by_place, counts)
-    if by_group is not None and on_separation == "error":
-        raise_separated(by_group, counts.models)
-    ridge, n = RIDGE if by_place or by_group else 0.0, len(counts.models)
+    if order_effect:
+        found = place_separation(counts)
+        if found is not None and on_separation == "error":
+            raise_place_separated(found, counts)
+    elif (found := separation(half_tie_wins(*counts.counts()) > 0)) is not None and on_separation == "error":
+        raise_separated(found, counts.models)
+    ridge, n = 0.0 if found is None else RIDGE, len(counts.models)
     problem = _Problem(counts.first + counts.ties / 2, counts.second + counts.ties / 2, order_effect, ridge)
     refuse_range(problem.first.reshape(-1, n), problem.second.reshape(-1, n), penalised=ridge > 0)
     point, spread, steps = _search(problem)
@@ -199,7 +193,5 @@ def weighted_judges_batch(
     for counts in tables:
         # Without the judges who have no verdict, as a resample can leave them: nothing is known of their effects.
         heard = np.flatnonzero((counts.first + counts.second + counts.ties).any(axis=(1, 2)))
-        judges = tuple(counts.judges[c] for c in heard)
-        part = PlaceCounts(counts.first[heard], counts.second[heard], counts.ties[heard], judges, counts.models)
-        fits.append(weighted_judges(part, order_effect=order_effect, on_separation="ridge"))
+        fits.append(weighted_judges(counts.of_judges(heard), order_effect=order_effect, on_separation="ridge"))
     return BatchScores(np.array([fit.scores for fit in fits]), np.array([fit.fit.ridge > 0 for fit in fits]))

@@ -16,15 +16,7 @@ import numpy as np
 from ..compiled import njit
 from ..errors import ConvergenceError, InputError, first_five
 from ..pool import half_tie_wins
-from ppe.rankers.rankings import (
-    BatchScores,
-    Fit,
-    OnSeparation,
-    Ranking,
-    check_counts,
-    check_models,
-    check_on_separation,
-)
+from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given, check_models
 from .separation import COMPONENT_PENALTY, raise_disconnected, same_component, strongly_connected_components
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-10
@@ -346,9 +338,9 @@ def kemeny_ranking(
     models that never met, unless the fallback was asked for.
     Source: Kemeny (1959), Young (1988). Cost: as `kemeny`, which stops integer programming after a minute.
     """
-    check_on_separation(on_separation)
-    half = half_tie_wins(*check_counts(wins, ties))
-    names, (same, n_components) = check_models(models, len(half)), same_component((half + half.T)[None])
+    wins, ties, names = check_given(wins, ties, models, on_separation)
+    half = half_tie_wins(wins, ties)
+    same, n_components = same_component((half + half.T)[None])
     if n_components[0] > 1 and on_separation == "error":
         raise_disconnected(same[0], names, estimate="Kemeny order")
     found = kemeny(half, models=names)

@@ -18,7 +18,7 @@ from ..compiled import njit
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..pool import Pool, block_units, check_weights, half_tie_wins
 from .davidson import davidson, davidson_batch
-from .bradley_terry import FULL_NEWTON, RIDGE, fit_newton
+from .bradley_terry import FULL_NEWTON, RIDGE
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-06
@@ -143,15 +143,8 @@ def _cumulants(x, nu):
     rr, t = r * r, 0.25 * r
     k2, k3 = m - rr, t - 3.0 * m * r + 2.0 * r * rr
     k4 = 0.25 * m - 4.0 * t * r - 3.0 * m * m + 12.0 * m * rr - 6.0 * rr * rr
-    k5 = (
-        r / 16.0
-        - 1.25 * m * r
-        - 10.0 * t * m
-        + 20.0 * t * rr
-        + 30.0 * m * m * r
-        - 60.0 * m * r * rr
-        + 24.0 * r * rr * rr
-    )
+    k5 = r / 16.0 - 1.25 * m * r - 10.0 * t * m + 20.0 * t * rr
+    k5 = k5 + 30.0 * m * m * r - 60.0 * m * r * rr + 24.0 * r * rr * rr
     # Every raw moment falls by q of itself: a product of j of them by j times q.
     d2, d3 = -q * (m - 2.0 * rr), -q * (t - 6.0 * m * r + 6.0 * r * rr)
     d4 = -q * (0.25 * m - 8.0 * t * r - 6.0 * m * m + 36.0 * m * rr - 24.0 * rr * rr)
@@ -453,9 +446,7 @@ class QuestionEffectsFit:
     models: tuple[str, ...]  # (n,)
     theta: np.ndarray  # (n,) strengths in logits on one question, mean 0
     covariance: np.ndarray  # (n, n) of theta; it carries the uncertainty of sigma and nu, rows add up to 0
-    sigma: (
-        float  # σ, standard deviation of the effects of a question on one model, logits; 0 is Bradley–Terry (Davidson)
-    )
+    sigma: float  # σ, standard deviation of the effects of a question on one model, logits; 0: a fit without them
     sigma_low: float  # 95 % interval, restricted profile likelihood
     sigma_high: float  # infinite if it reaches beyond the range of the search
     likelihood_ratio: float  # twice the gain in restricted log likelihood over σ = 0
@@ -464,18 +455,6 @@ class QuestionEffectsFit:
     log_marginal: float
     ridge: float
     steps: int
-
-    @property
-    def marginal_scores(self) -> np.ndarray:  # (n,) logits, mean 0
-        "The Bradley–Terry strengths of a round robin over very many questions: theta, attenuated."
-        chances = attenuated_probability(self.theta[:, None] - self.theta, self.sigma, self.nu or 0.0)
-        np.fill_diagonal(chances, 0.0)
-        theta, steps = fit_newton(chances, 0.0)
-        if not steps:
-            raise ConvergenceError(
-                "the marginal scores did not converge: strengths are too far apart for double precision"
-            )
-        return theta
 
 # %% ../../nbs/rankers/question_effects.ipynb #limits-code
 def _covariance(problem: Questions, phi: np.ndarray, eta: np.ndarray, free_sigma: bool) -> np.ndarray:
@@ -605,13 +584,13 @@ def rank_question_effects_batch(
     weights = check_weights(weights, len(pool))
     wins, tied, questions = _outcomes(pool, True)
     plain = davidson_batch(*(np.tensordot(weights.astype(np.float64), one, 1) for one in (wins, tied)))
-    scores, ridge = plain.scores.copy(), plain.ridge.copy()
+    scores, ridge, nus = plain.scores.copy(), plain.ridge.copy(), np.asarray(plain.nu)
     for row, copies in enumerate(weights):
         problem = _problem(wins, tied, questions, copies, RIDGE * ridge[row])
         if not _says_something(problem):
             ridge[row] = True  # without effects, and said so
             continue
-        problem, phi, _, _, steps = _maximise(problem, plain.scores[row], plain.nu[row], True)
+        problem, phi, _, _, steps = _maximise(problem, plain.scores[row], nus[row], True)
         if not steps:
             raise ConvergenceError(
                 f"question effects did not converge in fit number {row} of {len(weights)}; use bradley-terry"

@@ -13,15 +13,7 @@ import numpy as np
 from ..compiled import njit
 from ..errors import ConvergenceError
 from ..pool import half_tie_wins
-from ppe.rankers.rankings import (
-    BatchScores,
-    Fit,
-    OnSeparation,
-    Ranking,
-    check_counts,
-    check_models,
-    check_on_separation,
-)
+from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given
 from .separation import raise_separated, same_component, separation
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-06
@@ -131,9 +123,7 @@ def rank_centrality(
     strongly connected and the fallback was not asked for.
     Source: Negahban, Oh and Shah (2017); Grassmann, Taksar and Heyman (1985).
     """
-    check_on_separation(on_separation)
-    wins, ties = check_counts(wins, ties)
-    names = check_models(models, len(wins))
+    wins, ties, names = check_given(wins, ties, models, on_separation)
     if on_separation == "error" and (found := separation(half_tie_wins(wins, ties) > 0)):
         raise_separated(found, names, estimate="unique stationary distribution")
     batch = rank_centrality_batch(wins[None], ties[None])

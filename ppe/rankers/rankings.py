@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['TIE_TOLERANCE', 'COUNTED', 'ORDERS', 'DISTANCES', 'OnSeparation', 'mid_ranks', 'shown_ranks', 'tied_places',
            'spearman_distance', 'kendall_distance', 'footrule_distance', 'chebyshev_distance', 'check_counts',
-           'check_models', 'check_on_separation', 'Fit', 'Ranking', 'BatchScores', 'rank_one', 'reference_ranks']
+           'check_models', 'check_on_separation', 'check_given', 'Fit', 'Ranking', 'BatchScores', 'rank_one',
+           'reference_ranks']
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-03
 import math
@@ -98,11 +99,8 @@ def _checked(
     return given, sizes
 
 
-def _both_checked(
-    ranks: np.ndarray,  # (..., n)
-    reference_ranks: np.ndarray,  # (..., n)
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # (..., n) each: ranks and sizes, of both
-    "Two rankings of the same models, each with the sizes of its tied groups."
+def _both_checked(ranks: np.ndarray, reference_ranks: np.ndarray) -> tuple[np.ndarray, ...]:
+    "Two rankings (..., n) of the same models, each with the sizes of its tied groups."
     found = *_checked(ranks, "ranks"), *_checked(reference_ranks, "reference ranks")
     if found[0].shape[-1] != found[2].shape[-1]:
         sizes = f"{found[0].shape[-1]} and {found[2].shape[-1]}"
@@ -171,19 +169,13 @@ COUNTED = 12  # so many models may share a rank for their orders to be counted
 ORDERS = 10_000  # random orders where they are not
 
 
-def _random_places(
-    ranks: np.ndarray,  # (n)
-    name: str,  # of the stream
-) -> np.ndarray:  # (ORDERS, n)
-    "Places of the models, those of tied groups in random order."
+def _random_places(ranks: np.ndarray, name: str) -> np.ndarray:
+    "Places of the models (ORDERS, n), those of tied groups in random order, from the stream of this name."
     shifts = stream(0, "order of tied models", name).uniform(-0.4, 0.4, size=(ORDERS, len(ranks)))
     return np.argsort(np.argsort(ranks + shifts, axis=-1), axis=-1)
 
 
-def _expected_largest(
-    ranks: np.ndarray,  # (n)
-    reference_ranks: np.ndarray,  # (n), one of the two with ties
-) -> float:
+def _expected_largest(ranks: np.ndarray, reference_ranks: np.ndarray) -> float:
     "Expected largest displacement: counted if only one ranking has ties, in groups of at most COUNTED, else drawn."
     n, swapped = len(ranks), len(set(ranks.tolist())) == len(ranks)
     tied, places = (reference_ranks, ranks) if swapped else (ranks, reference_ranks)
@@ -196,9 +188,6 @@ def _expected_largest(
         size = len(group)
         taken = tied[group[0]] - (size - 1) / 2 + np.arange(size)
         moved = np.abs(taken[:, None] - places[group])
-        if size == 1:
-            within *= np.arange(n) >= moved[0]
-            continue
         # Orders in which nobody moves further: a permanent, by Ryser's formula over the subsets of the group.
         subsets = np.arange(1 << size)[:, None] >> np.arange(size) & 1
         chosen = (moved <= np.arange(n)[:, None, None]).astype(np.int64) @ subsets.T
@@ -296,6 +285,18 @@ def check_on_separation(
         known = " or ".join(map(repr, get_args(OnSeparation)))
         raise InputError(f"on_separation is {on_separation!r}; it must be {known}")
 
+
+def check_given(
+    wins: np.ndarray,  # (n, n) W: W[i, j] counts how often i beats j
+    ties: np.ndarray,  # (n, n) T, symmetric
+    models: Sequence[str] | None,  # names in the order of the counts
+    on_separation: str,
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # W and T as float64, the names
+    "What a method for one count matrix is given, checked."
+    check_on_separation(on_separation)
+    W, T = check_counts(wins, ties)
+    return W, T, check_models(models, len(W))
+
 # %% ../../nbs/rankers/rankings.ipynb #cell-53
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -313,14 +314,7 @@ class Fit:
         object.__setattr__(self, "estimates", MappingProxyType(dict(self.estimates)))
 
     def __reduce__(self) -> tuple:  # a proxy of a mapping travels to another process only as a copy
-        return Fit, (
-            self.converged,
-            self.iterations,
-            self.log_likelihood,
-            self.ridge,
-            self.solver,
-            dict(self.estimates),
-        )
+        return Fit, (*(getattr(self, name) for name in self.__slots__[:-1]), dict(self.estimates))
 
     @property
     def nu(self) -> float | None:
@@ -339,12 +333,6 @@ class Ranking:
     ranks: np.ndarray  # (n) float64, 1 = best; tied models share the mean of their places
     fit: Fit  # how the scores were found
 
-    def __post_init__(self):
-        n = len(self.models)
-        if self.scores.shape != (n,) or self.ranks.shape != (n,):
-            shapes = f"scores {self.scores.shape}, ranks {self.ranks.shape}"
-            raise InputError(f"a ranking of {n} models needs {n} scores and ranks, seen: {shapes}")
-
     @classmethod
     def from_scores(
         cls,
@@ -355,6 +343,8 @@ class Ranking:
     ) -> "Ranking":
         "The ranking that orders models by score; see `mid_ranks` for ties."
         scores = np.array(scores, dtype=np.float64)
+        if scores.shape != (len(models),):
+            raise InputError(f"a ranking of {len(models)} models needs a score for each, seen: shape {scores.shape}")
         return cls(ranker, tuple(models), scores, mid_ranks(scores), fit)
 
     def table(self) -> pd.DataFrame:
@@ -372,6 +362,8 @@ class BatchScores:
     # Of a method that may find several best orders: (B, n, n) bool, the row is above the column in all of them; and
     above: np.ndarray | None = field(default=None, kw_only=True)
     places: np.ndarray | None = field(default=None, kw_only=True)  # (2, B, n), first and last place in any of them
+    nu: np.ndarray | None = field(default=None, kw_only=True)  # (B,), tie parameters of a Davidson model
+    first_place: np.ndarray | None = field(default=None, kw_only=True)  # (B, J), effects; NaN without outcomes
 
     @property
     def ranks(self) -> np.ndarray:  # (B, n) float64
@@ -381,9 +373,7 @@ class BatchScores:
 
 def rank_one(
     name: str,  # of the method
-    method: Callable[
-        [np.ndarray, np.ndarray], BatchScores
-    ],  # that ranks all models that met, and flags if some did not
+    method: Callable[..., BatchScores],  # of wins and ties, that ranks models that met and flags if some did not
     wins: np.ndarray,  # (n, n) W
     ties: np.ndarray,  # (n, n) T, symmetric
     *,
@@ -393,9 +383,8 @@ def rank_one(
     solver: str,
 ) -> Ranking:
     "One count matrix by a method for many. Raises: InputError; NoMaximumError naming groups that never met."
-    check_on_separation(on_separation)
-    wins, ties = check_counts(wins, ties)
-    names, found = check_models(models, len(wins)), method(wins[None], ties[None])
+    wins, ties, names = check_given(wins, ties, models, on_separation)
+    found = method(wins[None], ties[None])
     if found.ridge[0] and on_separation == "error":
         raise_disconnected(same_component((wins + wins.T + ties)[None])[0][0], names, estimate=estimate)
     fit = Fit(True, 0, ridge=COMPONENT_PENALTY if found.ridge[0] else 0.0, solver=solver)
