@@ -150,29 +150,10 @@ def default_models(
     "Names for models that were given none: model 1, model 2, …"
     return tuple(f"model {i}" for i in range(1, n + 1))
 
-# %% ../nbs/pool.ipynb #n011
+# %% ../nbs/pool.ipynb #n012
 MAX_BYTES = 8 * 2**30
 
 
-def _adjacency(
-    graph: np.ndarray,  # graph of each verdict (rows,)
-    a: np.ndarray,  # code of the model shown first (rows,)
-    b: np.ndarray,  # code of the other (rows,)
-    verdict: np.ndarray,  # a, b, tie or invalid (rows,)
-    shape: tuple[int, int, int],  # (G, n, n)
-) -> np.ndarray:
-    if np.prod(shape, dtype=float) > MAX_BYTES:
-        raise InputError(
-            f"{shape[0]} graphs of {shape[1]} models need {np.prod(shape, dtype=float) / 2**30:.0f} GiB as adjacency "
-            "matrices; for large incomplete tables use win_tie_counts_from_table, which needs n × n only"
-        )
-    adjacency = np.zeros(shape, dtype=bool)
-    first, second = np.isin(verdict, ("a", "tie")), np.isin(verdict, ("b", "tie"))
-    adjacency[graph[first], a[first], b[first]] = True
-    adjacency[graph[second], b[second], a[second]] = True
-    return adjacency
-
-# %% ../nbs/pool.ipynb #n012
 def comparison_graphs(
     verdicts: pd.DataFrame,  # verdict table; validated here if it is not in normal form
     *,
@@ -200,9 +181,16 @@ def comparison_graphs(
             f"{n_pairs} pairs; a complete graph has one valid verdict for each pair; "
             "keep incomplete ones with incomplete='keep' (--incomplete keep)"
         )
-    number = np.cumsum(keep) - 1
-    rows = keep[graph]
-    adjacency = _adjacency(number[graph[rows]], a[rows], b[rows], verdict[rows], (int(keep.sum()), n, n))
+    n_kept = int(keep.sum())
+    if n_kept * n * n > MAX_BYTES:
+        raise InputError(
+            f"{n_kept} graphs of {n} models need {n_kept * n * n / 2**30:.0f} GiB as adjacency matrices; for large "
+            "incomplete tables use win_tie_counts_from_table, which needs n × n only"
+        )
+    adjacency, number = np.zeros((n_kept, n, n), dtype=bool), np.cumsum(keep) - 1
+    for better, winner, loser in (("a", a, b), ("b", b, a)):
+        rows = keep[graph] & np.isin(verdict, (better, "tie"))
+        adjacency[number[graph[rows]], winner[rows], loser[rows]] = True
     index = verdicts[list(INDEX_COLUMNS)].iloc[first_row[keep]].reset_index(drop=True)
     blocks = index.groupby(["judge", "question_id"], sort=False, observed=True).ngroup().to_numpy()
     return Pool(adjacency, models, blocks, index, int((~keep).sum()))
@@ -242,10 +230,8 @@ def largest_component_sizes(
     "Size of the largest strongly connected component of each graph."
     from scipy.sparse.csgraph import connected_components
 
-    sizes = [
-        np.bincount(connected_components(graph, directed=True, connection="strong")[1]).max() for graph in adjacency
-    ]
-    return np.array(sizes, dtype=np.int64)
+    labels = (connected_components(graph, directed=True, connection="strong")[1] for graph in adjacency)
+    return np.array([np.bincount(label).max() for label in labels], dtype=np.int64)
 
 # %% ../nbs/pool.ipynb #n026
 def tie_rates(
@@ -278,15 +264,9 @@ def graph_table(
     "Cycle counts, score, tie rate and largest strongly connected component of each graph."
     counts = pool.cycles
     return pool.index.assign(
-        n_models=pool.n_models,
-        c3=counts.c3,
-        c4=counts.c4,
-        c3_bad=counts.c3_bad,
-        c4_bad=counts.c4_bad,
-        score=pool.scores(mu),
-        tie_rate=tie_rates(pool.adjacency),
-        largest_scc=largest_component_sizes(pool.adjacency),
-    )
+        n_models=pool.n_models, c3=counts.c3, c4=counts.c4, c3_bad=counts.c3_bad, c4_bad=counts.c4_bad,
+        score=pool.scores(mu), tie_rate=tie_rates(pool.adjacency), largest_scc=largest_component_sizes(pool.adjacency),
+    )  # fmt: skip
 
 # %% ../nbs/pool.ipynb #copies-code
 def check_weights(

@@ -108,12 +108,6 @@ def denoise(
     Source: Hu et al. (2024), arXiv:2410.12869; Eades, Lin & Smyth (1993).
     """
     return rank_one(
-        "denoise",
-        denoise_batch,
-        wins,
-        ties,
-        models=models,
-        on_separation=on_separation,
-        estimate="order",
-        solver="greedy",
-    )
+        "denoise", denoise_batch, wins, ties, models=models, on_separation=on_separation,
+        estimate="order", solver="greedy",
+    )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..compiled import njit
 from ..errors import ConvergenceError
-from ..pool import Pool, check_weights
+from ..pool import Pool, check_weights, half_tie_wins
 from .bradley_terry import RIDGE, newton_batch
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_on_separation
 from .separation import raise_separated, separation, strongly_connected
@@ -163,11 +163,14 @@ class SoftWeightsFit:
     ridge: float
 
 
-def _prepared(pool: Pool, mu: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    "Half-tie wins of every graph, scores, their order, questions."
-    ties = pool.adjacency & np.swapaxes(pool.adjacency, 1, 2)
-    scores = check_scores(pool.scores(mu))
-    return pool.adjacency - 0.5 * ties, scores, np.argsort(scores, kind="stable"), pool.questions
+def _fits(pool: Pool, copies: np.ndarray, mu: float) -> tuple[list[tuple], np.ndarray, np.ndarray, np.ndarray]:
+    "By row of copies: mean losses, β, weighted counts, weights of the graphs. Strengths, iterations, which are penalised."
+    ties, scores = pool.adjacency & np.swapaxes(pool.adjacency, 1, 2), check_scores(pool.scores(mu))
+    halves, order, grid, found = pool.adjacency - 0.5 * ties, np.argsort(scores, kind="stable"), np.array(STEEPNESS), []
+    for row in copies:
+        losses, best, half = _fit_one(halves, row, scores, order, *_folds(row, pool.questions), grid)
+        found.append((losses, grid[best], half, _weights(row, scores, order, grid[best])))
+    return found, *newton_batch(np.array([half for _, _, half, _ in found]), RIDGE)
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-23
 def fit_soft_weights(
@@ -182,26 +185,19 @@ def fit_soft_weights(
     Cost: FOLDS · len(STEEPNESS) Bradley–Terry fits.
     """
     check_on_separation(on_separation)
-    check_counts(*pool.counts())
-    halves, scores, order, questions = _prepared(pool, mu)
-    grid, ones = np.array(STEEPNESS), np.ones(len(pool))
-    fold, n_folds = _folds(ones, questions)
-    losses, best, half = _fit_one(halves, ones, scores, order, fold, n_folds, grid)
-    found = separation(half > 0)
+    half = half_tie_wins(*check_counts(*pool.counts()))
     # A steepness that leaves too few graphs is chosen only if all graphs together are separated too.
-    everywhere = None if found is None else separation(halves.sum(axis=0) > 0)
-    if everywhere is not None and on_separation == "error":
-        raise_separated(everywhere, pool.models)
-    theta, iterations, _ = newton_batch(half[None], RIDGE)
+    if on_separation == "error" and (apart := separation(half > 0)) is not None:
+        raise_separated(apart, pool.models)
+    ((losses, beta, half, weights),), theta, iterations, penalised = _fits(pool, np.ones((1, len(pool))), mu)
     if not iterations[0]:
         raise ConvergenceError(
-            f"Bradley–Terry with soft weights did not converge at β = {grid[best]:g}: the counts are too unbalanced; "
+            f"Bradley–Terry with soft weights did not converge at β = {beta:g}: the counts are too unbalanced; "
             "use bradley-terry"
         )
-    return SoftWeightsFit(
-        theta[0], float(grid[best]), _weights(ones, scores, order, grid[best]), losses,
-        -float(_loss(half, theta[0], 1.0)[0]), int(iterations[0]), RIDGE if found is not None else 0.0,
-    )  # fmt: skip
+    likelihood = -float(_loss(half, theta[0], 1.0)[0])
+    ridge = RIDGE if penalised[0] else 0.0
+    return SoftWeightsFit(theta[0], float(beta), weights, losses, likelihood, int(iterations[0]), ridge)
 
 # %% ../../nbs/rankers/soft_weights.ipynb #cell-24
 def soft_weights(
@@ -226,15 +222,10 @@ def soft_weights_batch(
     "Scores for every row of weights, the steepness chosen anew in each; separated rows are penalised and flagged."
     weights = check_weights(weights, len(pool)).astype(np.float64)
     check_counts(*pool.counts(weights), batch=True)
-    halves, scores, order, questions = _prepared(pool, mu)
-    grid = np.array(STEEPNESS)
-    folds = [_folds(row, questions) for row in weights]
-    rows = zip(weights, folds, strict=True)
-    half = np.array([_fit_one(halves, row, scores, order, fold, n, grid)[2] for row, (fold, n) in rows])
-    theta, iterations, penalised = newton_batch(half, RIDGE)
+    _, theta, iterations, penalised = _fits(pool, weights, mu)
     if not iterations.all():
         raise ConvergenceError(
-            f"{(iterations == 0).sum()} of {len(half)} fits with soft weights did not converge, the first is number "
+            f"{(iterations == 0).sum()} of {len(weights)} fits with soft weights did not converge, the first is number "
             f"{np.flatnonzero(iterations == 0)[0]}; use bradley-terry for these graphs"
         )
     return BatchScores(theta, penalised)
