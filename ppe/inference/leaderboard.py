@@ -82,7 +82,8 @@ class PlacedGraphs:
         cell = ((self.rows.outcome * n_judges + self.rows.judge) * n + self.rows.first) * n + self.rows.second
         sums = [np.bincount(cell, row[self.graph], minlength=3 * n_judges * n * n) for row in weights]
         outcomes = np.reshape(sums, (len(weights), 3, n_judges, n, n))
-        tables = (PlaceCounts(*parts, self.rows.judges, self.rows.models) for parts in outcomes)
+        names = self.rows.judges, self.rows.models
+        tables = (PlaceCounts(first, second, ties, *names) for first, second, ties in outcomes)
         return weighted_judges_batch(tables) if weighted else order_effect_batch(tables, ranker=ranker)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-b

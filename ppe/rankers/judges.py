@@ -158,13 +158,13 @@ def weighted_judges(
     Cost: about 20 fits of O(J n² + (n + J)³) per Newton step.
     """
     check_on_separation(on_separation)
-    if order_effect:
-        found = place_separation(counts)
-        if found is not None and on_separation == "error":
-            raise_place_separated(found, counts)
-    elif (found := separation(half_tie_wins(*counts.counts()) > 0)) is not None and on_separation == "error":
-        raise_separated(found, counts.models)
-    ridge, n = 0.0 if found is None else RIDGE, len(counts.models)
+    by_place = place_separation(counts) if order_effect else None
+    by_group = None if order_effect else separation(half_tie_wins(*counts.counts()) > 0)
+    if by_place is not None and on_separation == "error":
+        raise_place_separated(by_place, counts)
+    if by_group is not None and on_separation == "error":
+        raise_separated(by_group, counts.models)
+    ridge, n = RIDGE if by_place or by_group else 0.0, len(counts.models)
     problem = _Problem(counts.first + counts.ties / 2, counts.second + counts.ties / 2, order_effect, ridge)
     refuse_range(problem.first.reshape(-1, n), problem.second.reshape(-1, n), penalised=ridge > 0)
     point, spread, steps = _search(problem)

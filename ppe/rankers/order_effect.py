@@ -194,7 +194,7 @@ def _newton(
     iterations, open_rows = np.zeros(n_fits, dtype=np.int64), np.arange(n_fits)
     for iteration in range(1, MAX_NEWTON_STEPS + 1):
         at = point[open_rows]
-        outcomes, log_nu = (part[open_rows] for part in (first, second, ties)), at[:, -1] if with_ties else None
+        outcomes, log_nu = (first[open_rows], second[open_rows], ties[open_rows]), at[:, -1] if with_ties else None
         score, information = _score_information(*outcomes, at[:, :n], at[:, n : n + n_judges], log_nu)
         score -= ridge[open_rows, None] * at
         information += ridge[open_rows, None, None] * np.eye(point.shape[1])

@@ -168,7 +168,8 @@ def _fits(pool: Pool, copies: np.ndarray, mu: float) -> tuple[list[tuple], np.nd
     ties, scores = pool.adjacency & np.swapaxes(pool.adjacency, 1, 2), check_scores(pool.scores(mu))
     halves, order, grid, found = pool.adjacency - 0.5 * ties, np.argsort(scores, kind="stable"), np.array(STEEPNESS), []
     for row in copies:
-        losses, best, half = _fit_one(halves, row, scores, order, *_folds(row, pool.questions), grid)
+        fold, n_folds = _folds(row, pool.questions)
+        losses, best, half = _fit_one(halves, row, scores, order, fold, n_folds, grid)
         found.append((losses, grid[best], half, _weights(row, scores, order, grid[best])))
     return found, *newton_batch(np.array([half for _, _, half, _ in found]), RIDGE)
 
