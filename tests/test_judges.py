@@ -14,6 +14,7 @@ import ppe
 from ppe.errors import InputError, NoMaximumError
 from ppe.inference.leaderboard import leaderboard
 from ppe.rankers.judges import weighted_judges
+from ppe.rankers.order_effect import order_effect
 
 STRENGTH = {"a": 1.0, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.8}
 JUDGES = {"careful": (2.0, 0.0), "middling": (1.0, 0.7), "hasty": (0.3, -0.5)}  # discrimination, first place
@@ -117,11 +118,14 @@ def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
         assert x["model"] == y["model"] and x["score"] == pytest.approx(y["score"], abs=1e-6)
 
 
-def test_weighted_limits_are_those_of_refits_to_resampled_questions():
-    rows = table(8, n_questions=8)
-    board = leaderboard(frame(rows), judges="weighted").with_intervals(n_resamples=6, level=0.8, seed=3)
+@pytest.mark.parametrize(
+    ("options", "fit"), [({"judges": "weighted"}, weighted_judges), ({"order_effect": True}, order_effect)]
+)
+def test_limits_are_those_of_refits_to_resampled_questions(options, fit):
+    rows, how = table(8, n_questions=8), {"n_resamples": 6, "level": 0.8, "seed": 3}
+    board = leaderboard(frame(rows), **options).with_intervals(**how)
     for counts, scores in zip(resampled_counts(rows, board, 6, 3), board.intervals.resampled_scores[:3], strict=False):
-        assert np.allclose(weighted_judges(counts, on_separation="ridge").scores, scores, atol=1e-6)
+        assert np.allclose(fit(counts, on_separation="ridge").scores, scores, atol=1e-6)
     assert not board.intervals.ridge[:3].any()
 
 

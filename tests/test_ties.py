@@ -1,4 +1,4 @@
-"""Models that nothing in the data tells apart: every ranker ties them, and names do not matter."""
+"""Models that nothing in the data tells apart share a rank, on the command line and in an expected distance."""
 
 import numpy as np
 import pandas as pd
@@ -8,21 +8,6 @@ from conftest import COLUMNS
 from ppe.paper.studies.references import expected_distance, spearman_parts
 from ppe.rankers.rankings import mid_ranks
 from ppe.rankers.registry import COUNT_RANKERS
-
-
-def mirrored(names, seed, n_questions=8):
-    "A table that stays the same when models 1 and 2 change places: each question is asked again like that."
-    rng, strength, rows = np.random.default_rng(seed), np.array([1, 0.3, 0.3, -0.2, -0.8]), []
-    for question in range(n_questions):
-        verdicts = {}
-        for i in range(5):
-            for j in range(i + 1, 5):
-                wins = rng.random() < 1 / (1 + np.exp(strength[j] - strength[i]))
-                verdicts[i, j] = "tie" if rng.random() < 0.2 else "ab"[not wins]
-        for variant, place in enumerate(([0, 1, 2, 3, 4], [0, 2, 1, 3, 4])):
-            for (i, j), verdict in verdicts.items():
-                rows.append(("j", question, "c", variant, names[place[i]], names[place[j]], verdict))
-    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 @pytest.mark.parametrize("names", ["xyz", "zyx"])
@@ -41,17 +26,12 @@ def test_all_level_is_half_way_on_the_command_line(tmp_path, ppe_main, ranker, n
     assert report["distances"]["spearman"] == report["distances"]["kendall"] == 0.5
 
 
-def test_two_level_models_show_half_a_rank(tmp_path, ppe_main):
-    frame = mirrored("abcde", 1)
-    frame.to_csv(table := tmp_path / "two.csv", index=False)
-    shown = ppe_main("rank", str(table), "--format", "csv").out
-    ranks = dict(line.split(",")[::2] for line in shown.splitlines()[1:])
-    assert ranks["b"] == ranks["c"] and ranks["b"].endswith(".5")
-    frame = frame[frame["variant"] == 0]
-    frame.to_csv(table, index=False)
-    shown = ppe_main("rank", str(table), "--format", "csv").out
-    ranks = sorted(line.split(",")[2] for line in shown.splitlines()[1:])
-    assert ranks == list("12345"), "whole numbers without a tie"
+@pytest.mark.parametrize(("last", "ranks"), [("tie", ["1.0", "2.5", "2.5"]), ("a", ["1", "2", "3"])])
+def test_ranks_are_shown_as_halves_only_where_a_tie_makes_one(tmp_path, ppe_main, last, ranks):
+    rows = [("j", 0, "c", 0, *pair) for pair in (("x", "y", "a"), ("x", "z", "a"), ("y", "z", last))]
+    pd.DataFrame(rows, columns=COLUMNS).to_csv(table := tmp_path / "table.csv", index=False)
+    shown = ppe_main("rank", str(table), "--ranker", "copeland", "--format", "csv").out
+    assert [line.split(",")[2] for line in shown.splitlines()[1:]] == ranks
 
 
 def test_the_parts_of_an_expected_distance_add_up_with_ties():
