@@ -164,7 +164,7 @@ class SoftWeightsFit:
 
 
 def _fits(pool: Pool, copies: np.ndarray, mu: float) -> tuple[list[tuple], np.ndarray, np.ndarray, np.ndarray]:
-    "By row of copies: mean losses, β, weighted counts, weights of the graphs. Strengths, iterations, which are penalised."
+    "By row of copies: mean losses, β, weighted counts, weights of the graphs; strengths, iterations, and if penalised."
     ties, scores = pool.adjacency & np.swapaxes(pool.adjacency, 1, 2), check_scores(pool.scores(mu))
     halves, order, grid, found = pool.adjacency - 0.5 * ties, np.argsort(scores, kind="stable"), np.array(STEEPNESS), []
     for row in copies:
