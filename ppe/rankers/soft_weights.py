@@ -163,12 +163,17 @@ class SoftWeightsFit:
     ridge: float
 
 
+def _prepared(pool: Pool, mu: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    "Half-tie wins of every graph, scores, their order, questions."
+    ties, scores = pool.adjacency & np.swapaxes(pool.adjacency, 1, 2), check_scores(pool.scores(mu))
+    return pool.adjacency - 0.5 * ties, scores, np.argsort(scores, kind="stable"), pool.questions
+
+
 def _fits(pool: Pool, copies: np.ndarray, mu: float) -> tuple[list[tuple], np.ndarray, np.ndarray, np.ndarray]:
     "By row of copies: mean losses, β, weighted counts, weights of the graphs; strengths, iterations, and if penalised."
-    ties, scores = pool.adjacency & np.swapaxes(pool.adjacency, 1, 2), check_scores(pool.scores(mu))
-    halves, order, grid, found = pool.adjacency - 0.5 * ties, np.argsort(scores, kind="stable"), np.array(STEEPNESS), []
+    (halves, scores, order, questions), grid, found = _prepared(pool, mu), np.array(STEEPNESS), []
     for row in copies:
-        fold, n_folds = _folds(row, pool.questions)
+        fold, n_folds = _folds(row, questions)
         losses, best, half = _fit_one(halves, row, scores, order, fold, n_folds, grid)
         found.append((losses, grid[best], half, _weights(row, scores, order, grid[best])))
     return found, *newton_batch(np.array([half for _, _, half, _ in found]), RIDGE)
