@@ -57,7 +57,7 @@ def _verdicts(pool, mu):
 
 
 def _problems(pool, weights, cycles, mu, ties, penalty):
-    "For every row of weights: the graphs taken, in units; half-tie wins; whether the ridge stands in for a maximum."
+    "For every row of weights: its graphs, in units; half-tie wins; whether the ridge stands in for a maximum."
     wins, tied = check_counts(*pool.counts(weights), batch=True)
     verdicts, blocks, z = _verdicts(pool, mu)
     for row, won, drawn in zip(weights, wins, tied, strict=True):
