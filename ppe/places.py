@@ -85,6 +85,17 @@ class Placed:
         first, second, ties = sums.reshape(3, n_judges, n, n)
         return PlaceCounts(first, second, ties, self.judges, self.models)
 
+    def taken(
+        self,
+        rows: np.ndarray,  # (rows,) bool
+    ) -> "Placed":
+        "Some of the verdicts, judges and questions numbered anew."
+        judges, judge = np.unique(self.judge[rows], return_inverse=True)
+        questions, question = np.unique(self.question[rows], return_inverse=True)
+        first, second, outcome = self.first[rows], self.second[rows], self.outcome[rows]
+        names = tuple(self.judges[number] for number in judges)
+        return Placed(judge, first, second, outcome, question, names, self.models, len(questions))
+
 
 def placed(
     verdicts: pd.DataFrame,  # validated verdict table

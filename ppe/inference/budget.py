@@ -10,6 +10,7 @@ __all__ = ['ALPHAS', 'N_REPEATS', 'TAU', 'n_kept', 'held_out_log_loss', 'CrossVa
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +19,11 @@ from scipy.optimize import minimize_scalar
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..cycles import cycle_counts
 from .diagnostics import N_FOLDS, question_folds
+from .methods import find_distance
 from ..errors import InputError, first_five
 from ..pool import Pool, half_tie_wins, win_tie_counts
 from ..streams import stream
-from ..rankers.rankings import DISTANCES, TIE_TOLERANCE
+from ..rankers.rankings import TIE_TOLERANCE
 from ..truncation import global_top_k
 
 ALPHAS = tuple(step / 20 for step in range(1, 21))  # candidate keep proportions, 0.05 … 1.00
@@ -84,29 +86,14 @@ def _check_alphas(alphas: Sequence[float]) -> np.ndarray:
     values = np.asarray(alphas, dtype=np.float64)
     # Written so that NaN fails.
     if values.ndim != 1 or not len(values) or not ((values > 0) & (values <= 1)).all():
-        wrong = [f"{a:g}" for a in np.ravel(values) if not 0 < a <= 1]
+        wrong = first_five(f"{a:g}" for a in np.ravel(values) if not 0 < a <= 1) or f"of shape {values.shape}"
         raise InputError(
-            f"keep proportions {first_five(wrong) or 'of shape ' + str(values.shape)}: each is a share of the "
-            "pool, above 0 "
-            "and at most 1, in one list; correct them"
+            f"keep proportions {wrong}: each is a share of the pool, above 0 and at most 1, in one list; correct them"
         )
     if (np.diff(values) <= 0).any():
-        raise InputError(
-            f"keep proportions {first_five(f'{a:g}' for a in values)} do not increase; sort them, each once"
-        )
+        said = first_five(f"{a:g}" for a in values)
+        raise InputError(f"keep proportions {said} do not increase; sort them, each once")
     return values
-
-# %% ../../nbs/inference/budget.ipynb #cell-19
-def _keep_weights(
-    rows: np.ndarray,  # graphs to choose from
-    scores: np.ndarray,  # (G,) cycle scores of the pool
-    alphas: np.ndarray,  # (A,)
-) -> np.ndarray:  # (A, G) 1.0 where a graph is kept
-    by_score = rows[global_top_k(scores[rows], len(rows))]
-    weights = np.zeros((len(alphas), len(scores)))
-    for weight, alpha in zip(weights, alphas, strict=True):
-        weight[by_score[: n_kept(alpha, len(rows))]] = 1.0
-    return weights
 
 # %% ../../nbs/inference/budget.ipynb #cell-20
 def cross_validate(
@@ -128,7 +115,11 @@ def cross_validate(
         raise InputError(f"graphs without a comparison have no loss, rows: {first_five(empty)}; leave them out")
     fold = question_folds(pool.questions, n_folds=n_folds, rng=rng)
     held_out = fold == np.arange(n_folds)[:, None]
-    weights = np.stack([_keep_weights(np.flatnonzero(~part), scores, proportions) for part in held_out])
+    weights = np.zeros((n_folds, len(proportions), len(scores)))  # 1 where a graph is kept
+    for part, rows in zip(weights, map(np.flatnonzero, ~held_out), strict=True):
+        by_score = rows[global_top_k(scores[rows], len(rows))]
+        for weight, alpha in zip(part, proportions, strict=True):
+            weight[by_score[: n_kept(alpha, len(rows))]] = 1.0
     fits = bradley_terry_batch(*pool.counts(weights.reshape(-1, len(scores))))
     strengths = fits.scores.reshape(n_folds, len(proportions), -1)
     half = half_tie_wins(*pool.counts(held_out))
@@ -169,8 +160,7 @@ def rank_stability(
     Cost: A · n_repeats fits of Bradley–Terry, O(n³) each.
     """
     proportions = _check_alphas(alphas)
-    if distance not in DISTANCES:
-        raise InputError(f"unknown distance {distance!r}: choose one of {', '.join(DISTANCES)}")
+    measure = find_distance(distance)
     if n_repeats < 2:
         raise InputError(f"n_repeats = {n_repeats}: rankings are compared in pairs, so there must be at least 2")
     scores, seed = pool.scores(mu), int(rng.integers(2**63))
@@ -181,7 +171,7 @@ def rank_stability(
     fits = bradley_terry_batch(*pool.counts(weights.reshape(-1, len(scores))))
     ranks = fits.ranks.reshape(len(proportions), n_repeats, -1)
     first, second = np.triu_indices(n_repeats, 1)
-    apart = DISTANCES[distance](ranks[:, first], ranks[:, second]).mean(axis=1)
+    apart = measure(ranks[:, first], ranks[:, second]).mean(axis=1)
     return RankStability(
         proportions, np.array(budgets), apart, fits.ridge.reshape(len(proportions), -1).sum(axis=1), n_repeats
     )
@@ -223,8 +213,7 @@ def _within(values: np.ndarray, limit: float) -> np.ndarray:
 
 
 def main_rule(cv: CrossValidation) -> BudgetChoice:
-    "The α of least mean + standard deviation of the loss over folds (paper, section 4.3); the largest of"
-    "several (ours)."
+    "The α of least mean + standard deviation of the loss over folds (paper, section 4.3); the largest if several (ours)."
     criterion = cv.mean + cv.sd
     limit, admitted = float(criterion.min()), np.ones(len(cv.alphas), dtype=bool)
     return BudgetChoice("main text", cv, criterion, limit, admitted, int(np.flatnonzero(_within(criterion, limit))[-1]))
@@ -244,9 +233,8 @@ def appendix_rule(
     """
     if not np.array_equal(cv.alphas, stability.alphas) or not np.array_equal(cv.budgets, stability.budgets):
         raise InputError(
-            f"{len(cv.alphas)} candidates cross-validated on {len(cv.fold)} graphs, {len(stability.alphas)} "
-            "screened with up "
-            f"to {stability.budgets.max()}: give both steps the same pool and the same keep proportions"
+            f"{len(cv.alphas)} candidates cross-validated on {len(cv.fold)} graphs, {len(stability.alphas)} screened "
+            f"with up to {stability.budgets.max()}: give both steps the same pool and the same keep proportions"
         )
     best = np.flatnonzero(_within(cv.mean, cv.mean.min()))[0]
     limit, stable = float(cv.mean[best] + cv.se[best]), stability.passes(tau)
@@ -262,16 +250,11 @@ def rescaled(
 ) -> tuple[CrossValidation, np.ndarray]:  # with the losses after scaling; the factors (A,), in [0, 10]
     "Scale the strengths of each candidate by the one factor that makes its mean held-out loss smallest."
 
-    def mean_loss(factor: float, position: int) -> float:
-        return float(held_out_log_loss(factor * cv.strengths[:, position], cv.held_out).mean())
+    def mean_loss(factor: float, strengths: np.ndarray) -> float:
+        return float(held_out_log_loss(factor * strengths, cv.held_out).mean())
 
-    factors = np.array(
-        [
-            minimize_scalar(
-                mean_loss, bounds=(0.0, 10.0), args=(position,), method="bounded", options={"xatol": 1e-7}
-            ).x
-            for position in range(len(cv.alphas))
-        ]
-    )
+    how: dict[str, Any] = {"bounds": (0.0, 10.0), "method": "bounded", "options": {"xatol": 1e-7}}
+    each = np.swapaxes(cv.strengths, 0, 1)
+    factors = np.array([minimize_scalar(mean_loss, args=(strengths,), **how).x for strengths in each])
     strengths = factors[:, None] * cv.strengths
     return replace(cv, strengths=strengths, losses=held_out_log_loss(strengths, cv.held_out[:, None])), factors

@@ -18,7 +18,7 @@ import pandas as pd
 
 from ..counts import PairCounts
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import INTERVAL_KINDS, RankIntervals, rank_intervals
+from .intervals import INTERVAL_KINDS, RankIntervals, check_draws_once, rank_intervals
 from .methods import ALL_GRAPHS, Method, source_rows
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, too_large, win_tie_counts_from_table
 from ..places import PlaceCounts, Placed, placed
@@ -57,19 +57,6 @@ class PlacedGraphs:
         valid = (number >= 0) & (verdicts["verdict"] != "invalid").to_numpy()
         return cls(placed(verdicts[valid].reset_index(drop=True), models=pool.models), number[valid])
 
-    def taken(
-        self,
-        rows: np.ndarray,  # (K,) numbers of graphs
-    ) -> Placed:
-        "The verdicts of these graphs alone."
-        mine = np.isin(self.graph, rows)
-        parts = (part[mine] for part in (self.rows.judge, self.rows.first, self.rows.second, self.rows.outcome))
-        judges, judge = np.unique(next(parts), return_inverse=True)
-        first, second, outcome = parts
-        questions, question = np.unique(self.rows.question[mine], return_inverse=True)
-        names = tuple(self.rows.judges[number] for number in judges)
-        return Placed(judge, first, second, outcome, question, names, self.rows.models, len(questions))
-
     def rank_batch(
         self,
         weights: np.ndarray,  # (B, G) how often each graph is taken
@@ -93,10 +80,10 @@ class Leaderboard:
 
     ranking: Ranking
     method: Method  # which graphs were ranked
-    pool: Pool | None  # all graphs, before the method chose; None for a table that is too large to make them
-    rows: np.ndarray | None  # (K,) which of them were ranked, in the method's order
-    n_graphs: int | None  # None for counts, in which graphs cannot be told apart
-    n_dropped: int | None  # incomplete graphs left out
+    pool: Pool | None = None  # all graphs, before the method chose; None for a table that is too large to make them
+    rows: np.ndarray | None = None  # (K,) which of them were ranked, in the method's order
+    n_graphs: int | None = None  # None for counts, in which graphs cannot be told apart
+    n_dropped: int | None = None  # incomplete graphs left out
     distances: Mapping[str, float] | None = None  # to the reference, by name
     intervals: RankIntervals | None = None
     kind: str = "differences"  # of the intervals, a key of INTERVAL_KINDS
@@ -147,28 +134,19 @@ class Leaderboard:
         seed: int = SEED,
     ) -> "Leaderboard":
         "The same with limits of scores and ranks. Raises as `rank_intervals`, and for a table without graphs."
-        if self.n_graphs is None:
-            raise InputError(
-                "--intervals: counts hold no questions to resample; give the verdict table, or leave --intervals out"
-            )
-        if self.pool is None:
-            raise InputError(
-                "--intervals: this table is too large to resample its questions; take a part of it (--judge, "
-                "--category), "
-                "or leave --intervals out"
-            )
-        found = rank_intervals(
-            self.pool,
-            method=self.method,
-            ranker=self.ranking.ranker,
-            n_resamples=n_resamples,
-            level=level,
-            rng=stream(seed, "intervals"),
-            fit_batch=None
-            if self.places is None
-            else partial(self.places.rank_batch, ranker=self.ranking.ranker, weighted=self.weighted),
-        )
-        return replace(self, intervals=found, kind=kind, seed=seed)
+        asked = {"n_resamples": n_resamples, "level": level, "rng": stream(seed, "intervals")}
+        return replace(self, intervals=_intervals(self, **asked), kind=kind, seed=seed)
+
+# %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-c
+def _intervals(board: Leaderboard, **asked: Any) -> RankIntervals:
+    if board.pool is None:
+        counts = "counts hold no questions to resample; give the verdict table"
+        large = "this table is too large to resample its questions; take a part of it (--judge, --category)"
+        raise InputError(f"--intervals: {counts if board.n_graphs is None else large}, or leave --intervals out")
+    ranker, fit_batch = board.ranking.ranker, None
+    if board.places is not None:
+        fit_batch = partial(board.places.rank_batch, ranker=ranker, weighted=board.weighted)
+    return rank_intervals(board.pool, method=board.method, ranker=ranker, fit_batch=fit_batch, **asked)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c07-9c1a6e
 Incomplete = Literal["auto", "drop", "keep"]  # graphs that lack a pair; auto: drop, unless they lack it by design
@@ -184,12 +162,8 @@ def incomplete_by_design(
     return bool((judged == n * (n - 1) // 2).mean() <= COMPLETE_SHARE)
 
 
-def _keeps_all(method: Method) -> bool:
-    return method.by == "pool" and isinstance(method.keep, float) and method.keep == 1.0
-
-
 def _chosen_rows(method: Method, pool: Pool) -> np.ndarray:
-    if _keeps_all(method):
+    if method.keeps_all:
         return np.arange(len(pool))
     scores = pool.scores(method.mu)
     if isinstance(method.keep, float):
@@ -200,21 +174,21 @@ def _chosen_rows(method: Method, pool: Pool) -> np.ndarray:
 
 def _require_complete(verdicts: pd.DataFrame, method: Method, ranker: str) -> None:
     "Raises `InputError` for what compares cycle scores, of graphs that are incomplete by design."
-    if not _keeps_all(method) or find_ranker(ranker).takes == "scores":
-        weighs = f"{ranker}, which weighs graphs by cycle scores,"
-        what = weighs if _keeps_all(method) else f"selection by cycle scores ({method.name})"
-        most, n = int(np.bincount(graph_codes(verdicts)[0]).max()), len(model_codes(verdicts)[2])
-        raise InputError(
-            f"{what} needs complete graphs, and these lack pairs by design (at most {most} of "
-            f"{n * (n - 1) // 2} judged); rank all verdicts without it, "
-            "take the complete graphs alone if there are some (--incomplete drop), or judge complete graphs (ppe "
-            "design --kind complete)"
-        )
+    if method.keeps_all and find_ranker(ranker).takes != "scores":
+        return
+    weighs = f"{ranker}, which weighs graphs by cycle scores,"
+    what = weighs if method.keeps_all else f"selection by cycle scores ({method.name})"
+    most, n = int(np.bincount(graph_codes(verdicts)[0]).max()), len(model_codes(verdicts)[2])
+    raise InputError(
+        f"{what} needs complete graphs, and these lack pairs by design (at most {most} of {n * (n - 1) // 2} judged); "
+        "rank all verdicts without it, take the complete graphs alone if there are some (--incomplete drop), or judge "
+        "complete graphs (ppe design --kind complete)"
+    )
 
 
 def _counts_alone(verdicts: pd.DataFrame, method: Method, ranker: str, incomplete: str) -> bool:
     "Whether to rank without making graphs; raises `InputError` if the ranker needs them."
-    large = too_large(verdicts) if incomplete == "keep" and _keeps_all(method) else None
+    large = too_large(verdicts) if incomplete == "keep" and method.keeps_all else None
     if large and find_ranker(ranker).takes != "counts":
         raise InputError(
             f"{large}: too large for {ranker}, which looks at graphs one by one; choose one of "
@@ -230,12 +204,9 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
         ranking = weighted_judges(counts, on_separation=on_separation)
     else:
         ranking = fit_order_effect(counts, ranker=ranker, on_separation=on_separation)
-        errors = np.full(len(rows.judges), np.nan) if ranking.fit.ridge else question_errors(ranking, rows)
-        finite = {
-            judge: float(error) if np.isfinite(error) else None
-            for judge, error in zip(rows.judges, errors, strict=True)
-        }
-        more["first_place_se_questions"] = finite
+        errors = [np.nan] * len(rows.judges) if ranking.fit.ridge else question_errors(ranking, rows).tolist()
+        finite = (error if np.isfinite(error) else None for error in errors)
+        more["first_place_se_questions"] = dict(zip(rows.judges, finite, strict=True))
     shown = (counts.first + counts.second + counts.ties).sum(axis=0)
     pairs = np.triu_indices(len(rows.models), 1)
     met, both = (shown + shown.T)[pairs] > 0, np.minimum(shown, shown.T)[pairs] > 0
@@ -243,9 +214,7 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
     return replace(ranking, fit=replace(ranking.fit, estimates=dict(ranking.fit.estimates) | more))
 
 
-def _distances(ranking: Ranking, ranks: np.ndarray | None) -> dict[str, float] | None:
-    if ranks is None:
-        return None
+def _distances(ranking: Ranking, ranks: np.ndarray) -> dict[str, float]:
     return {name: float(measure(ranking.ranks, ranks)) for name, measure in DISTANCES.items()}
 
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703-b
@@ -266,46 +235,42 @@ def leaderboard(
     complete graph where one is needed, an order effect or weighted judges with a ranker that has no such form;
     NoMaximumError as `rank` and `order_effect`.
     """
-    if method.draw != "once":
-        raise InputError(
-            f"{method.name} draws by {method.draw}: a leaderboard ranks the graphs that a method keeps, once"
-        )
-    ranker = method.ranker or ranker
-    weighted = judges == "weighted"
+    check_draws_once(method)
+    ranker, weighted = method.ranker or ranker, judges == "weighted"
     if weighted and find_ranker(ranker).name != "bradley-terry":
         raise InputError(
             f"--judges weighted is a form of bradley-terry: {ranker} has no weights for judges; leave --ranker out"
         )
     if order_effect:
         check_order_form(find_ranker(ranker).name)
-    order_effect = order_effect or weighted
     if by_design := incomplete == "auto" and incomplete_by_design(verdicts):
         _require_complete(verdicts, method, ranker)
     if incomplete == "auto":
         incomplete = "keep" if by_design else "drop"
+    made: dict[str, Any] = {"n_graphs": len(graph_codes(verdicts)[1]), "n_dropped": 0}
+    pool, judged, graphs = None, verdicts["judge"], None
     if _counts_alone(verdicts, method, ranker, incomplete):
         wins, ties, models = win_tie_counts_from_table(verdicts)
-        ranks = None if reference is None else reference_ranks(reference, models)
-        if order_effect:
-            ranking = _order_ranking(placed(verdicts, models=models), ranker, on_separation, weighted)
-        else:
-            ranking = rank_counts(wins, ties, ranker=ranker, models=models, on_separation=on_separation)
-        names, apart = tuple(sorted(verdicts["judge"].astype(str).unique())), _distances(ranking, ranks)
-        board = Leaderboard(ranking, method, None, None, len(graph_codes(verdicts)[1]), 0, apart, judges=names)
-        return replace(board, weighted=weighted, by_design=by_design)
-    pool = comparison_graphs(verdicts, incomplete=incomplete)
-    rows = _chosen_rows(method, pool)
-    ranks = None if reference is None else reference_ranks(reference, pool.models)
-    places = PlacedGraphs.of(verdicts, pool) if order_effect else None
-    if places is None:
-        ranking = rank(pool.subset(rows), ranker=ranker, mu=method.mu, on_separation=on_separation)
     else:
-        ranking = _order_ranking(places.taken(rows), ranker, on_separation, weighted)
-    names = tuple(sorted(pool.index["judge"].iloc[rows].astype(str).unique()))
-    board = Leaderboard(
-        ranking, method, pool, rows, len(pool), pool.n_dropped, _distances(ranking, ranks), places=places
-    )
-    return replace(board, judges=names, weighted=weighted, by_design=by_design)
+        pool = comparison_graphs(verdicts, incomplete=incomplete)
+        rows, models = _chosen_rows(method, pool), pool.models
+        judged = pool.index["judge"].iloc[rows]
+        made = {"pool": pool, "rows": rows, "n_graphs": len(pool), "n_dropped": pool.n_dropped}
+    ranks = None if reference is None else reference_ranks(reference, models)
+    if order_effect or weighted:
+        if pool is None:
+            shown = placed(verdicts, models=models)
+        else:
+            graphs = PlacedGraphs.of(verdicts, pool)
+            shown = graphs.rows.taken(np.isin(graphs.graph, rows))
+        ranking = _order_ranking(shown, ranker, on_separation, weighted)
+    elif pool is None:
+        ranking = rank_counts(wins, ties, ranker=ranker, models=models, on_separation=on_separation)
+    else:
+        ranking = rank(pool.subset(rows), ranker=ranker, mu=method.mu, on_separation=on_separation)
+    made |= {"places": graphs, "judges": tuple(sorted(judged.astype(str).unique())), "weighted": weighted}
+    apart = None if ranks is None else _distances(ranking, ranks)
+    return Leaderboard(ranking, method, distances=apart, by_design=by_design, **made)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c13b
 def counts_leaderboard(
@@ -318,29 +283,27 @@ def counts_leaderboard(
     "The leaderboard of counts. Raises as `rank_counts`, and InputError for a reference that lacks a model."
     ranks = None if reference is None else reference_ranks(reference, counts.models)
     ranking = rank_counts(counts.wins, counts.ties, ranker=ranker, models=counts.models, on_separation=on_separation)
-    return Leaderboard(
-        ranking, ALL_GRAPHS, None, None, None, None, _distances(ranking, ranks), n_verdicts=counts.n_verdicts
-    )
+    apart = None if ranks is None else _distances(ranking, ranks)
+    return Leaderboard(ranking, ALL_GRAPHS, distances=apart, n_verdicts=counts.n_verdicts)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c15-16f652
 FIT = ("converged", "iterations", "log_likelihood", "ridge", "solver")
 
 
 def _report(board: Leaderboard) -> dict[str, Any]:
-    kept, everything, ranking, found = board.kept(), _keeps_all(board.method), board.ranking, board.intervals
-    intervals: dict[str, Any] | None = None
+    method, ranking, found = board.method, board.ranking, board.intervals
+    kept, intervals = board.kept(), None
     if found is not None:
         intervals = {"kind": board.kind, "promise": INTERVAL_KINDS[board.kind], "level": found.level}
         intervals |= {"n_resamples": len(found.ridge), "seed": board.seed}
     report = {"ranker": ranking.ranker, "n_models": len(ranking.models), "n_graphs": board.n_graphs}
     report |= {"n_graphs_dropped": board.n_dropped, "incomplete_by_design": board.by_design}
     report |= {"judges": "weighted" if board.weighted else "pooled", "n_judges": len(board.judges)}
-    report |= {"selection": "none" if everything else "global" if board.method.by == "pool" else "block"}
-    report |= {"keep": None if everything else board.method.keep, "mu": board.method.mu}
+    report |= {"selection": "none" if method.keeps_all else "global" if method.by == "pool" else "block"}
+    report |= {"keep": None if method.keeps_all else method.keep, "mu": method.mu}
     report |= {"kept": None if kept is None else kept.to_dict("records"), "models": board.table().to_dict("records")}
     report |= {"fit": {name: getattr(ranking.fit, name) for name in FIT} | board.estimates()}
-    report |= {"distances": None if board.distances is None else dict(board.distances)}
-    report |= {"intervals": intervals}
+    report |= {"distances": None if board.distances is None else dict(board.distances), "intervals": intervals}
     return report | ({} if board.n_verdicts is None else {"n_verdicts": board.n_verdicts})
 
 # %% ../../nbs/inference/leaderboard.ipynb #c17-a6644e
@@ -355,7 +318,7 @@ BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
 
 def _notes(board: Leaderboard) -> list[str]:
     notes, found = [] if board.intervals is None else board.intervals.notes(board.kind), board.estimates()
-    by_cycles = not _keeps_all(board.method) or find_ranker(board.ranking.ranker).takes == "scores"
+    by_cycles = not board.method.keeps_all or find_ranker(board.ranking.ranker).takes == "scores"
     if by_cycles and board.pool is not None and not complete_graphs(board.pool).all():
         notes.append(
             "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than it is"
@@ -393,79 +356,56 @@ class JudgeLeaderboards:
 
     def ranks(self) -> pd.DataFrame:  # model, then a column for each judge, with intervals "low–high" behind the rank
         "Ranks side by side, by mean rank."
+        tables = {judge: board.table().set_index("model") for judge, board in self.boards.items()}
         columns = {}
-        for judge, board in self.boards.items():
-            table = board.table().set_index("model")
-            columns[judge] = table["rank"].map("{:g}".format)
-            if board.intervals is not None:
-                columns[judge] += (
-                    " (" + table["rank_low"].map("{:g}".format) + "–" + table["rank_high"].map("{:g}".format) + ")"
-                )
-        mean = sum(board.table().set_index("model")["rank"] for board in self.boards.values())
+        for judge, table in tables.items():
+            rank, low, high = (
+                table[name].map("{:g}".format) if name in table else "" for name in ("rank", "rank_low", "rank_high")
+            )
+            columns[judge] = rank + " (" + low + "–" + high + ")" if "rank_low" in table else rank
+        mean = sum(table["rank"] for table in tables.values())
         table = pd.DataFrame(columns).loc[mean.sort_values(kind="stable").index]
         return table.rename_axis("model").reset_index()
 
     def distances(self) -> pd.DataFrame:  # judge, other, then the four distances
         "How far apart the rankings of every two judges are."
-        pairs = combinations(self.boards.items(), 2)
-        return pd.DataFrame(
-            [
-                {"judge": one, "other": other}
-                | {
-                    name: float(measure(board.ranking.ranks, second.ranking.ranks))
-                    for name, measure in DISTANCES.items()
-                }
-                for (one, board), (other, second) in pairs
-            ]
-        )
+        rows = [
+            {"judge": one, "other": other} | _distances(board.ranking, second.ranking.ranks)
+            for (one, board), (other, second) in combinations(self.boards.items(), 2)
+        ]
+        return pd.DataFrame(rows)
 
     def table(self) -> pd.DataFrame:  # judge, model, score, rank, and with intervals their limits
         "One row for each judge and model."
-        return pd.concat(
-            [board.table().assign(judge=judge) for judge, board in self.boards.items()], ignore_index=True
-        )[
-            ["judge", "model", "score", "rank"]
-            + (LIMITS if any(board.intervals for board in self.boards.values()) else [])
+        tables = {judge: board.table() for judge, board in self.boards.items()}
+        columns = [
+            "model",
+            "score",
+            "rank",
+            *(LIMITS if any(board.intervals for board in self.boards.values()) else ()),
         ]
+        return pd.concat(tables, names=["judge"])[columns].reset_index("judge").reset_index(drop=True)
 
     def report(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --judges separate --format json`)."
-        return {
-            "judges": "separate",
-            "leaderboards": {judge: board.report() for judge, board in self.boards.items()},
-            "distances": self.distances().to_dict("records"),
-        }
+        boards = {judge: board.report() for judge, board in self.boards.items()}
+        return {"judges": "separate", "leaderboards": boards, "distances": self.distances().to_dict("records")}
 
     def notes(self) -> list[str]:
         "What to know before the rankings are believed, one sentence each, and of which judge."
         return [f"judge {judge}: {line}" for judge, board in self.boards.items() for line in board.notes()]
 
-    def with_intervals(
-        self,
-        *,
-        n_resamples: int,
-        level: float = 0.95,
-        kind: str = "differences",  # a key of INTERVAL_KINDS
-        seed: int = SEED,
-    ) -> "JudgeLeaderboards":
-        "The same with limits; the same resamples for judges with the same questions. Raises as that of `Leaderboard`."
-        return JudgeLeaderboards(
-            {
-                judge: board.with_intervals(n_resamples=n_resamples, level=level, kind=kind, seed=seed)
-                for judge, board in self.boards.items()
-            }
-        )
+    def with_intervals(self, **asked: Any) -> "JudgeLeaderboards":
+        """The same with limits; the same resamples for judges with the same questions.
+
+        Takes and raises what `Leaderboard.with_intervals` does.
+        """
+        return JudgeLeaderboards({judge: board.with_intervals(**asked) for judge, board in self.boards.items()})
 
 # %% ../../nbs/inference/leaderboard.ipynb #jl-08
 def judge_leaderboards(
     verdicts: pd.DataFrame,  # validated verdict table of at least two judges
-    *,
-    method: Method = ALL_GRAPHS,  # which graphs of each judge are ranked
-    ranker: str = "bradley-terry",  # a key of `RANKERS`, unless the method fixes one
-    incomplete: Incomplete = "auto",  # graphs that lack a pair, as in `leaderboard`
-    on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
-    reference: Mapping[str, float | str] | None = None,  # rating by model; a higher rating is better
-    order_effect: bool = False,  # with an effect of the first place
+    **options: Any,  # of `leaderboard`
 ) -> JudgeLeaderboards:
     """The leaderboard of each judge.
 
@@ -480,21 +420,13 @@ def judge_leaderboards(
         part = select_verdicts(verdicts, judge=judge)
         models[judge] = set(part["model_a"]) | set(part["model_b"])
         if missing := models[judge] ^ models[judges[0]]:
+            alone = f"{first_five(sorted(missing))} by one of them alone"
             raise InputError(
-                f"judges {judges[0]} and {judge} judged different models ({first_five(sorted(missing))} by one of "
-                "them alone): rankings of "
-                "different models have no distance; leave these models out, or rank one judge (--judge)"
+                f"judges {judges[0]} and {judge} judged different models ({alone}): rankings of different models have "
+                "no distance; leave these models out, or rank one judge (--judge)"
             )
         try:
-            boards[judge] = leaderboard(
-                part,
-                method=method,
-                ranker=ranker,
-                incomplete=incomplete,
-                on_separation=on_separation,
-                reference=reference,
-                order_effect=order_effect,
-            )
+            boards[judge] = leaderboard(part, **options)
         except NoMaximumError as error:
             raise NoMaximumError(f"judge {judge}: {error}", above=error.above, below=error.below) from None
         except (InputError, ConvergenceError) as error:

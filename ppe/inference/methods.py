@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'ALL_GRAPHS', 'TRUNCATED', 'MAIN_METHODS', 'TASK_PROMPT_METHODS', 'JUDGE_PROMPT_METHODS', 'Method',
-           'at_size', 'shortage', 'source_rows', 'draw_weights', 'Resampled', 'resample', 'require_sources']
+           'at_size', 'shortage', 'source_rows', 'draw_weights', 'find_distance', 'Resampled', 'resample',
+           'require_sources']
 
 # %% ../../nbs/inference/methods.ipynb #cell-03
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -40,6 +41,11 @@ class Method:
     mu: float = 1.0  # weight of bad 4-cycles in the score
     ranker: str | None = None  # None: that of the study
     draws: str | None = None  # name of its random stream, if another than its own
+
+    @property
+    def keeps_all(self) -> bool:
+        "Every graph may enter; a count of 1 keeps one."
+        return self.by == "pool" and isinstance(self.keep, float) and self.keep == 1.0
 
     def __post_init__(self) -> None:
         for part, value in (("keep", self.keep), ("size", self.size)):
@@ -113,54 +119,25 @@ METHODS = _by_name(
 ALL_GRAPHS, TRUNCATED = METHODS["AllGraphs"], METHODS["TruncFixed"]  # each graph once
 
 # %% ../../nbs/inference/methods.ipynb #cell-09
-_MAIN = (
-    "Trunc25→20",
-    "BlockTop2",
-    "BlockTop1",
-    "Sample25→20",
-    "NoTrunc boot",
-    "ScoreWin40",
-    "Random50→20×10",
-    "Single→20",
-    "AllGraphs",
-    "TruncFixed",
+_PRINTED = (  # ours, and the rows of Table add-benchmark-judge for task prompts and for judge prompts
+    ("Trunc25→20", "Trunc50→40", "Trunc25→20"),
+    ("BlockTop2", "Block top-2", "Block top-2"),
+    ("BlockTop1", "Block top-1", "Block top-1"),
+    ("Sample25→20", "", ""),
+    ("NoTrunc boot", "NoTrunc boot", "NoTrunc boot"),
+    ("ScoreWin40", "ScoreWin80", "ScoreWin40"),
+    ("Random50→20×10", "Random50→40×10", "Random50→20×10"),
+    ("Single→20", "SingleGraph1", "SingleGraph1/all10"),
+    ("AllGraphs", "AllGraphs", "AllGraphs"),
+    ("TruncFixed", "TruncFixed", "TruncFixed"),
 )
-MAIN_METHODS = _by_name(at_size(METHODS[name], 50) for name in _MAIN)
+MAIN_METHODS = _by_name(at_size(METHODS[name], 50) for name, *_ in _PRINTED)
 MAIN_METHODS["Single→20"] = replace(MAIN_METHODS["Single→20"], draw="subsample", size=20)
 
 # %% ../../nbs/inference/methods.ipynb #cell-11
-def _further(n_graphs: int, printed: Mapping[str, str]) -> dict[str, Method]:
-    "The methods of Table add-benchmark-judge: ours → as its rows are called."
-    return _by_name(replace(at_size(METHODS[name], n_graphs), name=row) for name, row in printed.items())
-
-
-TASK_PROMPT_METHODS = _further(
-    100,
-    {
-        "Trunc25→20": "Trunc50→40",
-        "BlockTop2": "Block top-2",
-        "BlockTop1": "Block top-1",
-        "NoTrunc boot": "NoTrunc boot",
-        "ScoreWin40": "ScoreWin80",
-        "Random50→20×10": "Random50→40×10",
-        "Single→20": "SingleGraph1",
-        "AllGraphs": "AllGraphs",
-        "TruncFixed": "TruncFixed",
-    },
-)
-JUDGE_PROMPT_METHODS = _further(
-    50,
-    {
-        "Trunc25→20": "Trunc25→20",
-        "BlockTop2": "Block top-2",
-        "BlockTop1": "Block top-1",
-        "NoTrunc boot": "NoTrunc boot",
-        "ScoreWin40": "ScoreWin40",
-        "Random50→20×10": "Random50→20×10",
-        "Single→20": "SingleGraph1/all10",
-        "AllGraphs": "AllGraphs",
-        "TruncFixed": "TruncFixed",
-    },
+TASK_PROMPT_METHODS, JUDGE_PROMPT_METHODS = (
+    _by_name(replace(at_size(METHODS[row[0]], n_graphs), name=row[column]) for row in _PRINTED if row[column])
+    for column, n_graphs in ((1, 100), (2, 50))
 )
 
 # %% ../../nbs/inference/methods.ipynb #cell-13
@@ -189,6 +166,13 @@ def draw_weights(
     return weights
 
 # %% ../../nbs/inference/methods.ipynb #cell-17
+def find_distance(name: str) -> Callable[..., np.ndarray]:
+    "One of `DISTANCES`; raises `InputError` for a name that is not there."
+    if name not in DISTANCES:
+        raise InputError(f"unknown distance {name!r}: choose one of {', '.join(DISTANCES)}")
+    return DISTANCES[name]
+
+
 @dataclass(frozen=True, slots=True)
 class Resampled:
     "Ranks of every draw of one method; R outer resamples of some repeats."
@@ -202,9 +186,7 @@ class Resampled:
         distance: str = "spearman",  # a key of DISTANCES
     ) -> np.ndarray:  # (R,), mean over the repeats
         "Distance of each outer resample from the reference (paper, sections 4.1 and C.2)."
-        if distance not in DISTANCES:
-            raise InputError(f"unknown distance {distance!r}: choose one of {', '.join(DISTANCES)}")
-        return DISTANCES[distance](self.ranks, reference).mean(axis=1)
+        return find_distance(distance)(self.ranks, reference).mean(axis=1)
 
 
 def resample(

@@ -10,14 +10,15 @@ __all__ = ['FARTHEST', 'MAX_ROUNDS', 'WEIGHT_TOLERANCE', 'Battles', 'matched_bat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import RankIntervals
+from .intervals import RankIntervals, normal_intervals
 from ..rankers.bradley_terry import RIDGE, fit_newton
-from ..rankers.rankings import Fit, Ranking, mid_ranks
+from ..rankers.rankings import Fit, Ranking
 from ..rankers.separation import same_component
 from ..verdicts import model_codes
 
@@ -48,32 +49,8 @@ def _points(verdicts: pd.DataFrame, models: tuple[str, ...]) -> pd.DataFrame:
     "One row per verdict: its battle, its judge, points of the model with the lower number, NaN if invalid."
     a, b, _ = model_codes(verdicts, models)
     points = verdicts["verdict"].astype(str).map({"a": 1.0, "b": 0.0, "tie": 0.5}).to_numpy(dtype=np.float64)
-    return pd.DataFrame(
-        {
-            "question_id": verdicts["question_id"],
-            "variant": verdicts["variant"],
-            "first": np.minimum(a, b),
-            "second": np.maximum(a, b),
-            "judge": verdicts["judge"].astype(str),
-            "points": np.where(a < b, points, 1 - points),
-        }
-    )
-
-
-def _refuse_unmatched(people: pd.DataFrame, judged: pd.DataFrame, models: tuple[str, ...]) -> None:
-    "Raise `InputError` for battles of people that a judge did not judge."
-    there = judged.reindex(people.index)
-    if there.isna().to_numpy().any():
-        row = there.isna().any(axis=1).to_numpy()
-        question, _, i, j = people.index[row][0]
-        silent = [judge for judge in judged.columns if there[judge].isna().any()]
-        raise InputError(
-            f"{row.sum()} of {len(row)} battles of the people have no verdict of {first_five(silent)}, the first: "
-            f"question {question}, "
-            f"{models[i]} and {models[j]}; each needs the same question_id, variant and models in the table of "
-            "every judge; let the "
-            "judges judge them, or leave them out"
-        )
+    table = verdicts[["question_id", "variant"]].assign(first=np.minimum(a, b), second=np.maximum(a, b))
+    return table.assign(judge=verdicts["judge"].astype(str), points=np.where(a < b, points, 1 - points))
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-09
 def matched_battles(
@@ -84,36 +61,33 @@ def matched_battles(
 
     Raises: InputError for a battle of people that a judge lacks, models that people never judged, or no battle.
     """
-    models = model_codes(
-        pd.concat([people[["model_a", "model_b"]], judges[["model_a", "model_b"]]]).astype("category")
-    )[2]
+    sides = ["model_a", "model_b"]
+    models = model_codes(pd.concat([people[sides], judges[sides]]).astype("category"))[2]
     voted = _points(people, models).groupby(_BATTLE)["points"].mean()
     # An invalid verdict is -1 for a moment: NaN is a battle that the judge did not have.
     judged = _points(judges, models).fillna({"points": -1.0}).set_index([*_BATTLE, "judge"])["points"].unstack()
-    _refuse_unmatched(voted.to_frame(), judged, models)
+    lacking = judged.reindex(voted.index).isna()
+    if (rows := lacking.any(axis=1).to_numpy()).any():
+        question, _, i, j = voted.index[rows][0]
+        raise InputError(
+            f"{rows.sum()} of {len(rows)} battles of the people have no verdict of "
+            f"{first_five(judged.columns[lacking.any()])}, the first: question {question}, {models[i]} and {models[j]}; "
+            "each needs the same question_id, variant and models in the table of every judge; let the judges judge "
+            "them, or leave them out"
+        )
     usable = (judged >= 0).all(axis=1)
     table = judged[usable].join(voted.rename("people of all names")).reset_index()
     points = table["people of all names"].to_numpy()
     first, second = (table[side].to_numpy() for side in ("first", "second"))
     met = np.union1d(first[~np.isnan(points)], second[~np.isnan(points)])
-    if len(met) < len(models):
+    if unmet := [name for i, name in enumerate(models) if i not in met]:
         raise InputError(
-            "people judged no usable battle of "
-            f"{first_five(name for i, name in enumerate(models) if i not in met)}: what judges "
-            "say of a model can be corrected by people's verdicts on it alone; leave its battles out, or let "
-            "people judge some"
+            f"people judged no usable battle of {first_five(unmet)}: what judges say of a model can be corrected by "
+            "people's verdicts on it alone; leave its battles out, or let people judge some"
         )
     left_out = len(judged) - len(table) + int((voted.isna() & usable.reindex(voted.index)).sum())
-    return Battles(
-        first,
-        second,
-        pd.factorize(table["question_id"])[0],
-        points,
-        table[list(judged.columns)].to_numpy(),
-        tuple(judged.columns),
-        models,
-        left_out,
-    )
+    names, question = tuple(judged.columns), pd.factorize(table["question_id"])[0]
+    return Battles(first, second, question, points, table[list(names)].to_numpy(), names, models, left_out)
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-13
 def _counts(battles: Battles, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -137,10 +111,8 @@ def _contributions(battles: Battles, theta: np.ndarray) -> np.ndarray:  # (1 + J
 
     def mean_parts(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
         question, residual = battles.question[rows], (expected - points)[rows] / rows.sum()
-        pair, moved = (
-            np.stack([battles.first[rows], battles.second[rows]], axis=1),
-            np.stack([residual, -residual], axis=1),
-        )
+        pair = np.stack([battles.first[rows], battles.second[rows]], axis=1)
+        moved = np.stack([residual, -residual], axis=1)
         share = np.bincount(question, minlength=n_questions) / rows.sum()
         # Most models are in no battle of a question: their parts are the mean's alone.
         parts = np.multiply.outer(-share, np.bincount(pair.ravel(), moved.ravel(), n))
@@ -172,9 +144,9 @@ def _raise_no_maximum(wins: np.ndarray, models: tuple[str, ...]) -> None:
             "with few battles"
         )
     raise NoMaximumError(
-        f"no maximum of people and judges together: by their joint verdicts {first_five(below)} take no points "
-        f"from {first_five(above)}; "
-        "every group must take some from the others (Ford 1957); add battles of people, or leave these models out",
+        f"no maximum of people and judges together: by their joint verdicts {first_five(below)} take no points from "
+        f"{first_five(above)}; every group must take some from the others (Ford 1957); add battles of people, or leave "
+        "these models out",
         above=above,
         below=below,
     )
@@ -188,11 +160,8 @@ def _solved(
     wins = np.where(np.abs(wins) < 1e-12, 0.0, wins) * n_people  # what rounding leaves of two equal terms
     met = wins + wins.T
     theta, steps = fit_newton(wins, 0.0, np.zeros(len(wins)))
-    if (
-        not steps
-        or not same_component(met[None])[0].all()
-        or np.abs(np.subtract.outer(theta, theta)[met > 0]).max() > FARTHEST
-    ):
+    apart = np.abs(np.subtract.outer(theta, theta))[met > 0]
+    if not steps or not same_component(met[None])[0].all() or apart.max() > FARTHEST:
         _raise_no_maximum(wins, models)
     return theta, wins / n_people
 
@@ -234,22 +203,9 @@ class PeopleAndJudges:
         n_draws: int = 4000,  # from the normal distribution of the scores
     ) -> RankIntervals:
         "Limits of scores and ranks of every kind, from the covariance in place of a bootstrap."
-        values, vectors = np.linalg.eigh(self.covariance)
-        scores = self.ranking.scores
-        drawn = scores + rng.normal(size=(n_draws, len(scores))) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-        return RankIntervals(
-            self.ranking.ranker,
-            "people and judges",
-            self.ranking.models,
-            scores,
-            self.ranking.ranks,
-            False,
-            drawn,
-            mid_ranks(drawn),
-            np.zeros(n_draws, dtype=bool),
-            level,
-            self.n_questions,
-        )
+        names = self.ranking.ranker, "people and judges", self.ranking.models
+        how: dict[str, Any] = {"n_questions": self.n_questions, "n_draws": n_draws, "rng": rng, "level": level}
+        return normal_intervals(*names, self.ranking.scores, self.covariance, **how)
 
     def notes(self) -> list[str]:
         "What to know before the estimate is believed, one sentence each."
@@ -258,9 +214,8 @@ class PeopleAndJudges:
             notes.append(f"{self.n_left_out} battles left out: a verdict of people or of a judge is invalid.")
         if self.sampling_p is not None and self.sampling_p < 0.001:
             notes.append(
-                f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the "
-                "judges' bias then "
-                "enters the estimate; draw them at random, or rank by people alone (weights 0)."
+                f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the judges' "
+                "bias then enters the estimate; draw them at random, or rank by people alone (weights 0)."
             )
         return notes
 
@@ -310,9 +265,8 @@ def _given(weights: Mapping[str, float], judges: tuple[str, ...]) -> np.ndarray:
     "Weights in the order of the judges. Raises `InputError`."
     given = np.array([weights.get(judge, np.nan) for judge in judges], dtype=np.float64)
     if set(weights) != set(judges) or not (given >= 0).all() or given.sum() > 1 + 1e-9:
-        raise InputError(
-            f"weights {dict(weights)}: one number from 0 on for each of {', '.join(judges)}, at most 1 in sum"
-        )
+        rule = f"one number from 0 on for each of {', '.join(judges)}, at most 1 in sum"
+        raise InputError(f"weights {dict(weights)}: {rule}")
     return given
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-22

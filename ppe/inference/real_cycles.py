@@ -16,7 +16,7 @@ from scipy.stats import t as student
 
 from ..errors import InputError
 from .diagnostics import fit_tied_null, simulate_counts
-from .intervals import question_times
+from .intervals import ONE_QUESTION, question_times
 from ..pool import Pool, compared_pairs, win_tie_counts
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.discrimination import draw_graphs
@@ -101,18 +101,15 @@ def _half_widths(off: np.ndarray, times: np.ndarray, least: np.ndarray, level: f
     "Half widths (P,) that hold for all at once, from the parts of each question (Q, P) and resamples (R, Q)."
     place = ceil((len(times) + 1) * level - 1e-9)
     if not 0 < level < 1 or place > len(times):
-        raise InputError(
-            f"{len(times)} resamples for level {level:g}: a level between 0 and 1, and so many that (resamples + "
-            "1) · level is at most their number"
-        )
+        enough = "so many that (resamples + 1) · level is at most their number"
+        raise InputError(f"{len(times)} resamples for level {level:g}: a level between 0 and 1, and {enough}")
     times, n_questions = times.astype(np.float64), len(off)
     moved = times @ off
     spread = np.sqrt((off**2).sum(axis=0) * n_questions / (n_questions - 1))
     own = np.sqrt(np.maximum(times @ off**2 - moved**2 / n_questions, 0.0) * n_questions / (n_questions - 1))
     largest = (np.abs(moved) / np.maximum(own, least)).max(axis=1)
-    alone = float(
-        student.isf((1 - level) / 2, n_questions - 1)
-    )  # of a single value; where all are unanimous resamples say nothing
+    # The quantile of a single value: where all questions are unanimous, resamples say nothing.
+    alone = float(student.isf((1 - level) / 2, n_questions - 1))
     return max(np.sort(largest)[place - 1], alone) * np.maximum(spread, least)
 
 # %% ../../nbs/inference/real_cycles.ipynb #real-10-b
@@ -129,9 +126,7 @@ def real_cycles(
     Source: Romano and Wolf (2005); this notebook.
     """
     if pool.n_questions < 2:
-        raise InputError(
-            "a pool of one question: every resample is the same, and says nothing; use at least two questions"
-        )
+        raise InputError(ONE_QUESTION)
     net, met = _by_question(pool)
     total = met.sum(axis=0)
     compared = total > 0

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # %% ../../nbs/reports/charts.ipynb #rp05-281e5f
-UNSEEN = frozenset(
-    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
-)  # printable for Python, and without ink
+# Printable for Python, and without ink:
+UNSEEN = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 EMOJI_FORM = "\ufe0f"  # asks for the coloured form of the character before it
 
 
@@ -79,10 +78,9 @@ def shortened(
         if not groups:
             return shown
         for group in groups:
+            # Where the group first differs; if that is shown and does not help, as for x and xx, the whole name.
             at = len(os.path.commonprefix([texts[name] for name in group]))
-            for name in (
-                group
-            ):  # where the group first differs; if that is shown and does not help, as for x and xx, the whole name
+            for name in group:
                 shown[name] = texts[name] if at in marks[name] else _cut(texts[name], places, marks[name] | {at})
                 marks[name].add(at)
 
@@ -101,11 +99,8 @@ SCALE = 110  # pixels of a wide screen for an inch
 
 def _attributes(style: str) -> dict[str, str]:
     "A style as the attributes that SVG has for it; the font is the page's."
-    pairs = (part.split(":", 1) for part in style.split(";") if ":" in part)
-    found = {name.strip(): value.strip() for name, value in pairs}
-    return {
-        name: COLOURS.get(value, value).removesuffix("px") for name, value in found.items() if name != "font-family"
-    }
+    pairs = (map(str.strip, part.split(":", 1)) for part in style.split(";") if ":" in part)
+    return {name: COLOURS.get(value, value).removesuffix("px") for name, value in pairs if name != "font-family"}
 
 
 def _rewritten(element: ElementTree.Element, key: str) -> None:
@@ -164,13 +159,8 @@ def drawn(
     for text in root.iter(f"{{{SVG}}}text"):
         text.set("unicode-bidi", "plaintext")
         text.attrib.setdefault("fill", "currentColor")
-    root.attrib = {
-        "viewBox": root.attrib["viewBox"],
-        "width": f"{size[0] * SCALE:.0f}",
-        "class": "chart",
-        "role": "img",
-    }
-    root.set("aria-labelledby", f"{key}-title {key}-desc")
+    root.attrib = {"viewBox": root.attrib["viewBox"], "width": f"{size[0] * SCALE:.0f}", "class": "chart"}
+    root.attrib |= {"role": "img", "aria-labelledby": f"{key}-title {key}-desc"}
     for place, (name, words) in enumerate((("title", title), ("desc", description))):
         element = ElementTree.Element(f"{{{SVG}}}{name}", {"id": f"{key}-{name}"})
         element.text = visible(words)
@@ -256,10 +246,8 @@ def _shades() -> list[tuple[str, str]]:
 
     found = [matplotlib.colormaps["cividis"](k / (SHADES - 1))[:3] for k in range(SHADES)]
     light = [np.dot([0.2126, 0.7152, 0.0722], np.power(rgb, 2.2)) for rgb in found]
-    return [
-        ("#" + "".join(f"{round(255 * part):02x}" for part in rgb), "#0a0a0a" if lum > 0.18 else "#ffffff")
-        for rgb, lum in zip(found, light, strict=True)
-    ]
+    colours = ("#" + "".join(f"{round(255 * part):02x}" for part in rgb) for rgb in found)
+    return [(colour, "#0a0a0a" if lum > 0.18 else "#ffffff") for colour, lum in zip(colours, light, strict=True)]
 
 # %% ../../nbs/reports/charts.ipynb #rp15-691877-b
 def win_matrix(
@@ -317,9 +305,7 @@ def win_matrix(
 
 # %% ../../nbs/reports/charts.ipynb #rp19-00ebb6
 def cycle_chart(
-    cycles: Sequence[
-        tuple[tuple[str, str, str], tuple[float, float, float], bool]
-    ],  # models, each beats the next; margins of the three; survives
+    cycles: Sequence[tuple[Sequence[str], Sequence[float], bool]],  # models, each beats the next; margins; survives
     *,
     title: str,
     description: str,
@@ -336,14 +322,8 @@ def cycle_chart(
         x, y = 1.05 * np.cos(angle), 0.72 * np.sin(angle)
         for at, (names, margins, survives) in enumerate(cycles):
             row, column = divmod(at, columns)
-            ax = figure.add_axes(
-                (
-                    column * cell_width / width,
-                    (rows - 1 - row) * cell_height / height,
-                    cell_width / width,
-                    cell_height / height,
-                )
-            )
+            left, bottom = column * cell_width / width, (rows - 1 - row) * cell_height / height
+            ax = figure.add_axes((left, bottom, cell_width / width, cell_height / height))
             ax.set(xlim=(-1.75, 1.75), ylim=(-1.05, 1.25))
             ax.axis("off")
             arrow = {"arrowstyle": "-|>", "color": OKABE_ITO["vermillion"] if survives else GREY, "lw": 1.6}

@@ -122,8 +122,9 @@ def _facts(report: Report, source: Source) -> Iterable[tuple[str, str]]:
     made = f"{report.n_resamples:,} resamples of the questions, {KIND}"
     yield "rank ranges", made if report.n_resamples else "none"
     yield "seed of random draws", str(report.seed)
-    versions = [f"{name} {metadata.version(name)}" for name in PACKAGES]
-    yield "versions", ", ".join([f"ppe {__version__}", f"Python {platform.python_version()}", *versions])
+    versions = {"ppe": __version__, "Python": platform.python_version()}
+    versions |= {name: metadata.version(name) for name in PACKAGES}
+    yield "versions", ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _data_facts(report: Report, source: Source, at: int, about: str = "") -> Iterable[tuple[str, str]]:
@@ -155,38 +156,24 @@ def _leaders(report: Report) -> list[str]:
 
 
 def _score_picture(report: Report) -> str:
-    table = report.scores
-    ranks, low, high, about = table["rank"].map("{:g}".format).tolist(), None, None, ""
-    listed = [
-        f"{rank}: {name}, {_number(s)}" for rank, name, s in zip(ranks, table["model"], table["score"], strict=True)
-    ]
-    if "rank_low" in table:
-        low, high, about = (
-            table["score_low"].to_numpy(),
-            table["score_high"].to_numpy(),
-            " with their limits and rank ranges",
-        )
-        ranks = [*map(_range, table["rank_low"], table["rank_high"])]
+    table, about = report.scores, " with their limits and rank ranges"
+    names, scores, ranks = (table[name].tolist() for name in ("model", "score", "rank"))
+    listed = [f"{rank:g}: {name}, {_number(score)}" for name, score, rank in zip(names, scores, ranks, strict=True)]
     what = f"Scores of {len(table)} models, best first. " + "; ".join(listed[:10])
-    return score_chart(
-        table["model"].tolist(),
-        table["score"].to_numpy(),
-        low,
-        high,
-        ranks,
-        title=f"Scores of the models{about}",
-        description=what + ("; and so on." if len(table) > 10 else "."),
-    )
+    what += "; and so on." if len(table) > 10 else "."
+    if "rank_low" in table:
+        low, high = (table[name].to_numpy() for name in ("score_low", "score_high"))
+        shown = [*map(_range, table["rank_low"], table["rank_high"])]
+    else:
+        low, high, shown, about = None, None, [f"{rank:g}" for rank in ranks], ""
+    title = f"Scores of the models{about}"
+    return score_chart(names, table["score"].to_numpy(), low, high, shown, title=title, description=what)
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072-b
 def _win_picture(report: Report, names: list[str]) -> str:
-    picture = win_matrix(
-        names,
-        report.shares(),
-        title="Win matrix in the order of the ranks",
-        description=f"{len(names)} by {len(names)} squares, lighter where the model of the row won more of its points "
-        "against that of the column. The numbers stand in the table below.",
-    )
+    what = f"{len(names)} by {len(names)} squares, lighter where the model of the row won more of its points against "
+    what += "that of the column. The numbers stand in the table below."
+    picture = win_matrix(names, report.shares(), title="Win matrix in the order of the ranks", description=what)
     return picture.replace('class="chart"', 'class="chart many"', 1) if len(names) > 16 else picture
 
 
@@ -242,12 +229,8 @@ def report_page(
         agreement = agreement.sort_values("valid", ascending=False, kind="stable").head(AGREEMENTS).to_dict("records")
     if questions is not None:
         questions = questions[questions["score"] > 0].head(WORST).to_dict("records")
-    charts = {
-        "scores": _score_picture(report),
-        "wins": _win_picture(report, names),
-        "cycles": cycle_picture,
-        "places": _place_picture(report.judges),
-    }
+    charts = {"scores": _score_picture(report), "wins": _win_picture(report, names)}
+    charts |= {"cycles": cycle_picture, "places": _place_picture(report.judges)}
     return _render(
         "report.html.j2",
         title,
