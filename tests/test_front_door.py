@@ -11,7 +11,7 @@ import pytest
 import ppe
 from ppe.cli.main import COMMANDS, app
 
-HEAVY = ("click", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
+HEAVY = ("click", "jinja2", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
 
 
 def loaded(program: str) -> list[str]:

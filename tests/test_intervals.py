@@ -81,8 +81,8 @@ def test_no_question_stands_on_both_sides_of_a_fold_or_a_half(two_judges):
     question = pd.factorize(pool.index["question_id"].astype(str))[0]
     assert all(len(set(cv.fold[question == q])) == 1 for q in range(N_QUESTIONS))
     # Halves of one judge's questions, and the same halves with both judges: the same distances.
-    alone = split_gain(pool.subset(pool.index["judge"] == "judge 1"), n_splits=5, rng=stream(SEED)).done()
-    both = split_gain(pool, n_splits=5, rng=stream(SEED)).done()
+    alone = split_gain(pool.subset(pool.index["judge"] == "judge 1"), n_simulations=5, rng=stream(SEED)).done()
+    both = split_gain(pool, n_simulations=5, rng=stream(SEED)).done()
     assert both.iloc[0]["distance"] == alone.iloc[0]["distance"]
 
 

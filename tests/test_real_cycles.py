@@ -72,16 +72,6 @@ def test_limits_are_those_of_the_bootstrap_written_out():
     assert found.confident.tolist() == [min(low[i, j], low[j, k], low[k, i]) > 0 for i, j, k in found.cycles]
 
 
-def test_copies_of_a_question_are_not_more_questions():
-    "Ten wordings of the same six verdict sheets say no more than one of each."
-    once, blocks = random_graphs(6, 4, missing=0.0, lean=0.6), np.repeat(np.arange(6), 10)
-    one, ten = (
-        real_cycles(pool, n_resamples=199, rng=stream(SEED))
-        for pool in (Pool.of(once), Pool.of(np.repeat(once, 10, axis=0), blocks))
-    )
-    assert ten.n_questions == 6 and np.allclose(one.low, ten.low, equal_nan=True)
-
-
 def test_chance_gives_the_cycles_of_coin_tosses():
     "Level models, one verdict a pair: a triple is a cycle with probability 1/4."
     graphs = random_graphs(1, 6, tie_rate=0, missing=0)

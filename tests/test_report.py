@@ -1,20 +1,17 @@
 """`ppe report`: numbers counted by hand, hostile names in a real browser, what cannot be said, two files."""
 
 import html
-import http.server
 import os
 import re
-import shutil
 import subprocess
 import sys
-import threading
-from functools import partial
 from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from browser import Browser, chromium
 from drawn import frame as table
 
 import ppe
@@ -27,8 +24,6 @@ from ppe.reports.report import make_report
 from ppe.streams import stream
 from ppe.verdicts import validate_verdicts, write_verdicts
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page is not opened")
 HOSTILE = (
     "<script>alert(1)</script>",
     "\"'&<img src=x onerror=alert(2)>",
@@ -249,13 +244,6 @@ def test_what_is_refused_is_one_line_and_writes_nothing(capsys, tmp_path: Path, 
         assert sorted(os.listdir()) == before, words
 
 
-def test_nothing_of_it_is_loaded_before_it_is_called():
-    code = "import sys, ppe; from ppe.cli.main import main; main(['--help']); "
-    code += "print(*{'jinja2', 'matplotlib', 'markupsafe'} & set(sys.modules), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == ""
-
-
 def test_the_public_function(tmp_path: Path):
     verdicts = drawn(tuple("abc"), 12)
     path = ppe.write_report(verdicts, tmp_path / "r.html", n_resamples=99)
@@ -334,88 +322,33 @@ def test_a_hostile_page_is_text(hostile):
     assert ("x" * 300) in hostile["report"] and ("j" * 120) in hostile["report"]
 
 
-def chromium(*words: str) -> subprocess.CompletedProcess:
-    quiet = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--enable-logging=stderr",
-        "--v=0",
-        "--timeout=20000",
-    ]
-    return subprocess.run([CHROMIUM, *quiet, *words], capture_output=True, text=True, timeout=180)
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory):
+    if chromium() is None:
+        pytest.skip("no Chromium on this machine: the page is not opened")
+    with Browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
 
 
-class Heard(http.server.SimpleHTTPRequestHandler):
-    "A server that remembers what it was asked for."
-
-    def __init__(self, *words, paths: list[str], **options):
-        self.paths = paths
-        super().__init__(*words, **options)
-
-    def do_GET(self):
-        self.paths.append(self.path)
-        super().do_GET()
-
-    def log_message(self, *words):
-        pass
+SEEN = """(() => { const d = document, charts = [...d.querySelectorAll('svg[role=img]')];
+  const described = charts.filter(s => ['title', 'desc'].every(t => s.querySelector(t).textContent));
+  return [d.documentElement.lang, d.documentElement.scrollWidth, d.scripts.length + d.images.length,
+          d.querySelectorAll('b, i, img, script, iframe, object').length, charts.length, described.length] })()"""
 
 
-@BROWSER
-@pytest.mark.parametrize("name", ["report", "comparison"])
-def test_a_browser_shows_names_runs_nothing_and_asks_for_nothing(hostile, name, tmp_path: Path):
-    (tmp_path / "page.html").write_text(hostile[name])
-    paths: list[str] = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Heard, paths=paths, directory=str(tmp_path)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        done = chromium("--dump-dom", f"http://127.0.0.1:{server.server_port}/page.html")
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert done.returncode == 0 and "How it was made" in done.stdout, done.stderr[-2000:]
-    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert paths == ["/page.html"]
-    words = text_of(done.stdout)
-    names = set(HOSTILE) - ({HOSTILE[0]} if name == "comparison" else set()) - {"\u3164\u115f"}
-    for text in names:
+@pytest.mark.parametrize("name", ["report", "comparison", "single"])
+@pytest.mark.parametrize("policy", [True, False])
+def test_a_browser_shows_names_runs_nothing_and_asks_for_nothing(hostile, name, policy, browser, tmp_path: Path):
+    "On a phone of 390 pixels; without the policy a script of a name would run, and an alert would stop the page."
+    path = tmp_path / "page.html"
+    path.write_text(hostile[name] if policy else re.sub("<meta http-equiv[^>]*>", "", hostile[name]))
+    visit = browser.open(path.as_uri(), width=390, height=844)
+    assert (visit.requests, visit.complaints) == ([path.as_uri()], [])
+    language, width, active, strange, charts, described = browser.evaluate(SEEN)
+    assert (language, active, strange) == ("en", 0, 0) and width <= 390 and charts == described >= 1
+    words = text_of(browser.evaluate("document.documentElement.outerHTML"))
+    for text in set(HOSTILE) - ({HOSTILE[0]} if name == "comparison" else set()) - {"\u3164\u115f"}:
         assert " ".join(text.split()) in words, text
-
-
-@BROWSER
-def test_escaping_holds_without_the_policy_and_a_phone_needs_no_sideways_scroll(hostile, tmp_path: Path):
-    "In frames of 390 pixels, the policy taken out: a script of a name would run, and a measuring one can."
-    open_pages = {name: re.sub("<meta http-equiv[^>]*>", "", page) for name, page in hostile.items()}
-    frames = "".join(
-        f'<iframe name="{name}" width="390" height="844" srcdoc="{html.escape(page)}"></iframe>'
-        for name, page in open_pages.items()
-    )
-    script = """
-    window.hacked = 0;
-    for (const f of document.querySelectorAll('iframe')) f.contentWindow.alert = () => { window.hacked += 1 };
-    onload = () => {
-      const found = [...document.querySelectorAll('iframe')].map(f => {
-        const d = f.contentDocument, e = d.documentElement;
-        const charts = [...d.querySelectorAll('svg[role=img]')];
-        return [f.name, e.clientWidth, e.scrollWidth, d.scripts.length, d.images.length, charts.length,
-                charts.filter(s => ['title', 'desc'].every(t => s.querySelector(t).textContent)).length,
-                d.querySelectorAll('b, i, img, script, iframe, object').length, e.lang].join(' ')
-      });
-      document.body.innerHTML = '<pre>' + found.concat(['hacked ' + window.hacked]).join('\\n') + '</pre>';
-    };
-    """
-    path = tmp_path / "frames.html"
-    path.write_text(f'<!DOCTYPE html><meta charset="utf-8"><body>{frames}<script>{script}</script></body>')
-    done = chromium("--dump-dom", "--window-size=1400,900", path.as_uri())
-    lines = re.search(r"(?s)<pre>(.*?)</pre>", done.stdout)
-    assert lines, done.stderr[-2000:]
-    rows = [line.split(" ") for line in lines[1].splitlines()]
-    assert rows.pop() == ["hacked", "0"] and [row[0] for row in rows] == list(hostile)
-    for _, width, scroll, scripts, images, charts, described, strange, language in rows:
-        assert 370 <= int(width) <= 390 and int(scroll) <= int(width), rows
-        assert (scripts, images, strange, language) == ("0", "0", "0", "en")
-        assert charts == described and int(charts) >= 1
 
 
 # ---- size

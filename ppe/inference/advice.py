@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['DROP', 'FULL', 'LACKING', 'Result', 'WAYS', 'FEWEST_TO_SPLIT', 'SMALL_POOL', 'NOTE', 'HEADS', 'FEWEST', 'Failure',
-           'Tick', 'Said', 'GAINS', 'PARTS', 'SpreadProfile', 'spread_profile', 'draw_pool_like', 'Work', 'CycleSlope',
-           'central', 'cycle_slope', 'AcrossVariance', 'across_variance', 'question_effects', 'paired_differences',
-           'ranks_by_way', 'expected_gain', 'split_gain', 'Basis', 'recommend', 'open_ranks', 'Advice',
-           'advice_sentence', 'enough_simulations', 'diagnose', 'Record', 'diagnose_verdicts']
+           'Tick', 'Said', 'GAINS', 'PARTS', 'SpreadProfile', 'Start', 'spread_profile', 'draw_pool_like', 'Work',
+           'CycleSlope', 'central', 'cycle_slope', 'AcrossVariance', 'across_variance', 'question_effects',
+           'paired_differences', 'ranks_by_way', 'expected_gain', 'split_gain', 'Basis', 'recommend', 'open_ranks',
+           'Advice', 'advice_sentence', 'enough_simulations', 'diagnose', 'Record', 'diagnose_verdicts']
 
 # %% ../../nbs/inference/advice.ipynb #cell-03
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, count
 from math import ceil
 from operator import itemgetter
@@ -57,22 +57,38 @@ class SpreadProfile:
         return self.low > 0
 
 # %% ../../nbs/inference/advice.ipynb #cell-09-b
-def _fitted(pool: Pool) -> DiscriminationFit:
-    if compared_pairs(pool).sum(axis=(1, 2)).max() < 4:
-        raise InputError("no graph compares two pairs: how graphs differ cannot be told from single verdicts")
-    return fit_discrimination(pool, ties=True, on_separation="ridge")
+@dataclass
+class Start:
+    "A pool, and the fits of it that the parts of the advice begin with, each made once."
+
+    pool: Pool
+    mu: float = 1.0  # weight of bad 4-cycles in the score
+
+    @classmethod
+    def of(cls, pool: "Pool | Start") -> "Start":
+        return pool if isinstance(pool, Start) else cls(pool)
+
+    @cached_property
+    def fit(self) -> DiscriminationFit:
+        "With ties. Raises: InputError if no graph compares two pairs."
+        if compared_pairs(self.pool).sum(axis=(1, 2)).max() < 4:
+            raise InputError("no graph compares two pairs: how graphs differ cannot be told from single verdicts")
+        return fit_discrimination(self.pool, ties=True, on_separation="ridge")
+
+    @cached_property
+    def near(self) -> tuple[float, float]:
+        "Spread and share of the question that the discrimination ranker estimates, a tie being half a point."
+        found = fit_discrimination(self.pool, on_separation="ridge")
+        return found.spread, found.block_share
 
 
-def spread_profile(
-    pool: Pool,
-    *,
-    fit: DiscriminationFit | None = None,  # of this pool, with ties, if it is there already
-) -> SpreadProfile:
+def spread_profile(pool: Pool | Start) -> SpreadProfile:
     """Maximum of the marginal likelihood of the spread and its 95 % interval; separated pools take the ridge.
 
     Raises: InputError if no graph compares two pairs. Cost: about 30 fits.
     """
-    fit = _fitted(pool) if fit is None else fit
+    start = Start.of(pool)
+    pool, fit = start.pool, start.fit
     near = (fit.spread, fit.block_share if fit.spread else 0.5)
 
     def log_marginal(s: float) -> float:  # at the best ρ for this s: a held one makes the interval short
@@ -157,9 +173,10 @@ def _with_slope(pool: Pool, mu: float, near: tuple[float, float] | None = None) 
 
 
 def _drawn_slope(
-    pool: Pool, fit: DiscriminationFit, mu: float, near: tuple[float, float], rng: np.random.Generator
+    pool: Pool, mu: float, model: tuple[DiscriminationFit, tuple[float, float]], rng: np.random.Generator
 ) -> float:
     "Slope of a pool drawn from a fit; NaN if all graphs have the same score."
+    fit, near = model
     found = _with_slope(draw_pool_like(pool, fit, rng=rng), mu, near)
     return np.nan if found.cycle_slope_se is None else float(found.cycle_slope or 0.0)
 
@@ -170,15 +187,15 @@ def _check_simulations(number: int) -> None:
 
 
 def cycle_slope(
-    pool: Pool,
+    pool: Pool | Start,
     *,
     n_simulations: int,  # pools drawn from either model
     rng: np.random.Generator,
-    mu: float = 1.0,
-    fit: DiscriminationFit | None = None,  # of this pool, with ties, if it is there already
 ) -> Work[CycleSlope]:
     "The slope, and where it would lie without one. Raises: InputError if it cannot be estimated. Cost: 2R fits."
     _check_simulations(n_simulations)
+    start = Start.of(pool)
+    pool, mu = start.pool, start.mu
     if not complete_graphs(pool).all():
         raise InputError(LACKING)
     found = _with_slope(pool, mu)
@@ -186,10 +203,11 @@ def cycle_slope(
         raise InputError("all graphs have the same cycle score: cycles cannot tell them apart")
     slope, sd = found.cycle_slope, found.cycle_slope_se
     equal = fit_discrimination(pool, ties=True, spread=0.0, on_separation="ridge")
-    fit, seed = _fitted(pool) if fit is None else fit, int(rng.integers(2**63))
+    models = {"equal": (equal, (0.0, 0.5)), "model": (start.fit, (found.spread, found.block_share))}
+    seed = int(rng.integers(2**63))
     tasks = [
-        partial(_drawn_slope, pool, model, mu, near, one)
-        for name, model, near in (("equal", equal, (0.0, 0.5)), ("model", fit, (found.spread, found.block_share)))
+        partial(_drawn_slope, pool, mu, model, one)
+        for name, model in models.items()
         for one in replicate_streams(seed, name, n=n_simulations)
     ]
     return Work(tasks, lambda slopes: CycleSlope(slope, sd, *np.reshape(slopes, (2, -1))))
@@ -221,19 +239,13 @@ def across_variance(pool: Pool) -> float:
     return float(((doubled - along[:, None] * mean) ** 2).sum(axis=1).mean()) / 4
 
 
-def question_effects(
-    pool: Pool,
-    *,
-    n_simulations: int,
-    rng: np.random.Generator,
-    fit: DiscriminationFit | None = None,  # of this pool, with ties, if it is there already
-) -> AcrossVariance:
+def question_effects(pool: Pool | Start, *, n_simulations: int, rng: np.random.Generator) -> AcrossVariance:
     "Compare the pool with pools of the fitted model, in which the same pairs are missing. Cost: one fit."
     _check_simulations(n_simulations)
-    fit = _fitted(pool) if fit is None else fit
+    start = Start.of(pool)
     streams = replicate_streams(int(rng.integers(2**63)), "effects", n=n_simulations)
-    drawn = np.array([across_variance(draw_pool_like(pool, fit, rng=one)) for one in streams])
-    return AcrossVariance(across_variance(pool), drawn)
+    drawn = [across_variance(draw_pool_like(start.pool, start.fit, rng=one)) for one in streams]
+    return AcrossVariance(across_variance(start.pool), np.array(drawn))
 
 # %% ../../nbs/inference/advice.ipynb #cell-38
 WAYS = ("all-graphs", "truncated-once", "soft-weights", "discrimination")
@@ -272,12 +284,6 @@ def ranks_by_way(
     return found | {"discrimination": fits[0].ranks}
 
 
-def _half_tie_start(pool: Pool) -> tuple[float, float]:
-    "Spread and share that the discrimination ranker estimates of a pool."
-    found = fit_discrimination(pool, on_separation="ridge")
-    return found.spread, found.block_share
-
-
 def _drawn_distances(
     pool: Pool, fit: DiscriminationFit, mu: float, near: tuple[float, float], rng: np.random.Generator
 ) -> dict[str, float]:
@@ -286,19 +292,14 @@ def _drawn_distances(
 
 
 def expected_gain(
-    pool: Pool,
-    *,
-    n_simulations: int,
-    rng: np.random.Generator,
-    mu: float = 1.0,
-    fit: DiscriminationFit | None = None,  # of this pool, with ties, if it is there already
-    near: tuple[float, float] | None = None,  # what the discrimination ranker estimates of it
+    pool: Pool | Start, *, n_simulations: int, rng: np.random.Generator
 ) -> Work[pd.DataFrame]:  # as `paired_differences`
     "Spearman distance of every way to the true order of pools drawn from the fitted model. Cost: R fits of each way."
     _check_simulations(n_simulations)
-    fit, near = _fitted(pool) if fit is None else fit, _half_tie_start(pool) if near is None else near
+    start = Start.of(pool)
     streams = replicate_streams(int(rng.integers(2**63)), "pools", n=n_simulations)
-    return Work([partial(_drawn_distances, pool, fit, mu, near, one) for one in streams], paired_differences)
+    task = partial(_drawn_distances, start.pool, start.fit, start.mu, start.near)
+    return Work([partial(task, one) for one in streams], paired_differences)
 
 # %% ../../nbs/inference/advice.ipynb #cell-45
 FEWEST_TO_SPLIT = 4  # questions: two in each half
@@ -316,22 +317,19 @@ def _split_distances(pool: Pool, mu: float, near: tuple[float, float], halves: n
 
 
 def split_gain(
-    pool: Pool,
-    *,
-    n_splits: int,
-    rng: np.random.Generator,
-    mu: float = 1.0,
-    near: tuple[float, float] | None = None,  # as for `expected_gain`
+    pool: Pool | Start, *, n_simulations: int, rng: np.random.Generator
 ) -> Work[pd.DataFrame]:  # as `paired_differences`
-    "Spearman distance of every way on half of the questions to the order of all graphs of the other half."
-    _check_simulations(n_splits)
-    questions, place = np.unique(pool.questions, return_inverse=True)
+    "Spearman distance of every way on half of the questions to the order of all graphs of the other half, R times."
+    _check_simulations(n_simulations)
+    start = Start.of(pool)
+    questions, place = np.unique(start.pool.questions, return_inverse=True)
     if (n := len(questions)) < FEWEST_TO_SPLIT:
         raise InputError(f"{_questions(n)} cannot be split into halves: at least {FEWEST_TO_SPLIT} are needed")
-    dealt = rng.permuted(np.tile(np.arange(n), (n_splits, 1)), axis=1)[:, place]
-    half, near = n // 2, _half_tie_start(pool) if near is None else near
+    dealt = rng.permuted(np.tile(np.arange(n), (n_simulations, 1)), axis=1)[:, place]
+    half = n // 2
     parts = np.stack([dealt < half, (dealt >= half) & (dealt < 2 * half)], axis=1).astype(np.int64)
-    return Work([partial(_split_distances, pool, mu, near, halves) for halves in parts], paired_differences)
+    task = partial(_split_distances, start.pool, start.mu, start.near)
+    return Work([partial(task, halves) for halves in parts], paired_differences)
 
 # %% ../../nbs/inference/advice.ipynb #cell-50
 @dataclass(frozen=True, slots=True, eq=False)
@@ -508,26 +506,19 @@ def _attempt(task: Callable[[], Any]) -> Any:
 
 def _begun(pool: Pool, n: int, seed: int, mu: float) -> Iterator[tuple[str, Any]]:
     "Every part by name: as work, or done if it is cheap, or the error that says why it cannot be had."
-    whole, rng = complete_graphs(pool), partial(stream, seed)
+    whole, rng, start = complete_graphs(pool), partial(stream, seed), Start(pool, mu)
     yield "diagnosis", _attempt(partial(_diagnosis, pool, n, rng("diagnosis")))
     yield "ranks", _attempt(partial(open_ranks, pool, rng=rng("ranks")))
-    fit = _attempt(partial(_fitted, pool))
-    if isinstance(fit, Failure):
+    if isinstance(fit := _attempt(lambda: start.fit), Failure):
         yield "spread", fit
         return
-    yield "spread", Work([partial(spread_profile, pool, fit=fit)])
-    yield "effects", Work([partial(question_effects, pool, n_simulations=n, rng=rng("effects"), fit=fit)])
-    scored = pool.subset(whole) if whole.any() and not whole.all() else pool
-    own = fit if scored is pool else None
-    yield "cycles", _attempt(partial(cycle_slope, scored, n_simulations=n, rng=rng("cycles"), mu=mu, fit=own))
+    yield "spread", Work([partial(spread_profile, start)])
+    yield "effects", Work([partial(question_effects, start, n_simulations=n, rng=rng("effects"))])
+    scored = Start(pool.subset(whole), mu) if whole.any() and not whole.all() else start
+    yield "cycles", _attempt(partial(cycle_slope, scored, n_simulations=n, rng=rng("cycles")))
     yield "sizes", Work([partial(fit_question_effects, pool, on_separation="ridge")])
-    near = _attempt(partial(_half_tie_start, pool))
-    if isinstance(near, Failure):
-        yield from (("expected", near), ("halves", near))
-        return
-    gain = partial(expected_gain, pool, n_simulations=n, rng=rng("expected"), mu=mu, fit=fit, near=near)
-    yield "expected", _attempt(gain)
-    yield "halves", _attempt(partial(split_gain, pool, n_splits=n, rng=rng("halves"), mu=mu, near=near))
+    yield "expected", _attempt(partial(expected_gain, start, n_simulations=n, rng=rng("expected")))
+    yield "halves", _attempt(partial(split_gain, start, n_simulations=n, rng=rng("halves")))
 
 # %% ../../nbs/inference/advice.ipynb #cell-61
 def diagnose(
@@ -545,7 +536,7 @@ def diagnose(
     """
     _check_simulations(n_simulations)
     n, done, parts = enough_simulations(n_simulations, len(pool)), count(), dict[str, Any]()
-    steps = len(PARTS) + 3 + 4 * n  # as many as there are if every part can be had
+    steps = 8 + 3 + 4 * n  # as many as there are if every part can be had
     tick(next(done), steps)
     for name, part in _begun(pool, n, int(rng.integers(2**63)), mu):
         parts[name] = part

@@ -136,7 +136,6 @@ class RankStability:
     budgets: np.ndarray  # (A,) int64, kept graphs
     distance: np.ndarray  # (A,) mean over all pairs of repeats
     n_ridge: np.ndarray  # (A,) int64, repeats that took the ridge estimate
-    n_repeats: int
 
     def passes(self, tau: float = TAU) -> np.ndarray:  # (A,) bool
         "Which candidates have a mean distance of at most `tau`."
@@ -172,9 +171,8 @@ def rank_stability(
     ranks = fits.ranks.reshape(len(proportions), n_repeats, -1)
     first, second = np.triu_indices(n_repeats, 1)
     apart = measure(ranks[:, first], ranks[:, second]).mean(axis=1)
-    return RankStability(
-        proportions, np.array(budgets), apart, fits.ridge.reshape(len(proportions), -1).sum(axis=1), n_repeats
-    )
+    n_ridge = fits.ridge.reshape(len(proportions), -1).sum(axis=1)
+    return RankStability(proportions, np.array(budgets), apart, n_ridge)
 
 # %% ../../nbs/inference/budget.ipynb #cell-31
 @dataclass(frozen=True, slots=True, eq=False)

@@ -261,25 +261,14 @@ class RankIntervals:
 
         Raises `InputError` for an unknown kind, too few resamples for the level, or a single question.
         """
-        if kind not in INTERVAL_KINDS:
-            raise InputError(f"unknown kind of interval {kind!r}: choose one of {', '.join(INTERVAL_KINDS)}")
-        if len(self.ridge) < (fewest := resamples_needed(kind, self.level)):
-            raise InputError(
-                f"{len(self.ridge)} resamples: {kind} limits at level {self.level:g} need at least {fewest}; "
-                "ask for more resamples or a lower level"
-            )
-        if self.n_questions < 2:
-            raise InputError(ONE_QUESTION)
+        _check(self, kind)
         table = pd.DataFrame({"model": list(self.models), "score": self.scores})
         table["score_low"], table["score_high"] = _score_limits(self, kind)
         table["rank"] = shown_ranks(self.ranks)
         table["rank_low"], table["rank_high"] = _rank_limits(self, kind)
         return table.sort_values("rank", kind="stable", ignore_index=True)
 
-    def differences(
-        self,
-        kind: str,  # differences or simultaneous
-    ) -> tuple[np.ndarray, np.ndarray]:  # (n, n) each
+    def differences(self, kind: str) -> tuple[np.ndarray, np.ndarray]:  # (n, n) each; kind: not percentile
         "Limits of the row's score less the column's, on which rank ranges rest; infinite where nothing can be decided."
         low, high = _limits(self, kind)
         if self.above is None:
@@ -312,6 +301,18 @@ def _limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
     return difference_limits(found.scores, found.resampled_scores, **how)
 
 
+def _check(found: RankIntervals, kind: str) -> None:
+    if kind not in INTERVAL_KINDS:
+        raise InputError(f"unknown kind of interval {kind!r}: choose one of {', '.join(INTERVAL_KINDS)}")
+    if len(found.ridge) < (fewest := resamples_needed(kind, found.level)):
+        raise InputError(
+            f"{len(found.ridge)} resamples: {kind} limits at level {found.level:g} need at least {fewest}; "
+            "ask for more resamples or a lower level"
+        )
+    if found.n_questions < 2:
+        raise InputError(ONE_QUESTION)
+
+
 def _notes(found: RankIntervals, kind: str) -> list[str]:
     notes, n, few = [], found.n_questions, questions_needed(found.level)
     if n < few:
@@ -339,7 +340,7 @@ def _notes(found: RankIntervals, kind: str) -> list[str]:
         )
     return notes
 
-
+# %% ../../nbs/inference/intervals.ipynb #cell-21-b
 def _score_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
     if kind == "percentile":
         return percentile_limits(found.resampled_scores, found.level)

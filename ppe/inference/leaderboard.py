@@ -108,10 +108,7 @@ class Leaderboard:
 
     def kept(self) -> pd.DataFrame | None:  # judge, question_id, category, variant, score
         "The graphs that were ranked, in the method's order; None if graphs were not made."
-        if self.pool is None or self.rows is None:
-            return None
-        scores = self.pool.scores(self.method.mu)
-        return self.pool.index.iloc[self.rows].assign(score=scores[self.rows])[[*INDEX_COLUMNS, "score"]]
+        return _kept(self)
 
     def estimates(self) -> dict[str, Any]:
         "What the ranker estimated besides the scores."
@@ -138,6 +135,13 @@ class Leaderboard:
         return replace(self, intervals=_intervals(self, **asked), kind=kind, seed=seed)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-c
+def _kept(board: Leaderboard) -> pd.DataFrame | None:
+    if board.pool is None or board.rows is None:
+        return None
+    table = board.pool.index.assign(score=board.pool.scores(board.method.mu))
+    return table.iloc[board.rows][[*INDEX_COLUMNS, "score"]]
+
+
 def _intervals(board: Leaderboard, **asked: Any) -> RankIntervals:
     if board.pool is None:
         counts = "counts hold no questions to resample; give the verdict table"

@@ -190,7 +190,6 @@ class PeopleAndJudges:
     covariance: np.ndarray  # (n, n) of the scores; rows add up to 0
     weights: Mapping[str, float]  # λ by judge
     n_people: int  # battles that people judged
-    n_battles: int  # all battles
     n_questions: int  # of people's battles
     n_left_out: int  # battles without a valid verdict of people, or of a judge
     sampling_p: float | None  # p-value of the people's battles being a random sample of all; None if nothing tells
@@ -294,7 +293,6 @@ def fit_people_and_judges(
         moved.T @ moved,
         named,
         n_people,
-        len(battles.first),
         len(np.unique(battles.question[battles.sample])),
         battles.n_left_out,
         _sampling_p(battles, theta, current),

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['KIND', 'RESAMPLES', 'SLOW_RESAMPLES', 'DRAWS', 'ADVISED', 'SIMULATIONS', 'WORST', 'JUDGES', 'Tick', 'PARTS', 'CALLS',
            'PAIRS', 'OUTCOMES', 'Further', 'Report', 'judge_table', 'worst_questions', 'short_advice', 'further_calls',
-           'make_report', 'cells', 'shared', 'agreement', 'judge_agreement']
+           'cells', 'shared', 'agreement', 'judge_agreement', 'make_report']
 
 # %% ../../nbs/reports/report.ipynb #rp03-e64750
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ import pandas as pd
 from ..designs.adaptive import Goal, JudgedCalls, Settled, is_settled, judged_calls, next_calls, wordings
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ppe.inference.advice import (
-    SMALL_POOL, Basis, advice_sentence, cycle_slope, expected_gain, question_effects, split_gain, spread_profile,
+    SMALL_POOL, Basis, Start, advice_sentence, cycle_slope, expected_gain, question_effects, split_gain, spread_profile,
 )  # fmt: skip
 from ..inference.diagnostics import clustered_interval, first_place_rates, flip_rates
 from ..inference.intervals import resamples_needed
@@ -200,18 +200,15 @@ def short_advice(pool: Pool, *, seed: int = SEED) -> str:  # one sentence
     if (n := pool.n_questions) < SMALL_POOL:
         raise InputError(f"{n} question{'s' * (n != 1)}: with fewer than {SMALL_POOL} no advice can be relied on")
     rng = partial(stream, seed, "report")
-    spread = spread_profile(pool)
-    effects = question_effects(pool, n_simulations=100, rng=rng("effects"))
+    start = Start(pool)
+    spread = spread_profile(start)
+    effects = question_effects(start, n_simulations=100, rng=rng("effects"))
     if effects.beyond:
         return advice_sentence(Basis(spread, effects=effects))
     made: dict[str, Any] = {}
-    for name, task in (
-        ("cycles", partial(cycle_slope, pool, n_simulations=SIMULATIONS, rng=rng("cycles"))),
-        ("expected", partial(expected_gain, pool, n_simulations=SIMULATIONS, rng=rng("expected"))),
-        ("halves", partial(split_gain, pool, n_splits=SIMULATIONS, rng=rng("halves"))),
-    ):
+    for name, part in (("cycles", cycle_slope), ("expected", expected_gain), ("halves", split_gain)):
         try:
-            made[name] = task().done()
+            made[name] = part(start, n_simulations=SIMULATIONS, rng=rng(name)).done()
         except (InputError, ConvergenceError, NoMaximumError):
             pass  # what could not be computed earns nothing
     return advice_sentence(Basis(spread, effects=effects, n_simulations=SIMULATIONS, **made))
@@ -253,6 +250,79 @@ def further_calls(
     ahead, behind = (np.array(models, dtype=object)[np.argsort(places)[end]] for end in ends[:, by_call])
     table = pd.DataFrame({"model": ahead, "other": behind, "calls": times[by_call]})
     return Further(best, order, design.n_calls, table, new, models)
+
+# %% ../../nbs/reports/report.ipynb #rp04-eda5a3
+OUTCOMES = {"a": 1, "tie": 0, "b": -1, "invalid": 9}  # for the model whose name comes first, once it is turned that way
+
+
+def cells(
+    verdicts: pd.DataFrame,  # validated verdict table
+    models: Sequence[str],  # all models, sorted
+    *,
+    by: Sequence[str] = ("question_id", "variant"),  # what makes a cell beside the pair
+) -> pd.DataFrame:  # the columns of `by` as categories, low and high (numbers of the models), outcome
+    "One row for each verdict, the model with the lower number first."
+    first, second, _ = model_codes(verdicts, models)
+    outcome = verdicts["verdict"].astype(str).map(OUTCOMES).to_numpy(dtype=np.int64)
+    turned = np.where((first > second) & (outcome != OUTCOMES["invalid"]), -outcome, outcome)
+    keys = {name: verdicts[name].astype(str).astype("category") for name in by}
+    return pd.DataFrame(keys | {"low": np.minimum(first, second), "high": np.maximum(first, second), "outcome": turned})
+
+
+def shared(
+    one: pd.DataFrame,  # of `cells`
+    other: pd.DataFrame,  # with the same models and columns
+) -> pd.DataFrame:  # the key, and outcome_one, outcome_other
+    "The cells that both have. Cost: O(rows), less if their categories are the same."
+    return one.merge(other, on=[name for name in one.columns if name != "outcome"], suffixes=("_one", "_other"))
+
+# %% ../../nbs/reports/report.ipynb #rp06-fcdf54
+def agreement(
+    both: pd.DataFrame,  # of `shared`, with question_id
+    *,
+    level: float = 0.95,
+) -> dict[str, float | int]:
+    """Cells shared, valid in both, with the same verdict; its share with limits (questions as clusters); same winners.
+
+    Shares are NaN where there is nothing to count.
+    """
+    one, other = both["outcome_one"].to_numpy(), both["outcome_other"].to_numpy()
+    valid = (one != OUTCOMES["invalid"]) & (other != OUTCOMES["invalid"])
+    same, decided = valid & (one == other), valid & (one != 0) & (other != 0)
+    question = both["question_id"].astype("category").cat.codes.to_numpy()
+    hits, trials = (np.bincount(question, part, minlength=1) for part in (same, valid))
+    low, high = clustered_interval(hits, trials, level) if valid.any() else (np.nan, np.nan)
+    return {
+        "cells": len(both),
+        "valid": int(valid.sum()),
+        "same": int(same.sum()),
+        "share": float(same.sum() / valid.sum()) if valid.any() else np.nan,
+        "low": low,
+        "high": high,
+        "decided": int(decided.sum()),
+        "decided_share": float((same & decided).sum() / decided.sum()) if decided.any() else np.nan,
+    }
+
+
+def judge_agreement(
+    verdicts: pd.DataFrame,  # validated verdict table
+    judges: Sequence[str],  # those to compare, two by two
+    *,
+    level: float = 0.95,
+) -> pd.DataFrame:  # judge, other, and what `agreement` gives; pairs that share a cell
+    "How often every two judges say the same of the same cell. Raises `InputError` for one judge, and for no such pair."
+    if len(judges) < 2:
+        raise InputError("one judge: there is nobody to agree with")
+    table = cells(verdicts, model_codes(verdicts)[2])
+    parts = {judge: table[(verdicts["judge"] == judge).to_numpy()] for judge in judges}
+    rows = [
+        {"judge": judge, "other": other} | agreement(both, level=level)
+        for judge, other in combinations(judges, 2)
+        if len(both := shared(parts[judge], parts[other]))
+    ]
+    if not rows:
+        raise InputError("no two judges judged the same pair on the same wording")
+    return pd.DataFrame(rows)
 
 # %% ../../nbs/reports/report.ipynb #rp16-a762cf
 def _cycles_of(pool: Pool, level: float, seed: int) -> RealCycles:
@@ -353,76 +423,3 @@ def _counted(verdicts: pd.DataFrame, board: Leaderboard) -> dict[str, int]:
         "used": board.n_used or 0,
         "dropped": board.n_dropped or 0,
     }
-
-# %% ../../nbs/reports/report.ipynb #rp04-eda5a3
-OUTCOMES = {"a": 1, "tie": 0, "b": -1, "invalid": 9}  # for the model whose name comes first, once it is turned that way
-
-
-def cells(
-    verdicts: pd.DataFrame,  # validated verdict table
-    models: Sequence[str],  # all models, sorted
-    *,
-    by: Sequence[str] = ("question_id", "variant"),  # what makes a cell beside the pair
-) -> pd.DataFrame:  # the columns of `by` as categories, low and high (numbers of the models), outcome
-    "One row for each verdict, the model with the lower number first."
-    first, second, _ = model_codes(verdicts, models)
-    outcome = verdicts["verdict"].astype(str).map(OUTCOMES).to_numpy(dtype=np.int64)
-    turned = np.where((first > second) & (outcome != OUTCOMES["invalid"]), -outcome, outcome)
-    keys = {name: verdicts[name].astype(str).astype("category") for name in by}
-    return pd.DataFrame(keys | {"low": np.minimum(first, second), "high": np.maximum(first, second), "outcome": turned})
-
-
-def shared(
-    one: pd.DataFrame,  # of `cells`
-    other: pd.DataFrame,  # with the same models and columns
-) -> pd.DataFrame:  # the key, and outcome_one, outcome_other
-    "The cells that both have. Cost: O(rows), less if their categories are the same."
-    return one.merge(other, on=[name for name in one.columns if name != "outcome"], suffixes=("_one", "_other"))
-
-# %% ../../nbs/reports/report.ipynb #rp06-fcdf54
-def agreement(
-    both: pd.DataFrame,  # of `shared`, with question_id
-    *,
-    level: float = 0.95,
-) -> dict[str, float | int]:
-    """Cells shared, valid in both, with the same verdict; its share with limits (questions as clusters); same winners.
-
-    Shares are NaN where there is nothing to count.
-    """
-    one, other = both["outcome_one"].to_numpy(), both["outcome_other"].to_numpy()
-    valid = (one != OUTCOMES["invalid"]) & (other != OUTCOMES["invalid"])
-    same, decided = valid & (one == other), valid & (one != 0) & (other != 0)
-    question = both["question_id"].astype("category").cat.codes.to_numpy()
-    hits, trials = (np.bincount(question, part, minlength=1) for part in (same, valid))
-    low, high = clustered_interval(hits, trials, level) if valid.any() else (np.nan, np.nan)
-    return {
-        "cells": len(both),
-        "valid": int(valid.sum()),
-        "same": int(same.sum()),
-        "share": float(same.sum() / valid.sum()) if valid.any() else np.nan,
-        "low": low,
-        "high": high,
-        "decided": int(decided.sum()),
-        "decided_share": float((same & decided).sum() / decided.sum()) if decided.any() else np.nan,
-    }
-
-
-def judge_agreement(
-    verdicts: pd.DataFrame,  # validated verdict table
-    judges: Sequence[str],  # those to compare, two by two
-    *,
-    level: float = 0.95,
-) -> pd.DataFrame:  # judge, other, and what `agreement` gives; pairs that share a cell
-    "How often every two judges say the same of the same cell. Raises `InputError` for one judge, and for no such pair."
-    if len(judges) < 2:
-        raise InputError("one judge: there is nobody to agree with")
-    table = cells(verdicts, model_codes(verdicts)[2])
-    parts = {judge: table[(verdicts["judge"] == judge).to_numpy()] for judge in judges}
-    rows = [
-        {"judge": judge, "other": other} | agreement(both, level=level)
-        for judge, other in combinations(judges, 2)
-        if len(both := shared(parts[judge], parts[other]))
-    ]
-    if not rows:
-        raise InputError("no two judges judged the same pair on the same wording")
-    return pd.DataFrame(rows)
