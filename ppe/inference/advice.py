@@ -741,7 +741,8 @@ def _ranks_said(advice: Advice, ranks: pd.DataFrame) -> Said:
 def _place_records(advice: Advice, table: pd.DataFrame) -> Iterator[Record]:
     if flips := advice.flips:
         changed, turned = (f"{100 * flips[name]:.1f} %" for name in ("changed_rate", "reversed_rate"))
-        line = f"{flips['both_valid']} pairs judged in both orders: {changed} of the verdicts change, {turned} are reversed"
+        pairs = f"{flips['both_valid']} pairs judged in both orders"
+        line = f"{pairs}: {changed} of the verdicts change, {turned} are reversed"
     else:
         line = f"not available: {advice.missing['order_flips']}"
     counts = [(name, float(value)) for name, value in flips.items()]

@@ -211,7 +211,7 @@ def _within(values: np.ndarray, limit: float) -> np.ndarray:
 
 
 def main_rule(cv: CrossValidation) -> BudgetChoice:
-    "The α of least mean + standard deviation of the loss over folds (paper, section 4.3); the largest if several (ours)."
+    "The α of least mean + standard deviation of the loss over folds (paper, section 4.3); of several the largest."
     criterion = cv.mean + cv.sd
     limit, admitted = float(criterion.min()), np.ones(len(cv.alphas), dtype=bool)
     return BudgetChoice("main text", cv, criterion, limit, admitted, int(np.flatnonzero(_within(criterion, limit))[-1]))

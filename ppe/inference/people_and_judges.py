@@ -71,8 +71,8 @@ def matched_battles(
         question, _, i, j = voted.index[rows][0]
         raise InputError(
             f"{rows.sum()} of {len(rows)} battles of the people have no verdict of "
-            f"{first_five(judged.columns[lacking.any()])}, the first: question {question}, {models[i]} and {models[j]}; "
-            "each needs the same question_id, variant and models in the table of every judge; let the judges judge "
+            f"{first_five(judged.columns[lacking.any()])}, the first: question {question}, {models[i]} and {models[j]};"
+            " each needs the same question_id, variant and models in the table of every judge; let the judges judge "
             "them, or leave them out"
         )
     usable = (judged >= 0).all(axis=1)
@@ -213,8 +213,8 @@ class PeopleAndJudges:
             notes.append(f"{self.n_left_out} battles left out: a verdict of people or of a judge is invalid.")
         if self.sampling_p is not None and self.sampling_p < 0.001:
             notes.append(
-                f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the judges' "
-                "bias then enters the estimate; draw them at random, or rank by people alone (weights 0)."
+                f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the "
+                "judges' bias then enters the estimate; draw them at random, or rank by people alone (weights 0)."
             )
         return notes
 
