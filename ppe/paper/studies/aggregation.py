@@ -227,6 +227,7 @@ def replication_cells(
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-2
 DECISIONS = ("closer", "farther", "open", "no difference", "same graphs")
+_OVER_QUESTIONS = ("se_pools", "se_questions", "degrees", "question_low", "question_high", "p")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,9 +283,6 @@ class Contrast:
             return "same graphs" if self.same else "no difference"
         found = self.summary()
         return "closer" if found["question_high"] < 0 else "farther" if found["question_low"] > 0 else "open"
-
-
-_OVER_QUESTIONS = ("se_pools", "se_questions", "degrees", "question_low", "question_high", "p")
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-3
 def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is

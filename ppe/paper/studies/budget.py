@@ -51,6 +51,14 @@ def _distances(data: Referenced, budgets: Sequence[int | None]) -> list[float]:
     return [float("nan") if k is None else float(d) for k, d in zip(budgets, found, strict=True)]
 
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-11
+_RANDOM = 20  # random orders of the control
+_COLUMNS = (
+    "data judge category n_graphs k_main k_main_low k_main_high k_appendix k_appendix_low k_appendix_high n_undecided "
+    "alpha_minimum alpha_minimum_rescaled loss_half loss_half_random factor_half factor_half_random "
+    "n_screened n_ridge distance_main distance_appendix distance_all"
+).split()
+
+
 def pool_budgets(
     data: Referenced,
     *,
@@ -83,14 +91,6 @@ def pool_budgets(
     distances = _distances(data, [main[0], appendix[0], len(pool)])
     numbers = of, judge, data.category, len(pool), *main, *appendix, *lowest, *half, *counts, *distances
     return dict(zip(_COLUMNS, numbers, strict=True))
-
-
-_RANDOM = 20  # random orders of the control
-_COLUMNS = (
-    "data judge category n_graphs k_main k_main_low k_main_high k_appendix k_appendix_low k_appendix_high n_undecided "
-    "alpha_minimum alpha_minimum_rescaled loss_half loss_half_random factor_half factor_half_random "
-    "n_screened n_ridge distance_main distance_appendix distance_all"
-).split()
 
 # %% ../../../nbs/paper/studies/budget.ipynb #cell-14
 def budget_study(

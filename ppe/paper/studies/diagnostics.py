@@ -38,6 +38,9 @@ def selected_rows(
     return dict(zip(SELECTIONS, rows, strict=True))
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-09
+_TAKEN = "deviance df deviance_per_df p_value max_residual large_share hodge_ratio label ridge ridge_folds".split()
+
+
 def _selection_row(
     pool: Pool,
     folds: np.ndarray,  # (G,)
@@ -63,9 +66,6 @@ def _selection_row(
         **{f"p {name}": p for name, p in found.bootstrap_p.items()},
         **{f"null {label}": found.null_labels[label] for label in LABELS},
     }
-
-
-_TAKEN = "deviance df deviance_per_df p_value max_residual large_share hodge_ratio label ridge ridge_folds".split()
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-10
 def task_diagnostics(

@@ -83,7 +83,7 @@ class JudgedBattles:
         "The fit to people's votes on some questions: judges have no weight."
         return _without_judges(self.part(questions, questions, self.battles.judges[:1]))
 
-
+# %% ../../../nbs/paper/studies/judges.ipynb #std-07-b
 def _without_judges(battles: Battles) -> PeopleAndJudges:
     return fit_people_and_judges(battles, weights=dict.fromkeys(battles.judges, 0.0))
 

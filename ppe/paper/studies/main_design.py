@@ -123,7 +123,8 @@ def main_table(
         run = partial(_cell_results, methods=tuned, study="main-table", n_resamples=n_resamples, seed=seed)
         results = parallel_map(run, own, workers=workers)
         for method in tuned:
-            every, of_method = list[np.ndarray](), {"judge": judge, "method": method.name}
+            every: list[np.ndarray] = []
+            of_method = {"judge": judge, "method": method.name}
             for cell, result in zip(own, results, strict=True):
                 found, row = result[method.name], of_method | {"category": cell.category}
                 if isinstance(found, str):

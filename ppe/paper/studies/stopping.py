@@ -87,18 +87,16 @@ def _fixed(found: Settled, statements: float) -> tuple[bool, np.ndarray, np.ndar
 
 
 def stops(
-    pool: Pool,
-    truth: np.ndarray,  # (n,) strengths
-    goal: Goal,
+    task: tuple["StoppingCase", int],  # a case, number of the run
     *,
-    batch: int,
-    most: int,
     level: float = 0.95,
-    rng: np.random.Generator,
+    seed: int,
 ) -> dict[str, Stop]:  # by rule
-    "One run: every rule looks after every batch, until `most` calls or until all have stopped."
-    first: dict[str, Stop] = dict.fromkeys(RULES)
-    for calls in collect(pool, batch=batch, most=most, goal=goal, rng=rng):
+    "One run: every rule looks after every batch, until the most calls of the case or until all have stopped."
+    case, number = task
+    rng, goal = stream(seed, "stopping", case.name, case.goal, number), parse_goal(case.goal)
+    (pool, truth), first = case.pool(rng), dict.fromkeys(RULES)
+    for calls in collect(pool, batch=case.batch, most=case.most, goal=goal, rng=rng):
         found = is_settled(*calls, n_models=pool.n_models, goal=goal, level=level)
         one_look, pairwise = (_fixed(found, n) for n in (goal.statements(pool.n_models), 2.0))
         looks = (found.settled, found.low, found.high), one_look, pairwise
@@ -163,13 +161,6 @@ CASES = (
 )
 
 # %% ../../../nbs/paper/studies/stopping.ipynb #sp16
-def _run(task: tuple[StoppingCase, int], *, level: float, seed: int) -> dict[str, Stop]:
-    case, number = task
-    rng = stream(seed, "stopping", case.name, case.goal, number)
-    pool, truth = case.pool(rng)
-    return stops(pool, truth, parse_goal(case.goal), batch=case.batch, most=case.most, level=level, rng=rng)
-
-
 def stopping_study(
     cases: Sequence[StoppingCase] = CASES,
     *,
@@ -187,7 +178,7 @@ def stopping_study(
     if n_runs < 1 or not cases:
         raise InputError(f"{n_runs} runs of {len(cases)} cases: at least one of each is needed")
     tasks = [(case, number) for case in cases for number in range(n_runs)]
-    runs, rows = parallel_map(partial(_run, level=level, seed=seed), tasks, workers=workers), []
+    runs, rows = parallel_map(partial(stops, level=level, seed=seed), tasks, workers=workers), []
     for at, case in enumerate(cases):
         pool = case.pool(stream(seed, "stopping", case.name, case.goal, 0))[0]
         everything = len(pool) * pool.n_models * (pool.n_models - 1) // 2
