@@ -502,12 +502,8 @@ def _adaptive_goal(given: dict[str, Any], n_wordings: int) -> "Goal | None":
             "--adaptive needs --until (top=3, order, width=2), which says what is to be settled, and --max-requests, "
             "the most that it may cost"
         )
-    chosen = (
-        ("--pairs", given["pairs_path"]),
-        ("--order", given["order"] != "given"),
-        ("--batch", given["batch"]),
-    )
-    if clash := [name for name, there in chosen if there]:
+    chosen = {"--pairs": given["pairs_path"], "--order": given["order"] != "given", "--batch": given["batch"]}
+    if clash := [name for name, there in chosen.items() if there]:
         why = "which chooses the pairs and who is shown first, round by round; leave one of them out"
         raise InputError(f"{clash[0]} with --adaptive, {why}")
     if n_wordings > 1:
@@ -549,11 +545,10 @@ def judge_command(**given: Any) -> int:
 
     def plan(ledger: Ledger, names: dict[str, Any]) -> tuple[int, str]:
         found = plan_judging(ledger, answers, **names, **settings)
-        later = (
-            f"at most {found.later_requests} scores, {found.later_tokens_in} tokens in, {found.later_tokens_out} out"
-        )
-        if cost := Prices(given["price_in"], given["price_out"]).cost(found.later_tokens_in, found.later_tokens_out):
-            later += f", cost at most {cost:.2f}"
+        tokens = found.later_tokens_in, found.later_tokens_out
+        cost = Prices(given["price_in"], given["price_out"]).cost(*tokens)
+        later = f"at most {found.later_requests} scores, {tokens[0]} tokens in, {tokens[1]} out"
+        later += f", cost at most {cost:.2f}" if cost else ""
         return found.run, later if found.later_requests else ""
 
     def work(session: Session, model: str) -> Written:

@@ -191,30 +191,26 @@ class JudgeProtocol:
     decoding: Decoding | None = None  # DECODING of the mode if not given
 
     def __post_init__(self):
-        mode, order, prompts, wordings = self.mode, self.order, self.prompts, self.wordings
-        if mode not in DECODING:
-            raise InputError(f"mode {mode!r}: it is single (one prompt) or hybrid (both orders, then scores)")
-        if order not in ("given", "random", "both"):
-            raise InputError(f"order {order!r}: it is given, random or both")
-        if mode == "hybrid" and order != "given":
-            raise InputError(f"order {order!r} with the hybrid: it asks in both orders by itself; leave the order out")
-        if type(cut := self.max_characters) is not int or cut < 1:
-            raise InputError(f"max characters {cut!r}: answers are cut to at least 1 character; the paper uses 12000")
-        there = range(len(prompts.judge_variants))
-        if (
-            not wordings
-            or any(type(w) is not int or w not in there for w in wordings)
-            or len({*wordings}) < len(wordings)
-        ):
-            known = f"different numbers from 0 (the original) to {there[-1]}, at least one, or 'equivalent'"
-            raise InputError(f"judge variants {self.judge_variants!r}: {known}")
-        rubrics = {"pair": self.pair_rubric, "score": self.score_rubric}
-        if mode == "single" and (any(own is not None for own in rubrics.values()) or wordings != (0,)):
-            way_out = "it has neither; use mode='hybrid' (--mode hybrid)"
-            raise InputError(f"a rubric or a judge variant with the single prompt: {way_out}")
+        mode, order, cut, wordings = self.mode, self.order, self.max_characters, self.wordings
+        there, rubrics = range(len(self.prompts.judge_variants)), {"pair": self.pair_rubric, "score": self.score_rubric}
+        known = f"different numbers from 0 (the original) to {there[-1]}, at least one, or 'equivalent'"
+        for wrong, said in (
+            (mode not in DECODING, f"mode {mode!r}: it is single (one prompt) or hybrid (both orders, then scores)"),
+            (order not in ("given", "random", "both"), f"order {order!r}: it is given, random or both"),
+            (mode == "hybrid" and order != "given",
+             f"order {order!r} with the hybrid: it asks in both orders by itself; leave the order out"),
+            (type(cut) is not int or cut < 1,
+             f"max characters {cut!r}: answers are cut to at least 1 character; the paper uses 12000"),
+            (not wordings or any(type(w) is not int or w not in there for w in wordings)
+             or len({*wordings}) < len(wordings), f"judge variants {self.judge_variants!r}: {known}"),
+            (mode == "single" and ({*rubrics.values()} != {None} or wordings != (0,)),
+             "a rubric or a judge variant with the single prompt: it has neither; use mode='hybrid' (--mode hybrid)"),
+        ):  # fmt: skip
+            if wrong:
+                raise InputError(said)
         object.__setattr__(self, "use_rubrics", self.use_rubrics and mode == "hybrid")
         for name, own in rubrics.items():
-            object.__setattr__(self, f"{name}_rubric", prompts.rubrics[name] if own is None else own)
+            object.__setattr__(self, f"{name}_rubric", self.prompts.rubrics[name] if own is None else own)
 
     @property
     def n_orders(self) -> int:
