@@ -26,19 +26,21 @@ class PlaceCounts:
     models: tuple[str, ...]  # n names
 
     def __post_init__(self) -> None:
-        shape = (len(self.judges), len(self.models), len(self.models))
-        for name in ("first", "second", "ties"):
-            part, wrong = np.asarray(getattr(self, name), dtype=np.float64), ""
+        names, shape = ("first", "second", "ties"), (len(self.judges), len(self.models), len(self.models))
+        for name in names:
+            part = np.asarray(getattr(self, name), dtype=np.float64)
             if part.shape != shape or shape[0] < 1 or shape[1] < 2:
-                wrong = f"has shape {part.shape}; {shape} is needed, with at least one judge and two models"
-            elif not (part.min() >= 0 and part.max() < np.inf):
-                wrong = f"holds {part[~(np.isfinite(part) & (part >= 0))][0]:g}; counts must be finite and not negative"
-            elif np.einsum("jii->ji", part).any():
-                wrong = "has a model against itself; the diagonals must be zero"
-            if wrong:
-                raise InputError(f"outcomes by place: {name} {wrong}")
+                rule = f"{shape} is needed, with at least one judge and two models"
+                raise InputError(f"outcomes by place: {name} has shape {part.shape}; {rule}")
             object.__setattr__(self, name, part)
-        if not (self.first.any() or self.second.any() or self.ties.any()):
+        parts = np.stack([self.first, self.second, self.ties])  # looked at together: resamples make thousands
+        if not (parts.min() >= 0 and parts.max() < np.inf):
+            at = tuple(np.argwhere(~(np.isfinite(parts) & (parts >= 0)))[0])
+            rule = "counts must be finite and not negative"
+            raise InputError(f"outcomes by place: {names[at[0]]} holds {parts[at]:g}; {rule}")
+        if np.einsum("pjii->pji", parts).any():
+            raise InputError("outcomes by place: a model against itself; the diagonals must be zero")
+        if not parts.any():
             raise InputError("outcomes by place: no comparison; a ranking needs at least one")
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:  # W and T, (n, n) float64
