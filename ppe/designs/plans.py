@@ -8,11 +8,12 @@ __all__ = ['PUBLIC', 'LARGEST_SIGMA', 'MOST_TIES', 'Spend', 'CERTAIN', 'SetNumbe
            'Layout', 'layouts', 'Forecast', 'Target', 'parse_target', 'Plan', 'make_plan']
 
 # %% ../../nbs/designs/plans.ipynb #plan-03
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, exp, log, sqrt
+from math import ceil, exp, log, modf, sqrt
 from typing import Literal, get_args
 
 import numpy as np
@@ -108,22 +109,19 @@ def effects_on_one_question(
     wanted, least = float((gaps / (1 + np.exp(-gaps))).sum()), float((1 / (1 + np.exp(gaps))).mean())
     ties = min(ties, MOST_TIES * 2 * least)
 
-    def fitted(nu: float) -> float:
+    def factor_of(nu: float) -> float:
         "The factor that gives the scores back."
         if gaps[-1] < 1e-9:
             return 1.0
-
-        def missing(kappa: float) -> float:
-            return float(gaps @ _expected(kappa * gaps, sigma, nu)[0]) - wanted
-
+        missing = lambda kappa: float(gaps @ _expected(kappa * gaps, sigma, nu)[0]) - wanted  # noqa: E731
         return brentq(missing, 0.0, 1000.0 * (1 + sigma), xtol=1e-3, rtol=1e-3)
-
-    def tied(log_nu: float) -> float:
-        return float(_expected(fitted(exp(log_nu)) * gaps, sigma, exp(log_nu))[1].mean()) - ties
 
     def away(logs: np.ndarray) -> tuple[float, float]:
         points, share = _expected(exp(min(logs[0], 30.0)) * gaps, sigma, exp(min(logs[1], 30.0)))
         return float(gaps @ points) / wanted - 1, log(max(float(share.mean()), 1e-300) / ties)
+
+    def tied(log_nu: float) -> float:
+        return float(_expected(factor_of(exp(log_nu)) * gaps, sigma, exp(log_nu))[1].mean()) - ties
 
     found = None
     if ties >= 1e-4 and gaps[-1] >= 1e-9:
@@ -133,11 +131,11 @@ def effects_on_one_question(
         factor, nu = map(exp, found.x)
     else:  # one inside the other: slower, and always there
         nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2)) if ties >= 1e-4 else 0.0
-        factor = fitted(nu)
+        factor = factor_of(nu)
     return CallEffects(factor * np.asarray(scores, dtype=np.float64), sigma, nu, factor * first_place)
 
 # %% ../../nbs/designs/plans.ipynb #plan-12
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Beliefs:
     "Draws of what the calls will be subject to."
 
@@ -149,13 +147,11 @@ class Beliefs:
     source: str  # where they come from, in words
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def effects(self) -> list[CallEffects]:
         "Of each draw, on one question."
         draws = zip(self.scores, self.sigma, self.ties, self.first_place, strict=True)
-        return [
-            effects_on_one_question(s, sigma=sigma, ties=ties, first_place=first) for s, sigma, ties, first in draws
-        ]
+        return [effects_on_one_question(s, sigma=sigma, ties=t, first_place=first) for s, sigma, t, first in draws]
 
     def summary(self) -> dict[str, dict[str, float]]:  # by name: median, low, high
         "Medians and central 90 % of spread of strengths, size of question effects, share of ties, first place."
@@ -310,8 +306,7 @@ def pilot_beliefs(
 # %% ../../nbs/designs/plans.ipynb #plan-15
 def _others(mean: float) -> float:
     "Other units in the same question as a unit, dealt out evenly, `mean` a question."
-    base = int(mean)
-    more = mean - base
+    more, base = modf(mean)
     return ((1 - more) * base * (base - 1) + more * (base + 1) * base) / mean
 
 # %% ../../nbs/designs/plans.ipynb #plan-15-b
@@ -340,17 +335,15 @@ class Layout:
 
     @property
     def unit(self) -> int:
-        "Calls come in multiples of this."
-        block, n = self.block_size * (self.block_size - 1) // 2, self.n_pairs
-        verdicts = {"spread": 1, "blocks": block, "complete": n, "paraphrases": n * self.n_wordings}
-        return verdicts[self.kind] * self.per_verdict
+        "Calls come in multiples of this: all pairs of some models, on one wording or all."
+        size = {"spread": 2, "blocks": self.block_size}.get(self.kind, self.n_models)
+        return size * (size - 1) // 2 * (self.n_wordings if self.kind == "paraphrases" else 1) * self.per_verdict
 
     @property
     def fewest(self) -> int:
         "Calls that join all models."
-        return self.unit * ceil(
-            (self.n_models - 1) * self.per_verdict / self.unit * (2 if self.kind == "blocks" else 1)
-        )
+        joined = (self.n_models - 1) * self.per_verdict / self.unit
+        return self.unit * ceil(joined * (2 if self.kind == "blocks" else 1))
 
     @property
     def most(self) -> int:
@@ -364,12 +357,12 @@ class Layout:
 
     def answers(self, n_calls: int) -> float:
         "Answers that must be there: of each model met on each wording; to within a tenth where a design is free."
-        n, units, cells = self.n_models, n_calls / self.unit, self.n_questions * self.n_wordings
+        n, cells = self.n_models, self.n_questions * self.n_wordings
+        if self.kind == "blocks":
+            return n_calls / self.unit * self.block_size
         if self.kind != "spread":
-            return units * self.block_size if self.kind == "blocks" else n_calls / self.per_verdict / self.n_pairs * n
-        each = units / cells
-        base = int(each)
-        more = each - base
+            return n_calls / self.per_verdict / self.n_pairs * n
+        more, base = modf(each := n_calls / self.unit / cells)
         even = (1 - more) * min(n, 2 * base) + more * min(n, 2 * base + 2)
         if self.n_wordings > 1 and each > 1:
             # Pairs keep apart within a question, and less so within each of its wordings: half-way to chance.
@@ -409,14 +402,11 @@ def layouts(
     n_wordings: int = 1,
 ) -> list[Layout]:
     "The ways that a plan compares."
-    kinds: list[tuple[Spend, int]] = [
-        ("spread", 0),
-        *(("blocks", size) for size in (4, 6, 10) if size < n_models),
-        ("complete", 0),
-    ]
+    blocks: list[tuple[Spend, int]] = [("blocks", size) for size in (4, 6, 10) if size < n_models]
+    kinds: list[tuple[Spend, int]] = [("spread", 0), *blocks, ("complete", 0)]
     kinds += [("paraphrases", 0)] * (n_wordings > 1)
-    ways = [(orders, *kind) for orders in get_args(Orders) for kind in kinds]
-    return [Layout(kind, n_models, n_questions, n_wordings, orders, size) for orders, kind, size in ways]
+    ways = itertools.product(get_args(Orders), kinds)
+    return [Layout(kind, n_models, n_questions, n_wordings, orders, size) for orders, (kind, size) in ways]
 
 # %% ../../nbs/designs/plans.ipynb #plan-17
 _REPEATS = 4000  # estimates in all, for the top k and the ranges
@@ -438,21 +428,13 @@ class Forecast:
     rng: np.random.Generator
     n_wordings: int = 1
     reference_orders: Orders = "both"  # in which all questions are judged
-    tick: Callable[[], object] = lambda: None  # called after each draw
-    _parts: dict[str, list[ScorePrecision]] = field(default_factory=dict, init=False)
+    _parts: dict[Orders, list[ScorePrecision]] = field(default_factory=dict, init=False)
 
     def parts(self, orders: Orders) -> list[ScorePrecision]:
         "Of each draw."
         if orders not in self._parts:
-            self._parts[orders] = []
-            for effects in self._effects:
-                self._parts[orders].append(score_precision(effects, orders=orders))
-                self.tick()
+            self._parts[orders] = [score_precision(effects, orders=orders) for effects in self.beliefs.effects]
         return self._parts[orders]
-
-    @cached_property
-    def _effects(self) -> list[CallEffects]:
-        return self.beliefs.effects
 
     @cached_property
     def _normals(self) -> tuple[np.ndarray, np.ndarray]:  # (D, n), (D, R, n)
@@ -534,16 +516,9 @@ def parse_target(
         return Target(spearman=value)
     if name == "top" and value.is_integer() and 1 <= value < n_models:
         return Target(top=int(value))
-    said = f"target {text!r:.60}"
-    if name == "spearman" and value == 0:
-        raise InputError(
-            f"{said}: only all questions themselves give a distance of 0; name one above it, as spearman=0.03"
-        )
-    if name == "top" and value >= n_models:
-        raise InputError(f"{said} of {n_models} models: that is all of them or more; k is at most {n_models - 1}")
     raise InputError(
-        f"{said} is not understood: write spearman=D with a distance D between 0 and 0.5, or top=K with K from 1 to "
-        f"{n_models - 1}"
+        f"target {text!r:.60}: write spearman=D with a distance D between 0, which only all questions themselves give, "
+        f"and 0.5, or top=K with K from 1 to {n_models - 1}, of {n_models} models"
     )
 
 # %% ../../nbs/designs/plans.ipynb #plan-19-b
@@ -553,12 +528,24 @@ class Plan:
 
     # kind, block_size, orders, questions, calls, answers, cost, distance, distance_low, distance_high, top, width
     table: pd.DataFrame  # the first row is advised
-    advice: str
     beliefs: Beliefs
     top: int
     target: Target | None
     beyond: float  # median expected distance of all questions to endless ones
     notes: tuple[str, ...]
+
+    @property
+    def advice(self) -> str:
+        "One sentence: what to do, and what it saves against complete graphs."
+        best, complete = self.table.iloc[0], self.table.query("kind == 'complete' and orders == 'one'")
+        plain = complete.iloc[0] if len(complete) and complete.index[0] else None
+        do = f"{best['words'][0].upper()}{best['words'][1:]}: {best['calls']:,} calls"
+        if self.target is None:
+            beside = "" if plain is None else f"; {plain['words']}: {plain['distance']:.3f}"
+            limits = f"{best['distance']:.3f} ({best['distance_low']:.3f} to {best['distance_high']:.3f})"
+            return f"{do} come within an expected distance of {limits}{beside}."
+        beside = "" if plain is None else f"; {plain['words']} take {plain['calls']:,}"
+        return f"{do} reach {self.target} at a cost of {best['cost']:,.10g}{beside}."
 
     def report(self) -> dict[str, object]:
         "All of it as JSON takes it."
@@ -571,8 +558,8 @@ class Plan:
         }  # fmt: skip
 
 
-def _calls_needed(forecast: Forecast, layout: Layout, target: Target) -> int | None:
-    "Fewest calls, in whole units and to within one percent, that reach the target; None if none do."
+def _calls_needed(forecast: Forecast, layout: Layout, target: Target) -> int:
+    "Fewest calls, in whole units and to within one percent, that reach the target; 0 if none do."
 
     def short(log_units: float) -> float:
         calls = round(exp(log_units)) * layout.unit
@@ -582,23 +569,10 @@ def _calls_needed(forecast: Forecast, layout: Layout, target: Target) -> int | N
 
     low, high = layout.fewest // layout.unit, layout.most // layout.unit
     if low > high or short(log(high)) > 0:
-        return None
+        return 0
     if short(log(low)) <= 0:
         return low * layout.unit
     return min(high, ceil(exp(brentq(short, log(low), log(high), xtol=0.005) + 0.005))) * layout.unit
-
-
-def _advice(table: pd.DataFrame, target: Target | None) -> str:
-    "One sentence: what to do, and what it saves against complete graphs."
-    best, complete = table.iloc[0], table[(table["kind"] == "complete") & (table["orders"] == "one")]
-    plain = complete.iloc[0] if len(complete) and complete.index[0] != table.index[0] else None
-    do = f"{best['words'][0].upper()}{best['words'][1:]}: {best['calls']:,} calls"
-    if target is None:
-        beside = "" if plain is None else f"; {plain['words']}: {plain['distance']:.3f}"
-        limits = f"{best['distance']:.3f} ({best['distance_low']:.3f} to {best['distance_high']:.3f})"
-        return f"{do} come within an expected distance of {limits}{beside}."
-    beside = "" if plain is None else f"; {plain['words']} take {plain['calls']:,}"
-    return f"{do} reach {target} at a cost of {best['cost']:,.10g}{beside}."
 
 # %% ../../nbs/designs/plans.ipynb #plan-19-c
 def make_plan(
@@ -628,26 +602,20 @@ def make_plan(
     require_memory(n)
     ways = layouts(n, n_questions, n_wordings)
     most = max(way.most for way in ways)
-    if n_calls is not None and n_calls < n - 1:
-        raise InputError(f"{n_calls} calls leave some of {n} models unconnected: at least {n - 1} are needed")
-    if n_calls is not None and n_calls > most:
+    if n_calls is not None and not n - 1 <= n_calls <= most:
         raise InputError(
-            f"{n_calls} calls are more than there are: {n} models have {n * (n - 1) // 2} pairs on each of "
-            f"{n_questions * n_wordings} wordings, {most} calls in both orders; add questions, or ask for fewer calls"
+            f"{n_calls} calls: at least {n - 1} are needed to connect {n} models, and {most} are all there are, of "
+            f"{n * (n - 1) // 2} pairs on {n_questions * n_wordings} wordings in both orders; add questions if need be"
         )
-    done = iter(range(1, 2 * len(beliefs.scores) + len(ways) + 1))
-
-    def step() -> None:
-        tick(next(done), 2 * len(beliefs.scores) + len(ways))
-
-    forecast = Forecast(beliefs, n_questions, rng, n_wordings, tick=step)
+    forecast = Forecast(beliefs, n_questions, rng, n_wordings)
     top = min(3, n - 1) if target is None or target.top is None else target.top
     rows = []
-    for way in ways:
-        calls: int | None = min(n_calls or 0, way.most) // way.unit * way.unit
+    for done, way in enumerate(ways, 1):
         if target is not None:
             calls = _calls_needed(forecast, way, target)
-        if calls is not None and calls >= way.fewest:
+        else:
+            calls = min(n_calls or 0, way.most) // way.unit * way.unit
+        if calls >= way.fewest:
             low, middle, high = map(float, np.quantile(forecast.distances(way, calls), [0.05, 0.5, 0.95]))
             answers = round(way.answers(calls))
             rows.append({
@@ -657,7 +625,7 @@ def make_plan(
                 "distance": middle, "distance_low": low, "distance_high": high,
                 "top": forecast.top(way, calls, top), "width": forecast.width(way, calls), "words": way.words(calls),
             })  # fmt: skip
-        step()
+        tick(done, len(ways))
     if not rows:
         best = ways[0] if n_wordings == 1 or target is None else max(ways, key=lambda way: way.most)
         raise InputError(
@@ -669,4 +637,4 @@ def make_plan(
     beyond = float(np.median(forecast.beyond()))
     whole, them = (f"all {n_questions} questions are", "them") if n_questions > 1 else ("the whole question is", "it")
     even = f"even {whole} expected at {beyond:.3f} from the ranking that endless questions like {them} would give"
-    return Plan(table, _advice(table, target), beliefs, top, target, beyond, (*beliefs.notes, even))
+    return Plan(table, beliefs, top, target, beyond, (*beliefs.notes, even))

@@ -124,23 +124,18 @@ def score_precision(
     step = z[1] - z[0] if effects.sigma > 0 else 0.0
     steps, weights = step * np.arange(1 - len(z), len(z)), np.convolve(weight, weight)
     x = gaps[..., None] + steps
-    ways = [
-        _points(x + shift, nu) for shift in ((delta, -delta) if delta else (0.0, 0.0) if orders == "both" else (0.0,))
-    ]
+    ways = [_points(x + shift, nu) for shift in ((delta, -delta) if delta or orders == "both" else (0.0,))]
     if orders == "both":
         ways = [(ways[0][0] * ways[1][0], ways[0][1] * ways[1][1])]
-    points = sum(win - loss for win, loss in ways) / (
-        2 * len(ways)
-    )  # expected, less one half, of a verdict whose utilities are known
+    # Expected, less one half, of a verdict whose utilities are known.
+    points = sum(win - loss for win, loss in ways) / (2 * len(ways))
     chances = points @ weights
     # A verdict less one half has the square 1/4 unless it is a tie. Orders balance: their difference is no variance.
     variance = sum((win + loss) @ weights / 4 - ((win - loss) @ weights / 2) ** 2 for win, loss in ways) / len(ways)
     repeated = points**2 @ weights - chances**2
     at = np.arange(len(z)) - np.arange(len(steps))[:, None] + len(z) - 1
     given = points @ np.where((at >= 0) & (at < len(z)), weight[at.clip(0, len(z) - 1)], 0.0) - chances[..., None]
-    given[np.arange(n), np.arange(n)] = (
-        0.0  # (n, n, K): what is expected of i against j, once the utility of i is known, less its mean
-    )
+    given[np.arange(n), np.arange(n)] = 0.0  # (n, n, K): of i against j, once the utility of i is known, less its mean
     flow = -given.swapaxes(1, 2)
     flow[np.arange(n), :, np.arange(n)] = given.sum(axis=1)
     flow = (flow * np.sqrt(weight)[:, None]).reshape(-1, n)

@@ -233,14 +233,14 @@ def further_calls(
     models = model_codes(verdicts)[2]
     cells = verdicts[["question_id", "variant"]].astype(str).drop_duplicates(ignore_index=True)
     calls: JudgedCalls = judged_calls(verdicts, models, cells)
-    n, arrays = len(models), calls.arrays()
-    best, order = (is_settled(*arrays, n_models=n, goal=goal, level=level) for goal in (Goal("top", 1), Goal("order")))
-    n_variants, n_calls = wordings(cells), min(CALLS, max(20, len(calls) // 10))
+    n = len(models)
+    best, order = (is_settled(*calls, n_models=n, goal=goal, level=level) for goal in (Goal("top", 1), Goal("order")))
+    n_variants, n_calls = wordings(cells), min(CALLS, max(20, len(verdicts) // 10))
     # No pair stands there twice: so many calls are every pair on every wording.
-    if new := len(calls) >= len(cells) * n * (n - 1) // 2:
+    if new := len(verdicts) >= len(cells) * n * (n - 1) // 2:
         n_variants = np.concatenate([n_variants, np.ones(max(len(n_variants), 20), dtype=np.int64)])
-    rng = stream(seed, "next", len(calls))
-    design = next_calls(*arrays, n_models=n, n_variants=n_variants, n_calls=n_calls, rng=rng)
+    rng = stream(seed, "next", len(verdicts))
+    design = next_calls(*calls, n_models=n, n_variants=n_variants, n_calls=n_calls, rng=rng)
     low, high = np.minimum(design.first, design.second), np.maximum(design.first, design.second)
     pair, times = np.unique(low * n + high, return_counts=True)
     places = np.argsort(np.argsort(-order.scores, kind="stable"), kind="stable")
