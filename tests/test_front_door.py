@@ -5,11 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
 import ppe
-from ppe.cli.main import COMMANDS, app
 
 HEAVY = ("click", "jinja2", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
 
@@ -34,15 +32,6 @@ def test_every_public_name_resolves_and_is_listed():
 def test_import_and_help_load_nothing_heavy():
     assert loaded("import ppe") == []
     assert loaded("from ppe.cli.main import main; main(['--help']); main(['--version'])") == ["click"]
-
-
-def test_the_help_of_every_command_is_its_own():
-    context = click.Context(app)
-    for name in COMMANDS:
-        command = app.get_command(context, name)
-        assert command is not None and command.name == name
-        for width in (20, 45, 66, 10_000):
-            assert app.commands[name].get_short_help_str(width) == command.get_short_help_str(width), name
 
 
 def test_types_see_the_same_names():

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.cli.designing import cells_from, models_from
+from ppe.cli.designing import cells_from
 from ppe.cli.main import main
 from ppe.designs.pair_designs import KINDS, PairDesign, design_pairs, pair_table
 from ppe.errors import InputError
@@ -184,17 +184,6 @@ def test_questions_from_whatever_holds_them(tmp_path):
     assert cells("verdicts.csv", VERDICTS) == [(7, 0), (9, 1)]
     pd.DataFrame({"question_id": [3, 1], "variant": [0, 2]}).to_parquet(tmp_path / "q.parquet")
     assert cells("q2.parquet", (tmp_path / "q.parquet").read_bytes()) == [(3, 0), (1, 2)]
-
-
-def test_models_from_whatever_names_them(tmp_path):
-    def models(text: str) -> list[str]:
-        (tmp_path / "m").write_text(text)
-        return models_from(str(tmp_path / "m"))
-
-    assert models_from("b, a,c 1") == ["b", "a", "c 1"]
-    assert models("b\n\n a\nc\n") == ["b", "a", "c"]
-    assert models("model,rating\nb,2\na,1\n") == ["b", "a"]
-    assert models(VERDICTS) == ["x", "z", "y"]
 
 
 @pytest.mark.parametrize(("options", "said"), [

@@ -17,7 +17,6 @@ from ppe.designs.plans import (
     Forecast,
     Layout,
     Target,
-    effects_on_one_question,
     make_plan,
     pilot_beliefs,
     public_beliefs,
@@ -46,18 +45,6 @@ def pilot_table(scores, sigma: float, n_questions: int, *, first_place: float = 
             won = rng.random() < 1 / (1 + np.exp(utility[q, b] - utility[q, a] - first_place))
             rows.append(("judge", q, "all", 0, f"m{a}", f"m{b}", "a" if won else "b"))
     return frame(rows)
-
-
-def test_scores_and_ties_come_back_from_one_question():
-    "By simulation of many questions, with Davidson's probabilities written out."
-    rng, scores = np.random.default_rng(1), np.array([0.6, -0.6])
-    effects = effects_on_one_question(scores, sigma=1.5, ties=0.2)
-    gap = effects.theta[0] - effects.theta[1] + 1.5 * np.sqrt(2) * rng.standard_normal(400_000)
-    total = np.exp(gap / 2) + np.exp(-gap / 2) + effects.nu
-    win, tie = np.exp(gap / 2) / total, effects.nu / total
-    assert abs(tie.mean() - 0.2) < 0.003
-    assert abs((win + tie / 2).mean() - 1 / (1 + np.exp(-1.2))) < 0.003
-    assert np.allclose(effects_on_one_question(scores, sigma=0.0).theta, scores, atol=2e-3)
 
 
 def test_more_is_never_worse_and_spreading_is_best_where_questions_differ():

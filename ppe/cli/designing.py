@@ -21,7 +21,7 @@ from ppe.cli.show import (
     new_file, note, opened, steps,
 )  # fmt: skip
 from ..designs.adaptive import is_settled, judged_calls, next_calls, parse_goal, wordings
-from ..designs.pair_designs import Kind, Orders, design_pairs, pair_table
+from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ppe.designs.plans import (
     Beliefs, Plan, make_plan, n_draws_for, parse_target, pilot_beliefs, public_beliefs, require_memory,
 )  # fmt: skip
@@ -129,7 +129,7 @@ def design_command(
     size = 6 if block_size is None else block_size
     design = design_pairs(len(names), wordings(cells), calls, kind=kind, block_size=size, orders=orders, rng=rng)
     write_pairs(pair_table(design, names, cells), target)
-    emit_values(design.facts(orders), format)
+    emit_values(design_facts(design, orders), format)
 
 # %% ../../nbs/cli/designing.ipynb #pl-04
 DEFAULT_TARGET = "spearman=0.05"  # where neither calls nor a target are given

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['PUBLIC', 'LARGEST_SIGMA', 'MOST_TIES', 'Spend', 'CERTAIN', 'SetNumbers', 'Prior', 'public_prior',
            'effects_on_one_question', 'Beliefs', 'n_draws_for', 'public_beliefs', 'require_memory', 'pilot_beliefs',
-           'Layout', 'layouts', 'Forecast', 'Target', 'parse_target', 'Plan', 'make_plan']
+           'Layout', 'answers_needed', 'layouts', 'Forecast', 'top_chance', 'range_width', 'Target', 'parse_target',
+           'Plan', 'make_plan']
 
 # %% ../../nbs/designs/plans.ipynb #plan-03
 import itertools
@@ -355,20 +356,6 @@ class Layout:
         "Questions that are used."
         return min(self.n_questions, ceil(n_calls / self.unit))
 
-    def answers(self, n_calls: int) -> float:
-        "Answers that must be there: of each model met on each wording; to within a tenth where a design is free."
-        n, cells = self.n_models, self.n_questions * self.n_wordings
-        if self.kind == "blocks":
-            return n_calls / self.unit * self.block_size
-        if self.kind != "spread":
-            return n_calls / self.per_verdict / self.n_pairs * n
-        more, base = modf(each := n_calls / self.unit / cells)
-        even = (1 - more) * min(n, 2 * base) + more * min(n, 2 * base + 2)
-        if self.n_wordings > 1 and each > 1:
-            # Pairs keep apart within a question, and less so within each of its wordings: half-way to chance.
-            even = (even + n * (1 - (1 - 2 / n) ** each)) / 2
-        return cells * even
-
     def sharing(self, n_calls: int) -> Sharing:
         "How verdicts share questions."
         n, each = self.n_models, max(1.0, n_calls / self.unit / self.n_questions)
@@ -386,16 +373,22 @@ class Layout:
         both = _others(each / self.n_pairs)
         return Sharing(each, _others(2 * each / n) - both, both)
 
-    def words(self, n_calls: int) -> str:
-        "For a person: what is done."
-        used, graphs = self.questions(n_calls), "complete graphs"
-        how = {
-            "spread": "pairs spread", "blocks": f"blocks of {self.block_size}", "complete": graphs,
-            "paraphrases": f"{graphs} on all {self.n_wordings} wordings",
-        }[self.kind]  # fmt: skip
-        return f"{how}, {self.orders} order{'s' * (self.orders == 'both')}, over {used} question{'s' * (used > 1)}"
-
 # %% ../../nbs/designs/plans.ipynb #plan-15-c
+def answers_needed(layout: Layout, n_calls: int) -> float:
+    "Answers that must be there: of each model met on each wording; to within a tenth where a design is free."
+    n, cells = layout.n_models, layout.n_questions * layout.n_wordings
+    if layout.kind == "blocks":
+        return n_calls / layout.unit * layout.block_size
+    if layout.kind != "spread":
+        return n_calls / layout.per_verdict / layout.n_pairs * n
+    more, base = modf(each := n_calls / layout.unit / cells)
+    even = (1 - more) * min(n, 2 * base) + more * min(n, 2 * base + 2)
+    if layout.n_wordings > 1 and each > 1:
+        # Pairs keep apart within a question, and less so within each of its wordings: half-way to chance.
+        even = (even + n * (1 - (1 - 2 / n) ** each)) / 2
+    return cells * even
+
+
 def layouts(
     n_models: int,
     n_questions: int,
@@ -469,26 +462,29 @@ class Forecast:
         "Expected distance between the ranking of all questions and that of endless questions like them, for each draw."
         return expected_distance(self._scores(), self.all_questions)
 
-    def _estimates(self, layout: Layout, n_calls: int) -> np.ndarray:  # (D, R, n)
+    def estimates(self, layout: Layout, n_calls: int) -> np.ndarray:  # (D, R, n)
+        "Scores that the design might give, drawn around those of all questions."
         left = _root(self.covariances(layout, n_calls) - self.all_questions)
         return self.targets[:, None] + np.einsum("dij,drj->dri", left, self._normals[1])
 
-    def top(self, layout: Layout, n_calls: int, k: int) -> float:
-        "Probability that the k best of all questions are the k best of the design, in whatever order."
+# %% ../../nbs/designs/plans.ipynb #plan-17-c
+def top_chance(forecast: Forecast, layout: Layout, n_calls: int, k: int) -> float:
+    "Probability that the k best of all questions are the k best of the design, in whatever order."
 
-        def best(scores: np.ndarray) -> np.ndarray:
-            return np.sort(np.argsort(-scores, axis=-1)[..., :k], axis=-1)
+    def best(scores: np.ndarray) -> np.ndarray:
+        return np.sort(np.argsort(-scores, axis=-1)[..., :k], axis=-1)
 
-        return float((best(self._estimates(layout, n_calls)) == best(self.targets)[:, None]).all(axis=-1).mean())
+    return float((best(forecast.estimates(layout, n_calls)) == best(forecast.targets)[:, None]).all(axis=-1).mean())
 
-    def width(self, layout: Layout, n_calls: int) -> float:
-        "Places between the ends of a model's 95 % rank range, mean over models."
-        found = self._estimates(layout, n_calls)[:, :8]
-        whole = self.covariances(layout, n_calls)
-        own = np.diagonal(whole, axis1=1, axis2=2)
-        reach = 1.96 * np.sqrt(np.maximum(own[:, :, None] + own[:, None, :] - 2 * whole, 0.0))
-        close = np.abs(found[..., None] - found[..., None, :]) <= reach[:, None]
-        return float(close.sum(axis=-1).mean() - 1)
+
+def range_width(forecast: Forecast, layout: Layout, n_calls: int) -> float:
+    "Places between the ends of a model's 95 % rank range, mean over models."
+    found = forecast.estimates(layout, n_calls)[:, :8]
+    whole = forecast.covariances(layout, n_calls)
+    own = np.diagonal(whole, axis1=1, axis2=2)
+    reach = 1.96 * np.sqrt(np.maximum(own[:, :, None] + own[:, None, :] - 2 * whole, 0.0))
+    close = np.abs(found[..., None] - found[..., None, :]) <= reach[:, None]
+    return float(close.sum(axis=-1).mean() - 1)
 
 # %% ../../nbs/designs/plans.ipynb #plan-19
 @dataclass(frozen=True, slots=True)
@@ -564,7 +560,7 @@ def _calls_needed(forecast: Forecast, layout: Layout, target: Target) -> int:
     def short(log_units: float) -> float:
         calls = round(exp(log_units)) * layout.unit
         if target.top is not None:
-            return CERTAIN - forecast.top(layout, calls, target.top)
+            return CERTAIN - top_chance(forecast, layout, calls, target.top)
         return log(max(float(np.median(forecast.distances(layout, calls))), 1e-5) / (target.spearman or 1.0))
 
     low, high = layout.fewest // layout.unit, layout.most // layout.unit
@@ -573,6 +569,30 @@ def _calls_needed(forecast: Forecast, layout: Layout, target: Target) -> int:
     if short(log(low)) <= 0:
         return low * layout.unit
     return min(high, ceil(exp(brentq(short, log(low), log(high), xtol=0.005) + 0.005))) * layout.unit
+
+# %% ../../nbs/designs/plans.ipynb #plan-19-row
+def _words(layout: Layout, n_calls: int) -> str:
+    "For a person: what is done."
+    used, graphs = layout.questions(n_calls), "complete graphs"
+    how = {
+        "spread": "pairs spread", "blocks": f"blocks of {layout.block_size}", "complete": graphs,
+        "paraphrases": f"{graphs} on all {layout.n_wordings} wordings",
+    }[layout.kind]  # fmt: skip
+    return f"{how}, {layout.orders} order{'s' * (layout.orders == 'both')}, over {used} question{'s' * (used > 1)}"
+
+
+def _row(forecast: Forecast, way: Layout, calls: int, top: int, price_judge: float, price_answer: float) -> dict:
+    "What a way to lay out so many calls costs and gives."
+    low, middle, high = map(float, np.quantile(forecast.distances(way, calls), [0.05, 0.5, 0.95]))
+    answers = round(answers_needed(way, calls))
+    return {
+        "kind": way.kind, "block_size": way.block_size or None, "orders": way.orders,
+        "questions": way.questions(calls), "calls": calls, "answers": answers,
+        "cost": calls * price_judge + answers * price_answer,
+        "distance": middle, "distance_low": low, "distance_high": high,
+        "top": top_chance(forecast, way, calls, top), "width": range_width(forecast, way, calls),
+        "words": _words(way, calls),
+    }  # fmt: skip
 
 # %% ../../nbs/designs/plans.ipynb #plan-19-c
 def make_plan(
@@ -616,15 +636,7 @@ def make_plan(
         else:
             calls = min(n_calls or 0, way.most) // way.unit * way.unit
         if calls >= way.fewest:
-            low, middle, high = map(float, np.quantile(forecast.distances(way, calls), [0.05, 0.5, 0.95]))
-            answers = round(way.answers(calls))
-            rows.append({
-                "kind": way.kind, "block_size": way.block_size or None, "orders": way.orders,
-                "questions": way.questions(calls), "calls": calls, "answers": answers,
-                "cost": calls * price_judge + answers * price_answer,
-                "distance": middle, "distance_low": low, "distance_high": high,
-                "top": forecast.top(way, calls, top), "width": forecast.width(way, calls), "words": way.words(calls),
-            })  # fmt: skip
+            rows.append(_row(forecast, way, calls, top, price_judge, price_answer))
         tick(done, len(ways))
     if not rows:
         best = ways[0] if n_wordings == 1 or target is None else max(ways, key=lambda way: way.most)
