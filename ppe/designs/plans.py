@@ -305,15 +305,15 @@ def pilot_beliefs(
     )
 
 # %% ../../nbs/designs/plans.ipynb #plan-15
+Spend = Literal["spread", "blocks", "complete", "paraphrases"]  # paraphrases: complete graphs on all wordings
+
+
 def _others(mean: float) -> float:
     "Other units in the same question as a unit, dealt out evenly, `mean` a question."
     more, base = modf(mean)
     return ((1 - more) * base * (base - 1) + more * (base + 1) * base) / mean
 
 # %% ../../nbs/designs/plans.ipynb #plan-15-b
-Spend = Literal["spread", "blocks", "complete", "paraphrases"]  # paraphrases: complete graphs on all wordings
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     "One way to lay out calls over questions."
