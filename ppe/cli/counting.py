@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pandas as pd
-import pyarrow as pa
 
 from .show import Files, Out, command, emit, emit_json, new_file, note, opened
 from ..counts import PairCounts, add_counts, is_counts, read_counts, write_counts
 from ..errors import InputError, first_five
-from ..files import read_whole, unpacked
+from ..files import is_name, read_whole, unpacked
 from ..pool import win_tie_counts_from_table
 from ..rankers.registry import COUNT_RANKERS
+from ..schemas import Schema, read_table
 from ..streaming import LARGE, Streamed, count_rows, stream_counts
-from ..verdicts import arrow_table, read_verdicts, reading, require_columns, select_verdicts, validate_verdicts
-from ..verdicts import write_verdicts
+from ..verdicts import read_verdicts, reading, select_verdicts, validate_verdicts, write_verdicts
 
 # %% ../../nbs/cli/counting.ipynb #counting-05
 STDIN = "-"
@@ -62,21 +61,14 @@ def _shown(name: str) -> str:
 def text_columns(
     source: str | bytes,  # a file, or its bytes
     name: str,  # of the file
-    what: str,  # that it holds
+    what: str,  # that it holds, as "list of questions"
+    row: str,  # what a row is, as "question"
     columns: Sequence[str],  # that it must have
     more: Sequence[str] = (),  # that it may have
 ) -> pd.DataFrame:  # of text
-    "Columns of a CSV or Parquet file, each once. Raises `InputError` as `arrow_table`, and for no rows."
-
-    def types(found: Sequence[str]) -> dict[str, pa.DataType]:
-        wanted = [*columns, *(column for column in more if column in found)]
-        require_columns(found, wanted, what)
-        return dict.fromkeys(wanted, pa.string())
-
-    table = arrow_table(source, name, what, types)
-    if not len(table):
-        raise InputError(f"{name} has a header but no rows: {what} has at least one")
-    return table.cast(pa.schema([(column, pa.string()) for column in table.column_names])).to_pandas()
+    "Columns of a CSV or Parquet file, at least one row. Raises `InputError` as `read_table`."
+    schema = Schema(what, row, dict.fromkeys((*columns, *more), is_name), (), (), False, {}, optional=tuple(more))
+    return read_table(source, name, schema, lambda frame: frame.astype(object))
 
 # %% ../../nbs/cli/counting.ipynb #counting-07
 ROW_BYTES = 300  # of memory that a row of a table takes while it is checked

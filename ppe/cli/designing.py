@@ -51,7 +51,9 @@ def cells_from(
         if data.lstrip()[:1] == b"{":
             worded = b'"variant"' in data.lstrip().split(b"\n", 1)[0]
             return pd.DataFrame(read_prompts(source) if worded else originals(load_benchmark(source)))[columns]
-        cells = text_columns(data, source, "a list of questions", keys[:1], ("variant", "category", "model_a"))
+        cells = text_columns(
+            data, source, "list of questions", "question", keys[:1], ("variant", "category", "model_a")
+        )
         for column in cells:
             empty = (cells[column].isna() | (cells[column] == "")).to_numpy()
             if empty.any():
@@ -80,7 +82,7 @@ def models_from(
             header = next(csv.reader(lines), [])
             columns = ["model"] if "model" in header else ["model_a", "model_b"]
             if not lines or "model_a" in header or "model" in header:
-                table = text_columns(data, source, "a list of models", columns)
+                table = text_columns(data, source, "list of models", "model", columns)
                 names = list(dict.fromkeys(pd.concat([table[column] for column in columns])))
             else:
                 names = [line for line in lines if line.strip()]

@@ -73,7 +73,7 @@ def _reference(path: str | None) -> dict[str, str] | None:
     if path is None:
         return None
     with reading(path, "CSV with the columns model,rating"):
-        table = text_columns(path, path, "a reference", ("model", "rating"))
+        table = text_columns(path, path, "reference", "rating", ("model", "rating"))
         models = table["model"].tolist()
         for model, rating in zip(models, table["rating"], strict=True):
             try:
