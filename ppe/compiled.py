@@ -11,8 +11,8 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache, cached_property
-from typing import Any, Literal, TypeVar, cast
+from functools import cache, cached_property, partial
+from typing import Any, Literal, TypeVar
 
 import ppe
 
@@ -97,10 +97,7 @@ def njit(
     **options: Any,  # of numba.njit: cache, fastmath, error_model
 ) -> Callable[[F], F]:
     "`numba.njit`, later."
-
-    def later(function: F) -> F:
-        return cast(F, Compiled(function, "njit", options))
-
+    later: Any = partial(Compiled, by="njit", options=options)
     return later
 
 
@@ -108,8 +105,5 @@ def vectorize(
     **options: Any,  # of numba.vectorize: cache
 ) -> Callable[[F], F]:
     "`numba.vectorize`, later."
-
-    def later(function: F) -> F:
-        return cast(F, Compiled(function, "vectorize", options))
-
+    later: Any = partial(Compiled, by="vectorize", options=options)
     return later

@@ -37,23 +37,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% ../nbs/files.ipynb #cell-04
-def _checkout() -> Path | None:
-    here = Path.cwd()
-    for folder in (here, *here.parents, Path(ppe.__file__).resolve().parent.parent):
-        if (folder / "settings.ini").is_file() and (folder / "nbs").is_dir():
-            return folder
-    return None
-
-
 def project_root() -> Path:  # absolute path of the checkout
     """The checkout that holds the current folder, or else the one that the package was installed from.
 
     Raises: PpeError outside a checkout.
     """
-    if root := _checkout():
-        return root
+    here = Path.cwd()
+    for folder in (here, *here.parents, Path(ppe.__file__).resolve().parent.parent):
+        if (folder / "settings.ini").is_file() and (folder / "nbs").is_dir():
+            return folder
     raise PpeError(
-        f"no checkout of ppe around {Path.cwd()}: a folder with settings.ini and nbs/ is needed; "
+        f"no checkout of ppe around {here}: a folder with settings.ini and nbs/ is needed; "
         "clone the repository and run from inside it"
     )
 

@@ -425,19 +425,15 @@ def _word(value: object) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _with_text(records: Records, field: str) -> Records:
-    "The records with numbers of this field as text, as names."
-    return records.with_field(field, (str(value) if type(value) is int else value for value in records.fields[field]))
-
-
 def _named_records(file: RecordFile, columns: dict[str, list[str]] | None = None) -> Records:
     if columns is None:
         example = "--columns model_a=…,model_b=…,winner=…,a=…,b=…,tie=…"
         raise InputError(f"{file.name}: layout columns needs {example}")
     wanted = [columns[key][0] for key in (*_NEEDED, *_MORE) if key in columns]
     records = file.records(list(dict.fromkeys(wanted)))
-    for key in ("model_a", "model_b"):
-        records = _with_text(records, columns[key][0])
+    for field in {columns[key][0] for key in ("model_a", "model_b", "judge", "category") if key in columns}:
+        as_text = (str(value) if type(value) is int else value for value in records.fields[field])  # numbers are names
+        records = records.with_field(field, as_text)
     return records
 
 # %% ../../nbs/importers/layouts.ipynb #1d65aa23
@@ -470,8 +466,8 @@ def _columns(records: Records, columns: dict[str, list[str]]) -> Rows:
     names = {key: given[0] for key, given in columns.items()}
     judge, category = names.get("judge"), names.get("category")
     rows = {
-        "judge": _with_text(records, judge).names(judge) if judge else "imported",
-        "category": _with_text(records, category).categories(category) if category else "all",
+        "judge": records.names(judge) if judge else "imported",
+        "category": records.categories(category) if category else "all",
         "model_a": records.names(names["model_a"]), "model_b": records.names(names["model_b"]),
         "verdict": _said(records, columns), _NO_QUESTION: int("question_id" not in names),
     }  # fmt: skip
