@@ -332,27 +332,6 @@ def test_import_then_rank(ppe_main, tmp_path: Path):
     assert ppe_main("rank", "verdicts.csv").code == 0 and ppe_main("cycles", "verdicts.csv").code == 0
 
 
-@pytest.mark.parametrize("out", ["v.csv", "v.csv.gz", "v.parquet"])
-def test_a_table_of_every_kind_is_written(ppe_main, tmp_path: Path, out):
-    saved(tmp_path, *EXAMPLES["alpaca-eval"])
-    options = ("--layout", "alpaca-eval", "--tie-width", "0.3", "--judge", "me", "--format", "json")
-    run = ppe_main("import", "some.jsonl", "--out", out, *options)
-    report = run.json()
-    assert "layout" not in run.err.split("ppe rank")[0]
-    table = read_verdicts(tmp_path / out)
-    assert table["verdict"].tolist() == ["a", "tie", "invalid"] and set(table["judge"]) == {"me"}
-    assert report["n_verdicts"] == 3 and report["verdicts"] == {"a": 1, "b": 0, "tie": 1, "invalid": 1}
-    assert f"`ppe rank {out}`" in run.err
-
-
-def test_incomplete_graphs_are_said_and_ranked(ppe_main, tmp_path: Path):
-    saved(tmp_path, *(battle(a, b, w) for a, b in ("xy", "yz", "zx") for w in ("model_a", "tie")))
-    run = ppe_main("import", "some.jsonl", "--out", "v.csv")
-    assert run.err.count("0 of 6 graphs are complete") == 1
-    assert ppe_main("rank", "v.csv", "--incomplete", "drop").code == 2
-    assert ppe_main("rank", "v.csv").code == ppe_main("rank", "v.csv", "--incomplete", "keep").code == 0
-
-
 def test_a_file_is_not_overwritten_unless_forced(ppe_main, tmp_path: Path):
     saved(tmp_path, battle())
     (tmp_path / "v.csv").write_text("mine")

@@ -34,11 +34,6 @@ def test_a_bad_list_is_refused_and_nothing_written(tmp_path, change, said):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_pair_may_stand_both_ways_round():
-    both = pd.DataFrame(GOOD | {"question_id": ["q1", "q1"], "model_a": ["a", "b"], "model_b": ["b", "a"]})
-    assert len(validate_pairs(both)) == 2
-
-
 def test_another_ending_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"ends in \.csv or \.csv\.gz"):
         write_pairs(pd.DataFrame(GOOD), tmp_path / "p.txt")

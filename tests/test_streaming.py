@@ -82,11 +82,6 @@ def test_a_damaged_byte_anywhere_in_a_compressed_file(tmp_path):
         assert not same(path)
 
 
-def test_what_cannot_be_opened(tmp_path):
-    for path in (tmp_path / "none.parquet", tmp_path):
-        assert answer(stream_counts, [path]) == answer(read_verdicts, path)
-
-
 # Cells that are nearly right, each with the others: whichever check is broken first is the one that is named.
 cells = st.fixed_dictionaries(
     {
@@ -109,25 +104,10 @@ likely = st.fixed_dictionaries(
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-@given(
-    st.lists(likely, max_size=25), st.lists(cells, max_size=3), st.sampled_from(["csv", "parquet"]), st.data()
-)  # fmt: skip
+@given(st.lists(likely, min_size=3, max_size=25), st.lists(cells, max_size=3), st.data())
 @settings(PATIENT, max_examples=80)
-def test_any_table_is_taken_or_refused_as_by_the_reader_of_tables(small_pieces, good, odd, ending, data):
-    rows = data.draw(st.permutations(good + odd)) if odd else good
-    if not rows:
-        return
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"v.{ending}"
-        frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
-        same(path)
-
-
-@given(st.lists(likely, min_size=3, max_size=25), st.lists(cells, max_size=2), st.data())
-@settings(PATIENT, max_examples=50)
-def test_rows_of_several_files_are_those_of_the_whole(small_pieces, good, odd, data):
-    "The message on parts is that on the whole, with each row named in its file."
+def test_any_rows_are_taken_or_refused_as_by_the_reader_of_tables(small_pieces, good, odd, data):
+    "As CSV, as Parquet, and in two files, where the message is that on the whole, with each row named in its file."
     rows = data.draw(st.permutations(good + odd))
     cut = data.draw(st.integers(1, len(rows) - 1))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -135,6 +115,8 @@ def test_rows_of_several_files_are_those_of_the_whole(small_pieces, good, odd, d
         whole, first, second = (Path(folder) / name for name in ("whole.csv", "first.csv", "second.csv"))
         for part, path in ((frame, whole), (frame[:cut], first), (frame[cut:], second)):
             part.to_csv(path, index=False)
+        frame.to_parquet(parquet := Path(folder) / "whole.parquet")
+        assert same(whole) == same(parquet)
         table, found = answer(read_verdicts, whole), answer(stream_counts, [first, second])
         if isinstance(table, str):
             parts = re.fullmatch(r"(.*? in rows? )(\d+(?:, \d+)*)(.*)", table.removeprefix(f"{whole}: "))
@@ -152,18 +134,10 @@ def test_rows_of_several_files_are_those_of_the_whole(small_pieces, good, odd, d
             assert "no valid verdict" in found and set(table["verdict"]) == {"invalid"}
 
 
-def test_a_selection_is_that_of_the_table(tmp_path, small_pieces):
-    rows = [*random_pool(), ("third", 30, "law", 0, "alpaca", "mistral", "a")]
-    path = write(tmp_path / "v.csv", rows)
-    table = read_verdicts(path)
-    for judge in (None, "zeta", "third", "nobody"):
-        for category in (None, "math", "law", "none"):
-            chosen = answer(select_verdicts, table, judge=judge, category=category)
-            found = answer(stream_counts, [path], judge=judge, category=category)
-            if isinstance(chosen, str):
-                assert found == chosen
-            else:
-                same_counts(found, chosen)
+@pytest.mark.parametrize("chosen", [{"judge": "nobody"}, {"category": "none"}, {"judge": "third", "category": "math"}])
+def test_a_selection_of_nothing_is_refused_as_by_the_table(tmp_path, small_pieces, chosen):
+    path = write(tmp_path / "v.csv", [*random_pool(), ("third", 30, "law", 0, "alpaca", "mistral", "a")])
+    assert answer(stream_counts, [path], **chosen) == answer(select_verdicts, read_verdicts(path), **chosen)
 
 
 def test_too_many_models_are_refused_before_memory_is(tmp_path, monkeypatch):
