@@ -334,10 +334,12 @@ def reading(
         raise InputError(f"{name}: {error}" if name not in str(error) else str(error)) from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError(f"{name} is a damaged gzip file; copy or download it again") from None
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror or error}") from None
-    except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         reason = str(error).rstrip(".")
+        if "zlib" in reason or "compressed" in reason:
+            raise InputError(f"{name} is a damaged gzip file; copy or download it again") from None
+        if isinstance(error, OSError):
+            raise InputError(f"cannot read {name}: {error.strerror or error}") from None
         if "UTF8" in reason or isinstance(error, UnicodeDecodeError):
             raise InputError(f"{name} is not UTF-8: save it with UTF-8 encoding") from None
         if "straddling" in reason:
@@ -396,26 +398,33 @@ def _cells(values: pa.Array, identifier: bool) -> pa.Array:
     return pa.DictionaryArray.from_arrays(values.indices.cast(pa.int32()), values.dictionary.cast(pa.string()))
 
 
-def _batches(file: BinaryIO, schema: Schema, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-    there, above = _header(file, schema.comments)
+def _batches(
+    source: str | os.PathLike | bytes, schema: Schema, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    with _plain(source) as file:
+        there, above, is_parquet = *_header(file, schema.comments), _is_parquet(file)
+    # Arrow's own files from here: its threads read ahead, and may still when Python ends.
+    place = pa.BufferReader(source) if isinstance(source, bytes) else os.fspath(source)
     if not there:
         raise InputError(f"the file is empty: a {schema.what} has a header and at least one row")
     wanted = require_columns(there, schema)
     words = [column for column in wanted if column not in schema.identifiers]
-    if _is_parquet(file):
-        types = pa.parquet.read_schema(file)
+    if is_parquet:
+        types = pa.parquet.read_schema(place)
         if nested := [name for name in wanted if pa.types.is_nested(types.field(name).type)]:
             raise InputError(f"{nested[0]} holds {types.field(nested[0]).type}: {CONVERT}")
-        with pa.parquet.ParquetFile(file, read_dictionary=words, pre_buffer=False) as table:
+        with pa.parquet.ParquetFile(place, read_dictionary=words, pre_buffer=False) as table:
             yield from table.iter_batches(batch_size=ROWS, columns=list(columns or wanted))
         return
     kinds = dict.fromkeys(wanted, pa.string()) | dict.fromkeys(words, pa.dictionary(pa.int32(), pa.string()))
-    yield from pa.csv.open_csv(
-        file,
-        pa.csv.ReadOptions(block_size=BYTES, skip_rows=above),
-        pa.csv.ParseOptions(newlines_in_values=True),  # in a column that is not one of ours
-        pa.csv.ConvertOptions(column_types=kinds, include_columns=list(columns or wanted)),
-    )
+    packed = isinstance(file, gzip.GzipFile)
+    with pa.input_stream(place, compression="gzip" if packed else None) as stream:
+        yield from pa.csv.open_csv(
+            stream,
+            pa.csv.ReadOptions(block_size=BYTES, skip_rows=above),
+            pa.csv.ParseOptions(newlines_in_values=True),  # in a column that is not one of ours
+            pa.csv.ConvertOptions(column_types=kinds, include_columns=list(columns or wanted)),
+        )
 
 # %% ../nbs/schemas.ipynb #c78f6b5d
 def read_pieces(
@@ -426,8 +435,8 @@ def read_pieces(
 ) -> Iterator[pa.RecordBatch]:  # some rows, at least one in all
     "Words as dictionaries of text, identifiers as text or integers. Raises `InputError`."
     n_rows = 0
-    with reading(name), _plain(source) as file:
-        for batch in _batches(file, schema, columns):
+    with reading(name):
+        for batch in _batches(source, schema, columns):
             cells = {column: _cells(batch[column], column in schema.identifiers) for column in batch.schema.names}
             if len(batch):
                 yield pa.RecordBatch.from_pydict(cells)
