@@ -162,7 +162,13 @@ def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
     assert all(title(path).replace("/", ".") == module_of(path) for path in STAGES)
     names = {".".join(path.relative_to(ROOT / "ppe").with_suffix("").parts) for path in modules(ROOT / "ppe")}
     assert names == MODULES
-    assert [title(path) for path in GUIDES] == ["guide", "guide_calls", "predictions", "predictions_wordings", *RAW_RECORD]
+    assert [title(path) for path in GUIDES] == [
+        "guide",
+        "guide_calls",
+        "predictions",
+        "predictions_wordings",
+        *RAW_RECORD,
+    ]
     assert not any(sources(path, exported=True) for path in GUIDES)
 
 
