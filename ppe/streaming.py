@@ -26,10 +26,17 @@ from .schemas import Faults, read_pieces, reading, require_distinct_names
 from .verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, VERDICTS, Verdict, nothing_selected
 
 # %% ../nbs/streaming.ipynb #stream-06
-def _mix(x: np.ndarray) -> np.ndarray:  # uint64
+@njit(cache=True)
+def _mix(x):
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True)
+def _mix_in(keys, more):
+    for row in range(len(keys)):
+        keys[row] = _mix(keys[row] + more[row])
 
 
 @njit(cache=True)
@@ -55,7 +62,7 @@ def _text_keys(offsets, data, keys):
 def _keys(values: pa.Array) -> np.ndarray:  # (rows,) uint64
     "Keys of identifiers."
     if pa.types.is_integer(values.type):
-        return values.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
+        return (values if not values.null_count else values.fill_null(0)).to_numpy().view(np.uint64)
     _, offsets, data = values.buffers()
     keys = np.empty(len(values), np.uint64)
     where = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
@@ -66,10 +73,17 @@ def _keys(values: pa.Array) -> np.ndarray:  # (rows,) uint64
 def _row_keys(batch: pa.RecordBatch, codes: Mapping[str, np.ndarray]) -> np.ndarray:  # (rows,) uint64
     "Key of (judge, question, variant, pair) for each row."
     a, b = codes["model_a"], codes["model_b"]
-    pair, key = (np.minimum(a, b) << 32) + np.maximum(a, b), np.full(1, 0x9E3779B97F4A7C15, np.uint64)
+    pair, keys = (np.minimum(a, b) << 32) + np.maximum(a, b), np.full(len(a), 0x9E3779B97F4A7C15, np.uint64)
     for more in (_keys(batch["question_id"]), _keys(batch["variant"]), codes["judge"], pair):
-        key = _mix(more.view(np.uint64) + key)
-    return key
+        _mix_in(keys, more.view(np.uint64))
+    return keys
+
+
+@njit(cache=True)
+def _add_up(counts, verdict, a, b, chosen):
+    for row in range(len(chosen)):
+        if chosen[row]:
+            counts[verdict[row], a[row], b[row]] += 1
 
 # %% ../nbs/streaming.ipynb #stream-06-b
 BITS = 6  # of a key name its part
@@ -148,7 +162,8 @@ class _Tally:
                 values = batch[column]
                 words = values.dictionary.to_pylist()
                 table = [-1 if word is None else number.setdefault(word, len(number)) for word in words]
-                found[column] = np.array([*table, -1])[values.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+                at = values.indices if not values.null_count else values.indices.fill_null(-1)
+                found[column] = np.array([*table, -1])[at.to_numpy()]
         return found
 
     def add(self, batch: pa.RecordBatch, place: dict[str, Any]) -> np.ndarray:  # keys of the rows
@@ -174,8 +189,7 @@ class _Tally:
                     f"{MAX_COUNT_BYTES / 2**30:g} GiB; are model_a and model_b the names of models?"
                 )
             self.counts = np.pad(self.counts, [(0, 0), *[(0, max(len(names), room * 5 // 4) - room)] * 2])
-        cell = np.ravel_multi_index((verdict[chosen], a[chosen], b[chosen]), self.counts.shape)
-        np.add.at(self.counts.reshape(-1), cell, 1)
+        _add_up(self.counts, verdict, a, b, chosen)
         return _row_keys(batch, codes)
 
 # %% ../nbs/streaming.ipynb #ab15c790
@@ -282,7 +296,9 @@ def _require_one_category(tally: _Tally, pieces: Callable[..., Pieces]) -> None:
     bits = np.uint64((len(tally.number["category"]) - 1).bit_length())
 
     def question_keys(batch: pa.RecordBatch) -> np.ndarray:
-        return _mix(_keys(batch["question_id"])) >> bits
+        keys = np.zeros(len(batch), np.uint64)
+        _mix_in(keys, _keys(batch["question_id"]))
+        return keys >> bits
 
     def doubt(part: np.ndarray) -> np.ndarray:
         question = part >> bits
