@@ -99,10 +99,12 @@ class Reference:
         home = next(
             node.value
             for node in Module.of(root / "ppe" / "__init__.py", root).tree.body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOME"
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_NAMES"
         )
         self.front_door: dict[str, str] = {
-            name: place.removeprefix("ppe.") for name, place in ast.literal_eval(home).items()
+            name: place.removeprefix("ppe.")
+            for place, names in ast.literal_eval(home).items()
+            for name in names.split()
         }
         # A name in backticks leads to its entry where only one module has it, or the front door does.
         self.labels: dict[str, str] = {}

@@ -137,7 +137,7 @@ def main(
     except UnicodeEncodeError as error:
         lacking = f"{error.object[error.start]!a}"
         way_out = "set PYTHONIOENCODING=utf-8, or ask for --format json"
-        return _failed(f"the output is {error.encoding}, which lacks {lacking}: {way_out}")
+        return _failed(f"the output is {sys.stdout.encoding}, which lacks {lacking}: {way_out}")
     except OSError as error:
         _forget(sys.stdout)
         return _failed(f"{error.strerror or error}: {error.filename or 'writing to standard output'}")
