@@ -95,7 +95,7 @@ def _parameter(parameter: inspect.Parameter, told: Mapping[str, Mapping[str, str
             settings |= {"default": parameter.default, "show_default": True}
     return click.Option([name, parameter.name], **settings | dict(told.get(name, {})))
 
-
+# %% ../../nbs/cli/show.ipynb #c04-3c50df-c
 def option(*names: str, **settings: Any) -> Callable:
     "An option of a list that several commands share; its default, where it has one, stands in its help."
     return click.option(*names, show_default="default" in settings, **settings)
