@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 from ...inference.intervals import mean_interval, percentile_limits, question_times, rank_intervals
 from ...inference.methods import ALL_GRAPHS, METHODS, TRUNCATED, resample
 from .. import datasets
-from ..referenced import ALL_KNOWN, Referenced, left_out_ranks, real_pools, reference_distance
+from ..referenced import ALL_KNOWN, Referenced, ranks_without, real_pools, reference_distance
 from ...rankers.rankings import DISTANCES
 from ...rankers.registry import PAPER_RANKERS, rank_batch
 from ...streams import stream
@@ -44,9 +44,9 @@ def cycle_distance(
     reference: Literal["people", "own"] = "people",  # own: the judge's ranking of all other questions
 ) -> pd.DataFrame:  # one row per graph: label, pool, question_id, category, variant, score, log_score, distance, ridge
     "Bad-cycle score and distance to the reference of every single graph."
-    pool, own = data.pool, reference == "own"
+    pool, own, question = data.pool, reference == "own", data.pool.index[["question_id"]].to_numpy()
     fits, score = rank_batch(pool, np.eye(len(pool), dtype=np.int64)), pool.scores()
-    to = left_out_ranks(pool) if own else np.broadcast_to(data.reference, fits.ranks.shape)
+    to = ranks_without(pool, question) if own else np.broadcast_to(data.reference, fits.ranks.shape)
     return pool.index.drop(columns="judge").assign(
         label=f"{data.title}: against its other questions" if own else data.label,
         pool=data.name,
