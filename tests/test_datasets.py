@@ -39,10 +39,22 @@ def test_no_sentence_is_carried():
         assert path.stat().st_size < 1_000_000
 
 
+def test_scores_are_small_whole_numbers_of_known_systems():
+    readme = (ROOT / "data" / "verdicts" / "README.md").read_text(encoding="utf-8")
+    tables = {judge: datasets.load_scores(judge) for judge in datasets.SCORES}
+    assert f"{sum(table.iloc[:, 3:].size for table in tables.values()):,} scores" in readme
+    for judge, table in tables.items():
+        assert f"`gemba-{judge}.parquet`" in readme and not table.isna().any(axis=None)
+        cells = table[["languages", "segment", "system"]]
+        assert (cells == tables["gpt4"][cells.columns]).all(axis=None) and not cells.duplicated().any()
+        assert table["system"].nunique() <= 25 and table["system"].astype(str).map(len).max() <= 20
+        assert (table.iloc[:, 3:].dtypes == np.int8).all() and table.iloc[:, 3:].min(axis=None) >= 0
+
+
 def test_the_folder_says_where_each_set_is_from():
     readme = (ROOT / "data" / "verdicts" / "README.md").read_text(encoding="utf-8")
     raw = [line.split("  ") for line in (ROOT / "data" / "verdicts" / "raw.sha256").read_text().splitlines()]
-    assert len(raw) == len({name for _, name in raw}) == 173
+    assert len(raw) == len({name for _, name in raw}) == 175
     assert all(len(bytes.fromhex(digest)) == 32 for digest, _ in raw)
     tables = {path.name.removesuffix(".csv.gz") for path in (ROOT / "data" / "verdicts").glob("*.gz")}
     assert tables == {*verdict_sets()}
