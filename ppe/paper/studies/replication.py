@@ -41,12 +41,12 @@ def question_resamples(
 def cycle_distance(
     data: Referenced,
     *,
-    reference: Literal["people", "own"] = "people",  # own: the judge's ranking of all other questions
+    reference: Literal["people", "own"] = "people",  # own: the judge's ranking; of all other questions, either
 ) -> pd.DataFrame:  # one row per graph: label, pool, question_id, category, variant, score, log_score, distance, ridge
-    "Bad-cycle score and distance to the reference of every single graph."
+    "Bad-cycle score of every single graph, and distance to the reference without verdicts on its question."
     pool, own, question = data.pool, reference == "own", data.pool.index[["question_id"]].to_numpy()
     fits, score = rank_batch(pool, np.eye(len(pool), dtype=np.int64)), pool.scores()
-    to = ranks_without(pool, question) if own else np.broadcast_to(data.reference, fits.ranks.shape)
+    to = ranks_without(pool, question) if own else data.references(question)
     return pool.index.drop(columns="judge").assign(
         label=f"{data.title}: against its other questions" if own else data.label,
         pool=data.name,
