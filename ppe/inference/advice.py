@@ -477,11 +477,13 @@ def _cautions(pool: Pool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _diagnosis(pool: Pool, n_bootstrap: int, rng: np.random.Generator) -> Diagnosis:
+def _diagnosis(pool: Pool, n_bootstrap: int, rng: np.random.Generator, sizes: Any) -> Diagnosis:
     if pool.n_questions < 2:
         raise InputError("a pool of one question: nothing can be held out")
     folds = question_folds(pool.questions, n_folds=min(N_FOLDS, pool.n_questions), rng=rng)
-    return diagnose_fit(pool, folds, n_bootstrap=n_bootstrap, rng=rng, on_separation="ridge")
+    # Without an end of the interval of sigma there is no model to draw from: verdicts are then taken as independent.
+    effects = sizes if isinstance(sizes, QuestionEffectsFit) and np.isfinite(sizes.sigma_high) else None
+    return diagnose_fit(pool, folds, n_bootstrap=n_bootstrap, effects=effects, rng=rng, on_separation="ridge")
 
 
 FEWEST = 50  # simulations that are always made
@@ -507,7 +509,8 @@ def _attempt(task: Callable[[], Any]) -> Any:
 def _begun(pool: Pool, n: int, seed: int, mu: float) -> Iterator[tuple[str, Any]]:
     "Every part by name: as work, or done if it is cheap, or the error that says why it cannot be had."
     whole, rng, start = complete_graphs(pool), partial(stream, seed), Start(pool, mu)
-    yield "diagnosis", _attempt(partial(_diagnosis, pool, n, rng("diagnosis")))
+    sizes = _attempt(partial(fit_question_effects, pool, on_separation="ridge"))
+    yield "diagnosis", _attempt(partial(_diagnosis, pool, n, rng("diagnosis"), sizes))
     yield "ranks", _attempt(partial(open_ranks, pool, rng=rng("ranks")))
     if isinstance(fit := _attempt(lambda: start.fit), Failure):
         yield "spread", fit
@@ -516,7 +519,7 @@ def _begun(pool: Pool, n: int, seed: int, mu: float) -> Iterator[tuple[str, Any]
     yield "effects", Work([partial(question_effects, start, n_simulations=n, rng=rng("effects"))])
     scored = Start(pool.subset(whole), mu) if whole.any() and not whole.all() else start
     yield "cycles", _attempt(partial(cycle_slope, scored, n_simulations=n, rng=rng("cycles")))
-    yield "sizes", Work([partial(fit_question_effects, pool, on_separation="ridge")])
+    yield "sizes", sizes
     yield "expected", _attempt(partial(expected_gain, start, n_simulations=n, rng=rng("expected")))
     yield "halves", _attempt(partial(split_gain, start, n_simulations=n, rng=rng("halves")))
 
@@ -536,7 +539,7 @@ def diagnose(
     """
     _check_simulations(n_simulations)
     n, done, parts = enough_simulations(n_simulations, len(pool)), count(), dict[str, Any]()
-    steps = 8 + 3 + 4 * n  # as many as there are if every part can be had
+    steps = 8 + 2 + 4 * n  # as many as there are if every part can be had
     tick(next(done), steps)
     for name, part in _begun(pool, n, int(rng.integers(2**63)), mu):
         parts[name] = part
@@ -708,24 +711,26 @@ def _gain_said(advice: Advice, table: pd.DataFrame, part: str) -> Said:
 
 
 def _misfit_said(advice: Advice, d: Diagnosis) -> Said:
+    kind = "of independent verdicts" if d.null_sigma is None else "with question effects"
+    model = f"data sets of the fitted Bradley–Terry model {kind}"
     warned = ", ".join(f"{name} (p = {format_number(d.bootstrap_p[name], 3)})" for name in d.warnings) or "none"
     lines = [f"{d.label} misspecification of Bradley–Terry by the paper's thresholds; warnings: {warned}"]
     if d.warnings:
         beyond = ", ".join(name for name in d.warnings if d.bootstrap_p[name] < 0.05)
         lines.append(
-            f"p: the share of {advice.n_simulations} data sets of the fitted Bradley–Terry model that are as extreme; "
+            f"p: the share of {advice.n_simulations} {model} that are as extreme; "
             f"below 0.05: {beyond or 'none, so nothing that such a pool does not show by chance'}"
         )
     share = sum(d.null_labels[label] for label in d.null_labels if label != "no strong")
     lines += [
-        f"data sets of the fitted Bradley–Terry model with any warning: {100 * share:.0f} %",
+        f"{model} that have any warning: {100 * share:.0f} %",
         f"deviance per degree of freedom {format_number(d.deviance_per_df, 2)}, largest residual "
         f"{format_number(d.max_residual, 2)} ({d.worst_pair[0]} over {d.worst_pair[1]})",
     ]
     statistics = "deviance_per_df", "max_residual", "hodge_ratio", "held_out_gap"
     rows = [(name, getattr(d, name)) for name in statistics]
     rows += [(f"bootstrap p of {which}", share) for which, share in d.bootstrap_p.items()]
-    return lines, rows, _fields(d, "label", "warnings", *statistics, "bootstrap_p", "null_labels")
+    return lines, rows, _fields(d, "label", "warnings", *statistics, "null_sigma", "bootstrap_p", "null_labels")
 
 
 def _ranks_said(advice: Advice, ranks: pd.DataFrame) -> Said:

@@ -7,8 +7,8 @@ __all__ = ['N_FOLDS', 'SMOOTHING', 'DIAGNOSTICS', 'LABELS', 'DEVIANCE_P', 'DEVIA
            'HODGE_RATIO', 'HELD_OUT_GAP', 'BASES', 'FEWEST_TURNS', 'N_FLIPS', 'NOT_RANDOM', 'win_probabilities',
            'bradley_terry_deviance', 'degrees_of_freedom', 'standardised_residuals', 'question_folds', 'fold_counts',
            'held_out_losses', 'DiagnosticBatch', 'warning_labels', 'held_out_gaps', 'diagnostic_batch',
-           'tie_probabilities', 'TiedNull', 'tied_null', 'fit_tied_null', 'simulate_counts', 'Diagnosis',
-           'diagnose_fit', 'order_flips', 'flip_rates', 'clustered_interval', 'first_place_rates']
+           'tie_probabilities', 'TiedNull', 'tied_null', 'fit_tied_null', 'simulate_counts', 'simulate_with_effects',
+           'Diagnosis', 'diagnose_fit', 'order_flips', 'flip_rates', 'clustered_interval', 'first_place_rates']
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-03
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,12 @@ from scipy.stats import chi2
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..errors import InputError, NoMaximumError, first_five
 from ..places import Placed, placed
-from ..pool import Pool, half_tie_wins, win_tie_counts
+from ..pool import Pool, compared_pairs, half_tie_wins, win_tie_counts
 from ..rankers.separation import raise_separated, separation
 from ..rankers.order_effect import order_effect, question_errors
+from ..rankers.discrimination import draw_graphs
 from ..rankers.hodgerank import hodgerank_batch, mean_flow
+from ..rankers.question_effects import QuestionEffectsFit
 from ..rankers.rankings import OnSeparation, check_counts, check_on_separation
 from ..streams import stream
 
@@ -319,6 +321,26 @@ def simulate_counts(
     ties[..., i, j] = ties[..., j, i] = drawn[..., 1]
     return wins, ties
 
+# %% ../../nbs/inference/diagnostics.ipynb #effects-02
+def simulate_with_effects(
+    effects: QuestionEffectsFit,  # of these graphs
+    pool: Pool,
+    folds: np.ndarray,  # (G,) fold of each graph
+    *,
+    n_replicates: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:  # W and T, (n_replicates, F, n, n)
+    "Verdicts on the same pairs of the same graphs from the model with question effects. Cost: O(replicates G n²)."
+    questions, number = np.unique(pool.questions, return_inverse=True)
+    met, drawn = compared_pairs(pool), []
+    for _ in range(n_replicates):
+        utility = effects.theta + effects.sigma * rng.standard_normal((len(questions), pool.n_models))
+        # Penalised strengths may be huge; 300 logits are as certain as any number of them, and exp(300) is finite.
+        graphs = draw_graphs(np.clip(utility, -300.0, 300.0)[number], effects.nu or 0.0, rng=rng)
+        drawn.append(fold_counts(graphs & met, folds))
+    wins, ties = (np.stack(part) for part in zip(*drawn, strict=True))
+    return wins, ties
+
 # %% ../../nbs/inference/diagnostics.ipynb #cell-51
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
@@ -337,7 +359,8 @@ class Diagnosis:
     label: str  # out of LABELS
     ridge: bool  # all selected graphs together are separated; their fit is the ridge estimate
     ridge_folds: int  # training folds that are separated; their fits are ridge estimates
-    null: TiedNull  # the fitted null model
+    null: TiedNull  # the fitted model of independent verdicts
+    null_sigma: float | None = None  # question effects of the data sets drawn; None: independent verdicts
     # Of the null data sets; empty without a bootstrap.
     bootstrap_p: Mapping[str, float] = field(default_factory=dict)  # per diagnostic: share at least as extreme
     null_means: Mapping[str, float] = field(default_factory=dict)  # per diagnostic: mean of its statistic
@@ -374,6 +397,7 @@ def diagnose_fit(
     *,
     rows: Sequence[int] | np.ndarray | None = None,  # selected graphs; all if not given
     n_bootstrap: int = 999,  # data sets drawn from the null; 0 leaves the bootstrap out
+    effects: QuestionEffectsFit | None = None,  # of the selected graphs: the null has its effects, or none at all
     rng: np.random.Generator,
     on_separation: OnSeparation = "error",  # ridge: diagnose the penalised fit, and flag it
 ) -> Diagnosis:
@@ -403,9 +427,11 @@ def diagnose_fit(
     better, worse = np.unravel_index(residuals.argmax(), residuals.shape)
     shares: dict[str, Any] = {}
     if n_bootstrap:
-        n_compared = wins + np.swapaxes(wins, 1, 2) + ties
-        drawn = simulate_counts(null, n_compared, n_replicates=n_bootstrap, rng=rng)
-        shares = _null_shares(seen, diagnostic_batch(*drawn))
+        if effects is None:
+            drawn = simulate_counts(null, wins + np.swapaxes(wins, 1, 2) + ties, n_replicates=n_bootstrap, rng=rng)
+        else:
+            drawn = simulate_with_effects(effects, pool.subset(rows), folds[rows], n_replicates=n_bootstrap, rng=rng)
+        shares = _null_shares(seen, diagnostic_batch(*drawn)) | {"null_sigma": effects and effects.sigma}
     names = (
         "deviance",
         "p_value",
