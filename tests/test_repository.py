@@ -410,11 +410,11 @@ def test_what_the_readme_says_was_found():
     assert len(others) == 3 and (others["correlation"] > 0).all() and (others["high"] > 0).all()
     assert "None of the cycles among the majorities of these pools is [certain]" in text
     assert published("fig_real_cycles").query("data == 'real'")["confident"].tolist() == [0] * 5
-    assert "closer to people than 2,500 votes of people do" in text
-    judges = published("tab_judges").set_index("method")["spearman"]
-    people = published("tab_judges_people").set_index("votes")["people"]
-    pooled = [name for name in judges.index if "pooled" in name and "order" in name]
-    assert judges[pooled].item() < people[2500]
+    assert "closer to people than 1,000 votes of people do, and than GPT-4 alone; that they are closer than" in text
+    pooled = published("tab_judges_battles").set_index("method")
+    shown = {"GPT-3.5", "GPT-4", *(f"People, {votes} votes" for votes in ("250", "500", "1,000"))}
+    assert {*pooled.index[pooled["high"] < 0]} == shown and not (pooled["low"] > 0).any()
+    assert {*pooled.index} - shown == {"Claude 3 Opus", "People, 2,500 votes", "People, 5,000 votes"}
 
 
 def test_what_the_readme_says_of_designs_and_plans():
