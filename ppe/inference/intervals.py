@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies', 'question_weights',
            'question_resample', 'percentile_limits', 'mean_interval', 'questions_needed', 'difference_limits',
-           'rank_limits', 'resamples_needed', 'RankIntervals', 'check_draws_once', 'rank_intervals', 'normal_intervals',
-           'fitted_intervals']
+           'rank_limits', 'means_without', 'question_variance', 'resamples_needed', 'RankIntervals', 'check_draws_once',
+           'rank_intervals', 'normal_intervals', 'fitted_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
@@ -213,6 +213,29 @@ def rank_limits(
 ) -> tuple[np.ndarray, np.ndarray]:  # (n,) each: best and worst rank
     "Ranks that the certain differences leave: one more than the certainly better, n less the certainly worse."
     return 1 + (high < -slack).sum(axis=1), len(low) - (low > slack).sum(axis=1)
+
+# %% ../../nbs/inference/intervals.ipynb #delete-one-02
+def means_without(
+    losses: np.ndarray,  # (P, Q) of each pool, with each question deleted: from what it is measured against, too
+    inside: np.ndarray,  # (P, Q) bool: the pool holds the question, and its loss without it is not looked at
+) -> np.ndarray:  # (2, Q); NaN for a question in all of them
+    "Mean over the pools without each question, of every other pool and of the rest."
+    values, outside = np.where(inside, 0.0, losses), ~inside
+    sums, counts = (np.stack([part[start::2].sum(axis=0) for start in (0, 1)]) for part in (values, outside))
+    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+
+
+def question_variance(
+    without: np.ndarray,  # (2, Q) from `means_without`, a difference of two methods or a mean of two sets
+) -> tuple[float, float]:  # the variance, and its standard error; (NaN, NaN) with NaN
+    """Variance, over other questions, of a mean over pools: the delete-one jackknife without the noise of the pools.
+
+    At most 0 where noise leaves nothing of it: then it is not known. Source: Tukey 1958; Efron & Stein 1981.
+    """
+    first, second = without - without.mean(axis=1, keepdims=True)
+    n, product = len(first), float(first @ second)
+    error = np.sqrt((n - 1) * (product**2 + (first @ first) * (second @ second))) / n
+    return (n - 1) / n * product, float(error)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-19
 INTERVAL_KINDS = {  # what each promises
