@@ -23,7 +23,8 @@ from ppe.cli.show import (
 from ..designs.adaptive import is_settled, judged_calls, next_calls, parse_goal, wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ppe.designs.plans import (
-    Beliefs, Plan, make_plan, n_draws_for, parse_target, pilot_beliefs, public_beliefs, require_memory,
+    ENOUGH_QUESTIONS, Beliefs, Plan, calls_text, make_plan, n_draws_for, parse_target, pilot_beliefs, public_beliefs,
+    require_memory,
 )  # fmt: skip
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
@@ -189,7 +190,8 @@ def _parts(plan: Plan) -> list[str | Shown]:
     size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
     distances = ("distance", "distance_low", "distance_high")
     shown = pd.DataFrame({
-        "design": table["kind"].str.cat(size), **table[["orders", "questions", "calls", "answers", "cost"]],
+        "design": table["kind"].str.cat(size), **table[["orders", "questions"]],
+        "calls": table.apply(calls_text, axis=1).str.replace(",", ""), **table[["answers", "cost"]],
         **{name.removeprefix("distance_"): table[name].map("{:.3f}".format) for name in distances},
         f"top {plan.top}": table["top"].map("{:.2f}".format), "range": table["width"].map("{:.1f}".format),
     })  # fmt: skip
@@ -197,11 +199,18 @@ def _parts(plan: Plan) -> list[str | Shown]:
     def said(name: str, scale: float = 1.0, digits: int = 2) -> str:
         return "{} ({} to {})".format(*(f"{scale * believed[name][at]:.{digits}f}" for at in ("median", "low", "high")))
 
+    widened, ends = plan.beliefs.widening, ""
+    if widened > 1:
+        ends = f", moved {widened:.3g} times as far from the median in the logarithm, which so few questions ask for"
+    if table["calls_low"].notna().any():
+        ends += (
+            "; in brackets the calls with which the low and the high one reach the target (or more: all are too few)"
+        )
     return [
         Shown(shown, ("low", "distance", "high")),
         "",
         "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % "
-        f"(low, high) of what is believed; top {plan.top}: probability that they are right; range: places between the "
+        f"(low, high) of what is believed{ends}; top {plan.top}: probability that they are right; range: places between the "
         "ends of a 95 % rank range",
         f"believed, from {plan.beliefs.source}: strengths with sd {said('strengths')} logits, question effects with sd "
         f"{said('sigma')}, ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
@@ -220,7 +229,8 @@ def plan_command(
 
     For each design (pairs spread over all questions, blocks of models, complete graphs; one or both orders; all
     wordings of few questions): calls, answers, cost, the expected distance to the ranking that all questions would
-    give, how probably the best models are right, and how wide rank ranges will be.
+    give, how probably the best models are right, and how wide rank ranges will be. Distances, and calls for a target
+    distance, come with a range; a pilot of ten questions or more keeps it narrow.
 
     --price-answer: Of one answer of one model.
     --price-judge: Of one call of the judge.
@@ -251,8 +261,8 @@ def plan_command(
         note(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
         note(
-            "no --pilot: what is believed comes from public sets, and the ranges are wide; judge five to ten questions "
-            "first and give them as --pilot"
+            "no --pilot: what is believed comes from public sets, and the ranges are wide; judge at least "
+            f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
         )
 
 # %% ../../nbs/cli/designing.ipynb #ch06-b
