@@ -3,6 +3,7 @@
 import io
 import json
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ppe.designs.plans import (
     Forecast,
     Layout,
     Target,
+    calls_text,
     make_plan,
     pilot_beliefs,
     public_beliefs,
@@ -88,7 +90,7 @@ def test_a_pilot_without_a_cycle_or_with_one_question_falls_back_and_says_so():
     assert abs(np.log(found.sigma).mean() - public_prior().log_sigma[0]) < 0.15
     assert np.isfinite(found.scores).all() and (np.diff(found.scores.mean(axis=0)) < 0).all()
     alone = pilot_beliefs(frame(rows[:6]), n_draws=50, rng=stream(5))
-    assert any("a pilot of 1 question " in line for line in alone.notes)
+    assert any("a pilot of 1 question: judge at least 10" in line for line in alone.notes) and alone.widening == 4
 
 
 def test_a_plan_is_sorted_priced_and_the_same_for_the_same_seed():
@@ -106,7 +108,32 @@ def test_a_plan_is_sorted_priced_and_the_same_for_the_same_seed():
     json.dumps(plan.report(), allow_nan=False)
     goal = made(target=Target(spearman=0.06)).table
     assert goal["cost"].is_monotonic_increasing and (goal["distance"] <= 0.06).all()
+    assert (goal["calls_low"] <= goal["calls"]).all() and (goal["calls"] <= goal["calls_high"]).any()
+    assert table[["calls_low", "calls_high"]].isna().all(axis=None)
     assert (made(target=Target(top=1)).table["top"] >= 0.9).all()
+
+
+def test_a_range_is_widened_about_its_median_and_so_are_the_calls():
+    pilot, way = pilot_table(np.linspace(-1.2, 1.2, 6), 1.0, 20), Layout("spread", 6, 200)
+    beliefs = pilot_beliefs(pilot, n_draws=60, rng=stream(8))
+    own, wide = (Forecast(replace(beliefs, widening=by), 200, stream(9)) for by in (1.0, 1.6))
+    low, middle, high = np.quantile(own.distances(way, 300), [0.05, 0.5, 0.95])
+    assert own.limits(way, 300) == pytest.approx((low, middle, high))
+    assert wide.limits(way, 300) == pytest.approx(
+        (middle * (low / middle) ** 1.6, middle, middle * (high / middle) ** 1.6)
+    )
+    assert wide.limits(Layout("complete", 6, 200, 1, "both"), 6000) == pytest.approx((0, 0, 0), abs=1e-6)
+    narrow, broad = (
+        make_plan(replace(beliefs, widening=by), 200, rng=stream(9), target=Target(spearman=0.06))
+        .table.query("kind == 'spread' and orders == 'one'")
+        .iloc[0]
+        for by in (1.0, 1.6)
+    )
+    assert broad["calls"] == narrow["calls"]
+    assert broad["calls_low"] < narrow["calls_low"] < narrow["calls"] < narrow["calls_high"] < broad["calls_high"]
+    # What the command says of them, and where nothing is enough.
+    assert calls_text(narrow) == f"{narrow['calls']:,} ({narrow['calls_low']:,} to {narrow['calls_high']:,})"
+    assert calls_text(narrow.replace({narrow["calls_high"]: pd.NA})).endswith("or more)")
 
 
 def ppe(*words: object) -> tuple[int, str, str]:
