@@ -203,15 +203,13 @@ def _parts(plan: Plan) -> list[str | Shown]:
     if widened > 1:
         ends = f", moved {widened:.3g} times as far from the median in the logarithm, which so few questions ask for"
     if table["calls_low"].notna().any():
-        ends += (
-            "; in brackets the calls with which the low and the high one reach the target (or more: all are too few)"
-        )
+        ends += "; in brackets the calls with which low and high reach the target (or more: all are too few)"
     return [
         Shown(shown, ("low", "distance", "high")),
         "",
         "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % "
-        f"(low, high) of what is believed{ends}; top {plan.top}: probability that they are right; range: places between the "
-        "ends of a 95 % rank range",
+        f"(low, high) of what is believed{ends}; top {plan.top}: probability that they are right; range: places between "
+        "the ends of a 95 % rank range",
         f"believed, from {plan.beliefs.source}: strengths with sd {said('strengths')} logits, question effects with sd "
         f"{said('sigma')}, ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
         "",
