@@ -208,8 +208,8 @@ def _parts(plan: Plan) -> list[str | Shown]:
         Shown(shown, ("low", "distance", "high")),
         "",
         "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % "
-        f"(low, high) of what is believed{ends}; top {plan.top}: probability that they are right; range: places between "
-        "the ends of a 95 % rank range",
+        f"(low, high) of what is believed{ends}; top {plan.top}: probability that they are right; range: places "
+        "between the ends of a 95 % rank range",
         f"believed, from {plan.beliefs.source}: strengths with sd {said('strengths')} logits, question effects with sd "
         f"{said('sigma')}, ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
         "",

@@ -209,4 +209,4 @@ def single_plans(
         (size, name): mean_interval(part.to_numpy(), rng=stream(seed, "plans", "single", int(size), name))
         for (size, name), part in by_pilot.groupby(level=[0, 2], sort=False)
     }
-    return pd.DataFrame.from_dict(found, orient="index", columns=["mean", "low", "high"])
+    return pd.DataFrame(found.values(), pd.MultiIndex.from_tuples(found), ["mean", "low", "high"])
