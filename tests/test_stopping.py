@@ -80,6 +80,22 @@ def test_ranges_are_one_more_than_the_certainly_better_to_all_less_the_certainly
     assert not tight.settled and {*tight.open.ravel().tolist()} >= {2, 3}
 
 
+@pytest.mark.parametrize(("goal", "shares"), [("top=1", 2), ("top=3", 2), ("order", 2), ("width=0", 20)])
+def test_two_statements_share_the_chance_of_an_error_and_all_of_them_that_of_ranges(goal, shares):
+    calls = random_calls(5, 900, 700, np.random.default_rng(8), np.array([2.0, 1.0, 0.0, -1.0, -2.0]), sigma=0.5)
+    look = is_settled(*calls, n_models=5, goal=parse_goal(goal))
+    order, k = np.argsort(-look.scores), parse_goal(goal).number or 5
+    needed = [
+        (i, j)
+        for i, j in itertools.combinations(order, 2)
+        if not goal.startswith("top") or i in order[:k] and j not in order[:k]
+    ]
+    hardest = min(float(look.evidence[i, j]) for i, j in needed)
+    for slack, settled in ((1e-4, True), (-1e-4, False)):
+        level = 1 - shares * np.exp(slack - hardest)
+        assert is_settled(*calls, n_models=5, goal=parse_goal(goal), level=level).settled == settled
+
+
 def test_nothing_is_certain_of_a_model_behind_which_there_are_few_questions():
     size = np.arange(4000)
     for questions, settled in ((9, False), (10, True), (40, True)):

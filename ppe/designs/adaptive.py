@@ -48,14 +48,6 @@ class Goal:
                 f"goal {self}: a rank range of {n_models} models is 0 to {n_models - 2} wide if it says anything"
             )
 
-    def statements(
-        self,
-        n_models: int,
-    ) -> int:
-        "How many wrong statements about two models share the chance of an error."
-        n = n_models
-        return max({"order": n - 1, "top": self.number * (n - self.number), "width": n * (n - 1)}[self.kind], 2)
-
 
 def parse_goal(
     text: str,  # top=K, order, or width=W
@@ -156,7 +148,7 @@ class Settled:
     settled: bool
     scores: np.ndarray  # (n,) Bradley–Terry, half-ties, mean 0
     z: np.ndarray  # (n, n) score of row less score of column in standard errors over questions, as of a normal
-    certain: np.ndarray  # (n, n) bool: row is certainly better than column, as the goal needs it
+    evidence: np.ndarray  # (n, n) log of the likelihood ratio of "row is better than column"
     low: np.ndarray  # (n,) best rank: all ranges hold at once, at every look
     high: np.ndarray  # (n,) worst rank
     open: np.ndarray  # (P, 2) pairs that keep the goal open, the one ahead first; the closest to certainty last
@@ -240,13 +232,13 @@ def is_settled(
     z = -ndtri(stdtr(np.maximum(fewest - 1, 1), -gap / np.sqrt(variance)))
     z = np.clip(z, -37.0, 37.0)  # beyond which the normal tail is no number above 0
     evidence = np.where(fewest >= FEW_QUESTIONS, log_evidence(z, 1 / variance), -np.inf)
-    certain = evidence >= log(goal.statements(n_models) / (1 - level))
-    everywhere = certain & (evidence >= log(Goal("width").statements(n_models) / (1 - level)))
+    everywhere = evidence >= log(n_models * (n_models - 1) / (1 - level))
+    certain = everywhere if goal.kind == "width" else evidence >= log(2 / (1 - level))
     low, high = rank_limits(everywhere.astype(float), -everywhere.T.astype(float))
     settled, pairs = reached(goal, scores, certain, low, high)
     pairs = pairs[np.argsort(evidence[pairs[:, 0], pairs[:, 1]], kind="stable")]
     return Settled(
-        goal, level, settled, scores, z, certain, low, high, pairs, len(points), int((~valid).sum()), n_units
+        goal, level, settled, scores, z, evidence, low, high, pairs, len(points), int((~valid).sum()), n_units
     )
 
 # %% ../../nbs/designs/adaptive.ipynb #nx06
