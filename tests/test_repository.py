@@ -391,14 +391,27 @@ def test_what_the_readme_says_was_found():
     "Its sentences on the public sets, and those of the page of what was found, against the published tables."
     text = sentences("README.md", "site/found.md")
 
-    table = published("tab_replication_forest")
+    second, own = (published(f"tab_replication_forest{end}") for end in ("", "_left_out"))
     rules = "no rule that truncates, samples, bootstraps, weighs graphs or removes cycles"
     assert text.count(f"{rules} is shown to be closer") == 1 and "No" + rules[2:] in text
-    assert table["set"].nunique() == 5 and not ((table["difference"] < 0) & (table["p_holm"] < 0.05)).any()
-    assert "farther in the mean on four of the five pools with twenty questions and closer on H2O" in text
-    cut = table[(table["method"] == "TruncFixed") & (table["n_questions"] == 20)]
-    assert cut.loc[cut["difference"] < 0, "set"].tolist() == ["h2o"] and len(cut) == 5
-    assert (cut["decision"] == "open").all()
+    for table in (second, own):
+        assert table["set"].nunique() == 5 and not ((table["difference"] < 0) & (table["p_holm"] < 0.05)).any()
+    cut = second[(second["method"] == "TruncFixed") & (second["n_questions"] == 20)]
+    assert len(cut) == 5 and (cut["decision"] == "open").all() and "neither is it against a second judge" in text
+    assert text.count("by 0.014 [0.007, 0.021] over four independent sets together") == 2
+    together = published("tab_replication_together").set_index(["loss", "method"]).loc[("own, Spearman", "TruncFixed")]
+    assert together[["mean", "low", "high"]].astype(float).round(3).tolist() == [0.014, 0.007, 0.021]
+    assert together["sets"] == 4
+    assert text.count("worse by log loss on each of the four judged by GPT-4") == 2
+    losses = published("tab_replication_left_out").query("method == 'TruncFixed'").set_index("set")
+    people = losses.index.str.endswith("people")
+    assert (losses.loc[~people, "log_loss_low"] > 0).all() and (~people).sum() == 4 and people.sum() == 1
+    shown = losses.loc[people, ["spearman_low", "spearman_high", "log_loss_low", "log_loss_high"]].to_numpy()
+    assert (shown[:, ::2] < 0).all() and (shown[:, 1::2] > 0).all()
+    contrast = published("tab_replication_contrasts").set_index("block").loc["OpenAssistant, GPT-4, 20"]
+    which = contrast[contrast["difference_of"] == "Trunc25→20 − Random50→20×10"]
+    assert "than as many random ones on OpenAssistant, by 0.017 [0.008, 0.026]" in text
+    assert which[["own", "own_low", "own_high"]].to_numpy().round(3).tolist() == [[-0.017, -0.026, -0.008]]
     assert "(OpenAssistant, a thousand graphs, rank correlation 0.24; people on Vicuna-80, 0.14)" in text
     assert "on the other three the estimates are positive, but the intervals over questions hold" in text
     association = published("fig_beyond").query("panel == 'a'").set_index("label")
