@@ -139,6 +139,7 @@ DESIGN_STYLES = _family(
     ("swiss", "Swiss rounds", "reddish purple", "X", _DASHDOT),
     ("trees", "Most informative trees", "bluish green", "P", _SHORT),
     ("paper", "The paper's design", "black", "*", _SPARSE),
+    ("mixed", "Each pair in a wording of its own", "orange", "h", _LONG),
 )
 # The constants of Theorems 2 and 3, of Theorem 1, and of its first-moment heuristic, as vertical lines.
 THRESHOLD_DASHES = {2: (0, (4, 3)), 4: (0, (4, 2, 1, 2)), 6: (0, (1, 2))}
