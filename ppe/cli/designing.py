@@ -7,6 +7,7 @@ __all__ = ['DEFAULT_TARGET', 'SETTLED', 'cells_from', 'models_from', 'design_com
 
 # %% ../../nbs/cli/designing.ipynb #pd02-bb9bc8
 import csv
+import math
 import os
 from typing import Annotated
 
@@ -20,7 +21,8 @@ from ppe.cli.show import (
     SEED, Form, Natural, Out, Positive, Price, Share, Shown, command, emit, emit_json, emit_result, emit_values,
     new_file, note, opened, steps,
 )  # fmt: skip
-from ..designs.adaptive import is_settled, judged_calls, next_calls, parse_goal, wordings
+from ..designs.adaptive import is_settled, judged_calls, next_calls, parse_goal
+from ..designs.adaptive import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ppe.designs.plans import (
     ENOUGH_QUESTIONS, Beliefs, Plan, calls_text, make_plan, n_draws_for, parse_target, pilot_beliefs, public_beliefs,
@@ -98,13 +100,27 @@ def models_from(
     return names
 
 # %% ../../nbs/cli/designing.ipynb #pd06-642fc4
+def _first_wordings(cells: pd.DataFrame, asked: str, graphs: float) -> pd.DataFrame:
+    "So many of each question; auto: as few as make so many graphs. Raises: InputError."
+    number = cells.groupby("question_id", sort=False).cumcount() + 1
+    if asked == "auto":
+        enough = [k for k in range(1, number.max() + 1) if (number <= k).sum() >= graphs]
+        return cells[number <= (enough[0] if enough else number.max())].reset_index(drop=True)
+    if not (asked.isascii() and asked.isdecimal() and 1 <= int(asked) <= number.max()):
+        raise InputError(
+            f"--wordings {asked}: write auto, or a number from 1 to {number.max()}, which is the most that a question has"
+        )
+    return cells[number <= int(asked)].reset_index(drop=True)
+
+
 _LIST = ("a list of pairs", (".csv", ".csv.gz"))
 
 
 @command("design")
 def design_command(
     *, format: Form = "table", force: bool = False, out: Out, seed: Natural = SEED, orders: Orders = "one",
-    block_size: int | None = None, kind: Kind = "spread", calls: int, questions: str, models: str,
+    wordings: str | None = None, block_size: int | None = None, kind: Kind = "spread", calls: int, questions: str,
+    models: str,
 ) -> None:  # fmt: skip
     """Choose which pairs of models to judge on which questions, evenly, before anything is judged.
 
@@ -116,6 +132,8 @@ def design_command(
     --format: Format of the report.
     --out: List of pairs to write: .csv or .csv.gz.
     --orders: both: every pair twice in a row, both ways round.
+    --wordings N|auto: The first N wordings of each question; auto: as few as hold the calls, for another question says
+        more than another wording. All if left out: they cost answers, and verdicts in different wordings share less.
     --block-size: Models of a block, with --kind blocks; 6 if left out.
     --kind: spread: few pairs on every question; blocks: all pairs of a few models on each; complete: all pairs,
         question by question.
@@ -130,7 +148,10 @@ def design_command(
         )
     names, cells, rng = models_from(models), cells_from(questions), stream(seed, "design")
     size = 6 if block_size is None else block_size
-    design = design_pairs(len(names), wordings(cells), calls, kind=kind, block_size=size, orders=orders, rng=rng)
+    if wordings is not None:
+        each = math.comb(size if kind == "blocks" else len(names), 2) * (2 if orders == "both" else 1)
+        cells = _first_wordings(cells, wordings, calls / each)
+    design = design_pairs(len(names), n_wordings(cells), calls, kind=kind, block_size=size, orders=orders, rng=rng)
     write_pairs(pair_table(design, names, cells), target)
     emit_values(design_facts(design, orders), format)
 
@@ -147,7 +168,7 @@ def _questions(text: str, asked: int | None) -> tuple[int, int]:
     "Questions, and wordings of each."
     n, found = _number(text), asked or 1
     if n is None:
-        each = wordings(cells_from(text))
+        each = n_wordings(cells_from(text))
         n, found = len(each), int(each.min())
         if asked is not None and asked > found:
             raise InputError(
@@ -306,7 +327,7 @@ def next_command(
         emit_json(report | {"pairs": 0}) if format == "json" else emit(f"{state[2:]}; nothing was written")
         return SETTLED
     try:
-        design = next_calls(*judged, n_models=n, n_variants=wordings(cells), n_calls=calls, goal=goal, rng=rng)
+        design = next_calls(*judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=goal, rng=rng)
     except InputError as error:  # nothing is left to judge: how far that has come is worth knowing
         raise InputError(f"{error}{state}") from None
     write_pairs(pair_table(design, names, cells), target)

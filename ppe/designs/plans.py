@@ -23,7 +23,7 @@ from scipy.optimize import brentq, root
 
 from .pair_designs import Orders, PairDesign, Sharing
 from ppe.designs.precision import (
-    CallEffects, ScorePrecision, block_sharing, expected_distance, score_precision, spread_sharing,
+    WORDING_SHARE, CallEffects, ScorePrecision, block_sharing, expected_distance, score_precision, spread_sharing,
 )  # fmt: skip
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ..places import placed
@@ -361,21 +361,24 @@ class Layout:
         return min(self.n_questions, ceil(n_calls / self.unit))
 
     def sharing(self, n_calls: int) -> Sharing:
-        "How verdicts share questions."
+        "How verdicts share questions; those in different wordings count WORDING_SHARE."
         n, each = self.n_models, max(1.0, n_calls / self.unit / self.n_questions)
         if self.kind == "paraphrases":
-            return block_sharing(n, self.n_wordings)
+            return block_sharing(n, self.n_wordings, WORDING_SHARE)
         if self.kind == "blocks":
             # Further blocks of a question are on other wordings: they share less than by chance, more than need be.
             own, size, n_others = block_sharing(self.block_size), self.block_size, _others(each)
             met = (n_others * size / n + _others(each * size / n)) / 2
-            return Sharing(each * own.per_question, own.one + met * (size - 1), 0.0)
+            return Sharing(each * own.per_question, own.one + WORDING_SHARE * met * (size - 1), 0.0)
         if self.kind == "complete":
-            return Sharing(each * self.n_pairs, (1 + _others(each)) * (n - 2), _others(each))
-        if each <= self.n_pairs:
-            return spread_sharing(n, each)
-        both = _others(each / self.n_pairs)
-        return Sharing(each, _others(2 * each / n) - both, both)
+            others = WORDING_SHARE * _others(each)
+            return Sharing(each * self.n_pairs, (1 + others) * (n - 2), others)
+        one, both = spread_sharing(n, min(each, self.n_pairs)).one, _others(max(1.0, each / self.n_pairs))
+        one = one if each <= self.n_pairs else _others(2 * each / n) - both
+        if each > 1:  # pairs of a question are dealt out evenly over its wordings
+            alike = _others(max(1.0, each / self.n_wordings)) / _others(each)
+            one *= alike + WORDING_SHARE * (1 - alike)
+        return Sharing(each, one, WORDING_SHARE * both)
 
 # %% ../../nbs/designs/plans.ipynb #plan-15-c
 def answers_needed(layout: Layout, n_calls: int) -> float:
@@ -678,4 +681,12 @@ def make_plan(
     beyond = float(np.median(forecast.beyond()))
     whole, them = (f"all {n_questions} questions are", "them") if n_questions > 1 else ("the whole question is", "it")
     even = f"even {whole} expected at {beyond:.3f} from the ranking that endless questions like {them} would give"
-    return Plan(table, beliefs, top, target, beyond, (*beliefs.notes, even))
+    notes = [*beliefs.notes, even]
+    if n_wordings > 1:
+        worth = 1 / (WORDING_SHARE + (1 - WORDING_SHARE) / n_wordings)
+        notes.append(
+            f"{n_wordings} wordings of a question are worth {worth:.1f} questions in one, for they have "
+            f"{100 * WORDING_SHARE:.0f} % of its effects in common (measured on wordings of a judge's task): new questions "
+            "are cheaper, where there are any"
+        )
+    return Plan(table, beliefs, top, target, beyond, tuple(notes))
