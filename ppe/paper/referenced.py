@@ -146,7 +146,7 @@ def judge_blocks() -> list[Referenced]:
     known = comparison_graphs(people, incomplete="keep")
     first = table[table["variant"] == 0]
     number = first["judge"].map({judge: str(at) for at, judge in enumerate(PRD_JUDGES)})
-    parts = {"five judges": first.assign(judge="five judges", variant=number)}
+    parts = {"five judges": first.assign(judge="five judges", variant=number).sort_values("variant", kind="stable")}
     parts |= {f"{judge}, two orders": table[table["judge"] == judge] for judge in PRD_JUDGES}
     found = []
     for judge, part in parts.items():
