@@ -152,13 +152,13 @@ def score_precision(
     chances += 0.5
     np.fill_diagonal(chances, 0.0)
     scores, converged = fit_newton(chances, 0.0)
-    if not converged:
+    half, pairs = np.exp(-0.5 * np.abs(scores[:, None] - scores)), n * (n - 1) / 2
+    information = _laplacian((half / (1 + half**2)) ** 2) / pairs + 1 / n**2
+    if not converged or np.linalg.eigvalsh(information)[0] < 1e-14:  # where rounding alone would say what is found
         raise ConvergenceError(
             f"strengths of {np.ptp(effects.theta):.3g} logits from first to last are too far apart for double precision"
         )
-    half = np.exp(-0.5 * np.abs(scores[:, None] - scores))
-    pairs = n * (n - 1) / 2
-    bread = np.linalg.inv(_laplacian((half / (1 + half**2)) ** 2) / pairs + 1 / n**2)
+    bread = np.linalg.inv(information)
     parts = _laplacian(variance) / pairs, shared / (pairs * max(n - 2, 1)), _laplacian(repeated) / pairs
     own, shared, repeated = (bread @ part @ bread for part in parts)
     spread = float(effects.theta.std())
