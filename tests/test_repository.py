@@ -430,6 +430,20 @@ def test_what_the_readme_says_was_found():
     assert {*pooled.index} - shown == {"Claude 3 Opus", "People, 2,500 votes", "People, 5,000 votes"}
 
 
+def test_what_the_readme_says_of_wordings():
+    for page in ("README.md", "site/found.md"):
+        text = sentences(page)
+        assert "15 to 18" in text and "1.3 times as far" in text and "worth 16 to 24 asked once" in text
+        assert ".30 to .54 of a" in text and "the same calls rank closer by a sixth or more" in text
+    judged, curves = published("fig_wordings_judges"), published("fig_wordings").query("calls == 40")
+    ratios = judged[[name for name in judged if name.endswith(": ratio")]]
+    assert len(judged) == 9 and ratios.shape[1] == 3 and ratios.min(axis=None) > 1.3
+    assert (judged["seen"].min().round(), judged["seen"].max().round()) == (16, 24)
+    assert (judged["effects"].min().round(2), judged["effects"].max().round(2)) == (0.30, 0.54)
+    closer = curves.query("wordings == 1").pivot(index="set", columns="kind", values="all wordings")
+    assert (closer["mixed"] / closer["graphs"] < 5 / 6).all() and (judged["systems"].min(), judged["systems"].max()) == (15, 18)
+
+
 def test_what_the_readme_says_of_designs_and_plans():
     text = sentences("README.md", "site/found.md", "site/plan.md")
 
@@ -444,10 +458,10 @@ def test_what_the_readme_says_of_designs_and_plans():
     assert ratio["Vicuna-80, people (8)"] == 0.64
     assert set(high.index[high > 1]) == {"Vicuna-80, people (8)", "OpenAssistant, GPT-4 (7)"}
     assert ratio["Simulated, 20 models"] == 0.17
-    assert "twelve to fifteen questions asked once tell as much as ten in any number of" in text
+    assert "ten in any number of wordings tell as much as 31 to 39 asked once" in text
     instead = published("thm_question_effects_sets").set_index("set")["instead of all"]
     judged = instead[[name for name in instead.index if "GPT-4" in name]]
-    assert (judged.min(), judged.max(), len(judged)) == (12, 15, 4)
+    assert (judged.min(), judged.max(), len(judged)) == (31, 39, 4)
     assert "in a third of cases from five pilot questions, in 49 % from ten and in 58 % from twenty" in text
     assert "it held in 90 to 92 % at a stated 90 % (on MT-Bench in 60 to 72 %" in text
     plans = published("fig_plan")

@@ -686,7 +686,7 @@ def make_plan(
         worth = 1 / (WORDING_SHARE + (1 - WORDING_SHARE) / n_wordings)
         notes.append(
             f"{n_wordings} wordings of a question are worth {worth:.1f} questions in one, for they have "
-            f"{100 * WORDING_SHARE:.0f} % of its effects in common (measured on wordings of a judge's task): new questions "
-            "are cheaper, where there are any"
+            f"{100 * WORDING_SHARE:.0f} % of its effects in common (measured on wordings of a judge's task): new "
+            "questions are cheaper, where there are any"
         )
     return Plan(table, beliefs, top, target, beyond, tuple(notes))

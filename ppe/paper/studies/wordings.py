@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from ...designs.precision import CallEffects, ScorePrecision, expected_distance, score_precision
+from ...designs.precision import WORDING_SHARE, CallEffects, ScorePrecision, expected_distance, score_precision
 from ...errors import InputError
 from ..datasets import SCORES, load_scores
 from ..referenced import REAL_POOLS, real_pools
@@ -168,7 +168,7 @@ def compare_ways(
     sizes: Sequence[int],  # graphs, multiples of n_questions
     n_questions: int,  # of wordings
     n_trials: int,
-    share: float = 1.0,  # ρ, of these
+    share: float = WORDING_SHARE,  # ρ, of these
     seed: int,
 ) -> pd.DataFrame:  # a row for each way and size, the last one wordings without end
     """Recovery of the vote with its Wilson interval, distance of the ranking with its standard error; both expected.
@@ -204,7 +204,7 @@ def floors(
     sets: Sequence[JudgedSet],
     n_questions: int,
     n_wordings: int,
-    share: float = 1.0,  # ρ
+    share: float = WORDING_SHARE,  # ρ
 ) -> pd.DataFrame:  # a row for each set
     """Effects of the sets, and the expected distance of complete graphs on so many questions.
 
