@@ -441,7 +441,10 @@ def test_what_the_readme_says_of_wordings():
     assert (judged["seen"].min().round(), judged["seen"].max().round()) == (16, 24)
     assert (judged["effects"].min().round(2), judged["effects"].max().round(2)) == (0.30, 0.54)
     closer = curves.query("wordings == 1").pivot(index="set", columns="kind", values="all wordings")
-    assert (closer["mixed"] / closer["graphs"] < 5 / 6).all() and (judged["systems"].min(), judged["systems"].max()) == (15, 18)
+    assert (closer["mixed"] / closer["graphs"] < 5 / 6).all() and (
+        judged["systems"].min(),
+        judged["systems"].max(),
+    ) == (15, 18)
 
 
 def test_what_the_readme_says_of_designs_and_plans():

@@ -11,6 +11,7 @@ __all__ = ['VERDICTS', 'Calls', 'Round', 'PEERS', 'STATIC', 'BLOCKS', 'KINDS', '
            'judged_graphs', 'replay_simulated']
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-04
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from scipy.stats import t as student
 from ...compiled import njit
 from ...designs.adaptive import next_calls
 from ...designs.pair_designs import Kind, design_pairs
+from ...designs.precision import WORDING_SHARE
 from ...errors import InputError
 from ...inference.intervals import mean_interval, percentile_limits
 from ...inference.methods import METHODS, resample
@@ -591,7 +593,11 @@ def paper_pool(
     category = parameters.categories[number % len(parameters.categories)].name
     root = int(stream(seed, "designs", "pool", number).integers(2**31))
     many = replace(parameters, n_questions=n_questions, n_variants=1)
-    wide, own = (simulate_pool(judge=JUDGE, category=category, seed=root, parameters=p) for p in (many, parameters))
+    # As much in all, but wordings have in common what real ones were measured to have (`fig_wordings`).
+    spread = math.hypot(parameters.question_points, parameters.wording_points)
+    shared, apart = spread * math.sqrt(WORDING_SHARE), spread * math.sqrt(1 - WORDING_SHARE)
+    worded = replace(parameters, question_points=shared, wording_points=apart)
+    wide, own = (simulate_pool(judge=JUDGE, category=category, seed=root, parameters=p) for p in (many, worded))
     graphs, pool = (comparison_graphs(one.verdicts, models=one.truth.models) for one in (wide, own))
     return Recorded.of(f"pool {number}", category, graphs), pool, mid_ranks(own.truth.strength + own.truth.bias)
 
