@@ -108,7 +108,7 @@ def _first_wordings(cells: pd.DataFrame, asked: str, graphs: float) -> pd.DataFr
         return cells[number <= (enough[0] if enough else number.max())].reset_index(drop=True)
     if not (asked.isascii() and asked.isdecimal() and 1 <= int(asked) <= number.max()):
         raise InputError(
-            f"--wordings {asked}: write auto, or a number from 1 to {number.max()}, which is the most that a question has"
+            f"--wordings {asked}: write auto, or a number from 1 to {number.max()}, the most that a question has"
         )
     return cells[number <= int(asked)].reset_index(drop=True)
 
