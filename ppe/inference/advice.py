@@ -686,7 +686,12 @@ def _sizes_said(advice: Advice, s: QuestionEffectsFit) -> Said:
     )
     limits = {"low": s.sigma_low, "high": _plain(s.sigma_high)}
     rows = [("sigma", s.sigma, *limits.values()), ("p of no effects", s.p_value)]
-    return [line], rows, _fields(s, "sigma") | limits | _fields(s, "likelihood_ratio", "p_value")
+    few = "of so few questions sigma is mostly too large, by a quarter at five, and its limits hold it less than stated"
+    return (
+        [line, *([few] if advice.n_questions < 10 else [])],
+        rows,
+        _fields(s, "sigma") | limits | _fields(s, "likelihood_ratio", "p_value"),
+    )
 
 # %% ../../nbs/inference/advice.ipynb #cell-66
 GAINS = {
