@@ -111,7 +111,7 @@ def test_the_key_is_sent_and_kept_nowhere(tmp_path, serve, capsys):
     served = serve(faults=0.3)
     answers(tmp_path, 10)
     report = ("--report", str(tmp_path / "report.json"))
-    main(judging(tmp_path, served.url, "--timeout", "1", "--concurrency", "32", *report))
+    main(judging(tmp_path, served.url, "--timeout", "3", "--concurrency", "32", *report))
     assert served.bearers == {KEY}
     printed = capsys.readouterr()
     assert KEY not in printed.out + printed.err

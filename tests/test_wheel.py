@@ -172,7 +172,7 @@ def test_the_command_computes_theory(site: Path, tmp_path: Path):
 
 def test_the_public_sets_come_along(session: dict):
     sets = {row["name"]: row["verdicts"] for row in json.loads(answer(session, "data list"))}
-    assert len(sets) == 7 and sets["mt-bench-gpt4"] == 2400
+    assert len(sets) == 9 and sets["mt-bench-gpt4"] == 2400
     answer(session, "data write")
     assert (session["folder"] / "real.csv").read_text().count("\n") == 1 + 2400
     assert "question.jsonl, which lm-sys/FastChat publishes" in refusal(session, "perturb")
