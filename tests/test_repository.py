@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 from stage_notebooks import ROOT, stage_notebooks, title
 
+from ppe.designs.precision import WORDING_SHARE
 from ppe.files import file_sha256
 from ppe.paper.items import read_items
 
@@ -440,6 +441,10 @@ def test_what_the_readme_says_of_wordings():
     assert len(judged) == 9 and ratios.shape[1] == 3 and ratios.min(axis=None) > 1.3
     assert (judged["seen"].min().round(), judged["seen"].max().round()) == (16, 24)
     assert (judged["effects"].min().round(2), judged["effects"].max().round(2)) == (0.30, 0.54)
+    # What predictions_wordings and the prose of fig_wordings say beyond their own assertions.
+    assert (judged["another judge: ratio"] < judged["all wordings: ratio"]).all()
+    assert (judged["seen"] / judged["predicted"]).between(0.9, 1.1).all()
+    assert 8 <= 2 * 105 / 15 * WORDING_SHARE / (1 - WORDING_SHARE) < 8.5  # calls that an answer costs, Cochran's rule
     closer = curves.query("wordings == 1").pivot(index="set", columns="kind", values="all wordings")
     assert (closer["mixed"] / closer["graphs"] < 5 / 6).all() and (
         judged["systems"].min(),
