@@ -176,7 +176,7 @@ class Staging:
         target.parent.mkdir(parents=True, exist_ok=True)
         with Image.open(ROOT / "figures" / file) as image:
             image.convert("RGB").reduce(max(1, image.width // THUMBNAIL)).save(target)
-        return f"[![{verbatim(picture.alt)}](thumbnails/{file})]({executed(front)})"
+        return f"[![{verbatim(picture.caption)}](thumbnails/{file})]({executed(front)})"
 
     def first_cells(self, table: Artefact) -> str:
         "The upper left corner of a table, as Markdown."
@@ -203,7 +203,8 @@ class Staging:
             picture = next(a for a in front.artefacts if a.is_figure)
             caption = f"{verbatim(picture.caption)} [The notebook]({executed(front)})"
             parts += [f"## {front.item.question}", self.text(front.item.answer)]
-            parts += [f"![{verbatim(picture.alt)}](../figures/{picture.name}.png)"]
+            parts += [f"**{verbatim(picture.title)}**"] if picture.title else []
+            parts += [f"![{verbatim(picture.caption)}](../figures/{picture.name}.png)"]
             parts += [f":::{{container}} caption\n{caption}\n:::"]
         return "\n\n".join(parts)
 

@@ -74,7 +74,7 @@ def markdown(text: str) -> str:
 
 
 def caption_of(what: str) -> str:
-    return f"{what}. n = 3. Replicates: 0. Intervals: none. Seed: not used. Data: real: {HOSTILE}."
+    return f"{what}.\n\nn = 3. Replicates: 0. Intervals: none. Seed: not used. Data: real: {HOSTILE}."
 
 
 def pipe_table(heading: list[str], rows: list[list[str]], sides: str) -> str:
@@ -91,7 +91,7 @@ def odd_project(figure: Path, tmp_path_factory) -> Path:
     saved = {
         "fig_odd.pdf": figure.read_bytes(),
         "fig_odd.png": "",
-        "fig_odd.txt": caption_of(f"Picture of {HOSTILE}"),
+        "fig_odd.txt": f"{HOSTILE}\n\n" + caption_of(f"Picture of {HOSTILE}"),
         "tab_big.md": pipe_table(["name", "**v**"], [[markdown(HOSTILE), "**0.125**"]], ":-- --:"),
         "tab_big_wide.md": wide + "\n" + wide.replace("column", "further"),
         "tab_big_long.md": pipe_table(["place<br>at last", "words"], sentences, "--: :--"),
@@ -136,8 +136,8 @@ def words(book: Path) -> list[tuple[int, float, float, str]]:
 def test_hostile_texts_are_set_as_they_stand(odd_book: Path):
     # What the fonts of Typst have no sign for is a box, which has no text.
     text, odd = (re.sub(r"[字😀\x00-\x1f\ufffd]", "", squeezed(whole)) for whole in (read(odd_book), HOSTILE))
-    # In the contents, the question, a caption (twice), a cell, and at the end of three captions.
-    assert text.count(odd) == 8
+    # In the contents, the question, a title, a caption, a cell, and at the end of the details of four.
+    assert text.count(odd) == 9
     assert squeezed("Figure #1") in text and squeezed("Table $2$ (not in the paper)") in text
     assert squeezed("Yes, in links and #code: 𝑆𝜇 ≤ 1, for $5.") in text and "Nowhere." in text
 

@@ -40,7 +40,7 @@ def test_fronts_hold_all_that_was_saved_the_main_one_first():
         for one in front.artefacts:
             kinds = {file.rsplit(".", 1)[1] for file in one.files}
             assert kinds >= ({"csv", "pdf", "png", "txt"} if one.is_figure else {"csv", "tex", "txt"})
-            assert one.caption.startswith(one.alt[:-1]) and one.alt.endswith(".") and "Seed:" not in one.alt, one.alt
+            assert one.caption.endswith(".") and "Seed:" not in one.caption and "Seed:" in one.details, one.caption
 
 
 # ---- captions are shown as they are

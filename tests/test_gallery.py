@@ -20,14 +20,14 @@ ITEMS = {
     "fig_size": ("Figure 1", "Sizes"),
     "thm_gone": ("Theorem 1", "Gone"),
 }
-CAPTION = 'Size of "a" & <b>. n = 3. Replicates: 0. Intervals: none. Seed: not used. Data: real: by hand.\n'
+CAPTION = 'Size of "a" & <b>.\n\nn = 3. Replicates: 0. Intervals: none. Seed: not used. Data: real: by hand.\n'
 FIRST = {
     "tables/tab_later": "# What do [bills](https://x.org) cost?\n\n> See [sizes](../figures/fig_size.ipynb).",
     "figures/fig_size": "# Does size matter?\n\n> No: **0.1**.\n\n**In the paper:** 1 Introduction.",
     "theorems/thm_gone": "# Where has it gone?\n\n> It needs [a set](../../data/README.md).",
 }
 MADE = {
-    f"{name}.{end}": CAPTION if end == "txt" else ""
+    f"{name}.{end}": "A *grows*\n\n" * (name == "fig_size") + CAPTION if end == "txt" else ""
     for name, ends in (("fig_size", "csv pdf png txt ipynb"), ("tab_later", "csv md tex txt ipynb"))
     for end in ends.split()
 }
@@ -74,6 +74,7 @@ def test_a_page_shows_what_has_run_and_names_what_has_not(tmp_path: Path, profil
         "What do bills cost?",
     ]  # fmt: skip
     assert page.pictures == [{"src": "fig_size.png", "width": "480", "alt": 'Size of "a" & <b>.'}]
+    assert text.count("**A \\*grows\\***\n\n<a ") == 1
     assert not dead_links(path) and {"tab_later.md", "tab_later.tex", "fig_size.pdf"} <= set(page.links)
     # The answer's link counts from the notebook in the source and from the page here.
     assert text.count("](fig_size.ipynb)") == 3 and text.count("not made here yet") == 1

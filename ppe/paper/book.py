@@ -20,6 +20,7 @@ from .. import __version__
 from ..errors import InputError, PpeError
 from ..files import project_root, write_bytes, write_text
 from .items import BEYOND, FOLDERS, Artefact, Front, Item, place_of, read_fronts, relink
+from .publication import plain_markdown
 
 # %% ../../nbs/paper/book.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen
@@ -32,7 +33,7 @@ def gallery_entry(
     place: str,  # folder of the outputs, from the root
     executed: Collection[str],  # stems of the executed notebooks that lie there
 ) -> str:  # Markdown
-    "Question, picture, answer and links of one notebook."
+    "Question, picture under its title, answer and links of one notebook."
     item, source = front.item, os.path.relpath(front.item.notebook, place)
     published = {f"{folder}/{name}.ipynb" for folder in FOLDERS.values() for name in executed}
     shown, ran = source, "not made here yet"
@@ -41,7 +42,8 @@ def gallery_entry(
     question = re.sub(r"\[([^\]]*)\]\([^)\s]+\)", r"\1", item.question)  # the text of links in place of the links
     parts, links = [f"### [{question}]({shown})"], [item.item, ran, f"[source]({source})"]
     for main in (one for one in front.artefacts[:1] if one.is_figure):
-        alt = html.escape(main.alt)
+        alt = html.escape(main.caption)
+        parts += [f"**{plain_markdown(main.title)}**"] if main.title else []
         parts.append(f'<a href="{shown}"><img src="{main.name}.png" width="{WIDTH}" alt="{alt}"></a>')
     parts.append(relink(item.answer, source=str(Path(item.notebook).parent), place=place, published=published))
     for artefact in front.artefacts:  # to be looked at, and what else there is of it
@@ -196,7 +198,7 @@ def write_book(
     root, place = project_root() if root is None else root, place_of(profile)
 
     def told(artefact: Artefact) -> dict[str, Any]:
-        said = {"name": artefact.name, "caption": artefact.caption, "alt": artefact.alt}
+        said = {each: getattr(artefact, each) for each in ("name", "title", "caption", "details")}
         if artefact.is_figure:
             return {**said, "kind": "figure", "file": f"/{place}/{artefact.name}.pdf"}
         path = root / place / f"{artefact.name}.md"

@@ -189,18 +189,14 @@ class Artefact:
     "One saved picture or table."
 
     name: str  # stem of its files
-    caption: str  # in full, one line; made with `ppe.paper.style.caption`
+    title: str  # its message; "" for a table, whose question and answer are its message
+    caption: str  # what is shown, also for readers who do not see it; made with `ppe.paper.style.caption`
+    details: str  # cases, replicates, intervals, seed, data, and how it is drawn
     files: tuple[str, ...]  # names in the folder of outputs, sorted
 
     @property
     def is_figure(self) -> bool:
         return f"{self.name}.png" in self.files
-
-    @property
-    def alt(self) -> str:
-        "What is shown, for readers who do not see it: the caption up to the number of cases."
-        found = re.match(r"(.*)\. n = .*\. Replicates: ", self.caption)
-        return f"{found[1]}." if found else self.caption
 
 
 def saved_at(
@@ -224,12 +220,16 @@ def find_artefacts(
 ) -> tuple[Artefact, ...]:  # the main one first, then as they were saved
     "The pictures and tables among the files: those with a caption that is there."
     here = [file for file in sorted(files) if (folder / file).is_file() and not file.endswith(".ipynb")]
+
+    def said(name: str) -> tuple[str, str, str]:
+        text = (folder / f"{name}.txt").read_text(encoding="utf-8").strip()
+        if "\n\n" not in text:  # of a notebook that has not run since captions have two paragraphs
+            text = re.sub(r"(.*)\. (n = .*\. Replicates: )", r"\1.\n\n\2", text)
+        *title, caption, details = text.split("\n\n")
+        return " ".join(title), caption, details
+
     found = [
-        Artefact(
-            name,
-            " ".join((folder / f"{name}.txt").read_text(encoding="utf-8").split()),
-            tuple(file for file in here if file.split(".")[0] == name),
-        )
+        Artefact(name, *said(name), tuple(file for file in here if file.split(".")[0] == name))
         for name in saved_at({file.removesuffix(".txt") for file in here if file.endswith(".txt")}, item.sources)
     ]
     main = min(found, key=lambda one: (not one.is_figure, one.name != item.name), default=None)

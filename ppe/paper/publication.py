@@ -84,15 +84,17 @@ def plain_markdown(
 
 
 def _front_cell(artefact: Artefact, folder: Path, notebook: str | None) -> Json:
-    "Picture or table, caption, links; `notebook` is the way to the source, which the main one names."
+    "Title, picture or table, caption, details, links; `notebook` is the way to the source, which the main one names."
     name, table = quote(artefact.name), folder / f"{artefact.name}.md"
     links = [f"[Source notebook]({notebook})"] if notebook else []
     for end, label in {"csv": "data (CSV)", "pdf": "PDF", "tex": "LaTeX"}.items():
         links += [f"[{label}]({name}.{end})"] if f"{artefact.name}.{end}" in artefact.files else []
-    shown = f"![{plain_markdown(artefact.alt)}]({name}.png)" if artefact.is_figure else ""
+    shown = f"![{plain_markdown(artefact.caption)}]({name}.png)" if artefact.is_figure else ""
     if not artefact.is_figure and table.is_file():
         shown = table.read_text(encoding="utf-8").strip()
-    parts = shown, plain_markdown(artefact.caption), " · ".join(links)
+    title = f"**{plain_markdown(artefact.title)}**" if artefact.title else ""
+    fold = "<details><summary>Details: data, intervals, seed</summary>", plain_markdown(artefact.details), "</details>"
+    parts = title, shown, plain_markdown(artefact.caption), *fold, " · ".join(links)
     return {"cell_type": "markdown", "metadata": {"tags": ["front"]}, "source": "\n\n".join(filter(None, parts))}
 
 # %% ../../nbs/paper/publication.ipynb #e365f1d3

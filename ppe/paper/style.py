@@ -182,18 +182,19 @@ def plot_trend(
 
 # %% ../../nbs/paper/style.ipynb #cell-25
 _DATA = re.compile(r"(real|simulated): \S")
-_CAPTION = re.compile(r" n = .* Seed: .*\. Data: (real|simulated): \S")
+_CAPTION = re.compile(r"\S\.\n\n(.* )?n = .* Seed: .*\. Data: (real|simulated): \S")
 
 
 def caption(
     *,
-    what: str | None = None,  # what is shown, a sentence
+    what: str | None = None,  # what is shown, at most 80 words
+    note: str = "",  # how it is drawn or counted, for those who unfold it
     n: int | str | None = None,  # number of cases, with their kind: "160 comparison graphs"
     replicates: int | str | None = None,  # number of resamples; 0 when there are none
     interval: str | None = None,  # level and kind: "95 % percentile"; "none" when none is drawn
     seed: int | str | None = None,  # root seed; "not used" when nothing is drawn at random
     data: str | None = None,  # "real: MT-Bench, GPT-4 verdicts" or "simulated: …"
-) -> str:  # one line
+) -> str:  # two paragraphs, each one line: what is shown; all the rest, which pages fold away
     """The caption of a figure or table, complete by construction.
 
     Raises: InputError naming the missing fields, or when `data` says neither real nor simulated.
@@ -204,9 +205,10 @@ def caption(
         raise InputError(f"the caption lacks {', '.join(missing)}: it states all of {', '.join(fields)}")
     if not _DATA.match(texts["data"]):
         raise InputError(f"data {texts['data']!r}: captions begin it with 'real: NAME' or 'simulated: NAME'")
-    parts = [texts["what"].rstrip("."), f"n = {texts['n']}", f"Replicates: {texts['replicates']}"]
+    note = " ".join(note.split()).rstrip(".")
+    parts = [*[note] * bool(note), f"n = {texts['n']}", f"Replicates: {texts['replicates']}"]
     parts += [f"Intervals: {texts['interval']}", f"Seed: {texts['seed']}", f"Data: {texts['data']}"]
-    return ". ".join(parts).rstrip(".") + "."
+    return f"{texts['what'].rstrip('.')}.\n\n{'. '.join(parts).rstrip('.')}."
 
 # %% ../../nbs/paper/style.ipynb #pdf-04
 def describe_pdf(
@@ -247,28 +249,33 @@ def save_figure(
     data: pd.DataFrame,  # the numbers drawn, tidy
     *,
     name: str,  # stem of the files
+    title: str = "",  # the message, a sentence without a full stop
     caption: str,  # made with `caption`
     output_dir: str | Path,
 ) -> list[Path]:  # the files written: pdf, png, csv, txt
-    """Save a figure, its numbers and its caption; the same figure gives the same bytes.
+    """Save a figure, its numbers, its title and its caption; the same figure gives the same bytes.
 
-    Raises: InputError for another width than 3.4 or 7.0 in, a title inside, no data, an incomplete caption.
+    Raises: InputError for another width than 3.4 or 7.0 in, a title inside or that ends in a full stop, no data, an
+    incomplete caption.
     """
     _check_outputs(name, caption)
     width = float(fig.get_figwidth())
     if not any(math.isclose(width, printed) for printed in PRINTED_WIDTHS.values()):
         raise InputError(f"{name} is {width:g} in wide: printed widths are 3.4 and 7.0; use printed_figure")
+    if (title := " ".join(title.split())).endswith("."):
+        raise InputError(f"{name}: the title {title!r} ends in a full stop: one sentence states the message; remove it")
     if fig.get_suptitle() or (len(fig.axes) == 1 and fig.axes[0].get_title()):
-        raise InputError(f"{name} has a title inside: the caption says what is shown; remove it")
+        raise InputError(f"{name} has a title inside: it stands above the picture; pass it as title=…")
     if data.empty:
         raise InputError(f"{name} comes without data: pass the frame that was drawn")
     stem, files = Path(output_dir) / name, {"pdf": io.BytesIO(), "png": io.BytesIO()}
     fig.savefig(files["pdf"], format="pdf", dpi=300, metadata={"CreationDate": None, "Creator": None, "Producer": None})
     fig.savefig(files["png"], format="png", dpi=300, metadata={"Software": None})
-    pdf = describe_pdf(files["pdf"].getvalue(), title=caption.split(". n = ")[0])  # what the caption says first
+    pdf = describe_pdf(files["pdf"].getvalue(), title=title or caption.split("\n\n")[0])
+    words = "\n\n".join(filter(None, [title, caption])) + "\n"
     return [
         write_bytes(pdf, stem.with_suffix(".pdf")), write_bytes(files["png"].getvalue(), stem.with_suffix(".png")),
-        write_csv(data, stem.with_suffix(".csv")), write_text(caption + "\n", stem.with_suffix(".txt")),
+        write_csv(data, stem.with_suffix(".csv")), write_text(words, stem.with_suffix(".txt")),
     ]  # fmt: skip
 
 # %% ../../nbs/paper/style.ipynb #cell-35
@@ -496,7 +503,10 @@ def tex_table(
     n_lines = sum(map(len, heads)) + sum(
         sum(map(bool, table.groups.values())) + sum(table.line_counts()) for table in parts
     )
-    long, heading = n_lines + len(caption) // 100 > LONG, rf"\caption{{{escape_tex(caption)}}}\label{{tab:{name}}}"
+    long, heading = (
+        n_lines + len(caption) // 100 > LONG,
+        rf"\caption{{{escape_tex(' '.join(caption.split()))}}}\label{{tab:{name}}}",
+    )
     settings = [rf"\{size}"] + [rf"\setlength{{\tabcolsep}}{{{gap / 2:g}pt}}"] * (gap != SIZES[0][2])
     lines = ["% Needs booktabs and longtable." if long else "% Needs booktabs."]
     if long:
