@@ -1,9 +1,10 @@
 """Sphinx configuration of the site. `site/make_site.py` gathers the sources and calls Sphinx."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -40,14 +41,13 @@ suppress_warnings: list[str] = []
 
 html_context = {"default_mode": "auto"}  # an empty mode is reported as an error in the console
 html_theme = "sphinx_book_theme"
-# build/mathjax/ holds the folder mathjax/, unpacked from npm's package by site/make_site.py.
-html_static_path = ["_static", str(Path(__file__).resolve().parents[1] / "build" / "mathjax")]
+html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_use_index = False
-mathjax_path = "mathjax/tex-chtml.js"
+html_show_search_summary = False  # it would fetch pages, which a browser refuses for a site opened from a file
 html_theme_options = {
     "repository_url": "https://github.com/ppe-paper/ppe",
     "use_repository_button": True,
@@ -68,7 +68,7 @@ class Entry:
     "A page in the table of contents, and those below it."
 
     title: str
-    page: str
+    page: str  # empty: a section of the page above, which groups its pages
     children: "tuple[Entry, ...]"
     pages: frozenset[str]  # itself and all below
 
@@ -77,10 +77,20 @@ def entries(env: BuildEnvironment, toctree: addnodes.toctree) -> tuple[Entry, ..
     "What a toctree lists, with all below."
     found = []
     for title, page in toctree["entries"]:
-        below = [entry for own in env.tocs[page].findall(addnodes.toctree) for entry in entries(env, own)]
+        below = tuple(below_page(env, page))
         inside = frozenset({page}).union(*(entry.pages for entry in below))
-        found.append(Entry(title or env.titles[page].astext(), page, tuple(below), inside))
+        found.append(Entry(title or env.titles[page].astext(), page, below, inside))
     return tuple(found)
+
+
+def below_page(env: BuildEnvironment, page: str) -> Iterator[Entry]:
+    "What the toctrees of a page list; those that stand in a section are grouped under its heading."
+    for toctree in env.tocs[page].findall(addnodes.toctree):
+        listed, section = entries(env, toctree), toctree.parent.parent
+        if isinstance(section, nodes.list_item) and section.parent is not env.tocs[page]:
+            yield Entry(section[0].astext(), "", listed, frozenset().union(*(entry.pages for entry in listed)))
+        else:
+            yield from listed
 
 
 def add_contents(app: Sphinx, page: str, template: str, context: dict, doctree: object) -> None:
@@ -91,6 +101,13 @@ def add_contents(app: Sphinx, page: str, template: str, context: dict, doctree: 
     context["contents"] = app.contents
 
 
+def leave_out_code(app: Sphinx, doctree: nodes.document) -> None:
+    "Keep the code of notebooks out of the search: its names stand among the functions, with what they mean."
+    for cell in doctree.findall(nodes.container):
+        cell["classes"] += ["no-search"] if "cell_input" in cell["classes"] else []
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("doctree-read", leave_out_code)
     # Before the theme, which looks whether a sidebar is empty by rendering it.
     app.connect("html-page-context", add_contents, priority=100)

@@ -12,14 +12,15 @@ import sys
 import tarfile
 from pathlib import Path
 
+from light import lighten
 from links import broken_links
 from stage import ROOT, stage
 
 BUILD = ROOT / "build"
 MATHJAX = "3.2.2"
 INTEGRITY = "sha512-Bt+SSVU8eBG27zChVewOicYs7Xsdt40qm4+UpHyX7k0/O9NliPc+x77k1/FEsPsjKPZGJvtRZM1vO+geW0OhGw=="
-# The TeX component, its fonts, and what its menu loads when it is used.
-PARTS = ("es5/tex-chtml.js", "es5/output/chtml/", "es5/input/", "es5/a11y/", "es5/sre/", "es5/ui/", "LICENSE")
+# What sets TeX while the site is built, and its fonts.
+PARTS = ("es5/node-main.js", "es5/core.js", "es5/adaptors/", "es5/input/", "es5/output/", "LICENSE")
 
 
 class BuildError(Exception):
@@ -28,7 +29,7 @@ class BuildError(Exception):
 
 def mathjax(build: Path = BUILD) -> Path:
     "The folder with MathJax, unpacked from npm's package, which is kept and must have the pinned hash."
-    archive, folder = build / f"mathjax-{MATHJAX}.tgz", build / "mathjax" / "mathjax"
+    archive, folder = build / f"mathjax-{MATHJAX}.tgz", build / f"mathjax-{MATHJAX}"
     if not archive.exists():
         build.mkdir(exist_ok=True)
         npm = shutil.which("npm")
@@ -45,7 +46,7 @@ def mathjax(build: Path = BUILD) -> Path:
     if f"sha512-{digest}" != INTEGRITY:
         name = f"{build.name}/{archive.name}"
         raise BuildError(f"{name} has sha512-{digest[:12]}…, not the pinned one: delete it and build again")
-    if not (folder / "tex-chtml.js").exists():
+    if not (folder / "node-main.js").exists():
         shutil.rmtree(folder, ignore_errors=True)
         with tarfile.open(archive) as package:
             for member in package:
@@ -70,9 +71,10 @@ def sphinx(source: Path, out: Path) -> None:
 
 def main() -> int:
     try:
-        mathjax()
+        folder = mathjax()
         stage(BUILD / "site-source")
         sphinx(BUILD / "site-source", BUILD / "site")
+        lighten(BUILD / "site", folder)
         broken = broken_links(BUILD / "site")
         if broken:
             raise BuildError(f"{len(broken)} broken links: {'; '.join(broken[:10])}")

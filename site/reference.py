@@ -7,6 +7,7 @@ Nothing is imported.
 import ast
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 # Folder of ppe/, its title, what it is for; in the order of the contents page.
@@ -33,6 +34,9 @@ What `from ppe import …` gives; each name is imported when it is used.
 """  # noqa: E501
 
 
+SAID = r"#\s*+(?!fmt:|type: ignore|noqa|%%)(.*)$"  # a comment for readers, not for a tool
+
+
 @dataclass(frozen=True)
 class Module:
     "One module: its source, read once."
@@ -51,9 +55,11 @@ class Module:
     def comment(self, node: ast.stmt | ast.expr | ast.arg) -> str:
         "What stands beside the end of a node, or beside the bracket that a definition opens with."
         line = self.lines[(node.end_lineno or 1) - 1].encode()[node.end_col_offset or 0 :].decode()
-        found = re.match(r"[\s,):\]}]*#\s*(?!fmt:|type: ignore|noqa)(.*)$", line)
+        found = re.match(rf"[\s,):\]}}]*{SAID}", line)
         if not found and isinstance(node, (ast.Assign, ast.AnnAssign)):
-            found = re.search(r"[({\[]\s*#\s*(.*)$", self.lines[node.lineno - 1])
+            found = re.search(rf"[({{\[]\s*{SAID}", self.lines[node.lineno - 1])
+            above = takewhile(bool, (re.match(SAID, line) for line in self.lines[node.lineno - 2 :: -1]))
+            return found[1] if found else " ".join(line[1] for line in reversed(list(above)))
         return found[1] if found else ""
 
     @property
