@@ -21,7 +21,7 @@ export MKL_NUM_THREADS := 1
 # What is installed is compiled when it is first imported, so each import must be able to keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup paper pdf site demo test lint check bench bench-llm lock export notebooks clean
+.PHONY: help setup paper verify pdf site demo test lint check bench bench-llm lock export notebooks clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ setup: .venv/dev.stamp ## create .venv with everything (library, notebooks, test
 
 paper: .venv/paper.stamp ## every figure and table: figures/ (PROFILE=quick: build/quick/; SCHEDULER=tcp://…: on Dask)
 	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
+
+verify: .venv/paper.stamp ## the full profile again, in build/verify/: does every CSV come out as published? (hours; resumable)
+	@$(BIN)/ppe paper run --profile verify --workers $(WORKERS) && echo "every CSV is as published"
 
 pdf: .venv/paper.stamp ## all figures and tables with questions, answers and captions as one document: build/ppe.pdf
 	@$(BIN)/ppe paper book --profile $(PROFILE)

@@ -1,4 +1,4 @@
-"""What a reader's browser loads, made light: formulas set beforehand, pictures as wide as they are shown, no unused style."""
+"""What a reader's browser loads, made light: formulas are set, pictures as wide as shown, unused style left out."""
 
 import html
 import json
@@ -14,7 +14,7 @@ from PIL import Image
 FORMULA = re.compile(r'(?s)<(span|div) class="math notranslate nohighlight"([^>]*)>(.*?)</\1>')
 CLASSES = re.compile(r'\b(?:class|id)="([^"]*)"')
 PICTURE = re.compile(r'(?s)(<a\b[^>]*>\s*)?<img\b([^>]*?)\bsrc="([^"]+)"([^>]*?)/?>')
-# Icons, tooltips, formulas and the search field need no script; the index of all words is for the page of the search alone.
+# Icons, tooltips and formulas need no script; the index of all words is for the page of the search alone.
 UNUSED = r"fontawesome|bootstrap|mathjax"
 SEARCH = r"searchtools|language_data|searchindex"
 LOADED = r'\s*<(?:script|link)\b[^>]*\b(?:src|href)="[^"]*(?:{})[^"]*\.js[^>]*>(?:</script>)?'
@@ -29,13 +29,13 @@ require(`${folder}/node-main.js`).init({
   const set = items.map(([tex, display]) => {
     const mathml = MathJax.tex2mml(tex, {display}).replace(/\s*\n\s*/g, "").replace(/ data-mjx-[\w-]+="[^"]*"/g, "");
     const glyphs = adaptor.outerHTML(MathJax.tex2chtml(tex, {display}));
-    return glyphs.replace("<mjx-math ", '<mjx-math aria-hidden="true" ')
-      .replace(/<\/mjx-container>$/, `<mjx-assistive-mml unselectable="on">${mathml}</mjx-assistive-mml></mjx-container>`);
+    const spoken = `<mjx-assistive-mml unselectable="on">${mathml}</mjx-assistive-mml>`;
+    return glyphs.replace("<mjx-math ", '<mjx-math aria-hidden="true" ').replace(/(?=<\/mjx-container>$)/, spoken);
   });
   process.stdout.write(JSON.stringify([set, adaptor.textContent(MathJax.chtmlStylesheet())]));
 });
 """
-HIDDEN = "mjx-assistive-mml { position: absolute; clip: rect(1px, 1px, 1px, 1px); width: 1px; height: 1px; overflow: hidden; }"
+HIDDEN = "mjx-assistive-mml { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }"
 
 
 def set_formulas(pages: dict[Path, str], mathjax: Path, static: Path) -> None:

@@ -262,6 +262,19 @@ def test_the_quick_profile_leaves_figures_alone(project: Path):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("2,4,7", "2,4.000001,7", ""), ("2,4,7", "2,5,7", "fig_first.csv by 0.2"), ("2,4,7", "2,4,7\n2,4,7", "by inf")],
+)
+def test_the_profile_verify_compares_every_csv_with_the_published_one(project: Path, old: str, new: str, said: str):
+    reword(project / "figures/fig_first.csv", old, new)
+    before = tree(project / "figures")
+    summary = run_in(project, ["fig_first", "fig_second"], profile="verify")
+    assert (project / "build/verify/fig_first.csv").read_text() == "n,double,seed\n2,4,7\n"
+    assert "fig_second" in summary.ran and tree(project / "figures") == before
+    assert summary.exit_code == bool(said) and said in summary.failed.get("fig_first", "")
+
+
+@pytest.mark.parametrize(
     ("file", "change", "message"),
     [
         ("nbs/profiles.toml", ("{n = 3}", "{N = 3}"), "fig_second: profile full sets N"),

@@ -48,7 +48,7 @@ def data_write(name: str, *, out: Out, force: bool = False) -> None:
     emit(f"{out}: {known.verdicts} verdicts of {known.title}; {known.licence}, cite {known.citation}")
 
 # %% ../../nbs/cli/paper.ipynb #c05-c9cfdf
-Profile = Literal["full", "quick"]
+Profile = Literal["full", "quick", "verify"]  # as in ppe.paper.items
 paper_group = click.Group("paper", help="The figures and tables of the paper.")
 
 
@@ -76,6 +76,8 @@ def paper_run(
     names: tuple[str, ...] = (), *, profile: Profile = "full", workers: Positive = 2, scheduler: str | None = None
 ) -> int:
     """Run the named figures and tables (all of them if none is named); what is up to date is left alone.
+
+    The profile verify runs full again in build/verify/ and compares every CSV with the published one.
 
     --workers: Notebooks run at a time.
     --scheduler: Address of a Dask scheduler that computes the studies' cells.

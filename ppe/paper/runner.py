@@ -28,7 +28,7 @@ from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_json, write_text
 from .book import write_gallery
 from ..parallel import SCHEDULER, cluster
-from .items import Item, Json, notebook_cells, place_of, read_items, read_manifest
+from .items import Item, Json, Profile, notebook_cells, place_of, read_items, read_manifest
 from .publication import KERNELSPEC, clean_cells, published_notebook, results_sha256
 
 if TYPE_CHECKING:
@@ -225,6 +225,25 @@ def _publish(book: _Book, item: Item, folder: Path) -> None:
     }  # fmt: skip
     book.write()
 
+# %% ../../nbs/paper/runner.ipynb #verify-code
+_TOLERANCE = 1e-6  # of the largest number in a column: the last digits differ between processors
+
+
+def _differing(book: _Book, name: str) -> list[str]:
+    "CSVs of a notebook that are not as published, and by how much."
+    import pandas as pd
+
+    found = []
+    for file in read_manifest(book.root, "full").get(name, {}).get("outputs", ()):
+        old, new = book.root / place_of("full") / file, book.place / file
+        if file.endswith(".csv") and (not new.is_file() or old.read_bytes() != new.read_bytes()):
+            a, b = pd.read_csv(old), pd.read_csv(new) if new.is_file() else pd.DataFrame()
+            numbers = a.select_dtypes("number").columns
+            same = a.isna().equals(b.isna()) and a.drop(columns=numbers).equals(b.drop(columns=numbers))
+            gap = ((a[numbers] - b[numbers]).abs() / a[numbers].abs().max()).max().max() if same else float("inf")
+            found += [f"{file} by {gap:.2g}"] if gap > _TOLERANCE else []
+    return found
+
 # %% ../../nbs/paper/runner.ipynb #ffdec8c2
 @contextmanager
 def _alone(book: _Book) -> Iterator[None]:
@@ -322,7 +341,7 @@ class Summary:
 def run(
     names: str | Iterable[str] | None = None,  # items to run; all of them when None
     *,
-    profile: Literal["full", "quick"] = "full",  # full writes figures/, quick writes build/quick/
+    profile: Profile = "full",  # full writes figures/, quick writes build/quick/
     workers: int = 2,  # notebooks at a time
     scheduler: str | None = None,  # address of a Dask scheduler that computes the studies' cells
     progress: bool = True,  # show a bar and print the closing report
@@ -353,19 +372,25 @@ def run(
         todo = [item for item in chosen if item not in current]
         failed = _run_notebooks(todo, book, workers, progress, scheduler) if todo else {}
         write_gallery(book.root, profile, items=book.items)
+    for item in chosen if profile == "verify" else ():
+        if item.name not in failed and (unlike := _differing(book, item.name)):
+            failed[item.name] = (
+                f"{item.name}: not as published, in shares of a column's largest number: {first_five(unlike)}"
+            )
     ran, warned = tuple(item.name for item in todo if item.name not in failed), []
     for name in ran:
         outputs = (one for cell in notebook_cells(book.place / f"{name}.ipynb") for one in cell.get("outputs", []))
         warned += [name] if any(output.get("name") == "stderr" for output in outputs) else []
-    ordered = {item.name: failed[item.name] for item in todo if item.name in failed}
-    summary = Summary(profile, ran, tuple(item.name for item in current), ordered, tuple(warned))
+    ordered = {item.name: failed[item.name] for item in chosen if item.name in failed}
+    up_to_date = tuple(item.name for item in current if item.name not in failed)
+    summary = Summary(profile, ran, up_to_date, ordered, tuple(warned))
     if progress:
         print(summary.report())
     return summary
 
 # %% ../../nbs/paper/runner.ipynb #7bb1f487-c
 def list_items(
-    profile: Literal["full", "quick"] = "full",
+    profile: Profile = "full",
     *,
     root: Path | None = None,  # checkout; None finds it
 ) -> "pd.DataFrame":  # columns name, item, title, notebook, command, output, state
@@ -383,7 +408,7 @@ def list_items(
 # %% ../../nbs/paper/runner.ipynb #bea76766
 def publish(
     *,
-    profile: Literal["full", "quick"] = "full",
+    profile: Profile = "full",
     progress: bool = True,  # print what was done
     root: Path | None = None,  # checkout; None finds it
 ) -> dict[str, list[str]]:  # names by what was done: changed, as before, to run (other code has run, or none)
