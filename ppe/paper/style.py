@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['PRINTED_WIDTHS', 'FONT_SIZE', 'OKABE_ITO', 'GREY', 'MAIN_TABLE_METHODS', 'RANKERS', 'AGGREGATORS', 'METHOD_STYLES',
-           'JUDGE_STYLES', 'DESIGN_STYLES', 'THRESHOLD_DASHES', 'PAGE', 'SIZES', 'LONG', 'use_style', 'printed_figure',
-           'MethodStyle', 'method_order', 'plot_trend', 'caption', 'describe_pdf', 'save_figure', 'escape_tex',
-           'escape_markdown', 'TextColumn', 'TextTable', 'tex_table', 'markdown_table', 'save_table']
+           'JUDGE_STYLES', 'DESIGN_STYLES', 'SET_STYLES', 'THRESHOLD_DASHES', 'PAGE', 'SIZES', 'LONG', 'use_style',
+           'printed_figure', 'MethodStyle', 'method_order', 'plot_trend', 'caption', 'describe_pdf', 'save_figure',
+           'escape_tex', 'escape_markdown', 'TextColumn', 'TextTable', 'tex_table', 'markdown_table', 'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
@@ -140,6 +140,13 @@ DESIGN_STYLES = _family(
     ("trees", "Most informative trees", "bluish green", "P", _SHORT),
     ("paper", "The paper's design", "black", "*", _SPARSE),
     ("mixed", "Each pair in a wording of its own", "orange", "h", _LONG),
+)
+SET_STYLES = _family(  # public pools, by their titles
+    ("MT-Bench, GPT-4", "MT-Bench, GPT-4", "black", "o", _SOLID),
+    ("Vicuna-80, GPT-4", "Vicuna-80, GPT-4", "bluish green", "s", _SOLID),
+    ("Vicuna-80, people", "Vicuna-80, people", "sky blue", "D", _SOLID),
+    ("H2O, GPT-4", "H2O, GPT-4", "vermillion", "^", _SOLID),
+    ("OpenAssistant, GPT-4", "OpenAssistant, GPT-4", "orange", "v", _SOLID),
 )
 # The constants of Theorems 2 and 3, of Theorem 1, and of its first-moment heuristic, as vertical lines.
 THRESHOLD_DASHES = {2: (0, (4, 3)), 4: (0, (4, 2, 1, 2)), 6: (0, (1, 2))}
@@ -595,7 +602,8 @@ def save_table(
     _require(frame, *formats, *(name for c, _, limits in behind for name in (c, *limits)), *daggers)
     frame, floats = frame.reset_index(drop=True), [c for c in frame if pd.api.types.is_float_dtype(frame[c].dtype)]
     specs = dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(formats)
-    texts = _printed_table(frame, specs, behind, daggers)
+    halves = {half: frame[half].mask(frame[half] < 1e-9) for half in half_widths.values()}  # nothing drawn, no ±
+    texts = _printed_table(frame.assign(**halves), specs, behind, daggers)
     shown, in_parts = list(columns or texts.columns), {c for part in parts for c in part}
     best_is = {c: bold for c in shown if c in floats} if isinstance(bold, str) else bold
     _require(texts, *shown, *headers, *spans, *wrap, *best_is, *in_parts, *within)
