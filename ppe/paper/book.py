@@ -90,10 +90,10 @@ def write_gallery(
     return path if path.is_file() and path.read_text(encoding="utf-8") == text else write_text(text, path)
 
 # %% ../../nbs/paper/book.ipynb #book-05
-_SYMBOLS = {  # of LaTeX: of Typst; Greek letters have the same names
+_SYMBOLS = {  # of LaTeX: of Typst; Greek letters and log have the same names
     "epsilon": "epsilon.alt", "varepsilon": "epsilon", "le": "<=", "ge": ">=", "ne": "!=", "times": "times",
-    "cdot": "dot.op", "pm": "plus.minus", "approx": "approx", ",": "thin", "%": "\\%",
-} | dict.fromkeys("alpha beta gamma delta Delta kappa lambda mu pi rho sigma tau theta".split())  # fmt: skip
+    "cdot": "dot.op", "pm": "plus.minus", "approx": "approx", ",": "thin", "%": "\\%", "to": "->", "infty": "oo",
+} | dict.fromkeys("alpha beta gamma delta Delta kappa lambda mu pi rho sigma tau theta log".split())  # fmt: skip
 
 
 def typst_math(
