@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {

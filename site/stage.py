@@ -2,7 +2,7 @@
 
 The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of
 a figure leads to the executed one, a link to any other file of the repository to that file on its server.
-Marks such as `<!-- gallery: fig_mu -->` are filled in.
+Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are made from the published tables.
 """
 
 import csv
@@ -19,6 +19,7 @@ from reference import reference_pages
 
 from ppe.paper.items import Artefact, Front, read_fronts
 from ppe.paper.runner import statement_table
+from ppe.paper.story import PICTURES, filled, numbers, published, write_picture
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = "https://github.com/ppe-paper/ppe"
@@ -30,6 +31,7 @@ MARKDOWN = (
     "CONTRIBUTING.md",
     "data/README.md",
     "demo/README.md",
+    "figures/MOVED.md",
     "nbs/README.md",
     "nbs/reading.md",
 )
@@ -74,12 +76,16 @@ class Staging:
         }
         self.marks: dict[str, Callable[[list[str]], str]] = {
             "gallery": self.gallery,
-            "pictures": self.pictures,
+            "readme": self.readme,
             "artefacts": self.artefacts,
             "statements": lambda _: statement_table(ROOT).replace("](nbs/", "](../nbs/"),
         }
 
     def write(self) -> None:
+        table = published(ROOT / "figures")
+        said = numbers(table)
+        for name in PICTURES:
+            write_picture(name, table, self.out / "pictures" / f"{name}.png")
         for place, source in self.pages.items():
             target = self.out / place
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +95,7 @@ class Staging:
                 text = json.dumps(self.notebook(json.loads(text), place), ensure_ascii=False)
             else:
                 text = MARK.sub(lambda match: self.marks[match[1]]((match[2] or "").split()), text)
-                text = self.relinked(text, origin, place)
+                text = filled(self.relinked(text, origin, place), said)
                 if place == "nbs/README.md":
                     text = with_contents(text)
             target.write_text(text, encoding="utf-8")
@@ -118,7 +124,7 @@ class Staging:
                 target in self.pages
                 or target in self.reference
                 or target in self.files
-                or target.startswith("thumbnails/")
+                or target.startswith(("pictures/", "thumbnails/"))
             ):
                 return posixpath.relpath(target, posixpath.dirname(place) or ".") + anchor.lower()
             if not (ROOT / target).exists():
@@ -196,17 +202,11 @@ class Staging:
         contents = f"```{{toctree}}\n:hidden:\n:titlesonly:\n\n{pages}```\n"
         return "\n\n".join([":::::{container} gallery", *cards, ":::::", contents])
 
-    def pictures(self, names: list[str]) -> str:
-        "Picture, question and answer, one below the other."
-        parts = []
-        for front in map(self.fronts.__getitem__, names):
-            picture = next(a for a in front.artefacts if a.is_figure)
-            caption = f"{verbatim(picture.caption)} [The notebook]({executed(front)})"
-            parts += [f"## {front.item.question}", self.text(front.item.answer)]
-            parts += [f"**{verbatim(picture.title)}**"] if picture.title else []
-            parts += [f"![{verbatim(picture.caption)}](../figures/{picture.name}.png)"]
-            parts += [f":::{{container}} caption\n{caption}\n:::"]
-        return "\n\n".join(parts)
+    def readme(self, heading: list[str]) -> str:
+        "A section of README.md, or what stands above its first one, for a page in site/."
+        sections = re.split(r"(?m)^##? (.*)\n", (ROOT / "README.md").read_text(encoding="utf-8"))
+        found = dict(zip(sections[1::2], sections[2::2], strict=True))
+        return self.relinked(found.get(" ".join(heading), sections[2]), "README.md", "index.md")
 
     def artefacts(self, _: list[str]) -> str:
         "Every figure and table with its command and its files."

@@ -20,7 +20,6 @@ import pandas as pd
 import pytest
 from stage_notebooks import ROOT, stage_notebooks, title
 
-from ppe.designs.precision import WORDING_SHARE
 from ppe.files import file_sha256
 from ppe.paper.items import read_items
 
@@ -211,7 +210,7 @@ def test_a_module_imports_only_what_it_may(path: Path):
     names = [name for name in imported(code) if name.startswith("ppe.") and not name.endswith("__version__")]
     assert not [name for name in names if name.rpartition(".")[2].startswith("_")], "a private name of another"
     assert room(module) in ("stages", "cli") or not packages(code) & LLM
-    assert module in ("paper.style", "reports.charts") or not packages(code) & PLOTTING
+    assert module in ("paper.style", "paper.story", "reports.charts") or not packages(code) & PLOTTING
 
 
 def test_no_two_modules_import_each_other():
@@ -388,74 +387,9 @@ def published(name: str) -> pd.DataFrame:
     return pd.read_csv(ROOT / "figures" / f"{name}.csv")
 
 
-def test_what_the_readme_says_was_found():
-    "Its sentences on the public sets, and those of the page of what was found, against the published tables."
-    text = sentences("README.md", "site/found.md")
+def test_what_the_page_on_plans_says():
+    text = sentences("site/plan.md")
 
-    second, own = (published(f"tab_replication_forest{end}") for end in ("", "_left_out"))
-    rules = "no rule that truncates, samples, bootstraps, weighs graphs or removes cycles"
-    assert text.count(f"{rules} is shown to be closer") == 1 and "No" + rules[2:] in text
-    for table in (second, own):
-        assert table["set"].nunique() == 5 and not ((table["difference"] < 0) & (table["p_holm"] < 0.05)).any()
-    cut = second[(second["method"] == "TruncFixed") & (second["n_questions"] == 20)]
-    assert len(cut) == 5 and (cut["decision"] == "open").all() and "neither is it against a second judge" in text
-    assert text.count("by 0.014 [0.007, 0.021] over four independent sets together") == 2
-    together = published("tab_replication_together").set_index(["loss", "method"]).loc[("own, Spearman", "TruncFixed")]
-    assert together[["mean", "low", "high"]].astype(float).round(3).tolist() == [0.014, 0.007, 0.021]
-    assert together["sets"] == 4
-    assert text.count("worse by log loss on each of the four judged by GPT-4") == 2
-    losses = published("tab_replication_left_out").query("method == 'TruncFixed'").set_index("set")
-    people = losses.index.str.endswith("people")
-    assert (losses.loc[~people, "log_loss_low"] > 0).all() and (~people).sum() == 4 and people.sum() == 1
-    shown = losses.loc[people, ["spearman_low", "spearman_high", "log_loss_low", "log_loss_high"]].to_numpy()
-    assert (shown[:, ::2] < 0).all() and (shown[:, 1::2] > 0).all()
-    contrast = published("tab_replication_contrasts").set_index("block").loc["OpenAssistant, GPT-4, 20"]
-    which = contrast[contrast["difference_of"] == "Trunc25→20 − Random50→20×10"]
-    assert "than as many random ones on OpenAssistant, by 0.017 [0.008, 0.026]" in text
-    assert which[["own", "own_low", "own_high"]].to_numpy().round(3).tolist() == [[-0.017, -0.026, -0.008]]
-    assert "(OpenAssistant, a thousand graphs, rank correlation 0.24; people on Vicuna-80, 0.14)" in text
-    assert "on the other three the estimates are positive, but the intervals over questions hold" in text
-    association = published("fig_beyond").query("panel == 'a'").set_index("label")
-    shown = association[association["low"] > 0]
-    others = association.drop(shown.index)
-    rounded = shown["correlation"].round(2).to_dict()
-    assert rounded == {"OpenAssistant, GPT-4": 0.24, "Vicuna-80, people": 0.14}
-    assert shown.loc["OpenAssistant, GPT-4", "n_graphs"] > 1000
-    assert len(others) == 3 and (others["correlation"] > 0).all() and (others["high"] > 0).all()
-    assert "None of the cycles among the majorities of these pools is [certain]" in text
-    assert published("fig_real_cycles").query("data == 'real'")["confident"].tolist() == [0] * 5
-    assert "closer to people than 1,000 votes of people do, and than GPT-4 alone; that they are closer than" in text
-    pooled = published("tab_judges_battles").set_index("method")
-    shown = {"GPT-3.5", "GPT-4", *(f"People, {votes} votes" for votes in ("250", "500", "1,000"))}
-    assert {*pooled.index[pooled["high"] < 0]} == shown and not (pooled["low"] > 0).any()
-    assert {*pooled.index} - shown == {"Claude 3 Opus", "People, 2,500 votes", "People, 5,000 votes"}
-
-
-def test_what_the_readme_says_of_wordings():
-    for page in ("README.md", "site/found.md"):
-        text = sentences(page)
-        assert "15 to 18" in text and "1.3 times as far" in text and "worth 16 to 24 asked once" in text
-        assert ".30 to .54 of a" in text and "the same calls rank closer by a sixth or more" in text
-    judged, curves = published("fig_wordings_judges"), published("fig_wordings").query("calls == 40")
-    ratios = judged[[name for name in judged if name.endswith(": ratio")]]
-    assert len(judged) == 9 and ratios.shape[1] == 3 and ratios.min(axis=None) > 1.3
-    assert (judged["seen"].min().round(), judged["seen"].max().round()) == (16, 24)
-    assert (judged["effects"].min().round(2), judged["effects"].max().round(2)) == (0.30, 0.54)
-    # What predictions_wordings and the prose of fig_wordings say beyond their own assertions.
-    assert (judged["another judge: ratio"] < judged["all wordings: ratio"]).all()
-    assert (judged["seen"] / judged["predicted"]).between(0.9, 1.1).all()
-    assert 8 <= 2 * 105 / 15 * WORDING_SHARE / (1 - WORDING_SHARE) < 8.5  # calls that an answer costs, Cochran's rule
-    closer = curves.query("wordings == 1").pivot(index="set", columns="kind", values="all wordings")
-    assert (closer["mixed"] / closer["graphs"] < 5 / 6).all() and (
-        judged["systems"].min(),
-        judged["systems"].max(),
-    ) == (15, 18)
-
-
-def test_what_the_readme_says_of_designs_and_plans():
-    text = sentences("README.md", "site/found.md", "site/plan.md")
-
-    assert "0.27 of the calls on H2O and 0.41 to 0.47 on the other three" in text
     assert "| people | 0.64 (not shown to be below 1) |" in text
     assert "judged by GPT-4 | 0.41 to 0.47 (on OpenAssistant not shown to be below 1) |" in text
     assert "| *simulated* pools of 20 models | 0.17 |" in text
@@ -491,4 +425,4 @@ def test_the_manifest_is_of_the_committed_figures():
         wrong = [file for file, digest in entry["outputs"].items() if file_sha256(ROOT / "figures" / file) != digest]
         assert not wrong, f"{name}: {wrong} are not what was made"
     made = {file for entry in manifest.values() for file in entry["outputs"]}
-    assert made == {path.name for path in (ROOT / "figures").iterdir()} - {"manifest.json", "README.md"}
+    assert made == {path.name for path in (ROOT / "figures").iterdir()} - {"manifest.json", "README.md", "MOVED.md"}

@@ -89,10 +89,17 @@ def paper_run(
 
 @command("publish", paper_group)
 def paper_publish(*, profile: Profile = "full") -> None:
-    "Put today's prose onto the executed notebooks without running any; those whose code has changed are named."
+    """Put today's prose onto the executed notebooks without running any; those whose code has changed are named.
+
+    The numbers and the picture of README.md and of the site's first pages are written anew.
+    """
+    from ppe.files import project_root
     from ppe.paper.runner import publish
+    from ppe.paper.story import refresh
 
     publish(profile=profile)
+    if profile == "full":
+        refresh(project_root())
 
 
 @command("book", paper_group)
