@@ -389,7 +389,7 @@ def published(name: str) -> pd.DataFrame:
 
 def test_what_the_page_on_plans_says():
     text = sentences("site/plan.md")
-
+    assert "| H2O, judged by GPT-4 | 0.27 |" in text
     assert "| people | 0.64 (not shown to be below 1) |" in text
     assert "judged by GPT-4 | 0.41 to 0.47 (on OpenAssistant not shown to be below 1) |" in text
     assert "| *simulated* pools of 20 models | 0.17 |" in text
