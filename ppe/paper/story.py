@@ -19,7 +19,7 @@ import pandas as pd
 
 from ..errors import InputError
 from ..files import project_root, write_bytes, write_text
-from .style import GREY, OKABE_ITO, printed_figure
+from .style import GREY, OKABE_ITO, SET_STYLES, printed_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,16 +82,17 @@ def _theory(table: Tables) -> pd.DataFrame:
 
 # %% ../../nbs/paper/story.ipynb #story-14
 def _draw_rows(ax: "Axes", rows: pd.DataFrame) -> None:
-    "Estimates and their limits, two series beside each other."
+    "Estimates and their limits, in the colors of their sets or of two series."
     labels = list(dict.fromkeys(rows["label"]))
     parts = list(rows.groupby("series", sort=False)) if "series" in rows else [(None, rows)]
     for number, (series, part) in enumerate(parts):
-        color, y = OKABE_ITO[("blue", "vermillion")[number]], part["label"].map(labels.index)
-        y += 0.26 * (number - (len(parts) - 1) / 2)
-        ax.hlines(y, part["low"], part["high"], color=color)
-        for made, fill in ((False, color), (True, "white")):
-            at = part["label"].str.contains("imulated") == made
-            ax.plot(part["value"][at], y[at], "o", color=color, mfc=fill, label=None if made else series)
+        for row in part.itertuples():
+            y = labels.index(row.label) + 0.26 * (number - (len(parts) - 1) / 2)
+            pool = None if series else SET_STYLES.get(row.label.split(" (")[0])
+            color = pool.color if pool else OKABE_ITO[("blue", "vermillion")[number]]
+            ax.plot([row.low, row.high], [y, y], color=color)
+            fill, name = "white" if "imulated" in row.label else color, series if y < 0.5 else None
+            ax.plot(row.value, y, pool.marker if pool else "o", color=color, mfc=fill, label=name)
     ax.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
 
 
@@ -118,7 +119,7 @@ def _draw_regime(ax: "Axes", frame: pd.DataFrame) -> None:
         ax.plot(part["TruncFixed"], "o-", color=OKABE_ITO[color], label=label)
         limits = part["TruncFixed low"], part["TruncFixed high"]
         ax.fill_between(part.index, *limits, color=OKABE_ITO[color], alpha=0.2, lw=0)
-    ax.set_ylabel("keep-half less all graphs")
+    ax.set_ylabel("keep-half less all")
     ax.axhline(0, color=GREY, lw=0.8, zorder=0)
 
 
@@ -315,7 +316,8 @@ def draw(
 ) -> "Figure":
     "A small picture, 3.4 in wide, its message above it."
     rows = picture.rows(table)
-    fig, _ = printed_figure("column", height=0.95 + 0.17 * rows["label"].nunique() if "label" in rows else 2.3)
+    height = 0.95 + 0.17 * rows["label"].nunique() + 0.4 * ("series" in rows) if "label" in rows else 2.4
+    fig, _ = printed_figure("column", height=height)
     picture.onto(ax := fig.axes[0], rows)
     if picture.line is not None:
         ax.axvline(picture.line, color=GREY, lw=0.8, zorder=0)
@@ -335,8 +337,8 @@ def write_picture(name: str, table: Tables, path: Path) -> Path:
     without = {".pdf": ("CreationDate", "Creator", "Producer"), ".png": ("Software",)}[path.suffix]
     fig.savefig(made, format=path.suffix[1:], dpi=240, metadata=dict.fromkeys(without))
     plt.close(fig)
-    if path.suffix == ".png":  # in 48 colors a quarter of the bytes
-        few, made = Image.open(made).convert("RGB").quantize(48, dither=Image.Dither.NONE), io.BytesIO()
+    if path.suffix == ".png":  # in 256 colors half of the bytes
+        few, made = Image.open(made).convert("RGB").quantize(256, dither=Image.Dither.NONE), io.BytesIO()
         few.save(made, format="png", optimize=True)
     return write_bytes(made.getvalue(), path)
 
