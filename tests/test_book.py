@@ -14,6 +14,7 @@ from stage_notebooks import ROOT
 from ppe.errors import InputError
 from ppe.paper.book import write_book
 from ppe.paper.items import read_fronts
+from ppe.paper.story import numbers, published
 from ppe.paper.style import caption, describe_pdf, printed_figure, save_figure
 
 TITLE = 'Distance – of "μ" from (0, 1): $K$ #1 \\ 😀'
@@ -174,6 +175,12 @@ def test_a_table_that_is_not_there_is_said(odd_project: Path, tmp_path: Path):
 @pytest.mark.slow
 def test_the_committed_outputs_make_a_book():
     book = write_book(ROOT)
-    outline = [item for part in PdfReader(book).outline if isinstance(part, list) for item in part]
+    reader = PdfReader(book)
+    assert reader.outline[0]["/Title"] == "The paper and what became of its ideas"
+    outline = [item for part in reader.outline if isinstance(part, list) for item in part]
     assert len(outline) == len(read_fronts(ROOT))
+    # The article is on the first pages, with today's numbers and without their marks.
+    first = squeezed(" ".join(reader.pages[page].extract_text() for page in range(1, 8)))
+    said = numbers(published(ROOT / "figures"))
+    assert all(squeezed(said[name]) in first for name in ("cut", "cycles_oa", "regime_beside")) and "<!--" not in first
     assert not [word for word in words(book) if word[1] < 0.04 or word[2] > 0.96]

@@ -182,12 +182,35 @@ def markdown_tables(
             tables[-1]["rows"][-1].append(_runs(token.children))
     return tables
 
+# %% ../../nbs/paper/book.ipynb #book-12-a
+def _article(
+    root: Path,  # checkout
+) -> list[dict[str, Any]]:  # headings, paragraphs and pictures; none without site/story.md
+    "The article with today's numbers; its pictures are drawn into build/story/."
+    from ppe.paper.story import filled, numbers, published, write_picture
+
+    if not (path := root / "site" / "story.md").is_file():
+        return []
+    table = published(root / "figures")
+    text = filled(path.read_text(encoding="utf-8"), numbers(table))
+    text = re.sub(r"\[The\s+notebook\]\(\S*?(\w+\.ipynb)\)", r"`figures/\1`", text)  # there are no links on paper
+    blocks: list[dict[str, Any]] = []
+    for part in re.split(r"\n\s*\n", text.strip()):
+        if picture := re.fullmatch(r"!\[([^\]]*)\]\(pictures/(\w+)\.png\)", part):
+            drawn = write_picture(picture[2], table, root / "build" / "story" / f"{picture[2]}.pdf")
+            blocks.append({"file": f"/{drawn.relative_to(root).as_posix()}", "alt": picture[1]})
+        else:
+            words = part.lstrip("# ")
+            level = len(part) - len(part.lstrip("#"))
+            blocks.append({"level": level, "runs": markdown_runs(" ".join(words.split()))})
+    return blocks
+
 # %% ../../nbs/paper/book.ipynb #book-12
 def write_book(
     root: Path | None = None,  # checkout; None finds it
     profile: str = "full",
 ) -> Path:  # the PDF written: build/ppe.pdf, or build/quick/ppe.pdf
-    """All figures and tables of a profile as one PDF, in the order of the paper; same outputs, same bytes.
+    """The article, in the full profile, and all figures and tables as one PDF; same outputs, same bytes.
 
     Raises: InputError for outputs that are not there and for mathematics that is not known; PpeError when Typst fails.
     """
@@ -218,8 +241,10 @@ def write_book(
         "about": markdown_runs(
             f"Every figure, table and theorem of the paper, and what goes beyond it, as `ppe` {__version__} makes them"
             f"{'' if profile == 'full' else f' in the profile *{profile}*, with fewer draws'}: the question, the "
-            "answer, and what it rests on. What rests on pools that were made up says *simulated*."
+            "answer, and what it rests on. What rests on pools that were made up says *simulated*. An article that tells "
+            "what became of the paper's ideas comes first."
         ),
+        "article": _article(root) if profile == "full" else [],
         "parts": [{"heading": one, "entries": list(map(entry, part))} for one, part in parts.items()],
     }
     try:
