@@ -218,7 +218,7 @@ def incomplete_pool():
 def test_incomplete_graphs_are_dropped_and_counted(ask):
     rows, lacking = incomplete_pool()
     complete, found = [row for row in rows if row[:4] not in lacking], ask("rank", rows)
-    assert (found["n_graphs"], found["n_graphs_dropped"]) == (10, 2)
+    assert [found[f"n_graphs{part}"] for part in ("", "_used", "_dropped")] == [12, 10, 2]
     assert scores(found) == pytest.approx(expected(complete), abs=1e-6)
     assert keys(ask("cycles", rows)) == list(graphs_of(complete))
 
@@ -433,8 +433,8 @@ def test_a_diagnosis_has_every_part_in_every_format(ppe_main, ask, tmp_path):
     found = ask("diagnose", rows, *FEW)
     assert set(found) == DIAGNOSE_KEYS
     assert found["pool"] == {
-        "n_graphs": 24, "n_questions": 12, "n_models": 6, "complete": True, "n_graphs_complete": 24,
-        "n_graphs_dropped": 0, "mu": 1.0,
+        "n_graphs": 24, "n_graphs_used": 24, "n_questions": 12, "n_models": 6, "complete": True,
+        "n_graphs_complete": 24, "n_graphs_dropped": 0, "mu": 1.0,
     }  # fmt: skip
     assert set(found["graphs"].values()) == {24}
     spread = found["spread"]
@@ -445,7 +445,7 @@ def test_a_diagnosis_has_every_part_in_every_format(ppe_main, ask, tmp_path):
             assert row["difference"] == pytest.approx(row["distance"] - found[part][0]["distance"], abs=1e-12)
             assert row["low"] <= row["difference"] <= row["high"] and 0 <= row["distance"] <= 1
     assert found["misspecification"]["label"] in ("no strong", "possible", "likely")
-    assert found["use"] in WAYS and "if the model held" in found["advice"]
+    assert found["use"] in WAYS and "drawn from the discrimination fit" in found["advice"]
     assert list(found["missing"]) == ["order_flips"] and found["order_flips"] is None
     ranks = [(row["rank"], row["model"]) for row in found["ranks"]]
     assert ranks == [(row["rank"], row["model"]) for row in ask("rank", rows)["models"]]
@@ -526,7 +526,11 @@ def test_incomplete_graphs_serve_where_no_cycle_score_is_needed(ppe_main, ask, t
     ranks = ask("rank", rows, "--incomplete", "keep")["models"]
     assert [row["model"] for row in found["ranks"]] == [row["model"] for row in ranks]
     assert dropped["cycles"]["slope"] == pytest.approx(found["cycles"]["slope"])
-    assert [dropped["pool"][f"n_graphs{part}"] for part in ("", "_dropped")] == [n_complete, 40 - n_complete]
+    assert [dropped["pool"][f"n_graphs{part}"] for part in ("", "_used", "_dropped")] == [
+        40,
+        n_complete,
+        40 - n_complete,
+    ]
     assert set(dropped["graphs"].values()) == {n_complete} and dropped["spread"] != found["spread"]
     assert all(dropped[part] == whole[part] for part in ("spread", "cycles", "expected", "halves", "ranks"))
 

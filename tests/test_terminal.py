@@ -62,9 +62,26 @@ def test_no_color_is_respected_and_a_narrow_terminal_cuts_no_number(verdicts):
     command = ("rank", verdicts, "--intervals", 50)
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", on_terminal(*command, NO_COLOR="1"))
     narrow = SGR.sub("", on_terminal(*command, columns=50))
-    table = piped(*command).split("\n\n")[0]
-    assert "…" not in narrow and "●" not in narrow
-    assert re.findall(r"-?\d+\.\d+", narrow.split("\n\n")[0]) == re.findall(r"-?\d+\.\d+", table)
+    shown, table = narrow.split("bradley-terry, ")[0], piped(*command).split("\n\n")[0]
+    assert "…" not in narrow and narrow.count("z" * 30) > 1, "two tables, each with the names"
+    assert all(len(line) <= 50 for line in shown.splitlines())
+    assert {f"{float(x):.3f}" for x in re.findall(r"-?\d+\.\d+", table)} <= {*re.findall(r"-?\d+\.\d+", shown)}
+
+
+def test_no_table_is_broken_at_80_columns(tmp_path):
+    "Every row of a table stands on one line; a table of zeros is a sentence."
+    ppe = tmp_path / "mt.csv"
+    on_terminal("data", "write", "mt-bench-gpt4", "--out", ppe)
+    listed = SGR.sub("", on_terminal("data", "list", columns=80))
+    names = [row["name"] for row in json.loads(piped("data", "list", "--format", "json"))]
+    assert [line for line in listed.splitlines() if line and not line.startswith(" ")] == names
+    cycles, rows = SGR.sub("", on_terminal("cycles", ppe, columns=80)), piped("cycles", ppe).splitlines()
+    assert len(cycles.splitlines()) <= len(rows) + 4
+    plan = SGR.sub("", on_terminal("plan", "--models", 10, "--questions", 50, columns=80))
+    assert all(len(line) <= 80 for text in (listed, cycles, plan) for line in text.splitlines())
+    assert plan.count("●") == plan.split("distance:")[0].count("\ncomplete") * 2 == 8, "each in both tables, a bar in one"
+    said = piped("diagnose", ppe, "--simulations", 2)
+    assert said.count("0 for every way") == 2 and "way distance difference" not in said
 
 
 def test_json_and_csv_are_the_same_on_a_terminal(verdicts):

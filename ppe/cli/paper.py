@@ -15,7 +15,9 @@ from typing import Annotated, Literal
 
 import click
 
-from .show import SEED, Form, Out, Positive, command, emit, emit_rows, emit_values, new_file
+from ppe.cli.show import (
+    SEED, Form, Heading, Out, Positive, Shown, command, emit, emit_result, emit_rows, emit_values, new_file,
+)  # fmt: skip
 from ..errors import InputError
 
 # %% ../../nbs/cli/paper.ipynb #c04-789ebc
@@ -33,8 +35,13 @@ def data_list(*, format: Form = "table") -> None:
     from ppe.paper.datasets import verdict_sets
 
     columns = ["name", "title", "judge", "verdicts", "licence", "citation"]
-    rows = [[getattr(one, column) for column in columns] for one in verdict_sets().values()]
-    emit_rows(pd.DataFrame(rows, columns=columns), format)
+    sets = verdict_sets().values()
+    table = pd.DataFrame([[getattr(one, column) for column in columns] for one in sets], columns=columns)
+    parts: list[str | Heading | Shown] = []
+    for one in sets:
+        about = f"  {one.title}: {one.verdicts:,} verdicts, {one.licence}"
+        parts += [Heading(one.name), about, f"  judged by {one.judge}", f"  cite {one.citation}"]
+    emit_result(format, lambda: table.to_dict("records"), lambda: table, lambda: parts)
 
 
 @command("write", data_group)

@@ -57,7 +57,12 @@ def cycles_command(
     verdicts = select_verdicts(read_verdicts(opened(file)), judge=judge, category=category)
     by_design = incomplete == "auto" and incomplete_by_design(verdicts)
     pool = comparison_graphs(verdicts, incomplete="keep" if by_design or incomplete == "keep" else "drop")
-    emit_rows(graph_table(pool, mu=mu), format)
+    table = graph_table(pool, mu=mu)
+    if format == "table" and sys.stdout.isatty():  # what is the same in every row stands above them
+        alike = [name for name in ("judge", "category", "n_models") if table[name].nunique() == 1 < len(table)]
+        emit(", ".join(f"{name} {table[name].iloc[0]}" for name in alike) or f"{len(table)} graphs")
+        table = table.drop(columns=alike)
+    emit_rows(table, format)
     if by_design:
         note(
             "these graphs lack pairs by design: cycles are counted among the pairs that were judged, and scores "
@@ -141,12 +146,7 @@ def _estimate_lines(board: Leaderboard) -> list[str]:
 def _board_lines(board: Leaderboard) -> list[str]:
     "What stands below the table of a leaderboard: a line for each thing that was estimated or assumed."
     fit, limits = board.ranking.fit, board.intervals
-    used = f"counts of {board.n_verdicts} verdicts"
-    if board.n_graphs is not None:
-        design = "incomplete by design: every verdict counts"
-        lacking = design if board.by_design else f"{board.n_dropped} incomplete dropped"
-        used = f"{board.n_used} of {board.n_graphs} graphs, {lacking}"
-    lines = [f"{board.ranking.ranker}, {used}"]
+    lines = [f"{board.ranking.ranker}, {board.counted}"]
     if fit.log_likelihood is not None:
         nu = board.estimates().get("nu")
         lines.append(f"log likelihood {fit.log_likelihood:.4f}" + ("" if nu is None else f", nu {nu:.4f}"))

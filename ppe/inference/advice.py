@@ -369,7 +369,7 @@ def open_ranks(pool: Pool, *, rng: np.random.Generator) -> pd.DataFrame:  # mode
 
 # %% ../../nbs/inference/advice.ipynb #cell-57
 SMALL_POOL = 5  # questions
-NOTE = "Expected under a model, or seen on halves of one pool: neither is a promise for other questions."
+NOTE = "Expected by a fit, or seen on halves of one pool: neither is a promise for other questions."
 
 # %% ../../nbs/inference/advice.ipynb #cell-57-b
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -423,17 +423,20 @@ def _effect(row: pd.Series) -> str:
     if low == high == format_number(0, 3):
         return "change nothing"
     if row["low"] > 0:
-        return f"cost {format_number(row['difference'], 3)} ({low} to {high})"
+        return f"put the order {format_number(row['difference'], 3)} ({low} to {high}) farther off"
     if row["high"] < 0:
         mean, low, high = (format_number(-row[name], 3) for name in ("difference", "high", "low"))
-        return f"gain {mean} ({low} to {high})"
+        return f"bring the order {mean} ({low} to {high}) closer"
     return f"make no clear difference ({low} to {high})"
 
 
 def _effects(table: pd.DataFrame) -> str:
     names = {"truncated-once": "truncation to half", "discrimination": "the discrimination ranker"}
     table = table.set_index("way")
-    return " and ".join(f"{name} would {_effect(table.loc[way])}" for way, name in names.items() if way in table.index)
+    said = {name: _effect(table.loc[way]) for way, name in names.items() if way in table.index}
+    if len(said) == 2 and set(said.values()) == {"change nothing"}:
+        return f"neither {' nor '.join(said)} would change anything"
+    return " and ".join(f"{name} would {effect}" for name, effect in said.items())
 
 # %% ../../nbs/inference/advice.ipynb #cell-59
 HEADS = {
@@ -450,15 +453,15 @@ def advice_sentence(found: Basis) -> str:
         about = "graphs differ" if spread.excludes_zero else "graphs may be alike"
         if effects is not None and effects.beyond:
             times = format_number(effects.ratio, 1)
-            about = f"questions favour different models ({times} times what the model allows), "
-            about += "and that alone can make a spread"
+            about = f"questions favour different models, {times} times as much as in pools drawn from the "
+            about += "discrimination fit, and that alone can make a spread"
         best, low, high = (format_number(value, 2) for value in (spread.spread, spread.low, spread.high))
         parts.append(f"{about} (spread {best}, 95 % {low} to {high})")
     if found.expected is not None:
-        gain = f"if the model held, {_effects(found.expected)} in Spearman distance on pools like this one"
-        parts.append(f"{gain} ({found.n_simulations} simulated, 95 %)")
+        drawn = f"in pools drawn from the discrimination fit ({found.n_simulations}, Spearman distance, 95 %)"
+        parts.append(f"{drawn}, {_effects(found.expected)}")
     if found.halves is not None:
-        parts.append(f"on halves of this pool, {_effects(found.halves)} ({found.n_simulations} splits)")
+        parts.append(f"on halves of this pool ({found.n_simulations} splits), {_effects(found.halves)}")
     basis = "; ".join(parts) or "nothing in this pool can show that another way would be better"
     return f"{HEADS[recommend(found)]}: {basis}."
 
@@ -615,14 +618,21 @@ def _rests_on(advice: Advice) -> dict[str, int]:
 
 
 def _pool_records(advice: Advice) -> Iterator[Record]:
-    complete = advice.n_complete == advice.n_graphs
+    complete, total = advice.n_complete == advice.n_graphs, advice.n_graphs + advice.n_dropped
     kind = "complete" if complete else f"{advice.n_complete or 'none'} of them complete"
-    lines = [f"{advice.n_graphs} graphs of {advice.n_questions} questions, {advice.n_models} models; {kind}"]
+    used = f"{advice.n_graphs:,} of {total:,} graphs"
+    lines = [f"{used}, on {_questions(advice.n_questions)}, {advice.n_models} models; {kind}"]
     if advice.n_dropped:
         lines.append(f"left out, incomplete or without a valid verdict: {advice.n_dropped}")
-    report = _fields(advice, "n_graphs", "n_questions", "n_models") | {"complete": complete}
-    report |= {"n_graphs_complete": advice.n_complete, "n_graphs_dropped": advice.n_dropped, "mu": advice.mu}
-    rows = [(name, getattr(advice, name)) for name in ("n_graphs", "n_complete", "n_questions", "n_models")]
+    report = {"n_graphs": total, "n_graphs_used": advice.n_graphs} | _fields(advice, "n_questions", "n_models")
+    report |= {
+        "complete": complete,
+        "n_graphs_complete": advice.n_complete,
+        "n_graphs_dropped": advice.n_dropped,
+        "mu": advice.mu,
+    }
+    rows = [("n_graphs", total), ("n_graphs_used", advice.n_graphs)]
+    rows += [(name, getattr(advice, name)) for name in ("n_complete", "n_questions", "n_models")]
     yield Record("pool", lines, "pool", rows, "pool", report)
     for section, size in advice.rests_on.items():
         yield Record("pool", (), section, [("graphs", size)])
@@ -651,8 +661,8 @@ def _cycles_said(advice: Advice, c: CycleSlope) -> Said:
         f"slope of log discrimination on the cycle score {slope} (posterior sd {sd})",
         f"where graphs are equal and cycles are chance it is {between[0]} (95 %): "
         f"cycles tell {'more' if c.informative else 'no more'} than chance",
-        f"in the fitted model it is {between[1]} (95 %)"
-        + ": cycles tell less than the model supposes, truncation would do worse than it says" * c.weaker,
+        f"in pools drawn from the discrimination fit it is {between[1]} (95 %)"
+        + ": cycles tell less than the fit supposes, and truncation would do worse than it says" * c.weaker,
     ]
     rows = [
         ("slope", c.slope, c.slope - 1.96 * c.sd, c.slope + 1.96 * c.sd),
@@ -666,11 +676,11 @@ def _cycles_said(advice: Advice, c: CycleSlope) -> Said:
 def _effects_said(advice: Advice, e: AcrossVariance) -> Said:
     mean, limits = float(e.model.mean()), central(e.model)
     low, high = (format_number(limit / mean if e.model.any() else 1.0, 2) for limit in limits)
-    times = f"{format_number(e.ratio, 2)} times that of the fitted model (there {low} to {high}, 95 %)"
+    times = f"{format_number(e.ratio, 2)} times that of pools drawn from the fit (there {low} to {high}, 95 %)"
     favour = "questions favour different models: a spread and expected gains come from that too, and say little by "
     lines = [
         f"variance of the points across the common order {times}",
-        f"{favour}themselves" if e.beyond else "no more than the model allows",
+        f"{favour}themselves" if e.beyond else "no more than in those pools",
     ]
     rows = [("variance", e.variance), ("variance in the model", mean, *limits)]
     return lines, rows, _fields(e, "variance", "ratio") | {"model": limits} | _fields(e, "beyond")
@@ -695,7 +705,7 @@ def _sizes_said(advice: Advice, s: QuestionEffectsFit) -> Said:
 
 # %% ../../nbs/inference/advice.ipynb #cell-66
 GAINS = {
-    "expected": "Spearman distance to the true order, if the model held",
+    "expected": "Spearman distance to the true order, in pools drawn from the discrimination fit",
     "halves": "Spearman distance of one half of the questions to all graphs of the other",
 }
 
@@ -704,6 +714,8 @@ def _gain_said(advice: Advice, table: pd.DataFrame, part: str) -> Said:
     rounded = table.map(lambda value: value if isinstance(value, str) else format_number(value, 3))
     about = f"{GAINS[part]}, {advice.n_simulations} times; difference from all graphs with its 95 % interval"
     lines = [f"{about}, negative is closer", *rounded.to_string(index=False).split("\n")]
+    if (rounded.drop(columns="way") == format_number(0, 3)).all(axis=None):
+        lines = [f"{GAINS[part]}, {advice.n_simulations} times: 0 for every way, so none is closer"]
     if advice.n_complete < advice.n_graphs:
         scored = "truncated-once" in set(table["way"])
         need = f"choose among the {advice.n_complete} complete graphs" if scored else "need complete graphs"
@@ -717,18 +729,18 @@ def _gain_said(advice: Advice, table: pd.DataFrame, part: str) -> Said:
 
 def _misfit_said(advice: Advice, d: Diagnosis) -> Said:
     kind = "of independent verdicts" if d.null_sigma is None else "with question effects"
-    model = f"data sets of the fitted Bradley–Terry model {kind}"
+    drawn = f"data sets drawn from the Bradley–Terry fit {kind}"
     warned = ", ".join(f"{name} (p = {format_number(d.bootstrap_p[name], 3)})" for name in d.warnings) or "none"
     lines = [f"{d.label} misspecification of Bradley–Terry by the paper's thresholds; warnings: {warned}"]
     if d.warnings:
         beyond = ", ".join(name for name in d.warnings if d.bootstrap_p[name] < 0.05)
         lines.append(
-            f"p: the share of {advice.n_simulations} {model} that are as extreme; "
+            f"p: the share of {advice.n_simulations} {drawn} that are as extreme; "
             f"below 0.05: {beyond or 'none, so nothing that such a pool does not show by chance'}"
         )
     share = sum(d.null_labels[label] for label in d.null_labels if label != "no strong")
     lines += [
-        f"{model} that have any warning: {100 * share:.0f} %",
+        f"{drawn} that have any warning: {100 * share:.0f} %",
         f"deviance per degree of freedom {format_number(d.deviance_per_df, 2)}, largest residual "
         f"{format_number(d.max_residual, 2)} ({d.worst_pair[0]} over {d.worst_pair[1]})",
     ]

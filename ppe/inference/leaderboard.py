@@ -82,8 +82,8 @@ class Leaderboard:
     method: Method  # which graphs were ranked
     pool: Pool | None = None  # all graphs, before the method chose; None for a table that is too large to make them
     rows: np.ndarray | None = None  # (K,) which of them were ranked, in the method's order
-    n_graphs: int | None = None  # None for counts, in which graphs cannot be told apart
-    n_dropped: int | None = None  # incomplete graphs left out
+    n_graphs: int | None = None  # of the table, dropped ones too; None for counts, in which they cannot be told apart
+    n_dropped: int | None = None  # of these, incomplete ones left out
     distances: Mapping[str, float] | None = None  # to the reference, by name
     intervals: RankIntervals | None = None
     kind: str = "differences"  # of the intervals, a key of INTERVAL_KINDS
@@ -98,6 +98,16 @@ class Leaderboard:
     def n_used(self) -> int | None:
         "How many graphs were ranked."
         return self.n_graphs if self.rows is None else len(self.rows)
+
+    @property
+    def counted(self) -> str:
+        "What was ranked, in words: graphs of the table, or verdicts."
+        if self.n_graphs is None:
+            return f"counts of {self.n_verdicts} verdicts"
+        lacking = f"{self.n_dropped:,} incomplete dropped"
+        if self.by_design:
+            lacking = "incomplete by design: every verdict counts"
+        return f"{self.n_used:,} of {self.n_graphs:,} graphs, {lacking}"
 
     def table(self) -> pd.DataFrame:  # model, score, rank, and with intervals LIMITS; best first
         "One row for each model."
@@ -259,7 +269,7 @@ def leaderboard(
         pool = comparison_graphs(verdicts, incomplete=incomplete)
         rows, models = _chosen_rows(method, pool), pool.models
         judged = pool.index["judge"].iloc[rows]
-        made = {"pool": pool, "rows": rows, "n_graphs": len(pool), "n_dropped": pool.n_dropped}
+        made = {"pool": pool, "rows": rows} | made | {"n_dropped": pool.n_dropped}
     ranks = None if reference is None else reference_ranks(reference, models)
     if order_effect or weighted:
         if pool is None:
@@ -301,7 +311,8 @@ def _report(board: Leaderboard) -> dict[str, Any]:
         intervals = {"kind": board.kind, "promise": INTERVAL_KINDS[board.kind], "level": found.level}
         intervals |= {"n_resamples": len(found.ridge), "seed": board.seed}
     report = {"ranker": ranking.ranker, "n_models": len(ranking.models), "n_graphs": board.n_graphs}
-    report |= {"n_graphs_dropped": board.n_dropped, "incomplete_by_design": board.by_design}
+    report |= {"n_graphs_used": board.n_used, "n_graphs_dropped": board.n_dropped}
+    report |= {"incomplete_by_design": board.by_design}
     report |= {"judges": "weighted" if board.weighted else "pooled", "n_judges": len(board.judges)}
     report |= {"selection": "none" if method.keeps_all else "global" if method.by == "pool" else "block"}
     report |= {"keep": None if method.keeps_all else method.keep, "mu": method.mu}

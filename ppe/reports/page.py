@@ -136,12 +136,7 @@ def _data_facts(report: Report, source: Source, at: int, about: str = "") -> Ite
     if digest:
         yield "SHA-256 of it" if name else "SHA-256", digest
     yield f"{about}verdicts", f"{counts['verdicts']}, of them {counts['invalid']} invalid"
-    used = f"{counts['used']} of {counts['graphs']}"
-    if report.board.by_design:
-        used += ", incomplete by design: every verdict counts"
-    elif report.counts["dropped"]:
-        used += f"; {counts['dropped']} incomplete left out"
-    yield f"{about}graphs ranked", used
+    yield f"{about}ranked", report.board.counted
     yield f"{about}models", counts["models"]
     categories = "category" if report.counts["categories"] == 1 else "categories"
     yield f"{about}questions", f"{counts['questions']} in {counts['categories']} {categories}"
