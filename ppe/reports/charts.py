@@ -368,6 +368,7 @@ def slope_chart(
     before: np.ndarray,  # (n,) ranks
     after: np.ndarray,  # (n,)
     *,
+    labels: tuple[str, str],  # of the two
     title: str,
     description: str,
 ) -> str:
@@ -392,7 +393,8 @@ def slope_chart(
                 ax.text(x - gap if sign == "right" else x + gap, place, f"{rank:g}", ha=sign, va="center", color=GREY)
                 wide = gap + 0.24 / (width - 2 * side)
                 ax.text(x - wide if sign == "right" else x + wide, place, name, ha=sign, va="center")
-        for x, text, sign in ((0, "before", "right"), (1, "after", "left")):
+        ends = shortened(labels, LABELS - 6)
+        for x, text, sign in ((0, ends[labels[0]], "right"), (1, ends[labels[1]], "left")):
             ax.text(x, 0.35, text, ha=sign, va="bottom", color=GREY)
 
     return drawn(draw, (WIDTH, row * n + 0.32), key="slopes", title=title, description=description)

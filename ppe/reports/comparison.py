@@ -35,13 +35,39 @@ class Comparison:
     swaps: pd.DataFrame  # was_ahead, is_ahead, shown: pairs whose order changed; those that are shown first
 
     @property
+    def of_judges(self) -> bool:
+        "Judges are compared, not an old table with a new one: no judge is in both."
+        return bool(self.added["judges"]) and len(self.removed["judges"]) == self.old.n_judges
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        "What the tables are called: by their judges, by age where the judges are the same, or by place."
+        if not self.of_judges:
+            return ("first", "second") if self.added["judges"] or self.removed["judges"] else ("old", "new")
+        tables = ((self.removed["judges"], "first"), (self.added["judges"], "second"))
+        one, other = (names[0] if len(names) == 1 else f"{place} judges" for names, place in tables)
+        return one, other
+
+    def about(self) -> str:
+        "In one sentence what the two have in common."
+        old = {"judges": self.old.n_judges} | {name: self.old.counts[name] for name in ("models", "questions")}
+        said = []
+        for kind, many in old.items():
+            alone = [len(only[kind]) for only in (self.removed, self.added)]
+            both, noun = many - alone[0], kind if many - alone[0] != 1 else kind[:-1]
+            which = [f"{n:,} in the {label} table alone" for n, label in zip(alone, self.labels, strict=True) if n]
+            said.append(f"{both:,} {noun} in common ({', '.join(which)})" if which else f"the same {both:,} {noun}")
+        who = f"{self.labels[0]} and {self.labels[1]}, two judges," if self.of_judges else f"{said[0]},"
+        return f"{who} on {said[1]} and {said[2]}".replace("the same 1 judge,", "the same judge,")
+
+    @property
     def certain(self) -> bool:
         "Both tables have ranges, so that a change can be shown."
         return "ranges" not in {**self.old.missing, **self.new.missing}
 
     def notes(self) -> list[str]:
         "What to know before either table is believed."
-        tables = {"old table": self.old, "new table": self.new}
+        tables = {f"{label} table": report for label, report in zip(self.labels, (self.old, self.new), strict=True)}
         notes = [f"{when}: {line}" for when, report in tables.items() for line in report.board.notes()]
         return notes + [
             f"{when} has no rank ranges: {report.missing['ranges']}"
@@ -114,7 +140,9 @@ def compare(
     tick("what changed")
     before, after = _members(old), _members(new)
     everyone, common = sorted(before["models"] | after["models"]), sorted(before["models"] & after["models"])
-    both = shared(cells(old, everyone, by=CELL), cells(new, everyone, by=CELL))
+    # One judge each, not the same: what each says of the same wording and pair is compared.
+    alone = len(before["judges"]) == len(after["judges"]) == 1 and before["judges"] != after["judges"]
+    both = shared(*(cells(table, everyone, by=CELL[alone:]) for table in (old, new)))
     return Comparison(
         one,
         other,
