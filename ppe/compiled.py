@@ -57,7 +57,7 @@ def _tell_of_compiling() -> None:
             if not self.said and event.data["dispatcher"].py_func.__module__.startswith("ppe."):
                 from tqdm import tqdm  # which knows of the lines of progress that are there
 
-                tqdm.write("ppe: note: compiling, once after an installation: up to a minute", file=sys.stderr)
+                tqdm.write("ppe: note: compiling, once after an installation: up to two minutes", file=sys.stderr)
                 self.said = True
 
         def on_end(self, event: Any) -> None:

@@ -182,7 +182,9 @@ def import_command(
     tie_width: float | None = None, baseline: str | None = None, columns: str | None = None,
     games: Literal["both", "agreed"] | None = None, out: Out, layout: str | None = None,
 ) -> None:  # fmt: skip
-    """Make a verdict table from the verdict files of another project: JSON lines, JSON, CSV or Parquet.
+    """Make a verdict table from the files of another project.
+
+    The files are JSON lines, JSON, CSV or Parquet.
 
     Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), inspect (logs of
     comparisons, .json or .eval), columns (any other table, with --columns).

@@ -122,9 +122,9 @@ def design_command(
     wordings: str | None = None, block_size: int | None = None, kind: Kind = "spread", calls: int, questions: str,
     models: str,
 ) -> None:  # fmt: skip
-    """Choose which pairs of models to judge on which questions, evenly, before anything is judged.
+    """Choose which pairs of models to judge on which questions.
 
-    Writes question_id, variant, model_a (shown first), model_b: `ppe respond --pairs` generates the answers these need,
+    The pairs are even, and chosen before anything is judged. Writes question_id, variant, model_a (shown first), model_b: `ppe respond --pairs` generates the answers these need,
     `ppe judge --pairs` judges exactly these. The first rows of a design are a design too. The report counts the
     questions used, their graphs (wordings), the answers needed, and calls of a pair and of a question; `shared` is how
     many other calls on its question share a given model of a call: questions differ, so fewer is better.
@@ -244,15 +244,15 @@ def plan_command(
     wordings: Positive | None = None, target: str | None = None, calls: int | None = None, judge: str | None = None,
     pilot: str | None = None, questions: str, models: str,
 ) -> None:  # fmt: skip
-    """Say what designs would cost and how near their rankings would come, before anything is judged.
+    """Say what designs would cost, and how near they would come.
 
-    For each design (pairs spread over all questions, blocks of models, complete graphs; one or both orders; all
-    wordings of few questions): calls, answers, cost, the expected distance to the ranking that all questions would
-    give, how probably the best models are right, and how wide rank ranges will be. Distances, and calls for a target
+    Before anything is judged, and near to the ranking that all questions would give. For each design (pairs spread over all questions, blocks of models, complete graphs; one or both orders; all
+    wordings of few questions): calls, answers, cost, the expected distance to that ranking,
+    how probably the best models are right, and how wide rank ranges will be. Distances, and calls for a target
     distance, come with a range; a pilot of ten questions or more keeps it narrow.
 
-    --price-answer: Of one answer of one model.
-    --price-judge: Of one call of the judge.
+    --price-answer: Price of one answer of one model.
+    --price-judge: Price of one call of the judge.
     --wordings: Wordings of each question; 1, or as many as every question of the file has.
     --target GOAL: spearman=0.03: expected distance; top=3: the three best right with 90 %; spearman=0.05 if no calls
         are given.
@@ -294,9 +294,9 @@ def next_command(
     seed: Natural = SEED, level: Share = 0.95, until: str | None = None, calls: Positive, questions: str,
     models: str | None = None, judge: str | None = None,
 ) -> int:  # fmt: skip
-    """Choose the next pairs to judge from the verdicts in FILE, or say that the ranking is settled.
+    """Choose the pairs to judge next, after the verdicts in FILE.
 
-    Close and little compared pairs come first, on the questions that were used least. Exit code 0: the pairs stand at
+    Or say that the ranking is settled. Close and little compared pairs come first, on the questions that were used least. Exit code 0: the pairs stand at
     --out. 3: what --until asks for is settled, and nothing was written. 2: an error. Asking after every batch is what
     the rule is made for.
 

@@ -21,40 +21,25 @@ from ..errors import PpeError, one_line
 
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
 _COMPUTE = ("cycles", "diagnose", "rank")  # and write nothing
-COMMANDS = {  # name → module, and first sentence of its help; in the order of `ppe --help`
+COMMANDS = {  # name → module, and first sentence of its help, which fits a line; in the order of `ppe --help`
     "counts": ("counting", "Add up wins and ties of every pair of models in FILES."),
     "cycles": ("ranking", "Count the 3- and 4-cycles of every graph in FILE."),
     "data": ("paper", "The public verdict sets that come with ppe."),
-    "design": (
-        "designing", "Choose which pairs of models to judge on which questions, evenly, before anything is judged."
-    ),
-    "diagnose": ("ranking", "Say what the graphs in FILE show about how to use them, and advise."),
-    "import": (
-        "counting", "Make a verdict table from the verdict files of another project: JSON lines, JSON, CSV or Parquet."
-    ),
-    "next": (
-        "designing", "Choose the next pairs to judge from the verdicts in FILE, or say that the ranking is settled."
-    ),
+    "design": ("designing", "Choose which pairs of models to judge on which questions."),
+    "diagnose": ("ranking", "Advise how to use the graphs in FILE, and show why."),
+    "import": ("counting", "Make a verdict table from the files of another project."),
+    "next": ("designing", "Choose the pairs to judge next, after the verdicts in FILE."),
     "paper": ("paper", "The figures and tables of the paper."),
-    "plan": (
-        "designing", "Say what designs would cost and how near their rankings would come, before anything is judged."
-    ),
+    "plan": ("designing", "Say what designs would cost, and how near they would come."),
     "rank": ("ranking", "Rank the models in FILES."),
-    "report": (
-        "ranking", "Write a report on the verdicts in FILE, or on what changed from FILE to NEW, as one HTML page."
-    ),
-    "theory": ("paper", "What the theory says at finite n: exact probabilities, graphs needed, simulation."),
-    "perturb": (
-        "stages", "Paraphrase the questions of SOURCE and keep what means the same (section 3.1 of the paper)."
-    ),
-    "respond": ("stages", "Answer every prompt of PROMPTS with one target model (section 4.1, appendix A.2)."),
-    "judge": (
-        "stages",
-        "Judge pairs of ANSWERS to the same prompt and write the verdict table for `ppe rank` (sections 4.1, C.1).",
-    ),
-    "ledger": ("stages", "Look into a ledger: how far the runs are, what was sent and said."),
-    "launch": ("stages", "Run a stage on all free graphics cards, one category at a time on each."),
-}  # fmt: skip
+    "report": ("ranking", "Write a report on the verdicts in FILE, as one HTML page."),
+    "theory": ("paper", "What the theory says at finite n."),
+    "perturb": ("stages", "Paraphrase the questions of SOURCE, keeping their meaning."),
+    "respond": ("stages", "Answer every prompt of PROMPTS with one target model."),
+    "judge": ("stages", "Judge pairs of ANSWERS and write the verdict table."),
+    "ledger": ("stages", "Look into a ledger: how far runs are, what was sent and said."),
+    "launch": ("stages", "Run a stage on all free graphics cards."),
+}
 
 # %% ../../nbs/cli/main.ipynb #c06-f234ef
 class Commands(click.Group):

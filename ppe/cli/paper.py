@@ -118,7 +118,7 @@ def paper_book(*, profile: Profile = "full") -> None:
 
 # %% ../../nbs/cli/paper.ipynb #paper-06
 theory_group = click.Group(
-    "theory", help="What the theory says at finite n: exact probabilities, graphs needed, simulation."
+    "theory", help="What the theory says at finite n. Exact probabilities, graphs needed, simulation."
 )
 
 
@@ -177,6 +177,7 @@ def theory_grid(
     --p: Edge level; repeat for more.
     --c: Graphs in units of log n / log(1/(1-4p^2)); repeat for more.
     --seed:
+    --trials: Simulated rankings of each cell.
     --out: CSV to write when all is computed.
     --workers: Local processes.
     --scheduler: Address of a Dask scheduler, in place of local processes.

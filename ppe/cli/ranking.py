@@ -186,19 +186,20 @@ def rank_command(
 ) -> None:  # fmt: skip
     """Rank the models in FILES.
 
-    FILES are verdict tables, which together are one table, or counts of pairs with the columns model_a, model_b,
-    wins_a, wins_b, ties, which are added up. Of more than five million verdicts counts are ranked, unless an option
-    needs graphs or questions.
+    FILES hold one verdict table, in one or several files; or counts of pairs with the columns model_a, model_b, wins_a,
+    wins_b, ties, which are added up. More than five million verdicts are ranked by their counts, unless an option needs
+    graphs or questions.
 
-    --interval-kind: differences: for a model chosen beforehand; simultaneous: for all at once; percentile: a
-        description.
-    --level: Level of the intervals.
+    --interval-kind: differences: right for a model chosen beforehand; simultaneous: right for all at once; percentile:
+        where the middle of the resamples lies, and no promise.
+    --level: Level of the intervals: 0.95 is 95 %.
     --intervals: Resamples of the questions for intervals of scores and ranks; 0: no intervals.
-    --on-separation: When no estimate exists because some models never lost to the others.
+    --on-separation: error: stop if no estimate exists, as some models never lost to the others; ridge: rank with a
+        penalty.
     --keep: Graphs to keep: in all (global) or of each question (block).
     --select: Keep the graphs with the fewest bad cycles, over the pool or within each question.
-    --judges: Of a table of several: every verdict alike; a ranking by each; a discrimination and an order effect for
-        each.
+    --judges: pooled: each verdict counts the same; separate: a ranking by each judge; weighted: as well as each judge
+        separates the models, less its order effect.
     --order-effect: Estimate, and take out, how much each judge favours the answer shown first (model_a)."""
     needs = {  # graphs or questions, as the user wrote it
         f"--select {select}": select != "none",
@@ -250,13 +251,13 @@ def diagnose_command(
     incomplete: Literal["drop", "keep"] = "keep", judge: str | None = None, category: str | None = None,
     mu: float = 1.0, format: Form = "table",
 ) -> None:  # fmt: skip
-    """Say what the graphs in FILE show about how to use them, and advise.
+    """Advise how to use the graphs in FILE, and show why.
 
-    How much graphs differ, whether cycles tell which, whether questions favour different models, what truncation and
-    other rankers would gain or cost, whether Bradley-Terry fits, which ranks are open, how often verdicts change with
-    the order of the answers.
+    A graph is all verdicts on one wording of a question. Do graphs differ, and do cycles tell which are better? Do
+    questions favour different models? What would truncation and other rankers gain or cost? Does Bradley-Terry fit?
+    Which ranks are open? How often do verdicts change with the order of the answers?
 
-    --simulations: Simulated pools, splits into halves, and null data sets; of more than 200 graphs fewer are made, at
+    --simulations: How many pools to simulate, halves to draw and null data sets to make; of more than 200 graphs fewer are made, at
         least 50.
     --incomplete: keep: graphs that lack a pair serve where no cycle score is needed; drop: nowhere.
     """
@@ -278,10 +279,11 @@ def report_command(
     reference: str | None = None, ranker: Ranker = "bradley-terry", category: str | None = None,
     judge: str | None = None, out: Out,
 ) -> None:  # fmt: skip
-    """Write a report on the verdicts in FILE, or on what changed from FILE to NEW, as one HTML page.
+    """Write a report on the verdicts in FILE, as one HTML page.
 
-    Is the order decided, who could be first, who beat whom, which cycles are certain, what the judges are like, what to
-    judge next. The page holds all it shows, runs no script and asks for nothing, so it can be sent. The same file and
+    With NEW, a second table, on what differs between the two: another judge, later questions, other models. Who could
+    be first, which places are open, what the answer rests on and what speaks against it come first; then who beat whom,
+    which cycles are certain, what the judges are like, what to judge next. The page holds all it shows, runs no script and asks for nothing, so it can be sent. The same file and
     options give the same page.
 
     --level: Level of all intervals.

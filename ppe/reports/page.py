@@ -283,7 +283,7 @@ SWAPS = 40  # changes of the order listed
 
 def comparison_page(found: Comparison, *, source: Source = Source(), title: str = "") -> str:  # a whole HTML file
     "The page of a comparison; the same bytes for the same comparison and source."
-    ranks, slopes, labels = found.ranks, "", found.labels
+    ranks, slopes, labels, both = found.ranks, "", found.labels, (found.old, found.new)
     if len(ranks):
         moved = ranks[ranks["rank_old"] != ranks["rank_new"]].head(20)
         said = "; ".join(f"{row.model} from {row.rank_old:g} to {row.rank_new:g}" for row in moved.itertuples())
@@ -305,7 +305,7 @@ def comparison_page(found: Comparison, *, source: Source = Source(), title: str 
         c=found,
         rows=ranks.to_dict("records"),
         charts={"slopes": slopes},
-        tables=[*zip(labels, (found.old, found.new), map(_leaders, (found.old, found.new)), strict=True)],
+        tables=[(label, one, _leaders(one), list(_warnings(one))) for label, one in zip(labels, both, strict=True)],
         n_swaps=len(found.swaps),
         n_shown=int(found.swaps["shown"].sum()),
         swaps=found.swaps.head(SWAPS).to_dict("records"),
