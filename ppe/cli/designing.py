@@ -124,10 +124,11 @@ def design_command(
 ) -> None:  # fmt: skip
     """Choose which pairs of models to judge on which questions.
 
-    The pairs are even, and chosen before anything is judged. Writes question_id, variant, model_a (shown first), model_b: `ppe respond --pairs` generates the answers these need,
-    `ppe judge --pairs` judges exactly these. The first rows of a design are a design too. The report counts the
-    questions used, their graphs (wordings), the answers needed, and calls of a pair and of a question; `shared` is how
-    many other calls on its question share a given model of a call: questions differ, so fewer is better.
+    The pairs are even, and chosen before anything is judged. Writes question_id, variant, model_a (shown first),
+    model_b: `ppe respond --pairs` generates the answers these need, `ppe judge --pairs` judges exactly these. The first
+    rows of a design are a design too. The report counts the questions used, their graphs (wordings), the answers
+    needed, and calls of a pair and of a question; `shared` is how many other calls on its question share a given model
+    of a call: questions differ, so fewer is better.
 
     --format: Format of the report.
     --out: List of pairs to write: .csv or .csv.gz.
@@ -246,10 +247,11 @@ def plan_command(
 ) -> None:  # fmt: skip
     """Say what designs would cost, and how near they would come.
 
-    Before anything is judged, and near to the ranking that all questions would give. For each design (pairs spread over all questions, blocks of models, complete graphs; one or both orders; all
-    wordings of few questions): calls, answers, cost, the expected distance to that ranking,
-    how probably the best models are right, and how wide rank ranges will be. Distances, and calls for a target
-    distance, come with a range; a pilot of ten questions or more keeps it narrow.
+    Before anything is judged, and near to the ranking that all questions would give. For each design (pairs spread over
+    all questions, blocks of models, complete graphs; one or both orders; all wordings of few questions): calls,
+    answers, cost, the expected distance to that ranking, how probably the best models are right, and how wide rank
+    ranges will be. Distances, and calls for a target distance, come with a range; a pilot of ten questions or more
+    keeps it narrow.
 
     --price-answer: Price of one answer of one model.
     --price-judge: Price of one call of the judge.
@@ -296,7 +298,8 @@ def next_command(
 ) -> int:  # fmt: skip
     """Choose the pairs to judge next, after the verdicts in FILE.
 
-    Or say that the ranking is settled. Close and little compared pairs come first, on the questions that were used least. Exit code 0: the pairs stand at
+    Or say that the ranking is settled. Close and little compared pairs come first, on the questions that were used
+    least. Exit code 0: the pairs stand at
     --out. 3: what --until asks for is settled, and nothing was written. 2: an error. Asking after every batch is what
     the rule is made for.
 

@@ -10,14 +10,25 @@ __all__ = ['data_group', 'Profile', 'paper_group', 'theory_group', 'data_list', 
 # %% ../../nbs/cli/paper.ipynb #c03-05429b
 import tempfile
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
 import click
 
 from ppe.cli.show import (
-    SEED, Form, Heading, Out, Positive, Shown, command, emit, emit_result, emit_rows, emit_values, new_file,
-)  # fmt: skip
+    SEED,
+    Form,
+    Heading,
+    Out,
+    Positive,
+    command,
+    emit,
+    emit_result,
+    emit_rows,
+    emit_values,
+    new_file,
+)
 from ..errors import InputError
 
 # %% ../../nbs/cli/paper.ipynb #c04-789ebc
@@ -37,11 +48,11 @@ def data_list(*, format: Form = "table") -> None:
     columns = ["name", "title", "judge", "verdicts", "licence", "citation"]
     sets = verdict_sets().values()
     table = pd.DataFrame([[getattr(one, column) for column in columns] for one in sets], columns=columns)
-    parts: list[str | Heading | Shown] = []
-    for one in sets:
-        about = f"  {one.title}: {one.verdicts:,} verdicts, {one.licence}"
-        parts += [Heading(one.name), about, f"  judged by {one.judge}", f"  cite {one.citation}"]
-    emit_result(format, lambda: table.to_dict("records"), lambda: table, lambda: parts)
+    about = [
+        (Heading(one.name), f"  {one.title}: {one.verdicts:,} verdicts, {one.licence}", f"  judged by {one.judge}",
+         f"  cite {one.citation}") for one in sets
+    ]  # fmt: skip
+    emit_result(format, lambda: table.to_dict("records"), lambda: table, lambda: [*chain(*about)])
 
 
 @command("write", data_group)

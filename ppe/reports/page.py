@@ -158,13 +158,9 @@ LEANS = 0.6  # share of decided verdicts for one place: a warning if all of the 
 def _warnings(report: Report) -> Iterable[str]:
     "What to know before the answer is relied on, most serious first; names are shortened."
     names, counts = shortened([*report.scores["model"], *report.judges["judge"]], 60), report.counts
-    if len(own := report.ranked_judges()) == 1:
-        ((judge, models),) = own.items()
-        family = ", ".join(names[name] for name in models[:NAMED])
-        yield f"The judge {names[judge]} appears to rank itself or its family: {family}. It may favour its own answers."
-    elif own:
-        who = ", ".join(names[judge] for judge in own)
-        yield f"{len(own)} judges appear to rank themselves or their families: {who}. They may favour their own answers."
+    if own := [names[name] for name in report.self_judged()]:
+        verb = "appears to be its" if len(own) == 1 else "appear to be their"
+        yield f"{', '.join(own)} {verb} own judge, or of its family. A judge may favour its own answers."
     if counts["dropped"] >= LEFT_OUT * counts["graphs"]:
         share = f"{100 * counts['dropped'] / counts['graphs']:.0f} % of the graphs ({counts['dropped']:,} of "
         yield f"{share}{counts['graphs']:,}) lack a pair or hold an invalid verdict, and are left out."

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KIND', 'RESAMPLES', 'SLOW_RESAMPLES', 'DRAWS', 'ADVISED', 'SIMULATIONS', 'WORST', 'JUDGES', 'Tick', 'PARTS', 'CALLS',
-           'PAIRS', 'OUTCOMES', 'Further', 'same_family', 'Report', 'judge_table', 'worst_questions', 'short_advice',
+           'PAIRS', 'OUTCOMES', 'Further', 'family', 'Report', 'judge_table', 'worst_questions', 'short_advice',
            'further_calls', 'cells', 'shared', 'agreement', 'judge_agreement', 'make_report']
 
 # %% ../../nbs/reports/report.ipynb #rp03-e64750
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -56,25 +56,13 @@ class Further:
     new_questions: bool  # every pair has been judged on every wording: the calls are on questions that do not exist yet
     models: tuple[str, ...]  # that the numbers in `best` and `order` mean
 
-# %% ../../nbs/reports/report.ipynb #rp04-family
-_VERSION = r"\d+[^\W_]*|v|turbo|chat|instruct"  # what a name may have more than that of its family
-
-
-def _family(name: str) -> list[str]:
-    "Words and numbers of a name, without the date at its end."
-    bare = re.sub(r"\d{4}-\d\d-\d\d", "", name.casefold().rsplit("/", 1)[-1]).replace(".", "")
-    words = re.findall(r"[^\W\d_]+|\d+[^\W_]*", bare)
-    while len(words) > 1 and re.fullmatch(r"\d{3,}|latest|preview", words[-1]):
-        words.pop()
-    return words
-
-
-def same_family(one: str, other: str) -> bool:
-    "Two names are those of one language model, or of versions of it, as far as names can tell."
-    short, long = sorted((_family(one), _family(other)), key=len)
-    return bool(short) and long[: len(short)] == short and all(re.fullmatch(_VERSION, w) for w in long[len(short) :])
-
 # %% ../../nbs/reports/report.ipynb #rp04-eea6d8-b
+def family(name: str) -> str:
+    "What names of one language model have in common: letters and digits, without date and version at the end."
+    version = r"([-_ ](\d{4}-\d\d-\d\d|\d{3,}|v\d[\d.]*|latest|preview|turbo|chat|instruct))+$"
+    return re.sub(r"[\W_]", "", re.sub(version, "", name.casefold().rsplit("/", 1)[-1]))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
     "Everything that a report says; a part is None where it cannot be had, and `missing` says why."
@@ -114,21 +102,15 @@ class Report:
         return 0 if self.board.intervals is None else int((self.scores["rank_low"] < self.scores["rank_high"]).sum())
 
     def open_places(self) -> list[tuple[int, int]]:
-        "Runs of places within which models may change theirs: first and last of each."
-        if self.board.intervals is None:
-            return []
-        runs: list[tuple[int, int]] = []
-        for low, high in sorted(map(tuple, self.scores[["rank_low", "rank_high"]].astype(int).to_numpy().tolist())):
-            if low < high:
-                if runs and low <= runs[-1][1]:
-                    low, high = runs[-1][0], max(high, runs.pop()[1])
-                runs.append((low, high))
-        return runs
+        "Runs of places within which models may change theirs, first and last of each; needs the ranges."
+        low, high = (self.scores[name].to_numpy() for name in ("rank_low", "rank_high"))
+        ends = [at for at in range(len(low) + 1) if not ((low <= at) & (at < high)).any()]
+        return [(before + 1, at) for before, at in pairwise(ends) if at > before + 1]
 
-    def ranked_judges(self) -> dict[str, list[str]]:
-        "By judge, the ranked models that its name says it is, or is a version of."
-        named = {one: [name for name in self.scores["model"] if same_family(one, name)] for one in self.judges["judge"]}
-        return {judge: models for judge, models in named.items() if models}
+    def self_judged(self) -> list[str]:
+        "The models that by its name a judge is, or is a version of."
+        judges = {family(name) for name in self.judges["judge"]} - {""}
+        return [name for name in self.scores["model"] if family(name) in judges]
 
     def shares(self) -> np.ndarray:  # (n, n) NaN where a pair was never compared
         "Points that the row won against the column, a tie half a point, as a share; models in the order of `scores`."
