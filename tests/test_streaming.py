@@ -338,10 +338,10 @@ def test_rows_decide_what_is_large_whatever_they_are_written_in(tmp_path, ppe_ma
         found = [ppe_main("rank", name, "--format", "json") for name in files]
         with subprocess.Popen(["cp", "v.csv", "pipe"], cwd=tmp_path):
             found.append(ppe_main("rank", "pipe", "--format", "json"))
-        assert all(done == found[0] for done in found) and found[0].json()["n_graphs"] == n_graphs
+        assert all(done == found[0] for done in found) and found[0].json()["n_graphs_used"] == n_graphs
     other = write(tmp_path / "w.csv", [("k", *row[1:]) for row in rows])
     monkeypatch.setattr("ppe.cli.counting.LARGE", 2 * len(rows))
-    assert ppe_main("rank", "v.csv", other, "--format", "json").json()["n_graphs"] == 22
+    assert ppe_main("rank", "v.csv", other, "--format", "json").json()["n_graphs_used"] == 22
 
 
 def test_a_size_never_promises_fewer_rows_than_there_are(tmp_path):
