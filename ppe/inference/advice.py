@@ -715,7 +715,7 @@ def _gain_said(advice: Advice, table: pd.DataFrame, part: str) -> Said:
     about = f"{GAINS[part]}, {advice.n_simulations} times; difference from all graphs with its 95 % interval"
     lines = [f"{about}, negative is closer", *rounded.to_string(index=False).split("\n")]
     if (rounded.drop(columns="way") == format_number(0, 3)).all(axis=None):
-        lines = [f"{GAINS[part]}, {advice.n_simulations} times: 0 for every way, so none is closer"]
+        lines = [f"{GAINS[part]}, {advice.n_simulations} times: 0.000 for every way, so none is shown to be closer"]
     if advice.n_complete < advice.n_graphs:
         scored = "truncated-once" in set(table["way"])
         need = f"choose among the {advice.n_complete} complete graphs" if scored else "need complete graphs"
