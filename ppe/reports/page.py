@@ -167,7 +167,7 @@ def _warnings(report: Report) -> Iterable[str]:
     for row in report.judges.to_dict("records"):
         if row["low"] > LEANS or row["high"] < 1 - LEANS:
             place, share = ("first", row["rate"]) if row["low"] > LEANS else ("second", 1 - row["rate"])
-            yield f"The judge {names[row['judge']]} picks the answer shown {place} in {100 * share:.0f} % of its decisions."
+            yield f"The judge {names[row['judge']]} picks the answer shown {place} in {100 * share:.0f} % of decisions."
     n = counts["models"]
     if counts["questions"] < (needed := questions_needed(report.level, n * (n - 1))):
         few, sure = _plural(counts["questions"], "question"), percent(report.level)
