@@ -234,7 +234,7 @@ def is_settled(
     evidence = np.where(fewest >= FEW_QUESTIONS, log_evidence(z, 1 / variance), -np.inf)
     everywhere = evidence >= log(n_models * (n_models - 1) / (1 - level))
     certain = everywhere if goal.kind == "width" else evidence >= log(2 / (1 - level))
-    low, high = rank_limits(everywhere.astype(float), -everywhere.T.astype(float))
+    low, high = rank_limits(everywhere, everywhere.T)
     settled, pairs = reached(goal, scores, certain, low, high)
     pairs = pairs[np.argsort(evidence[pairs[:, 0], pairs[:, 1]], kind="stable")]
     return Settled(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies', 'question_weights',
-           'question_resample', 'percentile_limits', 'mean_interval', 'questions_needed', 'difference_limits',
+           'question_resample', 'percentile_limits', 'mean_interval', 'questions_needed', 'certain_differences',
            'rank_limits', 'means_without', 'question_variance', 'resamples_needed', 'RankIntervals', 'check_draws_once',
            'rank_intervals', 'normal_intervals', 'fitted_intervals']
 
@@ -133,11 +133,11 @@ def _deviations(
     value: np.ndarray,  # (m,) of the pool itself
     resampled: np.ndarray,  # (R, m)
     slack: float,  # spreads up to this are rounding
-) -> tuple[np.ndarray, np.ndarray]:  # σ (m,), and the distance of each resample in units of it (R, m)
+) -> tuple[np.ndarray, np.ndarray]:  # σ (m,), and how far each resample lies above, in units of it (R, m)
     moved = resampled - value
     spread = np.sqrt((moved**2).mean(axis=0))
     spread[spread <= slack] = 0.0
-    return spread, np.divide(np.abs(moved), spread, out=np.zeros_like(moved), where=spread > 0)
+    return spread, np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
 
 
 def _critical(
@@ -180,39 +180,45 @@ def _slack(scores: np.ndarray) -> float:
     return TIE_TOLERANCE * max(1.0, float(np.abs(scores).max()))
 
 # %% ../../nbs/inference/intervals.ipynb #cell-15
-def difference_limits(
+def certain_differences(
     scores: np.ndarray,  # (n,) of the pool itself
     resampled: np.ndarray,  # (R, n)
     *,
     n_questions: int,  # behind the scores, at least 2
     level: float,  # in (0, 1); R at least level / (1 − level)
-    simultaneous: bool,  # all pairs hold together; otherwise those of each row do
-) -> tuple[np.ndarray, np.ndarray]:  # (n, n): lower and upper limits of score i less score j
-    """Limits of all differences by a bootstrap of the largest studentised deviation, wider for few questions; O(R n²).
+    simultaneous: bool,  # statements on all pairs hold together; otherwise those of each row do
+) -> tuple[np.ndarray, np.ndarray]:  # (2, n, n) bool: row certainly above the column, below it; (n, n): see below
+    """Which models are certainly above which, by a step-down bootstrap of the largest studentised deviation; O(R n²).
 
-    They are infinite where the questions are too few to decide anything.
-    Source: Romano and Wolf (2005) for the maximum; Mogstad et al. (2024); Hesterberg (2015) for few questions.
+    The second array holds what a difference must exceed to be certain, after the last step; infinite where the
+    questions are too few to decide anything.
+    Source: Romano and Wolf (2005); Mogstad et al. (2024) for ranks; Hesterberg (2015) for few questions.
     """
-    spread, largest = np.zeros((len(scores), len(scores))), np.zeros(resampled.shape)
-    for i, score in enumerate(scores):
-        spread[i], units = _deviations(score - scores, resampled[:, [i]] - resampled, _slack(scores))
-        largest[:, i] = units.max(axis=1)
-    critical = _critical(largest.max(axis=1, keepdims=True) if simultaneous else largest, level, n_questions)
-    gap, half = scores[:, None] - scores, critical[:, None] * spread
-    # Where no resample moves a difference, all questions agree: that is worth a sign test, and no more.
-    agreed = (spread == 0) & (n_questions >= questions_needed(level, _statements(len(scores), simultaneous)))
-    half[(half <= _slack(scores)) & ~agreed | (n_questions < questions_needed(level))] = np.inf
-    return gap - half, gap + half
+    n, slack = len(scores), _slack(scores)
+    gap = scores[:, None] - scores
+    agreed = n_questions >= questions_needed(level, _statements(n, simultaneous))
+    open_ = np.stack([~np.eye(n, dtype=bool)] * 2)  # statements not shown yet
+    spread, largest, new = np.zeros((n, n)), np.zeros(resampled.shape), open_
+    while new.any():
+        for i in range(n):
+            spread[i], units = _deviations(gap[i], resampled[:, [i]] - resampled, slack)
+            largest[:, i] = np.hstack([units[:, open_[0, i]], -units[:, open_[1, i]]]).max(axis=1, initial=0.0)
+        critical = _critical(largest.max(axis=1, keepdims=True) if simultaneous else largest, level, n_questions)
+        reach = critical[:, None] * spread
+        # Where no resample moves a difference, all questions agree: that is worth a sign test, and no more.
+        reach[(reach <= slack) & ~((spread == 0) & agreed) | (n_questions < questions_needed(level))] = np.inf
+        # A chain of ties is at most n links long: no tie in it counts as a certain difference.
+        new = open_ & (np.stack([gap, -gap]) - reach > n * slack)
+        open_ = open_ & ~new
+    return ~open_ & ~np.eye(n, dtype=bool), reach
 
 
 def rank_limits(
-    low: np.ndarray,  # (n, n) limits of score i less score j
-    high: np.ndarray,  # (n, n)
-    *,
-    slack: float = 0.0,  # a difference must be certain to exceed this
+    above: np.ndarray,  # (n, n) bool: the row is certainly above the column
+    below: np.ndarray,  # (n, n) bool: it is certainly below
 ) -> tuple[np.ndarray, np.ndarray]:  # (n,) each: best and worst rank
     "Ranks that the certain differences leave: one more than the certainly better, n less the certainly worse."
-    return 1 + (high < -slack).sum(axis=1), len(low) - (low > slack).sum(axis=1)
+    return 1 + below.sum(axis=1), len(above) - above.sum(axis=1)
 
 # %% ../../nbs/inference/intervals.ipynb #delete-one-02
 def means_without(
@@ -291,12 +297,10 @@ class RankIntervals:
         table["rank_low"], table["rank_high"] = _rank_limits(self, kind)
         return table.sort_values("rank", kind="stable", ignore_index=True)
 
-    def differences(self, kind: str) -> tuple[np.ndarray, np.ndarray]:  # (n, n) each; kind: not percentile
-        "Limits of the row's score less the column's, on which rank ranges rest; infinite where nothing can be decided."
-        low, high = _limits(self, kind)
-        if self.above is None:
-            return low, high
-        return np.where(self.above, low, -np.inf), np.where(self.above.T, high, np.inf)
+    def certain(self, kind: str) -> np.ndarray:  # (2, n, n) bool; kind: not percentile
+        "Whether the row is certainly above the column, and certainly below it: what rank ranges rest on."
+        certain, _ = _differences(self, kind)
+        return certain if self.above is None else certain & np.stack([self.above, self.above.T])
 
     def notes(
         self,
@@ -315,13 +319,13 @@ class RankIntervals:
         return float(measure(self.ranks, reference)), measure(self.resampled_ranks, reference)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21
-def _limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
+def _differences(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
     how: dict[str, Any] = {
         "n_questions": found.n_questions,
         "level": found.level,
         "simultaneous": kind == "simultaneous",
     }
-    return difference_limits(found.scores, found.resampled_scores, **how)
+    return certain_differences(found.scores, found.resampled_scores, **how)
 
 
 def _check(found: RankIntervals, kind: str) -> None:
@@ -346,7 +350,8 @@ def _notes(found: RankIntervals, kind: str) -> list[str]:
     elif n < FEW_QUESTIONS:
         notes.append(f"{n} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough.")
     if n >= few and kind != "percentile":
-        pointless = np.isinf(_limits(found, kind)[0]) & (found.scores[:, None] - found.scores > _slack(found.scores))
+        (certain, _), reach = _differences(found, kind)
+        pointless = np.isinf(reach) & ~certain & (found.scores[:, None] - found.scores > _slack(found.scores))
         statements = _statements(len(found.models), kind == "simultaneous")
         if pointless.any():
             notes.append(
@@ -368,7 +373,8 @@ def _score_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarr
     if kind == "percentile":
         return percentile_limits(found.resampled_scores, found.level)
     spread, units = _deviations(found.scores, found.resampled_scores, _slack(found.scores))
-    half = spread * _critical(units.max(axis=1) if kind == "simultaneous" else units, found.level, found.n_questions)
+    largest = np.abs(units).max(axis=1) if kind == "simultaneous" else np.abs(units)
+    half = spread * _critical(largest, found.level, found.n_questions)
     return found.scores - half, found.scores + half
 
 
@@ -387,8 +393,7 @@ def _rank_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarra
         point = lower(ranks) == -lower(-ranks)
         low, high = np.where(point, np.minimum(low, own[0]), low), np.where(point, np.maximum(high, own[1]), high)
         return low.astype(np.int64), high.astype(np.int64)
-    # A chain of ties is at most n links long: no tie in it counts as a certain difference.
-    return rank_limits(*found.differences(kind), slack=len(found.models) * _slack(found.scores))
+    return rank_limits(*found.certain(kind))
 
 # %% ../../nbs/inference/intervals.ipynb #cell-22
 def check_draws_once(method: Method) -> None:

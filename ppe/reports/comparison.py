@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..rankers.rankings import TIE_TOLERANCE
 from .report import KIND, OUTCOMES, Report, Tick, agreement, cells, make_report, shared
 from ..verdicts import model_codes
 
@@ -79,9 +78,8 @@ def _ahead(report: Report, models: list[str]) -> tuple[np.ndarray, np.ndarray]: 
     ranks = report.scores.set_index("model")["rank"].astype(float).loc[models].to_numpy()
     certain, found = np.zeros((len(models), len(models)), dtype=bool), report.board.intervals
     if found is not None:
-        slack = len(found.scores) * TIE_TOLERANCE * max(1.0, float(np.abs(found.scores).max()))  # as ranges take ties
         place = [found.models.index(name) for name in models]
-        certain = (found.differences(KIND)[0] > slack)[np.ix_(place, place)]
+        certain = found.certain(KIND)[0][np.ix_(place, place)]
     return ranks[:, None] < ranks, certain
 
 

@@ -83,7 +83,7 @@ Stop = tuple[int, bool] | None  # calls at the first stop and whether it was wro
 
 def _looked(found: Settled, certain: np.ndarray) -> tuple[bool, np.ndarray, np.ndarray]:
     "Whether certain differences (n, n) reach the goal, and the rank ranges that they leave."
-    low, high = rank_limits(certain.astype(float), -certain.T.astype(float))
+    low, high = rank_limits(certain, certain.T)
     return reached(found.goal, found.scores, certain, low, high)[0], low, high
 
 
