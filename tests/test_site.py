@@ -300,6 +300,8 @@ SHOWN = (
     "figures/fig_beyond", "figures/tab_main", "figures/thm_main", "nbs/cycles", "nbs/theory/mallows",
     "nbs/guide", "nbs/guide_calls", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
 )  # fmt: skip
+WARPED = """[...document.images].filter(i => i.clientHeight && getComputedStyle(i).objectFit == 'fill'
+            && Math.abs(i.clientWidth * i.naturalHeight / i.clientHeight / i.naturalWidth - 1) > 0.03).length"""
 UNSET = """[...document.querySelectorAll('.math')]
            .filter(m => !m.querySelector('mjx-container') || m.querySelector('mjx-merror')).length"""
 
@@ -318,6 +320,7 @@ def test_a_page_shows_as_it_should(name: str, browser: Browser, address: str):
         assert browser.evaluate("document.querySelector('article h1').innerText.trim().length") > 0
         assert browser.evaluate(UNSET) == 0, "formulas that MathJax left or refused"
         assert browser.evaluate("[...document.images].filter(i => !i.alt.trim()).length") == 0
+        assert browser.evaluate(WARPED) == 0, "pictures out of proportion"
         assert browser.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
 
 
