@@ -149,7 +149,7 @@ def test_the_first_box_names_open_places_and_what_speaks_against_them():
     assert set(report.self_judged()) == {"gpt-4-0314", "gpt4-turbo"}
     words = text_of(report_page(report))
     box = words[: words.index("With a chance")]
-    assert "appear to be their own judge, or of its family" in box and "lack a pair" not in box
+    assert "A judge appears to be ranked itself, or a model of its family: gpt" in box and "lack a pair" not in box
     assert "The judge gpt-4 picks the answer shown first in 100 %" not in box, "as a file without an order looks"
     low, high = zip(*report.open_places(), strict=True)
     ranges = report.scores[report.scores["rank_low"] < report.scores["rank_high"]]

@@ -159,8 +159,7 @@ def _warnings(report: Report) -> Iterable[str]:
     "What to know before the answer is relied on, most serious first; names are shortened."
     names, counts = shortened([*report.scores["model"], *report.judges["judge"]], 60), report.counts
     if own := [names[name] for name in report.self_judged()]:
-        verb = "appears to be its" if len(own) == 1 else "appear to be their"
-        yield f"{', '.join(own)} {verb} own judge, or of its family. A judge may favour its own answers."
+        yield f"A judge appears to be ranked itself, or a model of its family: {', '.join(own)}. It may favour its own."
     if counts["dropped"] >= LEFT_OUT * counts["graphs"]:
         share = f"{100 * counts['dropped'] / counts['graphs']:.0f} % of the graphs ({counts['dropped']:,} of "
         yield f"{share}{counts['graphs']:,}) lack a pair or hold an invalid verdict, and are left out."
