@@ -129,11 +129,11 @@ def readme(counts: dict, ranking: str) -> str:
     bases, causes = counts["judge"]["bases"], counts["judge"]["causes"]
     scores = sum(n for name, n in counts["requests"].items() if name.startswith("judge/score"))
     lines = [
-        "# What `make demo` did",
+        "# A demo on this machine",
         "",
-        "*This shows that the plumbing works. It says nothing about judges or models worth ranking.* The only model here is",
+        "*This shows that the four stages work together. It says nothing about judges or models.* `make demo` made it. The only model here is",
         "SmolLM2-135M-Instruct: it wrote the paraphrases, gave all the answers (in four set-ups that differ by a system prompt, a",
-        "temperature and a limit on length), and judged them. Verdicts that change with the order show nothing but its bias for a place.",
+        "temperature and a limit on length), and judged them. Verdicts that change when the answers change places show only its bias for a place.",
         "",
         "| stage | what happened |",
         "|---|---|",
@@ -156,10 +156,10 @@ def readme(counts: dict, ranking: str) -> str:
         ranking.strip(),
         "```",
         "",
-        "The prompts are those of [prompts.toml](prompts.toml), shorter than the paper's and with worked examples, for a model of this size.",
+        "The prompts are those of [prompts.toml](prompts.toml): shorter than the paper's and with worked examples, for so small a model.",
         "Exchanges in full are in [results/exchanges.json](results/exchanges.json), the verdict table and how each verdict came about",
-        "in [results/verdicts.csv](results/verdicts.csv) and [results/details.csv](results/details.csv). `make demo` makes this page;",
-        "the set-up `sampled` draws its answers, so another run gives other numbers. A run takes ten minutes or more on two processor cores.",
+        "in [results/verdicts.csv](results/verdicts.csv) and [results/details.csv](results/details.csv). A run",
+        "takes ten minutes or more on two processor cores. The set-up `sampled` draws its answers, so another run gives other numbers.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -27,9 +27,10 @@ require(`${folder}/node-main.js`).init({
 }).then((MathJax) => {
   const {adaptor} = MathJax.startup;
   const set = items.map(([tex, display]) => {
-    const mathml = MathJax.tex2mml(tex, {display}).replace(/\s*\n\s*/g, "").replace(/ data-mjx-[\w-]+="[^"]*"/g, "");
+    const mathml = MathJax.tex2mml(tex, {display}).replace(/\s*\n\s*/g, "")
+      .replace(/ (data-mjx-[\w-]+|xmlns|stretchy)="[^"]*"/g, "");
     const glyphs = adaptor.outerHTML(MathJax.tex2chtml(tex, {display}));
-    const spoken = `<mjx-assistive-mml unselectable="on">${mathml}</mjx-assistive-mml>`;
+    const spoken = `<mjx-assistive-mml>${mathml}</mjx-assistive-mml>`;
     return glyphs.replace("<mjx-math ", '<mjx-math aria-hidden="true" ').replace(/(?=<\/mjx-container>$)/, spoken);
   });
   process.stdout.write(JSON.stringify([set, adaptor.textContent(MathJax.chtmlStylesheet())]));
@@ -62,7 +63,7 @@ def set_formulas(pages: dict[Path, str], mathjax: Path, static: Path) -> None:
 def shown(path: Path) -> tuple[str, int, int]:
     "Name, width and height of a picture as it is shown: not wider than `WIDTH`."
     with Image.open(path) as image:
-        if image.width <= WIDTH and path.stat().st_size < 100_000:
+        if image.width <= WIDTH and path.stat().st_size < 20_000:
             return path.name, *image.size
         small = image.convert("RGB")
         small.thumbnail((WIDTH, image.height))
@@ -129,6 +130,7 @@ def lighten(site: Path, mathjax: Path) -> None:
     colors = (static / "pygments.css").read_text(encoding="utf-8")
     usual = set(re.findall(r"\.highlight ?\{[^}]*(color: #\w+)", colors))
     colored = {name for name, said in re.findall(r"\.highlight \.(\w+) ?\{ *([^}]*?) *\}", colors) if said not in usual}
+    colored -= {"o", "mi", "mf"}  # operators and numbers: one span in two
     plain = re.compile(r'<span class="(\w+)">([^<]*)</span>')
     for path, text in pages.items():
         text = re.sub(LOADED.format(UNUSED if path.name == "search.html" else f"{UNUSED}|{SEARCH}"), "", text)

@@ -24,7 +24,7 @@ ROOMS = {
 }
 
 
-HEAD = """# Reference
+HEAD = """# Functions
 
 Signatures, parameters and docstrings as they stand in the source. The notebooks say why, and show each function at work.
 

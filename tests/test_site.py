@@ -93,6 +93,21 @@ def test_every_notebook_of_the_paper_stands_on_one_page_and_in_one_section():
     assert sorted(" ".join(shown).split()) == sorted(read_fronts(ROOT))
 
 
+def test_pages_have_names_of_their_own_and_cards_say_them(staging: stage.Staging):
+    titles = {
+        place: re.search(
+            r"(?m)^# (.+)$", "".join(json.loads(text)["cells"][0]["source"]) if place.endswith("ipynb") else text
+        )[1]
+        for place, text in ((place, path.read_text(encoding="utf-8")) for place, path in staging.pages.items())
+    }
+    assert sorted(titles.values()) == sorted(set(titles.values()))
+    for name, link in re.findall(r"(?m)^\*\*\[([^\]]+)\]\(([^)#]+)\)\*\*$", TEXTS["index.md"]):
+        assert titles[link.removeprefix("../")] == name
+    assert not re.search(r"(?m)^[^`\n]+ <[\w/]+>$", "".join(TEXTS.values())), (
+        "an entry of a toctree with a name of its own"
+    )
+
+
 # ---- staging
 
 
@@ -306,6 +321,9 @@ UNSET = """[...document.querySelectorAll('.math')]
            .filter(m => !m.querySelector('mjx-container') || m.querySelector('mjx-merror')).length"""
 
 
+CUT_OFF = "[...document.querySelectorAll('article pre')].filter(block => block.scrollWidth > block.clientWidth).length"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_page_shows_as_it_should(name: str, browser: Browser, address: str):
@@ -321,6 +339,7 @@ def test_a_page_shows_as_it_should(name: str, browser: Browser, address: str):
         assert browser.evaluate(UNSET) == 0, "formulas that MathJax left or refused"
         assert browser.evaluate("[...document.images].filter(i => !i.alt.trim()).length") == 0
         assert browser.evaluate(WARPED) == 0, "pictures out of proportion"
+        assert browser.evaluate(CUT_OFF) == 0 or width < 1280
         assert browser.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
 
 
@@ -339,12 +358,39 @@ def test_the_browser_notices_an_error_and_a_request(browser: Browser, tmp_path: 
 
 
 @pytest.mark.slow
-def test_search_finds_a_word(browser: Browser, address: str):
-    browser.open(f"{address}search.html?q=Davidson")
-    count = """new Promise((done) => { const look = (n) => {
-        const found = document.querySelectorAll('#search-results li').length;
-        found > 3 || !n ? done(found) : setTimeout(() => look(n - 1), 100) }; look(300) })"""
-    assert browser.evaluate(count) > 3
+def test_no_page_is_heavy(browser: Browser, address: str, site: Path):
+    "What the pages of `SHOWN` load, pictures included, before anything is scrolled."
+    heavy = {}
+    for name in (*SHOWN, "search"):
+        requests = {url.split("?")[0] for url in browser.open(f"{address}{name}.html").requests}
+        files = [site / url.removeprefix(address) for url in requests if url.startswith(address)]
+        heavy[name] = sum(file.stat().st_size for file in files if file.is_file())
+    assert max(heavy.values()) <= 600_000, heavy
+
+
+FOUND = """new Promise((done) => { const look = (n) => {
+    const found = [...document.querySelectorAll('#search-results li a')].map((link) => link.innerText);
+    /found [0-9]/.test(document.querySelector('.search-summary')?.innerText) || !n
+      ? done(found) : setTimeout(() => look(n - 1), 100) }; look(300) })"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "title"),
+    [("install", "Rank your own models"), ("glossary", "Glossary"), ("Davidson", "The Davidson model")],
+)
+def test_search_finds_a_word_in_a_site_opened_from_a_file(browser: Browser, site: Path, word: str, title: str):
+    visit = browser.open(f"{site.as_uri()}/search.html?q={word}")
+    assert any(title in found for found in browser.evaluate(FOUND)) and not visit.complaints
+
+
+@pytest.mark.slow
+def test_a_picture_opens_large_by_click_or_key(browser: Browser, address: str, site: Path):
+    browser.open(f"{address}figures/fig_mu.html")
+    link = browser.evaluate("(link => (link.focus(), link === document.activeElement && link.href))"
+                            "(document.querySelector('a.enlarge'))")  # fmt: skip
+    shown = browser.evaluate("document.querySelector('a.enlarge img').getAttribute('src')")
+    assert link.startswith(address) and (site / link.removeprefix(address)).is_file() and shown
 
 
 def test_the_workflow_and_the_environments_start_where_they_should():
