@@ -35,7 +35,7 @@ def figure(tmp_path_factory) -> Path:
     fig, ax = printed_figure()
     ax.fill_between([0, 1], [0, 1], alpha=0.4)
     text = caption(what="A band", n=2, replicates=0, interval="none", seed="not used", data="simulated: hand")
-    save_figure(fig, pd.DataFrame({"x": [0, 1]}), name="fig_band", caption=text, output_dir=folder)
+    save_figure(fig, pd.DataFrame({"x": [0, 1]}), name="fig_band", title="It widens", caption=text, output_dir=folder)
     plt.close(fig)
     return folder / "fig_band.pdf"
 

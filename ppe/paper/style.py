@@ -204,7 +204,7 @@ def caption(
 ) -> str:  # two paragraphs, each one line: what is shown; all the rest, which pages fold away
     """The caption of a figure or table, complete by construction.
 
-    Raises: InputError naming the missing fields, or when `data` says neither real nor simulated.
+    Raises: InputError naming the missing fields, when `data` says neither real nor simulated, or for too many words.
     """
     fields = dict(what=what, n=n, replicates=replicates, interval=interval, seed=seed, data=data)
     texts = {key: " ".join(str(value).split()) for key, value in fields.items() if value is not None}
@@ -212,6 +212,8 @@ def caption(
         raise InputError(f"the caption lacks {', '.join(missing)}: it states all of {', '.join(fields)}")
     if not _DATA.match(texts["data"]):
         raise InputError(f"data {texts['data']!r}: captions begin it with 'real: NAME' or 'simulated: NAME'")
+    if (words := len(texts["what"].split())) > 80:
+        raise InputError(f"the caption has {words} words: at most 80 say what is shown; put the rest into note=…")
     note = " ".join(note.split()).rstrip(".")
     parts = [*[note] * bool(note), f"n = {texts['n']}", f"Replicates: {texts['replicates']}"]
     parts += [f"Intervals: {texts['interval']}", f"Seed: {texts['seed']}", f"Data: {texts['data']}"]
@@ -256,21 +258,21 @@ def save_figure(
     data: pd.DataFrame,  # the numbers drawn, tidy
     *,
     name: str,  # stem of the files
-    title: str = "",  # the message, a sentence without a full stop
+    title: str,  # the message, a sentence without a full stop
     caption: str,  # made with `caption`
     output_dir: str | Path,
 ) -> list[Path]:  # the files written: pdf, png, csv, txt
     """Save a figure, its numbers, its title and its caption; the same figure gives the same bytes.
 
-    Raises: InputError for another width than 3.4 or 7.0 in, a title inside or that ends in a full stop, no data, an
-    incomplete caption.
+    Raises: InputError for another width than 3.4 or 7.0 in, a title inside, none, or one that ends in a full stop, no
+    data, an incomplete caption.
     """
     _check_outputs(name, caption)
     width = float(fig.get_figwidth())
     if not any(math.isclose(width, printed) for printed in PRINTED_WIDTHS.values()):
         raise InputError(f"{name} is {width:g} in wide: printed widths are 3.4 and 7.0; use printed_figure")
-    if (title := " ".join(title.split())).endswith("."):
-        raise InputError(f"{name}: the title {title!r} ends in a full stop: one sentence states the message; remove it")
+    if not (title := " ".join(title.split())) or title.endswith("."):
+        raise InputError(f"{name}: the title is {title!r}: one sentence, without a full stop, states the message")
     if fig.get_suptitle() or (len(fig.axes) == 1 and fig.axes[0].get_title()):
         raise InputError(f"{name} has a title inside: it stands above the picture; pass it as title=…")
     if data.empty:
@@ -278,11 +280,10 @@ def save_figure(
     stem, files = Path(output_dir) / name, {"pdf": io.BytesIO(), "png": io.BytesIO()}
     fig.savefig(files["pdf"], format="pdf", dpi=300, metadata={"CreationDate": None, "Creator": None, "Producer": None})
     fig.savefig(files["png"], format="png", dpi=300, metadata={"Software": None})
-    pdf = describe_pdf(files["pdf"].getvalue(), title=title or caption.split("\n\n")[0])
-    words = "\n\n".join(filter(None, [title, caption])) + "\n"
+    pdf = describe_pdf(files["pdf"].getvalue(), title=title)
     return [
         write_bytes(pdf, stem.with_suffix(".pdf")), write_bytes(files["png"].getvalue(), stem.with_suffix(".png")),
-        write_csv(data, stem.with_suffix(".csv")), write_text(words, stem.with_suffix(".txt")),
+        write_csv(data, stem.with_suffix(".csv")), write_text(f"{title}\n\n{caption}\n", stem.with_suffix(".txt")),
     ]  # fmt: skip
 
 # %% ../../nbs/paper/style.ipynb #cell-35
