@@ -241,8 +241,8 @@ def write_book(
         "about": markdown_runs(
             f"Every figure, table and theorem of the paper, and what goes beyond it, as `ppe` {__version__} makes them"
             f"{'' if profile == 'full' else f' in the profile *{profile}*, with fewer draws'}: the question, the "
-            "answer, and what it rests on. What rests on pools that were made up says *simulated*. An article that tells "
-            "what became of the paper's ideas comes first."
+            "answer, and what it rests on. What rests on pools that were made up says *simulated*. "
+            "An article that tells what became of the paper's ideas comes first."
         ),
         "article": _article(root) if profile == "full" else [],
         "parts": [{"heading": one, "entries": list(map(entry, part))} for one, part in parts.items()],
