@@ -361,6 +361,7 @@ def test_the_browser_notices_an_error_and_a_request(browser: Browser, tmp_path: 
 def test_no_page_is_heavy(browser: Browser, address: str, site: Path):
     "What the pages of `SHOWN` load, pictures included, before anything is scrolled."
     heavy = {}
+    browser.call("Network.setCacheDisabled", cacheDisabled=True)  # fonts of the page before would count again
     for name in (*SHOWN, "search"):
         requests = {url.split("?")[0] for url in browser.open(f"{address}{name}.html").requests}
         files = [site / url.removeprefix(address) for url in requests if url.startswith(address)]
