@@ -226,8 +226,6 @@ def find_artefacts(
 
     def said(name: str) -> tuple[str, str, str]:
         text = (folder / f"{name}.txt").read_text(encoding="utf-8").strip()
-        if "\n\n" not in text:  # of a notebook that has not run since captions have two paragraphs
-            text = re.sub(r"(.*)\. (n = .*\. Replicates: )", r"\1.\n\n\2", text)
         *title, caption, details = text.split("\n\n")
         return " ".join(title), caption, details
 
