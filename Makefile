@@ -31,7 +31,7 @@ setup: .venv/dev.stamp ## create .venv with everything (library, notebooks, test
 paper: .venv/paper.stamp ## every figure and table: figures/ (PROFILE=quick: build/quick/; SCHEDULER=tcp://…: on Dask)
 	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
-verify: .venv/paper.stamp ## the full profile again, in build/verify/: does every CSV come out as published? (hours; resumable)
+verify: .venv/paper.stamp ## the full profile again, in build/verify/: does every CSV come out as published? (half an hour or more; resumable)
 	@$(BIN)/ppe paper run --profile verify --workers $(WORKERS) && echo "every CSV is as published"
 
 pdf: .venv/paper.stamp ## all figures and tables with questions, answers and captions as one document: build/ppe.pdf

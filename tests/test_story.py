@@ -165,3 +165,5 @@ def test_what_is_said_of_calls_wordings_stops_and_judges():
     assert not (blocks[["other questions high", "people high"]] < 0).any(axis=None)
     made = story._theory(TABLE).set_index("max_triangles")
     assert (np.diff(made["log10_generated"]) < 0).all() and made["t_product"].iloc[0] < made["t_plain"].iloc[0]
+    held = TABLE("fig_plan").groupby(["size", "set"])["in_widened"].mean().unstack("set")
+    assert (held["MT-Bench, GPT-4"] < 0.8).all() and (held.drop(columns="MT-Bench, GPT-4") > 0.9).all(axis=None)
