@@ -58,6 +58,13 @@ def battle(model_a="x", model_b="y", winner="model_a", **more):
     return {"model_a": model_a, "model_b": model_b, "winner": winner, **more}
 
 
+def anchored(final_verdict="x>>y", uid="ab12_x_y", model_a="x"):
+    return {
+        "uid": uid, "model_1_name": "x", "model_2_name": "y", "model_a_in_prompt": model_a, "judge_model": "qwen",
+        "extracted_verdict": "A>>B", "confidence": "significantly", "final_verdict": final_verdict,
+    }  # fmt: skip
+
+
 def arena(question_id="58210e39b3fd4441a2bd4a518bb44c2d", winner="model_a", **more):
     conversation = {"conversation_a": [], "conversation_b": [], "turn": 3, "anony": True, "language": "German"}
     about = {"question_id": question_id, "judge": "arena_user_973", "tstamp": 1682351591.1}
@@ -128,6 +135,37 @@ def test_one_file_a_model_is_the_normal_case(tmp_path: Path):
         comparison_graphs(table)
 
 
+def test_turns_are_wordings_unless_they_are_asked_for_as_questions(tmp_path: Path):
+    records = [fastchat(question_id, turn=turn, g2="model_2") for question_id in (81, 82) for turn in (1, 2)]
+    path, about = saved(tmp_path, *records), [{"question_id": q, "category": f"c{q}"} for q in (81, 82)]
+    asked = saved(tmp_path, *about, name="questions.jsonl")
+    together, apart = (import_verdicts(path, turns=turns, questions=asked)[0] for turns in (None, "questions"))
+    assert together["question_id"].nunique() == 2 and set(together["variant"]) == {"t1g1", "t1g2", "t2g1", "t2g2"}
+    assert apart["question_id"].nunique() == 4 and set(apart["variant"]) == {"g1", "g2"}
+    assert set(zip(apart["question_id"], apart["category"], strict=True)) >= {
+        ("81 turn 2", "c81"),
+        ("82 turn 1", "c82"),
+    }
+    same = ["judge", "category", "model_a", "model_b", "verdict"]
+    pd.testing.assert_frame_equal(together[same], apart[same])
+    agreed = import_verdicts(path, turns="questions", games="agreed")[0]
+    assert set(agreed["variant"]) == {1} and set(agreed["verdict"]) == {"tie"}
+    for options in ({"turns": "both"}, {"strong": 3}):
+        with pytest.raises(InputError, match=next(iter(options))):
+            import_verdicts(path, **options)
+
+
+def test_a_strong_win_stands_as_often_as_is_asked(tmp_path: Path):
+    for path in (saved(tmp_path, hard_v1(first="A>>B", second="A=B"), hard_v1("z")), saved(tmp_path, anchored())):
+        once, thrice = (import_verdicts(path, strong=times)[0] for times in (None, 3))
+        same = [column for column in COLUMNS if column != "variant"]
+        kept = thrice[~thrice["variant"].astype(str).str.contains("x")]
+        pd.testing.assert_frame_equal(kept[same].reset_index(drop=True), once[same])
+        assert thrice["variant"].astype(str).str.extract("x(.)")[0].dropna().tolist() == ["2", "3"]
+        strong = thrice.groupby(["question_id", "model_b"], observed=True)["verdict"].value_counts()
+        assert (strong == 3).sum() == 1
+
+
 def test_an_instruction_is_any_text(tmp_path: Path):
     "Published instructions have line breaks and spaces around them; the text is a question, no name."
     texts = ["one", "one\n", "one\n\ntwo\t", " one", "1", "\u202e", "a" * 10_000]
@@ -144,6 +182,7 @@ def test_an_instruction_is_any_text(tmp_path: Path):
 EXAMPLES = {
     "mt-bench": [fastchat(), fastchat(model_2="z", g2="model_2"), fastchat(82, g1="error")],
     "arena-hard": [hard_v1(), hard_v1("y", None, "A>>B"), hard_v1(question_id=7)],
+    "anchor-selection": [anchored(), anchored("y=x", "7_y_x", "y"), anchored("INVALID", "8_x_y")],
     "alpaca-eval": [alpaca(), alpaca(1.7, "y"), alpaca(None, "z")],
     "chatbot-arena": [battle(), battle("y", "z", "tie"), battle("z", "x", "tie (bothbad)")],
 }
@@ -177,6 +216,8 @@ def turned(row):
     both = {key: value for pair in swap.items() for key, value in (pair, pair[::-1])}
     words = {key: both[value] for key, value in row.items() if key.endswith("winner")}
     other = {both.get(key, key): value for key, value in (row | words).items()}
+    if "model_a_in_prompt" in row:
+        other["model_a_in_prompt"] = "y" if row["model_a_in_prompt"] == "x" else "x"
     return other | ({"preference": 3 - row["preference"]} if "preference" in row else {})
 
 
@@ -218,7 +259,8 @@ def test_a_record_that_comes_twice_is_remarked_once(tmp_path: Path):
     differ, strong = fastchat(g2="model_2"), hard_v1(first="A>>B")
     rounded, both_bad, named = alpaca(1.2), arena(winner="tie (bothbad)"), arena(anony=False)
     for row, said in (
-        (differ, "judged differently"), (strong, "strong wins"), (strong, "name no baseline"),
+        (differ, "judged differently"), (strong, "strong wins"), (anchored(), "strong wins"),
+        (strong, "name no baseline"),
         (rounded, "nearest whole number"), (both_bad, "both were called bad"), (named, "not anonymous"),
         (published(winner="tie (inconsistent)"), "changed with the order"),
         (fastchat() | {"m1_score": 5}, "two scores"),

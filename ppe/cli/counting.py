@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import pandas as pd
 
-from .show import Files, Out, command, emit, emit_json, new_file, note, opened
+from .show import Files, Out, Positive, command, emit, emit_json, new_file, note, opened
 from ..counts import PairCounts, add_counts, is_counts, read_counts, write_counts
 from ..errors import InputError, first_five
 from ..files import is_name, read_whole, unpacked
@@ -180,14 +180,15 @@ def import_command(
     files: Annotated[tuple[str, ...], "FILE..."], *, format: Literal["table", "json"] = "table", force: bool = False,
     questions: str | None = None, judge: str | None = None, anonymous_only: bool = False,
     tie_width: float | None = None, baseline: str | None = None, columns: str | None = None,
+    strong: Positive | None = None, turns: Literal["variants", "questions"] | None = None,
     games: Literal["both", "agreed"] | None = None, out: Out, layout: str | None = None,
 ) -> None:  # fmt: skip
     """Make a verdict table from the files of another project.
 
     The files are JSON lines, JSON, CSV or Parquet.
 
-    Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), inspect (logs of
-    comparisons, .json or .eval), columns (any other table, with --columns).
+    Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles),
+    anchor-selection, inspect (logs of comparisons, .json or .eval), columns (any other table, with --columns).
 
     --format: Format of the report.
     --questions FILE: JSON lines with question_id (or uid) and category.
@@ -198,6 +199,8 @@ def import_command(
     --columns NAMES: Of a file in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN and the words in the last,
         a=WORD,b=WORD,tie=WORD,invalid=WORD (without a and b it holds the winner's name); also question_id=, judge=,
         category=, variant=.
+    --strong: arena-hard, anchor-selection: how often a strong win (A>>B) stands in the table (1).
+    --turns: mt-bench: the two turns of a question as variants (if left out), or as questions of their own.
     --games: Both orders as two variants (if left out), or as one verdict: a tie unless they agree.
     --layout: Layout of the files; known by the fields of the first record if left out.
     """
@@ -205,8 +208,8 @@ def import_command(
 
     target = new_file(out, force=force, inputs=(*files, questions))
     table, report = import_verdicts(
-        files, layout, games=games, baseline=baseline, tie_width=tie_width, anonymous_only=anonymous_only or None,
-        judge=judge, questions=questions, columns=columns,
+        files, layout, games=games, turns=turns, strong=strong, baseline=baseline, tie_width=tie_width,
+        anonymous_only=anonymous_only or None, judge=judge, questions=questions, columns=columns,
     )  # fmt: skip
     write_verdicts(table, target)
     if format == "json":

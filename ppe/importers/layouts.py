@@ -57,11 +57,14 @@ class Layout:
         return file.records(shape, [field for field in self.optional if field not in shape])
 
 
+_NOT_SAID = ("left_out", "asked", "times")  # why a row is; its question before turns told apart; how often it stands
+
+
 def remarks(
     rows: Rows,
 ) -> dict[str, int]:  # sentence with {n} → how often it applies
     "What is to be said of these rows."
-    return {name: int(rows[name].sum()) for name in rows if name not in (*COLUMNS, "left_out")}
+    return {name: int(rows[name].sum()) for name in rows if name not in (*COLUMNS, *_NOT_SAID)}
 
 
 LAYOUTS: dict[str, Layout] = {}  # in the order in which they are tried
@@ -102,7 +105,7 @@ _INCONSISTENT = "ties that are 'tie (inconsistent)', a verdict that changed with
 _SCORED = "verdicts from two scores given one by one; no pair was shown, the order means nothing: {n}"
 
 
-def _mt_bench(records: Records, games: str | None = None) -> Rows:
+def _mt_bench(records: Records, games: str | None = None, turns: str | None = None) -> Rows:
     fields, combined, n = records.fields, "winner" in records.fields, len(records)
     if combined and games is not None:
         what = f"games {games!r} with {records.name}"
@@ -111,9 +114,12 @@ def _mt_bench(records: Records, games: str | None = None) -> Rows:
     no_turn = not combined and all(turn is None for turn in fields["turn"])
     turn = records.with_field("turn", [1] * n if no_turn else fields["turn"]).identifiers("turn")
     first, second = ("model_a", "model_b") if combined else ("model_1", "model_2")
+    asked, apart = records.identifiers("question_id"), turns == "questions"
+    question = [f"{q} turn {t}" for q, t in zip(asked, turn, strict=True)] if apart else asked
     columns = {
-        "judge": records.with_field("judge", judges).names("judge"), "question_id": records.identifiers("question_id"),
-        "category": "all", "variant": turn, "model_a": records.names(first), "model_b": records.names(second),
+        "judge": records.with_field("judge", judges).names("judge"), "question_id": question, "asked": asked,
+        "category": "all", "variant": 1 if apart else turn,
+        "model_a": records.names(first), "model_b": records.names(second),
     }  # fmt: skip
     if combined:
         inconsistent = [winner == "tie (inconsistent)" for winner in fields["winner"]]
@@ -124,7 +130,9 @@ def _mt_bench(records: Records, games: str | None = None) -> Rows:
         return rows.assign(verdict=one, **{_SCORED: 1})
     if scored:
         raise records.refuse(scored, "scored one by one (m1_score), others judged as pairs: import them as two files")
-    return two_games(rows, one, mirrored(other), games, ([f"t{t}g1" for t in turn], [f"t{t}g2" for t in turn]))
+    of_turn = [""] * n if apart else [f"t{t}" for t in turn]
+    variants = [f"{t}g1" for t in of_turn], [f"{t}g2" for t in of_turn]
+    return two_games(rows, one, mirrored(other), games, variants)
 
 
 LAYOUTS["mt-bench"] = Layout(
@@ -136,7 +144,7 @@ LAYOUTS["mt-bench"] = Layout(
     convert=_mt_bench,
     optional=("turn", "m1_score"),
     never=("anony", "language", "evaluation_order"),  # marks of a battle, which shares most fields of the second shape
-    options=("games",),
+    options=("games", "turns"),
 )
 
 # %% ../../nbs/importers/layouts.ipynb #c6029f18
@@ -145,7 +153,8 @@ _SCORES = {
     "A>>B": "a", "A>B": "a", "B<<A": "a", "B<A": "a", "A=B": "tie", "B=A": "tie",
     "B>A": "b", "B>>A": "b", "A<B": "b", "A<<B": "b",
 }  # fmt: skip
-_STRONG = "strong wins (A>>B, B>>A), each of which counts as one win: {n}"
+_STRONG = "strong wins (A>>B, B>>A), each of which counts as one win (--strong 3 counts it as three): {n}"
+_TIMES = "strong wins, each of which stands several times, the copies in further graphs that lack pairs: {n}"
 _ASSUMED = f"records that name no baseline; {ARENA_HARD_BASELINE} is assumed (--baseline NAME): {{n}}"
 
 
@@ -155,7 +164,16 @@ def _two_scores(games: object) -> bool:
     return all(game is None or isinstance(game, dict) and "score" in game for game in games)
 
 
-def _arena_hard(records: Records, games: str | None = None, baseline: str | None = None) -> Rows:
+def _strong(rows: Rows, strong: np.ndarray | list[bool], times: int | None) -> Rows:
+    "The rows with what is said of strong wins, and how often each row stands if that is asked for."
+    if times is None:
+        return rows.assign(**{_STRONG: strong})
+    return rows.assign(times=np.where(strong, times, 1), **{_TIMES: strong})
+
+
+def _arena_hard(
+    records: Records, games: str | None = None, baseline: str | None = None, strong: int | None = None
+) -> Rows:
     rule = ": two games are needed, each null or an object with a score"
     scores = [[game and game["score"] for game in both] for both in records.require("games", _two_scores, rule)]
     first, second = (records.with_field("score", one).verdicts("score", _SCORES) for one in zip(*scores, strict=True))
@@ -172,10 +190,14 @@ def _arena_hard(records: Records, games: str | None = None, baseline: str | None
         "judge": records.names("judge"), "question_id": records.identifiers("uid" if newer else "question_id"),
         "category": records.categories("category"), "variant": 1,
         "model_a": records.with_field("baseline", filled).names("baseline"), "model_b": records.names("model"),
-        _STRONG: [sum(score in ("A>>B", "B<<A", "B>>A", "A<<B") for score in both) for both in scores],
         _ASSUMED: [name is None and baseline is None for name in named],
     }  # fmt: skip
-    return two_games(pd.DataFrame(columns), first, second, games)
+    rows, far = pd.DataFrame(columns), np.array([[str(s)[1:3] in ("<<", ">>") for s in both] for both in scores])
+    if games != "agreed":
+        return _strong(two_games(rows, first, second, games), far.ravel(), strong)
+    if strong is not None:
+        raise InputError("--strong with --games agreed: a win is strong in one game; leave one of the two out")
+    return two_games(rows.assign(**{_STRONG: far.sum(axis=1)}), first, second, games)
 
 
 LAYOUTS["arena-hard"] = Layout(
@@ -183,7 +205,51 @@ LAYOUTS["arena-hard"] = Layout(
     shapes=(("question_id", "model", "judge", "games"), ("uid", "model", "judge", "games")),
     convert=_arena_hard,
     optional=("baseline", "category"),
-    options=("games", "baseline"),
+    options=("games", "baseline", "strong"),
+)
+
+# %% ../../nbs/importers/layouts.ipynb #anch02
+_ALONE = "uids that do not end in the names of the two models, each of which is a question of its own: {n}"
+
+
+def _anchor_selection(records: Records, strong: int | None = None) -> Rows:
+    names = [records.names(field).astype(object) for field in ("model_1_name", "model_2_name", "model_a_in_prompt")]
+    pairs = list(zip(*names, strict=True))
+    if bad := [i for i, (one, two, shown) in enumerate(pairs) if shown not in (one, two)]:
+        raise records.refuse(bad, f"model_a_in_prompt {pairs[bad[0]][2]!r:.60} is none of the two models; correct it")
+    shown = [(one, two) if first == one else (two, one) for one, two, first in pairs]
+    verdicts, far = [], []
+    for (a, b), said in zip(shown, records.fields["final_verdict"], strict=True):
+        words = {f"{a}={b}": "tie", f"{b}={a}": "tie", "INVALID": "invalid", None: "invalid"}
+        words |= {f"{x}{sign}{y}": word for x, y, word in ((a, b, "a"), (b, a, "b")) for sign in (">", ">>")}
+        verdicts.append(words.get(said) if said is None or isinstance(said, str) else None)
+        far.append(said in (f"{a}>>{b}", f"{b}>>{a}"))
+    if bad := [i for i, verdict in enumerate(verdicts) if verdict is None]:
+        rule = "the two names with >>, > or = between them, or INVALID; correct it"
+        raise records.refuse(bad, f"final_verdict {records.fields['final_verdict'][bad[0]]!r:.60}: {rule}")
+    judge, uids = records.fields["judge_model"], records.fields["uid"]
+    columns = {
+        "judge": records.names("judge_model") if any(name is not None for name in judge) else "imported",
+        "category": "all", "variant": 1, "verdict": verdicts,
+        "model_a": [a for a, _ in shown], "model_b": [b for _, b in shown],
+    }  # fmt: skip
+    if any(uid is not None for uid in uids):
+        texts = records.with_field("uid", uids).identifiers("uid")
+        ends = [
+            next((e for e in (f"_{a}_{b}", f"_{b}_{a}") if str(t).endswith(e)), "")
+            for t, (a, b) in zip(texts, shown, strict=True)
+        ]
+        columns["question_id"] = [str(text).removesuffix(end) for text, end in zip(texts, ends, strict=True)]
+        columns[_ALONE] = [not end for end in ends]
+    return _strong(pd.DataFrame(columns), far, strong)
+
+
+LAYOUTS["anchor-selection"] = Layout(
+    "Anchor-Selection judgements",
+    shapes=(("model_1_name", "model_2_name", "final_verdict", "model_a_in_prompt"),),
+    convert=_anchor_selection,
+    optional=("uid", "judge_model"),
+    options=("strong",),
 )
 
 # %% ../../nbs/importers/layouts.ipynb #a9e03330
@@ -322,6 +388,14 @@ def _score(sample: dict[str, object]) -> tuple[object, str | None]:
     return (None if isinstance(value, float) and math.isnan(value) else value), None
 
 # %% ../../nbs/importers/layouts.ipynb #e622a848
+def _listed(sample: dict[str, Any]) -> list[dict[str, Any]]:
+    "The verdicts that the scorer of `ppe.stages.inspect_scorer` noted with its score, each as a sample."
+    scores = sample.get("scores")
+    noted = [_inside(score, "metadata", "verdicts") for score in scores.values()] if isinstance(scores, dict) else []
+    rows = [row for found in noted if isinstance(found, list) for row in found if isinstance(row, dict)]
+    return [sample | {"metadata": row, "scores": {"pairwise": {"value": row.get("verdict")}}} for row in rows]
+
+
 def _samples(file: RecordFile) -> Records:
     archive = file.archive()
     log = _archived(archive, file.name) if archive else file.one_object() or {}
@@ -329,13 +403,18 @@ def _samples(file: RecordFile) -> Records:
     if not isinstance(samples, list) or not samples or not all(isinstance(sample, dict) for sample in samples):
         what = "is no log of Inspect with samples"
         raise InputError(f"{file.name} {what}; one that was written with its samples is needed")
+    listed = [_listed(sample) for sample in samples]
+    if any(listed):
+        samples = [one for ones in listed for one in ones]
     samples.sort(key=lambda sample: (str(sample.get("epoch", 1)).zfill(20), str(sample.get("id")).zfill(20)))
     keys = ("model_a", "model_b", "question_id", "variant", "category", "judge")
-    fields = {key: [_inside(sample, "metadata", key) for sample in samples] for key in keys}
+    fields: dict[str, list[Any]] = {key: [_inside(sample, "metadata", key) for sample in samples] for key in keys}
+    left_out = sum(not found for found in listed) if any(listed) else 0  # said once
     scores, epochs = [_score(sample) for sample in samples], [sample.get("epoch", 1) for sample in samples]
     grader = _inside(log, "eval", "model_roles", "grader")
     judge = grader.get("model") if isinstance(grader, dict) else _inside(log, "eval", "model")
     fields |= {"id": [sample.get("id") for sample in samples], "epoch": epochs, "score": [value for value, _ in scores]}
+    fields["without"] = [left_out * (i == 0) for i in range(len(samples))]
     fields["judge"] = [judge if name is None else name for name in fields["judge"]]
     places = [
         f"{sample.get('id')}" + f" of epoch {epoch}" * (epoch != 1)
@@ -350,8 +429,9 @@ def _samples(file: RecordFile) -> Records:
     return records
 
 # %% ../../nbs/importers/layouts.ipynb #ee6b7a35
-_LETTERS = {"A": "a", "B": "b", "tie": "tie", "model_a": "a", "model_b": "b", "invalid": "invalid"}
+_LETTERS = {"A": "a", "B": "b", "a": "a", "b": "b", "tie": "tie", "model_a": "a", "model_b": "b", "invalid": "invalid"}
 _ERRORS = "samples without a score, or that ended in an error, which are invalid: {n}"
+_WITHOUT = "samples for which the scorer noted no verdicts, which are left out: {n}"
 _OWN = "samples whose metadata has no question_id, each of which is a question of its own: {n}"
 
 
@@ -367,6 +447,7 @@ def _inspect(records: Records) -> Rows:
         "model_a": records.names("model_a"), "model_b": records.names("model_b"),
         "verdict": records.verdicts("score", _LETTERS),
         _ERRORS: [value is None for value in records.fields["score"]], _OWN: [name is None for name in questions],
+        _WITHOUT: records.fields["without"],
     }  # fmt: skip
     if any(variant is not None for variant in variants):
         names = records.identifiers("variant")
@@ -543,7 +624,7 @@ def _with_categories(rows: Rows, path: str | PathLike) -> Rows:
         question, category = names[two[0]], said[two[0]]
         seen = f"question {question!r:.60} is in {of[question]!r:.60} and in {category!r:.60}"
         raise records.refuse(two, f"{seen}; one category each; correct it")
-    codes, questions = pd.factorize(rows["question_id"])
+    codes, questions = pd.factorize(rows["asked" if "asked" in rows else "question_id"])
     if unknown := [question for question in questions if str(question) not in of]:
         raise InputError(f"{file.name} has no question {first_five(unknown)}: each question needs its category; add it")
     return rows.assign(category=pd.Categorical(np.array([of[str(question)] for question in questions], object)[codes]))
@@ -583,6 +664,17 @@ def _without_left_out(rows: Rows) -> tuple[Rows, dict[str, int], list[str]]:
         seen = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
         raise InputError(f"nothing to import: every verdict is left out ({seen}); one on two models is needed")
     return rows.assign(**{name: rows[name].cat.remove_unused_categories() for name in _TEXT_COLUMNS}), left_out, said
+
+# %% ../../nbs/importers/layouts.ipynb #times2
+def _repeated(rows: Rows) -> Rows:
+    "Each row as often as it stands."
+    if "times" not in rows or (rows["times"] == 1).all():
+        return rows
+    copies = np.repeat(np.arange(len(rows)), rows["times"])
+    number = np.arange(len(copies)) - np.searchsorted(copies, copies) + 1
+    rows = rows.iloc[copies].reset_index(drop=True)
+    further = [f"{name}x{k}" if k > 1 else f"{name}" for name, k in zip(rows["variant"], number, strict=True)]
+    return rows.assign(variant=further)
 
 # %% ../../nbs/importers/layouts.ipynb #c1312f66
 @dataclass(frozen=True, slots=True)
@@ -666,6 +758,8 @@ def import_verdicts(
     layout: str | None = None,  # key of LAYOUTS; known by the fields of the first record if not given
     *,
     games: Literal["both", "agreed"] | None = None,  # two orders: two variants (default), or one agreed verdict
+    turns: Literal["variants", "questions"] | None = None,  # MT-Bench: of a question (default), or of their own
+    strong: int | None = None,  # Arena-Hard, Anchor-Selection: how often a strong win stands; once if not given
     baseline: str | None = None,  # Arena-Hard: the model the others met, where the files do not name it
     tie_width: float | None = None,  # AlpacaEval: preferences this close to 1.5 are ties; 0 if not given
     anonymous_only: bool | None = None,  # Chatbot Arena: leave out battles whose voter could see the names
@@ -684,9 +778,14 @@ def import_verdicts(
         raise InputError(f"baseline {baseline!r}: the name of a model is needed (--baseline NAME)")
     if tie_width is not None and not 0 <= tie_width < 0.5:
         raise InputError(f"tie width {tie_width!r}: a number from 0 to less than 0.5 (--tie-width 0.1)")
+    if turns not in (None, "variants", "questions"):
+        raise InputError(f"turns {turns!r}: variants or questions (--turns variants|questions)")
+    if strong is not None and not 1 <= strong <= 9:
+        raise InputError(f"strong {strong!r}: a strong win stands 1 to 9 times (--strong 3)")
     named = None if columns is None else named_columns(columns)
-    options = dict(games=games, baseline=baseline, tie_width=tie_width, anonymous_only=anonymous_only, columns=named)
-    options = {name: value for name, value in options.items() if value is not None}
+    given = dict(games=games, turns=turns, strong=strong, baseline=baseline, tie_width=tie_width)
+    asked: dict[str, Any] = given | dict(anonymous_only=anonymous_only, columns=named)
+    options = {name: value for name, value in asked.items() if value is not None}
     listed = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     if not listed:
         raise InputError("no file to import: name at least one")
@@ -716,7 +815,7 @@ def import_verdicts(
     if questions is not None:
         rows = _with_categories(rows, questions)
     kept, left_out, said = _without_left_out(rows)
-    table = validate_verdicts(kept)
+    table = validate_verdicts(_repeated(kept))
     said += [remark.format(n=n) for remark, n in remarks(kept).items() if n]
     names = tuple(file.name for file in files)
     return table, _report(table, said, layout=layout, files=names, n_records=n_records, left_out=left_out)
