@@ -11,6 +11,7 @@ from stages import NOBODY, answers, judging, read_rows, reader, tagged, write_ro
 
 from ppe.cli.main import main
 from ppe.designs.adaptive import Goal, judge_adaptively, judged_calls, wordings
+from ppe.errors import InputError
 from ppe.stages.ledger import Ledger
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts
 
@@ -104,6 +105,43 @@ def test_close_models_get_the_calls_and_the_right_ones_win():
     assert pairs.value_counts().idxmax() == frozenset("cd")
     assert [2, 3] in np.sort(found.last.open, axis=1).tolist()
     assert set(np.argsort(-found.last.scores)[:2]) == {0, 1}
+
+
+def placed(**more):
+    "The arguments of a run that places the third of the models among the others, who met on the first 30 questions."
+    pairs = pd.DataFrame(
+        [(q, v, a, b) for q in range(30) for v in (0, 1) for a, b in combinations("abdef", 2)],
+        columns=["question_id", "variant", "model_a", "model_b"],
+    )
+    return {
+        "goal": Goal("rank", 0, 2),
+        "before": Memory({})(pairs),
+        **COMMON,
+        "max_calls": 150,
+        "round_calls": 30,
+        **more,
+    }
+
+
+def test_placing_a_model_killed_at_any_verdict_takes_the_same_path_and_asks_for_its_pairs_alone():
+    whole = Memory({}, gap=0.6)
+    expected = judge_adaptively(whole, **placed())
+    said, rng = {}, random.Random(2)
+    for _ in range(100):
+        found = judge_adaptively(last := Memory(said, rng.randint(0, 60), gap=0.6), **placed())
+        assert last.asked == whole.asked[: len(last.asked)] and set(said) <= set(whole.asked)
+        if found.ended != "stopped":
+            break
+    pd.testing.assert_frame_equal(found.verdicts, expected.verdicts)
+    assert len(found.verdicts) == len(set(whole.asked)) == found.rounds["calls"].iloc[-1] <= 150
+    assert found.rounds["calls"].iloc[0] == 12 and found.last.n_calls == len(found.verdicts)
+    assert all("c" in pair for _, _, *pair in whole.asked)
+    few = judge_adaptively(Memory({}, gap=0.5), **placed(cells=cells(30, 2)[:60], max_calls=10_000))
+    assert few.ended in ("pairs used up", "settled") and len(few.verdicts) <= 60 * 5
+    one = judge_adaptively(Memory({}), **placed(max_calls=3))
+    assert (one.ended, len(one.verdicts)) == ("calls used up", 3)
+    with pytest.raises(InputError, match="5 of the 5 others have no verdict"):
+        judge_adaptively(Memory({}), **placed(before=None))
 
 
 def test_verdicts_by_number():
@@ -210,6 +248,69 @@ def test_a_dry_run_says_the_next_round_and_the_most_that_follows(tmp_path, serve
     assert "the budget is spent" in capsys.readouterr().out and served.asked == 90
 
 
+OTHERS = "judge,question_id,category,variant,model_a,model_b,verdict\n"
+
+
+def others(folder, n_questions: int = 40, models: str = "vwxy", better=lambda a, b: "a"):
+    "A verdict table of all pairs, by the judge m."
+    rows = [
+        f"m,{q},{('writing', 'math')[q % 2]},0,{a},{b},{better(a, b)}"
+        for q in range(n_questions)
+        for a, b in combinations(models, 2)
+    ]
+    (folder / "others.csv").write_text(OTHERS + "\n".join(rows) + "\n")
+    return folder / "others.csv"
+
+
+def placing(folder, url: str, *more: str, goal: str = "rank", budget: int = 90, rounds: int = 15) -> list[str]:
+    given = adaptive(
+        folder, url, "--place", "z", "--verdicts", str(folder / "others.csv"), *more, budget=budget, rounds=rounds
+    )
+    given[given.index("order")] = goal
+    return given
+
+
+@pytest.mark.parametrize("mode", ["single", "hybrid"])
+def test_a_model_is_placed_and_a_stopped_run_goes_on(tmp_path, serve, capsys, mode):
+    served = serve()
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        answers(folder, 40, "vwxyz")
+        others(folder, 45, better=lambda a, b: random.Random(a + b).choice("ab"))
+    assert main(placing(one, served.url, "--mode", mode)) == 0
+    spent, said = served.asked, capsys.readouterr().err
+    assert "30 verdicts of" in said and "are left out: on prompts that not every model has answered" in said
+    found = read_verdicts(one / "verdicts.csv")
+    assert ((found["model_a"] == "z") | (found["model_b"] == "z")).all() and 90 - 4 < spent <= 90
+    assert f"the budget is spent and rank of z is open after {len(found)} calls of its own: rank " in said
+    prices, codes = ("--max-cost", "0.02", "--price-in", "1", "--price-out", "1"), []
+    while not codes or codes[-1] == 3:
+        codes.append(main(placing(other, served.url, "--mode", mode, *prices)))
+        assert len(codes) < 20
+    assert codes[-1] == 0 and len(codes) > 1 and served.asked == 2 * spent
+    assert (other / "verdicts.csv").read_bytes() == (one / "verdicts.csv").read_bytes()
+    assert main(placing(other, served.url, "--mode", mode, "--dry-run")) == 0 and served.asked == 2 * spent
+    assert main(["rank", str(one / "others.csv"), str(one / "verdicts.csv"), "--on-separation", "ridge"]) == 0
+    assert " z " in capsys.readouterr().out
+
+
+def test_where_it_stands_is_said_when_it_is_settled(tmp_path, capsys, monkeypatch):
+    "A judge that always prefers the earlier letter, and one that cannot tell y and z apart."
+    answers(tmp_path, 60, "vwxyz")
+    others(tmp_path, 60, better=lambda a, b: "a" if random.Random(a + b).random() < 0.9 else "b")
+    by_letter = lambda question, a, b: tagged("A" if a.split("of ")[1] < b.split("of ")[1] else "B")  # noqa: E731
+    clear = reader(by_letter)
+    clear.name = f"api {NOBODY}/v1"
+    monkeypatch.setattr("ppe.cli.stages._backend", lambda options: clear)
+    report = tmp_path / "report.json"
+    assert main(placing(tmp_path, NOBODY, "--report", str(report), goal="top=3", budget=240)) == 0
+    said, found = capsys.readouterr().err, json.loads(report.read_text())
+    assert found["ended"] == "settled" and len(clear.sent) == found["requests"] < 100
+    assert f"settled at 95 % after {found['pairs']} calls of its own, z is not among the best 3 of 5" in said
+    n_sent = len(clear.sent)
+    assert main(placing(tmp_path, NOBODY, goal="top=3", budget=240)) == 0 and len(clear.sent) == n_sent
+
+
 def test_prompts_that_not_every_model_answered_are_left_out(tmp_path, serve, capsys):
     served = serve()
     rows = read_rows(file := answers(tmp_path, 20, "wxyz"))
@@ -238,6 +339,10 @@ APART = {
     f"{ENOUGH} --judge-variants equivalent": "wordings",
     f"{ENOUGH} --mode single --order both": "--order",
     f"{ENOUGH} --batch write": "--batch with",
+    f"{ENOUGH} --place z": "--place without --verdicts",
+    f"{ENOUGH} --verdicts others.csv": "--verdicts without --place",
+    "--place z": "--place without --adaptive",
+    "--adaptive --until rank --max-requests 99": "name the model to place",
 }
 
 
@@ -248,6 +353,41 @@ def test_options_that_do_not_go_together_send_and_write_nothing(tmp_path, capsys
     error = capsys.readouterr().err
     assert said in error and len(error.strip().splitlines()) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"answers.jsonl"}
+
+
+@pytest.mark.parametrize(("goal", "place", "table", "said"), [
+    ("order", "z", {}, "say rank, or place none"),
+    ("rank", "q", {}, "--place q: the answers are of w, x, y, z"),
+    ("rank", "z", {"models": "xyz"}, "has verdicts on z"),
+    ("rank", "z", {"models": "vwxy"}, "verdicts on v, not among the models"),
+    ("rank", "z", {"models": "wx"}, "1 of the 3 others have no verdict"),
+    ("rank", "z", {"n_questions": 0}, "others.csv"),
+    ("top=4", "z", {}, "goal top=4"),
+])  # fmt: skip
+def test_a_table_of_others_that_does_not_fit_sends_and_writes_nothing(tmp_path, capsys, goal, place, table, said):
+    answers(tmp_path, 5, "wxyz")
+    others(tmp_path, **{"models": "wxy", "n_questions": 5} | table)
+    given = placing(tmp_path, NOBODY, goal=goal)
+    given[given.index("z")] = place
+    assert main(given) == 2
+    error = capsys.readouterr().err
+    assert said in error and len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "verdicts.csv").exists()
+
+
+def test_verdicts_of_another_judge_or_on_other_prompts_place_nobody(tmp_path, capsys):
+    answers(tmp_path, 5, "wxyz")
+    text = others(tmp_path, 5, "wxy").read_text()
+    for changed, said in (
+        (text.replace("\nm,", "\nyou,"), "you"),
+        (text.replace("\nm,", "\nm,9"), "none of its 15 verdicts"),
+    ):
+        (tmp_path / "others.csv").write_text(changed)
+        assert main(placing(tmp_path, NOBODY)) == 2 and said in capsys.readouterr().err
+    others(tmp_path, 5, "wxy")
+    given = placing(tmp_path, NOBODY)
+    given[given.index("--out") + 1] = str(tmp_path / "others.csv")
+    assert main(given) == 2 and "is an input" in capsys.readouterr().err
 
 
 def test_launch_leaves_it_to_one_process(tmp_path, capsys):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ppe.designs.adaptive import next_calls, parse_goal
+from ppe.designs.adaptive import Goal, next_calls
 from ppe.errors import InputError
 
 
@@ -45,7 +45,7 @@ def after(theta, cov, x):
     return cov - w * np.outer(cov @ x, cov @ x) / (1 + w * v)
 
 
-def plain_next(question, variant, first, second, points, n, wordings, n_calls, rng, top=0):
+def plain_next(question, variant, first, second, points, n, wordings, n_calls, rng, top=0, placed=None):
     "The rule of the notebook, call by call, from its definitions."
     start = np.concatenate([[0], np.cumsum(wordings)])
     rank_pair, rank_graph = rng.permutation(n * n).reshape(n, n), rng.permutation(start[-1])
@@ -57,14 +57,17 @@ def plain_next(question, variant, first, second, points, n, wordings, n_calls, r
     tie = {p: np.exp(-((theta @ unit[p]) ** 2) / (2 * v)) / np.sqrt(v) for p, v in spread.items()}
     if top:
         tie = {p: value * ((p[0] in ahead) != (p[1] in ahead)) for p, value in tie.items()}
+    with_it = [p for p in pairs if placed is None or placed in p]
+    tie = {p: value * (p in with_it) for p, value in tie.items()}
     rows = np.stack([question, start[question] + variant, first, second], axis=1)
     calls = [tuple(row) for row in rows.tolist()]
-    chosen, tried, shut = [], 0, set()
+    chosen, tried, shut = [], 0, set(pairs) - set(with_it)
     while len(chosen) < n_calls and len(shut) < len(pairs):
         if tried % n == 0:
             weight = {p: tie[p] / np.sqrt(unit[p] @ cov @ unit[p]) for p in pairs}
         open_pairs = [p for p in pairs if p not in shut]
-        if tried % 5 == 4:
+        own = [c for c in calls if placed is None or placed in c[2:]]
+        if tried % 5 == 4 or (placed is not None and len(own) < n - 1):
             value = {p: -sum({i, j} == set(p) for *_, i, j in calls) for p in open_pairs}
         else:
             value = {}
@@ -79,13 +82,13 @@ def plain_next(question, variant, first, second, points, n, wordings, n_calls, r
         if not room:
             shut.add((i, j))
             continue
-        load = {q: sum(c[0] == q for c in calls) for q in room}
-        room = [q for q in room if load[q] <= min(load.values()) + 1]
+        load = {q: sum(c[0] == q for c in own) for q in room}
+        room = [q for q in room if load[q] <= min(load.values()) + (placed is None)]
         met = {q: sum(c[2:].count(i) + c[2:].count(j) for c in calls if c[0] == q) for q in room}
         q = min(room, key=lambda q: (met[q], load[q], rank_graph[start[q]]))
         free = [g for g in range(start[q], start[q + 1]) if g not in used]
         g = min(free, key=lambda g: (sum(c[1] == g for c in calls), rank_graph[g]))
-        lead = [sum((c[2] == m) - (c[3] == m) for c in calls) for m in (i, j)]
+        lead = [sum((c[2] == m) - (c[3] == m) for c in own) for m in (i, j)]
         before = [sum(c[2:] == pair for c in calls) for pair in ((i, j), (j, i))]
         if (lead[1], before[1], rank_pair[j, i]) < (lead[0], before[0], rank_pair[i, j]):
             i, j = j, i
@@ -109,14 +112,38 @@ def judged_too(calls, new, points):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("top", [0, 1, 2])
-def test_the_rule_written_out(seed, top):
+@pytest.mark.parametrize("placed", [None, 0, 2])
+def test_the_rule_written_out(seed, top, placed):
     rng = np.random.default_rng(seed)
     n, wordings = 4 + seed % 2, np.array([2, 1, 3, 1, 1, 2, 1])
     calls = judged(n, wordings, 18, rng)
-    goal = parse_goal(f"top={top}") if top else None
+    goal = Goal("top" if top else "rank", top, placed) if placed is not None else Goal("top", top) if top else None
     how = dict(n_models=n, n_variants=wordings, n_calls=23, goal=goal, rng=np.random.default_rng(seed))
-    wanted = plain_next(*calls, n, wordings, 23, np.random.default_rng(seed), top)
+    wanted = plain_next(*calls, n, wordings, 23, np.random.default_rng(seed), top, placed)
     assert rows_of(next_calls(*calls, **how)) == wanted
+
+
+def test_a_new_model_meets_every_opponent_first_and_every_pair_of_its_own_once():
+    rng, n, wordings, new = np.random.default_rng(8), 6, np.full(20, 2), 3
+    calls = judged(n, wordings, 400, rng)
+    others = (calls[2] != new) & (calls[3] != new)
+    calls = [part[others] for part in calls]
+    turned = calls[2] > calls[3]  # the others stand in the same place always, which is no matter of the new one's
+    calls[2:] = [*(np.where(turned, calls[k], calls[5 - k]) for k in (2, 3)), np.where(turned, calls[4], 1 - calls[4])]
+    how = dict(n_models=n, n_variants=wordings, goal=Goal("rank", model=new))
+    first = next_calls(*calls, n_calls=2 * n - 2, rng=rng, **how)
+    pairs = [sorted(row[2:]) for row in rows_of(first)]
+    assert all(new in pair for pair in pairs) and len({*map(tuple, pairs[: n - 1])}) == n - 1
+    assert len(set(first.question.tolist())) == 2 * n - 2, "each on another question"
+    assert abs((first.first == new).sum() - (n - 1)) <= 1, "as often shown first as second"
+    asked = []
+    while len(asked) < 40 * (n - 1):
+        more = next_calls(*calls, n_calls=70, rng=rng, **how)
+        calls = judged_too(calls, more, rng.choice([0.0, 0.5, 1.0, np.nan], size=more.n_calls))
+        asked += rows_of(more)
+    assert len({(*row[:2], *sorted(row[2:])) for row in asked}) == len(asked) == 200
+    with pytest.raises(InputError, match="every pair of the model to place"):
+        next_calls(*calls, n_calls=1, rng=rng, **how)
 
 
 def test_nothing_depends_on_the_order_of_the_rows():

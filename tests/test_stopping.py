@@ -96,6 +96,38 @@ def test_two_statements_share_the_chance_of_an_error_and_all_of_them_that_of_ran
         assert is_settled(*calls, n_models=5, goal=parse_goal(goal), level=level).settled == settled
 
 
+@pytest.mark.parametrize(
+    ("goal", "shares"), [(Goal("rank", 0, 4), (2, 2)), (Goal("width", 2, 4), (8, 8)), (Goal("top", 2, 4), (4, 6))]
+)
+def test_of_a_placed_model_its_own_statements_count_and_no_others(goal, shares):
+    "Against the evidence of all pairs, and statements counted one by one."
+    n, level, seen = 5, 0.9, set()
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        calls = random_calls(n, 300, 900, rng, np.array([0.0, 1.5, 2.5, 3.5, 0.5 + 0.3 * seed]), 0.3)
+        for size in range(100, 901, 200):
+            part = [column[:size] for column in calls]
+            found, of_all = (is_settled(*part, n_models=n, goal=g, level=level) for g in (goal, Goal("order")))
+            better, worse = ([of_all.evidence[pair] for pair in zip(*sides, strict=True)]
+                             for sides in (([4] * 4, range(4)), (range(4), [4] * 4)))  # fmt: skip
+            everywhere = np.log(2 * (n - 1) / (1 - level))
+            assert found.low[4] == 1 + sum(e >= everywhere for e in worse)
+            assert found.high[4] == n - sum(e >= everywhere for e in better)
+            above = [e >= np.log(shares[0] / (1 - level)) for e in better]
+            below = [e >= np.log(shares[1] / (1 - level)) for e in worse]
+            settled = {
+                "rank": all(a or b for a, b in zip(above, below, strict=True)),
+                "width": found.high[4] - found.low[4] <= goal.number,
+                "top": sum(above) >= n - goal.number or sum(below) >= goal.number,
+            }
+            assert found.settled == settled[goal.kind] == (not len(found.open))
+            assert all(4 in pair for pair in found.open.tolist())
+            own = (part[2] == 4) | (part[3] == 4)
+            assert (found.n_calls, found.n_questions) == (own.sum(), len(np.unique(part[0][own])))
+            seen.add(found.settled)
+    assert seen == {True, False}
+
+
 def test_nothing_is_certain_of_a_model_behind_which_there_are_few_questions():
     size = np.arange(4000)
     for questions, settled in ((9, False), (10, True), (40, True)):
@@ -167,3 +199,13 @@ def test_several_judges_are_refused_and_one_is_taken(files, capsys):
     error = capsys.readouterr().err
     assert "verdicts of 2 judges (j, k)" in error and error.count("\n") == 1 and not (files / "pairs.csv").exists()
     assert main(words(files, "--judge", "k")) == 0
+
+
+def test_a_model_is_placed_among_others_that_are_judged(files, capsys):
+    "No call goes to two others; a model that nobody has judged is named, and so is one that is settled."
+    rank = [*words(files, "--place", "new", "--until", "rank"), "--force"]
+    assert main(rank) == 0
+    said = capsys.readouterr().out
+    assert "rank of new is open after 0 calls of its own: rank 1 to " in said and "now" not in said
+    assert ((drawn := pd.read_csv(rank[rank.index("--out") + 1]))[["model_a", "model_b"]] == "new").any(axis=1).all()
+    assert drawn["question_id"].is_unique

@@ -9,6 +9,7 @@ __all__ = ['DEFAULT_TARGET', 'SETTLED', 'cells_from', 'models_from', 'design_com
 import csv
 import math
 import os
+from dataclasses import replace
 from typing import Annotated
 
 import click
@@ -21,7 +22,7 @@ from ppe.cli.show import (
     SEED, Form, Natural, Out, Positive, Price, Share, Shown, command, emit, emit_json, emit_result, emit_values,
     new_file, note, opened, steps,
 )  # fmt: skip
-from ..designs.adaptive import is_settled, judged_calls, next_calls, parse_goal
+from ..designs.adaptive import Goal, is_settled, judged_calls, next_calls, parse_goal
 from ..designs.adaptive import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ppe.designs.plans import (
@@ -294,12 +295,12 @@ SETTLED = 3  # exit code where nothing is left to decide
 def next_command(
     file: str, *, format: Annotated[str, click.Choice(["table", "json"])] = "table", force: bool = False, out: Out,
     seed: Natural = SEED, level: Share = 0.95, until: str | None = None, calls: Positive, questions: str,
-    models: str | None = None, judge: str | None = None,
+    models: str | None = None, judge: str | None = None, place: str | None = None,
 ) -> int:  # fmt: skip
     """Choose the pairs to judge next, after the verdicts in FILE.
 
     Or say that the ranking is settled. Close and little compared pairs come first, on the questions that were used
-    least. Exit code 0: the pairs stand at
+    least. With --place every call is on that one model: where does the new one stand? Exit code 0: the pairs stand at
     --out. 3: what --until asks for is settled, and nothing was written. 2: an error. Asking after every batch is what
     the rule is made for.
 
@@ -307,10 +308,14 @@ def next_command(
     --out: List of pairs to write: .csv or .csv.gz.
     --level: Chance that nothing wrong is ever called settled, however often one looks.
     --until GOAL: top=K: which are the best K; order: the whole order; width=W: no rank range wider than W. Without it,
-        calls are chosen for the order and nothing stops.
+        calls are chosen for the order and nothing stops. With --place of that model: rank: its rank; width=W: its
+        rank range is no wider than W, which equal models reach too; top=K: whether it is among the best K.
     --calls: How many pairs come next; fewer if fewer are left.
-    --questions FILE: All questions, as `ppe design` reads them.
-    --models NAMES: As `ppe design` reads them; those in FILE if left out.
+    --questions FILE: All questions, as `ppe design` reads them: those of FILE among them. With --place, those that the
+        model has answered.
+    --models NAMES: As `ppe design` reads them; those in FILE if left out, with the one to place.
+    --place MODEL: A model to place among the others of FILE. What was judged among them, and how sure it is, counts; no
+        call goes to two of them.
     """
     target = new_file(out, *_LIST, force=force, inputs=(file, models, questions))
     goal = None if until is None else parse_goal(until)
@@ -322,15 +327,27 @@ def next_command(
             "with --judge"
         )
     names = list(model_codes(verdicts)[2]) if models is None else models_from(models)
+    chosen = goal
+    if place is not None:
+        check_name(place, "model")
+        if place not in names and models is not None:
+            raise InputError(
+                f"--place {place}: --models names {first_five(names)}; name it there too, or leave them out"
+            )
+        require_distinct_names(names := names if place in names else [*names, place])
+        goal = None if goal is None else replace(goal, model=names.index(place))
+        chosen = goal or Goal("rank", model=names.index(place))
     cells = cells_from(questions)
     judged, n, rng = judged_calls(verdicts, names, cells), len(names), stream(seed, "next", len(verdicts))
     found = None if goal is None else is_settled(*judged, n_models=n, goal=goal, level=level)
+    if place is not None and place not in model_codes(verdicts)[2]:
+        note(f"no verdict on {place} yet: its first calls meet each of the others once")
     report, state = ({}, "") if found is None else (found.report(names), f"; {found.words(names)}")
     if found is not None and found.settled:
         emit_json(report | {"pairs": 0}) if format == "json" else emit(f"{state[2:]}; nothing was written")
         return SETTLED
     try:
-        design = next_calls(*judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=goal, rng=rng)
+        design = next_calls(*judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=chosen, rng=rng)
     except InputError as error:  # nothing is left to judge: how far that has come is worth knowing
         raise InputError(f"{error}{state}") from None
     write_pairs(pair_table(design, names, cells), target)

@@ -34,7 +34,7 @@ from ..stages.perturbation import CHECKING, GENERATION, perturb, plan_perturbati
 from ..stages.prompts import load_prompts
 from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, answers_needed, plan_responses, read_answers
 from ..stages.responses import respond, write_answers
-from ..verdicts import write_verdicts
+from ..verdicts import read_verdicts, select_verdicts, write_verdicts
 
 if TYPE_CHECKING:  # scipy takes a second to import, and only --adaptive needs it
     from ppe.designs.adaptive import Adaptive
@@ -184,7 +184,7 @@ def _check_files(
     "Refuse the files of a stage before anything is sent. Raises `InputError`."
     inputs = given.get("answer_files") or [given.get("prompts_file") or given.get("source")]
     out, batch, writes = given["out"], given["batch_file"], given["batch"] == "write"
-    inputs = [*inputs, given.get("pairs_path"), given["prompts_path"], None if writes else batch]
+    inputs = [*inputs, given.get("pairs_path"), given.get("verdicts"), given["prompts_path"], None if writes else batch]
     check_outputs(
         {"--out": out, "--details": given.get("details"), "--report": given["report"],
          "--batch-file": batch if writes else None},
@@ -416,7 +416,12 @@ _JUDGE_OPTIONS = (
     option("--adaptive", is_flag=True, help="Choose the pairs round by round from the verdicts so far, "
             "until --until is settled or --max-requests are spent in all."),
     option("--until", metavar="GOAL",
-            help="What is to be settled by --adaptive: top=K, order, or width=W (no rank range wider than W)."),
+            help="What is to be settled by --adaptive: top=K, order, or width=W (no rank range wider than W); with "
+            "--place of that model: rank, width=W, or top=K (whether it is among them)."),
+    option("--place", metavar="MODEL", help="With --adaptive: every call is on this model, to place it among the others, "
+            "whose verdicts are given by --verdicts."),
+    option("--verdicts", type=_FILE, help="Verdict table of the others, by this judge, for --place; it stays as it is, "
+            "and --out is of the model alone: ppe rank takes both."),
     option("--round-calls", type=_COUNT, default=100, help="Pairs of a round of --adaptive."),
     option("--level", type=SHARE, default=0.95,
            help="Chance that --adaptive calls nothing wrong settled."),
@@ -431,10 +436,14 @@ def _judge_adaptively(goal: "Goal", answers: Sequence[Answer], settings: dict[st
     from ppe.designs.adaptive import judge_adaptively
 
     (models, cells, left_out), names = answered_by_all(answers), _names(given)
+    before = None if given["place"] is None else _of_others(given, models, cells, given["name"] or names["model"])
+    if before is not None:
+        goal = replace(goal, model=models.index(given["place"]))
     goal.check(len(models))
     budget, level = given["max_requests"], given["level"]
-    if (most := MOST_REQUESTS[given["mode"]]) * (len(models) - 1) > budget:
-        needed = f"{len(models) - 1} pairs of up to {most} requests are needed"
+    fewest = len(models) - 1 if before is None else 1
+    if (most := MOST_REQUESTS[given["mode"]]) * fewest > budget:
+        needed = f"{fewest} pairs of up to {most} requests are needed"
         raise InputError(f"--max-requests {budget}: to compare {len(models)} models at all, {needed}; allow more")
     if left_out:
         _say(f"ppe: {left_out} prompts are left out: not every model has answered them")
@@ -450,7 +459,7 @@ def _judge_adaptively(goal: "Goal", answers: Sequence[Answer], settings: dict[st
 
         found = judge_adaptively(
             judges, models=models, cells=cells, goal=goal, round_calls=given["round_calls"], level=level, tell=tell,
-            max_calls=len(cells) * len(models) * (len(models) - 1) // 2, seed=settings["seed"],
+            before=before, max_calls=len(cells) * len(models) * (len(models) - 1) // 2, seed=settings["seed"],
         )  # fmt: skip
         spent = f"{len(found.verdicts)} pairs in {len(found.rounds)} rounds, {judges.spent} of {budget} requests"
         return judges, found, _end_text(found, goal, level, models, spent)
@@ -486,16 +495,38 @@ def _judge_adaptively(goal: "Goal", answers: Sequence[Answer], settings: dict[st
 def _end_text(found: "Adaptive", goal: "Goal", level: float, models: Sequence[str], spent: str) -> str:
     "Why an adaptive run ended, in one line."
     if found.ended == "settled":
+        if found.last and goal.model is not None:
+            return f"{found.last.words(models)}: {spent}"
         return f"{goal} is settled at level {level:g}: {spent}"
     why = "the budget is spent" if found.ended == "calls used up" else "every pair has been judged on every prompt"
+    if found.last and goal.model is not None:
+        return f"{why} and {found.last.words(models)}: {spent}"
     still = first_five(f"{models[i]} and {models[j]}" for i, j in (found.last.open if found.last else ()))
     return f"{why} and {goal} is not settled: {spent}; open: {still or 'everything'}"
+
+
+def _of_others(given: dict[str, Any], models: Sequence[str], cells: pd.DataFrame, judge: str) -> pd.DataFrame:
+    "What --verdicts says of the others on these prompts. Raises `InputError` for a table that does not fit."
+    place, path, keys = given["place"], given["verdicts"], ["question_id", "variant"]
+    if place not in models:
+        raise InputError(f"--place {place}: the answers are of {first_five(models)}; name one of them")
+    table = select_verdicts(read_verdicts(path), judge=judge)
+    if place in {*table["model_a"].astype(str), *table["model_b"].astype(str)}:
+        way_out = "--verdicts is of the others, what was judged here stands in the ledger; leave its rows out"
+        raise InputError(f"{path} has verdicts on {place}: {way_out}")
+    here, there = (pd.MultiIndex.from_frame(part[keys].astype(str)) for part in (table, cells))
+    if not (among := here.isin(there)).any():
+        raise InputError(f"{path}: none of its {len(table)} verdicts is on a prompt that every model has answered")
+    if n_out := int((~among).sum()):
+        _say(f"ppe: {n_out} verdicts of {path} are left out: on prompts that not every model has answered")
+    return table[among]
 
 
 def _adaptive_goal(given: dict[str, Any], n_wordings: int) -> "Goal | None":
     "What --until asks for; None without --adaptive. Raises `InputError` for options that do not go together."
     if not given["adaptive"]:
-        if alone := [name.replace("_", "-") for name in ("until", "round_calls", "level") if _given(name)]:
+        options_of_it = ("until", "round_calls", "level", "place", "verdicts")
+        if alone := [name.replace("_", "-") for name in options_of_it if _given(name)]:
             way_out = "every pair is judged, or those of --pairs; add --adaptive, or leave it out"
             raise InputError(f"--{alone[0]} without --adaptive: {way_out}")
         return None
@@ -504,6 +535,9 @@ def _adaptive_goal(given: dict[str, Any], n_wordings: int) -> "Goal | None":
             "--adaptive needs --until (top=3, order, width=2), which says what is to be settled, and --max-requests, "
             "the most that it may cost"
         )
+    if (given["place"] is None) != (given["verdicts"] is None):
+        one, other = ("--verdicts", "--place") if given["place"] is None else ("--place", "--verdicts")
+        raise InputError(f"{one} without {other}: a model is placed among others by their verdicts; give both")
     chosen = {"--pairs": given["pairs_path"], "--order": given["order"] != "given", "--batch": given["batch"]}
     if clash := [name for name, there in chosen.items() if there]:
         why = "which chooses the pairs and who is shown first, round by round; leave one of them out"
@@ -527,7 +561,8 @@ def judge_command(**given: Any) -> int:
     one verdict, as every pair has in mode hybrid. Answers that no pair needs are left out.
 
     With --adaptive close and little-compared pairs come first, and it ends when --until is settled or the budget is
-    spent; which of the two is said, and --out is written. --max-requests is then the budget of the whole run: what
+    spent; which of the two is said, and --out is written. With --place they are all on one model, whose place among
+    judged ones is asked for. --max-requests is then the budget of the whole run: what
     earlier commands on this ledger have spent on the same pairs counts, failed calls included, so that a run that is
     stopped and given again never spends it twice.
 

@@ -30,17 +30,24 @@ from ..verdicts import COLUMNS, validate_verdicts
 class Goal:
     "What is to be settled."
 
-    kind: Literal["top", "order", "width"]
-    number: int = 0  # k of the best k; the widest range allowed; nothing for the order
+    kind: Literal["top", "order", "width", "rank"]
+    number: int = 0  # k of the best k; the widest range allowed; nothing for the order and for the rank
+    model: int | None = None  # the one that is placed among the others; without it all of them are ranked
 
     def __str__(self) -> str:
-        return self.kind if self.kind == "order" else f"{self.kind}={self.number}"
+        return self.kind if self.kind in ("order", "rank") else f"{self.kind}={self.number}"
 
     def check(
         self,
         n_models: int,
     ) -> None:
         "Raises `InputError` for a goal that does not exist among so many models."
+        if self.kind == "rank" and self.model is None:
+            raise InputError("goal rank: the rank of one model; name the model to place (--place), or say order")
+        if self.kind == "order" and self.model is not None:
+            raise InputError("goal order: the order of all; say rank, or place none")
+        if self.model is not None and not 0 <= self.model < n_models:
+            raise InputError(f"goal {self}: the model to place is one of 0 to {n_models - 1}, not {self.model}")
         if self.kind == "top" and not 1 <= self.number < n_models:
             raise InputError(f"goal {self}: of {n_models} models the best 1 to {n_models - 1} can be asked for")
         if self.kind == "width" and not 0 <= self.number < n_models - 1:
@@ -50,17 +57,17 @@ class Goal:
 
 
 def parse_goal(
-    text: str,  # top=K, order, or width=W
+    text: str,  # top=K, order, width=W, or rank
 ) -> Goal:
     "A goal as it is written on the command line. Raises `InputError` for anything else."
     kind, _, number = text.strip().partition("=")
-    if text.strip() == "order":
-        return Goal("order")
+    if text.strip() in ("order", "rank"):
+        return Goal("order" if text.strip() == "order" else "rank")
     if kind in ("top", "width") and number.isascii() and number.isdigit() and len(number) < 7:
         return Goal("top" if kind == "top" else "width", int(number))
     raise InputError(
         f"goal {text!r:.60}: say top=K (which are the best K), order (the whole order), or width=W (no rank range "
-        "wider than W)"
+        "wider than W); of one model to place: rank, width=W, or top=K"
     )
 
 # %% ../../nbs/designs/adaptive.ipynb #st08
@@ -120,6 +127,12 @@ def log_evidence(
     return log(2) - 0.5 * np.log1p(information / SCALE) + 0.5 * share * z**2 + log_ndtr(np.sqrt(share) * z)
 
 # %% ../../nbs/designs/adaptive.ipynb #st15
+def _of_one(model: int, n_models: int) -> np.ndarray:
+    "Pairs with this model, (n, n)."
+    own = np.arange(n_models) == model
+    return own[:, None] != own
+
+
 def reached(
     goal: Goal,
     scores: np.ndarray,  # (n,)
@@ -130,10 +143,12 @@ def reached(
     "What certain differences leave open of a goal."
     place = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
     needed = place[:, None] < place
+    if goal.model is not None:
+        needed &= _of_one(goal.model, len(scores))
     if goal.kind == "top":
         needed &= (place < goal.number)[:, None] & (place >= goal.number)
     elif goal.kind == "width":
-        wide = high - low > goal.number
+        wide = (high - low > goal.number) & (True if goal.model is None else np.arange(len(scores)) == goal.model)
         needed &= wide[:, None] | wide
     pairs = np.argwhere(needed & ~certain)
     return not len(pairs), pairs
@@ -149,10 +164,10 @@ class Settled:
     scores: np.ndarray  # (n,) Bradley–Terry, half-ties, mean 0
     z: np.ndarray  # (n, n) score of row less score of column in standard errors over questions, as of a normal
     evidence: np.ndarray  # (n, n) log of the likelihood ratio of "row is better than column"
-    low: np.ndarray  # (n,) best rank: all ranges hold at once, at every look
+    low: np.ndarray  # (n,) best rank: all ranges hold at once, at every look; of a placed model its own does
     high: np.ndarray  # (n,) worst rank
     open: np.ndarray  # (P, 2) pairs that keep the goal open, the one ahead first; the closest to certainty last
-    n_calls: int
+    n_calls: int  # these three of the model that is placed, if one is
     n_invalid: int
     n_questions: int
 
@@ -161,8 +176,9 @@ class Settled:
         models: Sequence[str],  # (n) names
     ) -> dict[str, object]:
         "As values for JSON, models by name; the order is that of the scores, settled or not."
-        order = np.argsort(-self.scores, kind="stable")
-        return {
+        order, one = np.argsort(-self.scores, kind="stable"), self.goal.model
+        placed = {} if one is None else {"place": models[one]}
+        return placed | {
             "goal": str(self.goal), "level": self.level, "settled": self.settled,
             "calls": self.n_calls, "invalid": self.n_invalid, "questions": self.n_questions,
             "models": [
@@ -178,6 +194,8 @@ class Settled:
     ) -> str:
         "How far the goal is reached, in one line."
         goal, calls = self.goal, f"{self.n_calls} calls" + f", {self.n_invalid} of them invalid" * (self.n_invalid > 0)
+        if goal.model is not None:
+            return self._placed(models[goal.model], models, calls)
         if not self.settled:
             ahead, behind = (models[at] for at in self.open[0])
             lacking = f"{len(self.open)} pairs are not certain, first of all {ahead} and {behind}"
@@ -187,6 +205,26 @@ class Settled:
         wide, whole = f"no rank range is wider than {goal.number}", f"the order: {', '.join(order)}"
         said = {"top": best, "order": whole, "width": wide}[goal.kind]
         return f"settled at {100 * self.level:g} % after {calls}, {said}"
+
+    def _placed(self, name: str, models: Sequence[str], calls: str) -> str:
+        "The same of the model that is placed."
+        goal, n, one = self.goal, len(self.scores), self.goal.model
+        rank = 1 + int((self.scores > self.scores[one]).sum())
+        if self.settled:
+            said = {"rank": f"{name} has rank {rank} of {n}", "width": f"{name} has {self._range()} of {n}"}
+            said["top"] = f"{name} is {'not ' * (rank > goal.number)}among the best {goal.number} of {n}"
+            return f"settled at {100 * self.level:g} % after {calls} of its own, {said[goal.kind]}"
+        now = f", now {rank}" if self.n_calls > self.n_invalid else ""
+        near = [models[i if j == one else j] for i, j in self.open]
+        return (
+            f"{goal} of {name} is open after {calls} of its own: {self._range()} of {n}{now}; not told from "
+            f"{len(near)} {'models' if len(near) > 1 else 'model'}, first of all {near[0]}"
+        )
+
+    def _range(self) -> str:
+        "Ranks of the model that is placed."
+        low, high = (int(ends[self.goal.model]) for ends in (self.low, self.high))
+        return f"rank {low}" if low == high else f"rank {low} to {high}"
 
 # %% ../../nbs/designs/adaptive.ipynb #st15-c
 def is_settled(
@@ -232,14 +270,20 @@ def is_settled(
     z = -ndtri(stdtr(np.maximum(fewest - 1, 1), -gap / np.sqrt(variance)))
     z = np.clip(z, -37.0, 37.0)  # beyond which the normal tail is no number above 0
     evidence = np.where(fewest >= FEW_QUESTIONS, log_evidence(z, 1 / variance), -np.inf)
-    everywhere = evidence >= log(n_models * (n_models - 1) / (1 - level))
-    certain = everywhere if goal.kind == "width" else evidence >= log(2 / (1 - level))
+    family, sharing = n_models * (n_models - 1), np.full((n_models, n_models), 2.0)
+    counted = np.ones(len(points), dtype=bool)
+    if (one := goal.model) is not None:  # only what is said of this model counts
+        evidence = np.where(_of_one(one, n_models), evidence, -np.inf)
+        counted, family = (first == one) | (second == one), 2 * (n_models - 1)
+        if goal.kind == "top":  # n − k of the others are worse, or k of them better, whichever they are
+            sharing[one], sharing[:, one] = 2 * goal.number, 2 * (n_models - goal.number)
+    everywhere = evidence >= log(family / (1 - level))
+    certain = everywhere if goal.kind == "width" else evidence >= np.log(sharing / (1 - level))
     low, high = rank_limits(everywhere, everywhere.T)
     settled, pairs = reached(goal, scores, certain, low, high)
     pairs = pairs[np.argsort(evidence[pairs[:, 0], pairs[:, 1]], kind="stable")]
-    return Settled(
-        goal, level, settled, scores, z, evidence, low, high, pairs, len(points), int((~valid).sum()), n_units
-    )
+    counts = int(counted.sum()), int((counted & ~valid).sum()), len(np.unique(question[valid & counted]))
+    return Settled(goal, level, settled, scores, z, evidence, low, high, pairs, *counts)
 
 # %% ../../nbs/designs/adaptive.ipynb #nx06
 PRIOR = 1.0  # precision of strengths before anything is judged: a standard deviation of one logit
@@ -312,7 +356,7 @@ def _best_pair(value, shut, rank_pair):
 
 
 @njit(cache=True)
-def _wording(one, two, taken, calls, wordings, seen, owner, start, rank_graph):
+def _wording(one, two, taken, slack, calls, wordings, seen, owner, start, rank_graph):
     "Of the questions used least that which has seen least of the two models; its wording used least; −1 if all are."
     least, best, best_order = -1, -1, (0, 0, 0, 0, 0)
     for g in range(len(owner)):
@@ -320,7 +364,7 @@ def _wording(one, two, taken, calls, wordings, seen, owner, start, rank_graph):
             least = calls[owner[g]]
     for g in range(len(owner)):
         q = owner[g]
-        if not taken[g] and calls[q] <= least + 1:
+        if not taken[g] and calls[q] <= least + slack:
             order = (seen[q, one] + seen[q, two], calls[q], rank_graph[start[q]], wordings[g], rank_graph[g])
             if best < 0 or order < best_order:
                 best, best_order = g, order
@@ -328,7 +372,7 @@ def _wording(one, two, taken, calls, wordings, seen, owner, start, rank_graph):
 
 # %% ../../nbs/designs/adaptive.ipynb #nx06-c
 @njit(cache=True)
-def _choose(theta, covariance, rows, judged, owner, start, matters, rank_pair, rank_graph):
+def _choose(theta, covariance, rows, judged, owner, start, matters, placed, rank_pair, rank_graph):
     "Fill in the rows after the judged ones; the number of all rows in the end, fewer if nothing is left to judge."
     question, graph, first, second = rows[0], rows[1], rows[2], rows[3]
     n, total, n_graphs = len(theta), len(first), len(owner)
@@ -338,12 +382,16 @@ def _choose(theta, covariance, rows, judged, owner, start, matters, rank_pair, r
     last, before = np.full((n, n), -1), np.full(total, -1)  # rows of a pair, each with the one before it
     tie, shut = _ties(theta, covariance, matters), np.zeros((n, n), np.bool_)
     effect = _effect(covariance, tie)
-    r = tried = 0
+    if placed >= 0:  # two others are compared no more
+        shut[:] = True
+        shut[placed], shut[:, placed] = False, False
+    r = tried = own = 0
     while r < total:
         if r >= judged:
             if tried % n == 0:
                 effect = _effect(covariance, tie)
-            value = -met if tried % EVEN == EVEN - 1 else _gains(theta, covariance, effect)
+            even = tried % EVEN == EVEN - 1 or (placed >= 0 and own < n - 1)
+            value = -met if even else _gains(theta, covariance, effect)
             one, two = _best_pair(value, shut, rank_pair)
             if one < 0:
                 break
@@ -353,7 +401,7 @@ def _choose(theta, covariance, rows, judged, owner, start, matters, rank_pair, r
             while at >= 0:
                 taken[graph[at]] = True
                 at = before[at]
-            best = _wording(one, two, taken, calls, wordings, seen, owner, start, rank_graph)
+            best = _wording(one, two, taken, int(placed < 0), calls, wordings, seen, owner, start, rank_graph)
             if best < 0:
                 shut[one, two] = True
                 continue
@@ -370,14 +418,16 @@ def _choose(theta, covariance, rows, judged, owner, start, matters, rank_pair, r
                     covariance[a, b] -= k * along[a] * along[b]
         i, j, q = first[r], second[r], question[r]
         low, high = min(i, j), max(i, j)
-        calls[q] += 1
         wordings[graph[r]] += 1
         seen[q, i] += 1
         seen[q, j] += 1
         met[low, high] += 1
         ahead[i, j] += 1
-        lead[i] += 1
-        lead[j] -= 1
+        if placed < 0 or placed == i or placed == j:  # of a placed model its own calls are in balance
+            own += 1
+            calls[q] += 1
+            lead[i] += 1
+            lead[j] -= 1
         before[r], last[low, high] = last[low, high], r
         r += 1
     return r
@@ -393,13 +443,13 @@ def next_calls(
     n_models: int,
     n_variants: np.ndarray,  # (Q,) wordings of each question
     n_calls: int,  # how many come next; fewer come if fewer are left
-    goal: Goal | None = None,  # top=K: only pairs across that line are worth a call for their scores
+    goal: Goal | None = None,  # top=K: only pairs across that line are worth a call; of a placed model only its own
     rng: np.random.Generator,  # breaks ties
 ) -> PairDesign:
     """The next calls: close and little compared pairs first, on the questions used least; no pair twice on one wording.
 
     The same for any order of the rows. Raises `InputError` for bad arrays, or if all pairs have been judged everywhere.
-    Cost: O(R + n³ + n_calls (n² + Q)).
+    Cost: O(R + n³ + n_calls (n² + Q)). A model is placed among others that have verdicts: without any, `InputError`.
     """
     question, first, second, points = _checked(question, first, second, points, n_models)
     n_variants, variant = np.asarray(n_variants, dtype=np.int64), np.asarray(variant, dtype=np.int64)
@@ -412,7 +462,14 @@ def next_calls(
     known = variant.shape == question.shape and question.max(initial=0) < len(n_variants)
     if not known or ((variant < 0) | (variant >= n_variants[question])).any():
         raise InputError("calls on questions or wordings that are not among those given")
-    start, every = np.concatenate([[0], np.cumsum(n_variants)]), int(n_variants.sum()) * n_models * (n_models - 1) // 2
+    placed = -1 if goal is None or goal.model is None else goal.model
+    start, n_pairs = np.concatenate([[0], np.cumsum(n_variants)]), n_models * (n_models - 1) // 2
+    every = int(start[-1]) * (n_pairs if placed < 0 else n_models - 1)
+    lacking = np.setdiff1d(np.arange(n_models), [*first, *second, placed])
+    if placed >= 0 and len(lacking):
+        raise InputError(
+            f"{len(lacking)} of the {n_models - 1} others have no verdict: a model is placed among judged ones; judge them"
+        )
     if not len(question):
         return design_pairs(n_models, n_variants, min(n_calls, every), rng=rng)
     theta, covariance = judged_scores(first, second, points, n_models, PRIOR)
@@ -420,16 +477,20 @@ def next_calls(
     if goal is not None and goal.kind == "top":
         best = np.argsort(np.argsort(-theta, kind="stable"), kind="stable") < goal.number
         matters = (best[:, None] != best).astype(np.float64)
+    if placed >= 0:
+        matters *= _of_one(placed, n_models)
     rank_pair, rank_graph = rng.permutation(n_models**2).reshape(n_models, n_models), rng.permutation(int(start[-1]))
     graph, low, high = start[question] + variant, np.minimum(first, second), np.maximum(first, second)
-    judged, left = len(question), every - len(np.unique((graph * n_models + low) * n_models + high))
+    here = slice(None) if placed < 0 else (first == placed) | (second == placed)
+    judged, left = len(question), every - len(np.unique(((graph * n_models + low) * n_models + high)[here]))
     rows = np.zeros((4, judged + max(1, min(n_calls, left))), dtype=np.int64)
     rows[:, :judged] = question, graph, first, second
     owner = np.repeat(np.arange(len(n_variants)), n_variants)
-    end = _choose(theta, covariance, rows, judged, owner, start, matters, rank_pair, rank_graph)
+    end = _choose(theta, covariance, rows, judged, owner, start, matters, placed, rank_pair, rank_graph)
     if end == judged:
         raise InputError(
-            "every pair has been judged on every wording of every question: nothing is left to judge; add questions"
+            f"every pair{' of the model to place' * (placed >= 0)} has been judged on every wording of every question: "
+            "nothing is left to judge; add questions"
         )
     which, at, one, two = rows[:, judged:end]
     return PairDesign(which, at - start[which], one, two, n_models, len(n_variants))
@@ -503,27 +564,32 @@ def judge_adaptively(
     first_calls: int | None = None,  # of the first round; a round's, but at least twice the models, if not given
     level: float = 0.95,  # chance that nothing wrong is called settled
     seed: int,
+    before: pd.DataFrame | None = None,  # verdicts on the others, where the goal is of one model
     tell: Tell = lambda number, look: None,
 ) -> Adaptive:
     """Judge in rounds until the goal is settled or the calls are used up; verdicts, goal and seed determine the path.
 
     Raises: InputError for fewer than one call, fewer calls than connect the models, and a verdict on another pair.
     """
-    n, every, n_variants = len(models), len(cells) * len(models) * (len(models) - 1) // 2, wordings(cells)
+    n, n_variants, placing = len(models), wordings(cells), goal.model is not None
+    every = len(cells) * (n - 1) if placing else len(cells) * n * (n - 1) // 2
     if min(max_calls, round_calls) < 1:
         raise InputError(f"at most {max_calls} calls, {round_calls} a round: each is 1 or more")
-    if (most := min(max_calls, every)) < n - 1:
+    if (most := min(max_calls, every)) < n - 1 and not placing:
         raise InputError(
             f"{most} calls cannot connect {n} models: at least {n - 1} are needed; allow more, or leave models out"
         )
-    together = pd.DataFrame(columns=list(COLUMNS))
+    together = pd.DataFrame(columns=list(COLUMNS)) if before is None else before.astype(object)
+    known = len(together)
     rounds: list[tuple[int, int, bool, int]] = []
     look: Settled | None = None
     ended: Ended | None = None
     calls, keys = judged_calls(together, models, cells), ["question_id", "variant", "model_a", "model_b"]
     wanted = max(round_calls, 2 * n) if first_calls is None else max(first_calls, n - 1)
+    if placing and first_calls is None:  # a look at where it stands, about
+        wanted = min(round_calls, 2 * n)
     while ended is None:
-        n_calls, rng = min(wanted, most - len(together)), stream(seed, "adaptive", len(together))
+        n_calls, rng = min(wanted, most + known - len(together)), stream(seed, "adaptive", len(together) - known)
         # The pairs of a round: a matter of the verdicts so far, the goal and the seed alone.
         design = next_calls(*calls, n_models=n, n_variants=n_variants, n_calls=n_calls, goal=goal, rng=rng)
         pairs = pair_table(design, models, cells)
@@ -537,13 +603,15 @@ def judge_adaptively(
         together, wanted = pd.concat([together, found.astype(object)], ignore_index=True), round_calls
         calls = judged_calls(together, models, cells)
         look = is_settled(*calls, n_models=n, goal=goal, level=level)
-        rounds.append((len(rounds) + 1, len(together), look.settled, len(look.open)))
+        made = len(together) - known
+        rounds.append((len(rounds) + 1, made, look.settled, len(look.open)))
         tell(len(rounds), look)
         if look.settled:
             ended = "settled"
-        elif len(together) == every:
+        elif made == every:
             ended = "pairs used up"
-        elif len(found) < len(pairs) or len(together) >= max_calls:
+        elif len(found) < len(pairs) or made >= max_calls:
             ended = "calls used up"
     frame = pd.DataFrame(rounds, columns=["round", "calls", "settled", "open_pairs"])
+    together = together[known:].reset_index(drop=True)
     return Adaptive(validate_verdicts(together) if len(together) else together, frame, ended, look)
