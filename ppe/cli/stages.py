@@ -418,8 +418,8 @@ _JUDGE_OPTIONS = (
     option("--until", metavar="GOAL",
             help="What is to be settled by --adaptive: top=K, order, or width=W (no rank range wider than W); with "
             "--place of that model: rank, width=W, or top=K (whether it is among them)."),
-    option("--place", metavar="MODEL", help="With --adaptive: every call is on this model, to place it among the others, "
-            "whose verdicts are given by --verdicts."),
+    option("--place", metavar="MODEL", help="With --adaptive: every call is on this model, to place it among "
+            "the others, whose verdicts are given by --verdicts."),
     option("--verdicts", type=_FILE, help="Verdict table of the others, by this judge, for --place; it stays as it is, "
             "and --out is of the model alone: ppe rank takes both."),
     option("--round-calls", type=_COUNT, default=100, help="Pairs of a round of --adaptive."),

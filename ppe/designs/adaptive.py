@@ -468,7 +468,7 @@ def next_calls(
     lacking = np.setdiff1d(np.arange(n_models), [*first, *second, placed])
     if placed >= 0 and len(lacking):
         raise InputError(
-            f"{len(lacking)} of the {n_models - 1} others have no verdict: a model is placed among judged ones; judge them"
+            f"{len(lacking)} of the {n_models - 1} others have no verdict: a model is placed among judged ones"
         )
     if not len(question):
         return design_pairs(n_models, n_variants, min(n_calls, every), rng=rng)
