@@ -174,8 +174,8 @@ def require_columns(
 
 # %% ../nbs/schemas.ipynb #3055d9c6
 def identifier_column(
-    values: pa.ChunkedArray,  # one column of the file, any type
-) -> pa.ChunkedArray:
+    values: pa.Array | pa.ChunkedArray,  # one column of the file, any type
+) -> pa.Array | pa.ChunkedArray:
     "int64 if every value is a canonical integer, else text."
     if pa.types.is_integer(values.type) and not values.null_count:
         return values.cast(pa.int64())
@@ -211,7 +211,7 @@ def _normal_form(frame: pd.DataFrame, schema: Schema, columns: Sequence[str]) ->
         values = frame[column].reset_index(drop=True)
         if column in schema.identifiers:
             if values.dtype != np.int64:
-                values = identifier_column(pa.chunked_array([pa.array(_as_text(values), pa.string())])).to_pandas()
+                values = identifier_column(pa.array(_as_text(values), pa.string())).to_pandas()
         elif not isinstance(values.dtype, pd.CategoricalDtype) or not pd.api.types.is_string_dtype(
             values.cat.categories
         ):
