@@ -65,7 +65,7 @@ def cells_from(
                 raise InputError(f"empty {column} in {rows}: every cell must be filled")
         cells = cells.assign(variant=cells.get("variant", "0"))
         for column in keys:
-            cells[column] = identifier_column(pa.chunked_array([pa.array(cells[column], pa.string())])).to_pandas()
+            cells[column] = identifier_column(pa.array(cells[column], pa.string())).to_pandas()
         if "model_a" in cells:  # verdicts or pairs: a wording stands there many times
             return cells.drop_duplicates(keys, ignore_index=True).drop(columns="model_a")
         places = [f"row {row + 1}" for row in range(len(cells))]
