@@ -23,6 +23,8 @@ _NAMES = {
     "ppe.designs.adaptive": "next_calls is_settled parse_goal judge_adaptively",
     "ppe.designs.plans": "make_plan pilot_beliefs public_beliefs",
     "ppe.inference.people_and_judges": "people_and_judges",
+    "ppe.inference.change": "model_change",
+    "ppe.reports.comparison": "judge_change",
     "ppe.designs.pair_designs": "design_pairs pair_table",
     "ppe.pairs": "read_pairs write_pairs",
     "ppe.importers.layouts": "import_verdicts",

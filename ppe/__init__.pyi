@@ -15,6 +15,7 @@ from .designs.plans import public_beliefs as public_beliefs
 from .errors import PpeError as PpeError
 from .importers.layouts import import_verdicts as import_verdicts
 from .inference.advice import diagnose as diagnose
+from .inference.change import model_change as model_change
 from .inference.diagnostics import first_place_rates as first_place_rates
 from .inference.intervals import rank_intervals as rank_intervals
 from .inference.leaderboard import Leaderboard as Leaderboard
@@ -35,6 +36,7 @@ from .rankers.rankings import Ranking as Ranking
 from .rankers.registry import RANKERS as RANKERS
 from .rankers.registry import rank as rank
 from .rankers.registry import rank_counts as rank_counts
+from .reports.comparison import judge_change as judge_change
 from .reports.page import write_report as write_report
 from .streaming import stream_counts as stream_counts
 from .truncation import block_top_k as block_top_k

@@ -571,6 +571,116 @@ def test_a_small_or_separated_pool_is_cautioned(ppe_main, ask, tmp_path, rows, s
     assert all(line in ppe_main("diagnose", tmp_path / "pool.csv", *FEW).out for line in found["cautions"])
 
 
+# ---- ppe compare
+
+
+def versions(n=24, judge="j", drop=1.8):
+    "Rows of an old and of a new version of the model m against three others, a tie here and there."
+    rng, tables = np.random.default_rng(3), ([], [])
+    for question in range(n):
+        moved = np.array([0.6, 0.3, 0.0, -0.3]) + rng.standard_normal(4)
+        for rows, less in zip(tables, (0.0, drop), strict=True):
+            for i, j in combinations(range(4), 2):
+                chance = special.expit(moved[i] - moved[j] - less * (i == 0))
+                word = "tie" if rng.random() < 0.1 else "a" if rng.random() < chance else "b"
+                rows.append((judge, question, "c", 1, "mxyz"[i], "mxyz"[j], word))
+    return tables
+
+
+def renamed(rows, old="m", new="n"):
+    return [(*row[:4], *(new if name == old else name for name in row[4:6]), row[6]) for row in rows]
+
+
+def test_compare_pairs_questions_as_a_jackknife_by_hand_does(ppe_main, tmp_path):
+    old, new = versions()
+    new = renamed(new)
+    paths = write(tmp_path / "old.csv", old), write(tmp_path / "new.csv", new)
+    found = ppe_main("compare", *paths, "--format", "json").json()
+
+    def difference(rows):
+        models, wins, ties = counts(rows)
+        theta = dict(zip(models, bradley_terry(wins, ties)[0], strict=True))
+        return theta["n"] - theta["m"]
+
+    without = [difference([row for row in old + new if row[1] != question]) for question in range(24)]
+    error = np.sqrt(23 / 24 * ((np.array(without) - np.mean(without)) ** 2).sum())
+    assert found["difference"] == pytest.approx(difference(old + new), abs=1e-5)
+    assert found["error"] == pytest.approx(error, abs=1e-5) and found["n_questions"] == 24
+    assert found["low"] == pytest.approx(found["difference"] - special.stdtrit(23, 0.975) * error, abs=1e-4)
+    assert found["confidence"] == pytest.approx(special.stdtr(23, -found["difference"] / error), abs=1e-5)
+    assert found["power"] == pytest.approx(1 - special.nctdtr(23, 0.2 / error, special.stdtrit(23, 0.975)), abs=1e-4)
+    assert special.nctdtr(23, found["detectable"] / error, special.stdtrit(23, 0.975)) == pytest.approx(0.2, abs=1e-4)
+    named = [write(tmp_path / "same.csv", renamed(new, "n", "m")), "--model", "m"]
+    again = ppe_main("compare", paths[0], *named, "--format", "json").json()
+    assert again["difference"] == pytest.approx(found["difference"]) and again["models"] == ["m, old", "m, new"]
+    one = write(tmp_path / "one.csv", old + [row for row in new if "n" in row[4:6]])
+    both = ppe_main("compare", one, "--model", "m", "--model", "n", "--format", "json").json()
+    assert both["n_questions"] == 24 and both["worse"]
+
+
+def test_compare_closes_the_gate_with_four_and_errs_with_two(ppe_main, tmp_path):
+    old, new = versions()
+    paths = write(tmp_path / "old.csv", old), write(tmp_path / "new.csv", renamed(new))
+    gate = "--fail-if", "worse"
+    codes = [
+        ppe_main("compare", *paths, *words).code
+        for words in ((), gate, (*gate, "--margin", 2), (*gate, "--level", 0.9999999))
+    ]
+    assert codes == [0, 4, 0, 0] and ppe_main("compare", *reversed(paths), *gate).code == 0
+    run = ppe_main("compare", *paths, *gate)
+    assert run.out.startswith("n is worse (old: m): -") and "this gate would see" in run.out and not run.err
+    assert ppe_main("compare", *paths, *gate, "--format", "json").out[0] == "{"
+    assert as_csv(ppe_main("compare", *paths, "--format", "csv").out)[0]["worse"] == "True"
+    first = [row for row in renamed(new) if "n" not in row[4:6] or row[1] < 20]
+    assert "4 questions left out" in ppe_main("compare", paths[0], write(tmp_path / "fewer.csv", first)).err
+    turned = [(*row[:4], row[5], row[4], {"a": "b", "b": "a", "tie": "tie"}[row[6]]) for row in renamed(new)]
+    run = ppe_main("compare", paths[0], write(tmp_path / "turned.csv", turned))
+    assert "shown first in 100 %" in run.err and "0 %: what the judge" in run.err
+    other = write(tmp_path / "other.csv", [("k", *row[1:]) for row in renamed(new)])
+    few = write(tmp_path / "few.csv", [row for row in renamed(new) if row[1] < 4])
+    never = [(*row[:6], "b" if row[4] == "n" else row[6]) for row in renamed(new)]
+    for words, said in (
+        ((*paths, paths[0]), "3 files"),
+        ((paths[0],), "0 models named"),
+        ((paths[0], paths[0]), "which model changed"),
+        ((paths[0], paths[0], "--model", "m"), "say the same of the change"),
+        ((paths[0], other), "the judge changed too"),
+        ((paths[0], few), "fewer than 5 decide nothing"),
+        ((paths[0], write(tmp_path / "never.csv", never)), "no chain of wins or ties"),
+        ((*paths, "--model", "nobody"), "no verdicts of model 'nobody'"),
+        ((*paths, "--judges", "--model", "m"), "takes no --model"),
+        ((*paths, "--judges"), "two judges are compared"),
+        ((*paths, "--margin", "-1"), "--margin"),
+        ((*paths, "--margin", "nan"), "--margin"),
+        ((*paths, "--drop", "0"), "--drop"),
+        ((*paths, "--fail-if", "better"), "--fail-if"),
+        ((*paths, "--judge", "j", "--judge", "j"), "2 times --judge"),
+    ):
+        run = ppe_main("compare", *words, *(() if "--judges" in words else gate[: 2 * ("better" not in words)]))
+        refused(run, said)
+
+
+def test_compare_tells_a_new_judge_from_an_old_one(ppe_main, tmp_path):
+    "A judge that says the same of every pair but for each fourth question, where it says the opposite."
+    rows = versions()[0]
+    opposite = {"a": "b", "b": "a", "tie": "tie"}
+    new = [("k", *row[1:6], opposite[row[6]] if row[1] % 4 == 0 else row[6]) for row in rows]
+    old, path = write(tmp_path / "old.csv", rows), write(tmp_path / "new.csv", new)
+    found = ppe_main("compare", old, path, "--judges", "--format", "json").json()
+    share = np.mean([one[6] == other[6] for one, other in zip(rows, new, strict=True)])
+    ties = np.mean([row[6] == "tie" for row in rows])
+    chance = ties**2 + (1 - ties) ** 2 / 2
+    kappa, scale = (row["value"] for row in found["shared"])
+    assert found["same"]["share"] == pytest.approx(share) and kappa == pytest.approx((share - chance) / (1 - chance))
+    theta = [bradley_terry(*counts(table)[1:])[0] for table in (rows, new)]
+    assert scale == pytest.approx(theta[1].std() / theta[0].std(), abs=1e-4) and scale < 1
+    one = write(tmp_path / "both.csv", rows + new)
+    again = ppe_main("compare", one, "--judges", "--judge", "j", "--judge", "k", "--format", "json").json()
+    assert again == found
+    text = ppe_main("compare", old, path, "--judges").out
+    assert text.startswith("j and k say the same of") and "log odds after 24 questions judged by both" in text
+
+
 # ---- the same question, the same answer
 
 
