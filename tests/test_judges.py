@@ -15,6 +15,7 @@ from ppe.errors import InputError, NoMaximumError
 from ppe.inference.leaderboard import leaderboard
 from ppe.rankers.judges import weighted_judges
 from ppe.rankers.order_effect import order_effect
+from ppe.streams import stream
 
 STRENGTH = {"a": 1.0, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.8}
 JUDGES = {"careful": (2.0, 0.0), "middling": (1.0, 0.7), "hasty": (0.3, -0.5)}  # discrimination, first place
@@ -191,3 +192,39 @@ def test_people_and_judges_refuses_in_one_line():
     with pytest.raises(NoMaximumError, match="take no points from a") as caught:
         ppe.people_and_judges(frame(beaten), frame(judged), weights={"good": 0, "guess": 0})
     assert caught.value.above == ("a",)
+
+
+# ---- people as the yardstick
+
+
+def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
+    rows = table(9)
+    voted = [("person", *row[1:]) for row in rows if row[0] == "middling" and int(row[1]) < 9]
+    judges, people = write(tmp_path / "judges.csv", rows), write(tmp_path / "people.csv", voted)
+    found = ppe_main("rank", judges, "--people", people, "--format", "json").json()
+    fit = ppe.people_and_judges(ppe.read_verdicts(people), ppe.read_verdicts(judges))
+    limits = fit.intervals(rng=stream(20260324, "intervals")).table("differences")
+    assert [row["model"] for row in found["models"]] == limits["model"].tolist()
+    assert [row["rank_high"] for row in found["models"]] == limits["rank_high"].tolist()
+    assert found["weights"] == fit.weights and found["worth"] == fit.worth and found["n_people"] == len(voted)
+    assert found["weights"]["middling"] > 0.9  # it says what the people say
+    shown = ppe_main("rank", judges, "--people", people, "--interval-kind", "simultaneous", "--level", "0.9")
+    assert f"as good as {fit.worth:,.0f} battles of people alone; people judged {len(voted)} (" in shown.out
+    assert "simultaneous intervals at level 0.9, 4000 draws" in shown.out
+    only = ppe_main("rank", judges, "--people", people, "--judge", "middling", "--intervals", 0, "--format", "csv")
+    assert only.out.splitlines()[0] == "model,score,rank"
+
+
+def test_what_contradicts_people_as_the_yardstick_is_refused(ppe_main, tmp_path):
+    rows = table(9)
+    judges = write(tmp_path / "judges.csv", rows)
+    people = write(tmp_path / "people.csv", [("person", *row[1:]) for row in rows if row[0] == "middling"])
+    for words, said in (
+        (("--order-effect", "--ranker", "davidson"), "--people takes no --order-effect, --ranker:"),
+        (("--on-separation", "ridge"), "--people takes no --on-separation:"),
+        (("--people", judges), "people cannot be a judge of themselves"),
+        (("--level", "1"), "level = 1.0"),
+        (("--intervals", "3"), "3 resamples"),
+    ):
+        done = ppe_main("rank", judges, *(() if "--people" in words else ("--people", people)), *words)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err, words

@@ -193,6 +193,13 @@ class PeopleAndJudges:
     n_questions: int  # of people's battles
     n_left_out: int  # battles without a valid verdict of people, or of a judge
     sampling_p: float | None  # p-value of the people's battles being a random sample of all; None if nothing tells
+    variance: float  # mean, of the differences of scores of all pairs of models
+    variance_people: float  # the same by people's battles alone, at the same scores
+
+    @property
+    def worth(self) -> float:
+        "As many battles of people alone would tell as much."
+        return self.n_people * self.variance_people / self.variance
 
     def intervals(
         self,
@@ -285,7 +292,9 @@ def fit_people_and_judges(
     else:
         current, rounds = _given(weights, battles.judges), 1
         theta, wins = _solved(terms, current, n_people, battles.models)
-    moved = np.tensordot(np.append(1.0, current), _sandwich(battles, theta, wins), 1)
+    parts = _sandwich(battles, theta, wins)
+    moved = np.tensordot(np.append(1.0, current), parts, 1)
+    traces = (2 * float((part**2).sum()) / (len(theta) - 1) for part in (moved, parts[0]))
     named = dict(zip(battles.judges, current.tolist(), strict=True))
     fit = Fit(True, rounds, solver="newton", estimates={"weight": named})
     return PeopleAndJudges(
@@ -296,6 +305,7 @@ def fit_people_and_judges(
         len(np.unique(battles.question[battles.sample])),
         battles.n_left_out,
         _sampling_p(battles, theta, current),
+        *traces,
     )
 
 
