@@ -633,6 +633,13 @@ def test_compare_closes_the_gate_with_four_and_errs_with_two(ppe_main, tmp_path)
     assert as_csv(ppe_main("compare", *paths, "--format", "csv").out)[0]["worse"] == "True"
     first = [row for row in renamed(new) if "n" not in row[4:6] or row[1] < 20]
     assert "4 questions left out" in ppe_main("compare", paths[0], write(tmp_path / "fewer.csv", first)).err
+    tables = [
+        write(tmp_path / name, [row for row in rows if row[1] < 20])
+        for name, rows in (("o.csv", old), ("n.csv", first))
+    ]
+    paired = [ppe_main("compare", *two, "--format", "csv").out for two in ((paths[0], tmp_path / "fewer.csv"), tables)]
+    differences = [as_csv(text)[0]["difference"] for text in paired]
+    assert differences[0] == differences[1] and as_csv(paired[0])[0]["n_left_out"] == "4"
     turned = [(*row[:4], row[5], row[4], {"a": "b", "b": "a", "tie": "tie"}[row[6]]) for row in renamed(new)]
     run = ppe_main("compare", paths[0], write(tmp_path / "turned.csv", turned))
     assert "shown first in 100 %" in run.err and "0 %: what the judge" in run.err
@@ -670,7 +677,7 @@ def test_compare_tells_a_new_judge_from_an_old_one(ppe_main, tmp_path):
     share = np.mean([one[6] == other[6] for one, other in zip(rows, new, strict=True)])
     ties = np.mean([row[6] == "tie" for row in rows])
     chance = ties**2 + (1 - ties) ** 2 / 2
-    kappa, scale = (row["value"] for row in found["shared"])
+    kappa, scale = found["kappa"][0], found["scale"][0]
     assert found["same"]["share"] == pytest.approx(share) and kappa == pytest.approx((share - chance) / (1 - chance))
     theta = [bradley_terry(*counts(table)[1:])[0] for table in (rows, new)]
     assert scale == pytest.approx(theta[1].std() / theta[0].std(), abs=1e-4) and scale < 1

@@ -427,7 +427,7 @@ def compare_command(
     old, new = (select_verdicts(read[at], judge=judge[at] if judge else None, category=category) for at in (0, -1))
     if judges:
         found = judge_change(old, new, level=level)
-        values = found.report()
+        values = asdict(found) | {"models": found.models.to_dict("records")}
         emit_result(format, lambda: values, lambda: found.models, lambda: [*found.lines(), "", Shown(found.models)])
         return 0
     how = {"level": level, "margin": margin, "drop": drop}

@@ -161,27 +161,18 @@ class JudgeChange:
 
     judges: tuple[str, str]  # old, new
     same: Mapping[str, float | int]  # as `agreement`
-    shared: pd.DataFrame  # what, value, low, high: kappa, and the scale, the spread of the new scores over the old
+    kappa: tuple[float, float, float]  # agreement beyond chance, with limits
+    scale: tuple[float, float, float]  # spread of the new scores over that of the old ones, with limits
     models: pd.DataFrame  # model, old, new, change (new on the old scale, less old), low, high, p (Holm), shown
     n_questions: int  # that both judged
     linking_error: float  # root mean square of the errors of the changes
     wanted_error: float  # that the linking may have
+    n_needed: int  # questions that both must have judged for it
     level: float
-
-    @property
-    def n_needed(self) -> int:
-        "Questions that the new judge must have judged for a linking error of at most the one wanted."
-        return int(np.ceil(self.n_questions * (self.linking_error / self.wanted_error) ** 2))
-
-    def report(self) -> dict[str, Any]:
-        "Everything as values for JSON."
-        tables = {name: getattr(self, name).to_dict("records") for name in ("shared", "models")}
-        names = ("judges", "same", "n_questions", "linking_error", "wanted_error", "n_needed", "level")
-        return {name: getattr(self, name) for name in names} | tables
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
-        kappa, scale = (f"{value:.2f} [{low:.2f}, {high:.2f}]" for _, value, low, high in self.shared.to_numpy())
+        kappa, scale = ("{:.2f} [{:.2f}, {:.2f}]".format(*found) for found in (self.kappa, self.scale))
         same, n, moved = self.same, self.n_questions, self.models.loc[self.models["shown"], "model"]
         share = f"{100 * same['share']:.1f} % [{100 * same['low']:.1f}, {100 * same['high']:.1f}]"
         return [
@@ -228,9 +219,8 @@ def judge_change(
     everyone, fewest = tuple(sorted(before["models"] | after["models"])), max(questions_needed(level), 2)
     both = shared(*(cells(table, everyone, by=CELL[1:]) for table in (old, new)))
     both = both[(both[["outcome_one", "outcome_other"]] != OUTCOMES["invalid"]).all(axis=1)]
-    question, first, second, one, other = (
-        both[name].to_numpy() for name in ("question_id", "low", "high", "outcome_one", "outcome_other")
-    )
+    columns = ["question_id", "low", "high", "outcome_one", "outcome_other"]
+    question, first, second, one, other = (both[name].to_numpy() for name in columns)
     if (n_questions := len(set(question))) < fewest:
         rule = f"fewer than {fewest} decide nothing at level {level:g}"
         raise InputError(f"{n_questions} questions with a pair that both judged: {rule}; let the new one judge more")
@@ -253,15 +243,10 @@ def judge_change(
         points = np.array([1, 0, 0.5])[all_of.outcome]
         judged = question_wins(all_of.question, all_of.first, all_of.second, points, n)
         error = float(np.sqrt((jackknife_error(strengths_without(judged, everyone, met)[:, met]) ** 2).mean()))
-    kappa = _limits(_kappa(one, other, pd.factorize(question)[0] % MOST), level)
-    spread = pd.DataFrame([kappa[:3], _limits(scale, level)[:3]], columns=["value", "low", "high"])
-    return JudgeChange(
-        (*before["judges"], *after["judges"]),  # type: ignore[arg-type]
-        agreement(both, level=level),
-        spread.assign(what=["kappa", "scale"])[["what", "value", "low", "high"]],
-        table.sort_values("old", ascending=False, ignore_index=True),
-        n_questions,
-        float(np.sqrt((jackknife_error(values) ** 2).mean())),
-        error,
-        level,
-    )
+    linking = float(np.sqrt((jackknife_error(values) ** 2).mean()))
+    beyond = _kappa(one, other, pd.factorize(question)[0] % MOST)
+    kappa, ratio = (tuple(_limits(part, level)[:3].tolist()) for part in (beyond, scale))
+    names = (*before["judges"], *after["judges"])
+    rest = n_questions, linking, error, int(np.ceil(n_questions * (linking / error) ** 2)), level
+    table = table.sort_values("old", ascending=False, ignore_index=True)
+    return JudgeChange(names, agreement(both, level=level), kappa, ratio, table, *rest)  # type: ignore[arg-type]
