@@ -91,13 +91,13 @@ def _added(sources: dict[str, str | bytes], needs: Sequence[str]) -> PairCounts:
     return add_counts([read_counts(source, name=_shown(name)) for name, source in sources.items()])
 
 
-def _table(sources: dict[str, str | bytes]) -> pd.DataFrame:
+def _table(sources: dict[str, str | bytes], covariates: Sequence[str]) -> pd.DataFrame:
     "The rows of all files as one verdict table."
-    tables = [read_verdicts(source, name=_shown(name)) for name, source in sources.items()]
+    tables = [read_verdicts(source, name=_shown(name), covariates=covariates) for name, source in sources.items()]
     if len(tables) == 1:
         return tables[0]
     try:
-        return validate_verdicts(pd.concat([table.astype(object) for table in tables], ignore_index=True))
+        return validate_verdicts(pd.concat([table.astype(object) for table in tables], ignore_index=True), covariates)
     except InputError:
         stream_counts(list(sources))  # knows the same rules, and in which file each row stands
         raise
@@ -117,6 +117,7 @@ def read_input(
     judge: str | None = None,  # keep this judge only
     category: str | None = None,  # keep this category only
     needs: Sequence[str] = (),  # what was asked for that counts cannot give, as the user wrote it
+    covariates: Sequence[str] = (),  # of the verdicts, to be kept
 ) -> pd.DataFrame | Streamed:  # a validated verdict table; or counts, if the files hold them (of 0 rows) or are large
     "What the files hold together. Raises `InputError` as the readers, and for what counts or memory cannot serve."
     sources = {name: _source(name) for name in _files(words)}
@@ -127,7 +128,7 @@ def read_input(
     if not all(isinstance(source, str) for source in sources.values()):
         if len(sources) > 1:
             raise InputError("a pipe stands alone, since it cannot be read twice: put it into a file to add others")
-        table = _table(sources)
+        table = _table(sources, covariates)
         found = select_verdicts(table, **chosen)
         if len(table) <= LARGE or needs:
             return found
@@ -147,7 +148,7 @@ def read_input(
             f"{needs[0]} needs a table, and {n_rows} rows need {wanted / 2**30:.0f} GiB of memory, of which there are "
             f"{there / 2**30:.0f}; give a part of the rows, or leave {needs[0].split()[0]} out"
         )
-    return select_verdicts(_table(sources), **chosen)
+    return select_verdicts(_table(sources, covariates), **chosen)
 
 # %% ../../nbs/cli/counting.ipynb #counting-09
 @command("counts")

@@ -62,7 +62,7 @@ def data_write(name: str, *, out: Out, force: bool = False) -> None:
     from ppe.verdicts import write_verdicts
 
     known, target = verdict_set(name), new_file(out, force=force)
-    write_verdicts(load_verdicts(name), target)
+    write_verdicts(load_verdicts(name, style=True), target)
     emit(f"{out}: {known.verdicts} verdicts of {known.title}; {known.licence}, cite {known.citation}")
 
 # %% ../../nbs/cli/paper.ipynb #c05-c9cfdf

@@ -24,9 +24,9 @@ from ppe.cli.show import (
     note, opened, steps,
 )  # fmt: skip
 from ..errors import InputError
-from ..files import plain_number, read_whole, require_distinct, unpacked, write_text
+from ..files import json_object, plain_number, read_whole, require_distinct, unpacked, write_text
 from ..inference.intervals import INTERVAL_KINDS
-from ..inference.leaderboard import JudgeLeaderboards, judge_leaderboards
+from ..inference.leaderboard import WITHOUT, JudgeLeaderboards, judge_leaderboards
 from ppe.inference.leaderboard import (
     LIMITS,
     Incomplete,
@@ -37,6 +37,7 @@ from ppe.inference.leaderboard import (
 )
 from ..inference.methods import Method
 from ..pool import comparison_graphs, graph_table
+from ..rankers.covariates import read_coefficients
 from ..rankers.rankings import OnSeparation
 from ..rankers.registry import RANKERS, find_ranker
 from ..streaming import Streamed
@@ -104,6 +105,29 @@ def _method(select: str, keep: int | None, mu: float) -> Method:
         raise InputError(f"--select {select} takes no --keep: it keeps every graph")
     return Method(f"--select {select}", keep=1.0 if keep is None else keep, by=by, mu=mu)
 
+# %% ../../nbs/cli/ranking.ipynb #sty-01
+def _covariates(names: str | None, frozen: str | None) -> dict[str, Any]:
+    "What `leaderboard` is told of covariates: those that are named, or all of a file with their coefficients."
+    if frozen is None:
+        return {"covariates": [] if names is None else [name.strip() for name in names.split(",")]}
+    if names is not None:
+        raise InputError(f"--covariates with --coefficients: {frozen} names its covariates; leave --covariates out")
+    with reading(frozen, "JSON"):
+        found = read_coefficients(json_object(read_whole(frozen)))
+    return {"covariates": list(found), "coefficients": found}
+
+
+def _covariate_lines(found: Mapping[str, Any]) -> list[str]:
+    "A line for each covariate: its coefficient, and what it means between equal models."
+    lines = []
+    for name, each in found["coefficients"].items():
+        limits = "" if each["se"] is None else f" (95 % over questions: {each['low']:+.4f} to {each['high']:+.4f})"
+        limits = " (frozen)" if found["frozen"] else limits
+        what = f"{each['difference']} difference of {each['scale']:.4g}, one standard deviation"
+        wins = f"of equal models the one ahead by it wins {100 * each['longer_wins']:.1f} % of decided verdicts"
+        lines.append(f"{name} {each['beta']:+.4f}{limits} for a {what}: {wins}")
+    return lines
+
 # %% ../../nbs/cli/ranking.ipynb #c14-25e7fb
 SHOWN_JUDGES = 10  # in the readable form
 
@@ -129,6 +153,8 @@ def _judge_lines(found: Mapping[str, Any], weighted: bool) -> list[str]:
 
 def _estimate_lines(board: Leaderboard) -> list[str]:
     found = board.estimates()
+    if "coefficients" in found:
+        return _covariate_lines(found)
     if board.weighted or "first_place" in found:
         return _judge_lines(found, board.weighted)
     if "beta" in found:
@@ -176,7 +202,8 @@ def _board_parts(board: Leaderboard | JudgeLeaderboards) -> list[str | Shown]:
         return parts
     ranges = ("rank_low", "rank_high", "score_low", "score_high") if board.intervals else ()
     bar = ("rank_low", "rank", "rank_high") if board.intervals else None
-    return [Shown(board.table()[["rank", "model", "score", *ranges]], bar), "", *_board_lines(board)]
+    without = WITHOUT if board.without else ()
+    return [Shown(board.table()[["rank", "model", "score", *ranges, *without]], bar), "", *_board_lines(board)]
 
 # %% ../../nbs/cli/ranking.ipynb #ppl-01
 DRAWS = 4000  # from the normal distribution of the people's scores, if no number is given
@@ -236,6 +263,7 @@ def rank_command(
     intervals: Natural = 0, on_separation: OnSeparation = "error", reference: str | None = None,
     keep: int | None = None, select: Literal["none", "global", "block"] = "none",
     judges: Literal["pooled", "separate", "weighted"] = "pooled", order_effect: bool = False,
+    coefficients: str | None = None, covariates: str | None = None,
     ranker: Ranker = "bradley-terry", incomplete: Incomplete = "auto", judge: str | None = None,
     category: str | None = None, mu: float = 1.0, format: Form = "table",
 ) -> None:  # fmt: skip
@@ -257,7 +285,9 @@ def rank_command(
     --select: Keep the graphs with the fewest bad cycles, over the pool or within each question.
     --judges: pooled: each verdict counts the same; separate: a ranking by each judge; weighted: as well as each judge
         separates the models, less its order effect.
-    --order-effect: Estimate, and take out, how much each judge favours the answer shown first (model_a)."""
+    --order-effect: Estimate, and take out, how much each judge favours the answer shown first (model_a).
+    --coefficients FROM: Covariates with the coefficients of another file, which `ppe rank --covariates` wrote as JSON.
+    --covariates NAMES: Scores of equally long answers: length, markdown, or any x with the columns x_a and x_b."""
     if people is not None:
         return _rank_for_people(click.get_current_context().params)
     needs = {  # graphs or questions, as the user wrote it
@@ -266,10 +296,13 @@ def rank_command(
         f"--intervals {intervals}": intervals,
         f"--ranker {ranker}": find_ranker(ranker).takes != "counts",
         "--order-effect": order_effect,
+        f"--covariates {covariates}": covariates is not None,
+        f"--coefficients {coefficients}": coefficients is not None,
         f"--judges {judges}": judges != "pooled",
         "--incomplete drop": incomplete == "drop" and _given("incomplete"),
     }
-    found = read_input(files, judge=judge, category=category, needs=[text for text, needed in needs.items() if needed])
+    asked, style = [text for text, needed in needs.items() if needed], _covariates(covariates, coefficients)
+    found = read_input(files, judge=judge, category=category, needs=asked, covariates=style["covariates"])
     how: dict[str, Any] = {"ranker": ranker, "on_separation": on_separation, "reference": _reference(reference)}
     board: Leaderboard | JudgeLeaderboards
     notes: list[str] = []
@@ -281,7 +314,7 @@ def rank_command(
     else:
         make = judge_leaderboards if judges == "separate" else partial(leaderboard, judges=judges)
         method = _method(select, keep, mu)
-        board = make(found, method=method, incomplete=incomplete, order_effect=order_effect, **how)
+        board = make(found, method=method, incomplete=incomplete, order_effect=order_effect, **style, **how)
     if intervals:
         board = board.with_intervals(n_resamples=intervals, level=level, kind=interval_kind, seed=seed)
     emit_result(format, board.report, board.table, partial(_board_parts, board))

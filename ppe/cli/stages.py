@@ -28,7 +28,7 @@ from ..stages.benchmarks import load_benchmark, read_prompts, write_prompts
 from ..stages.chat import ApiBackend, Backend, Decoding, api_name
 from ..stages.dispatch import Estimate, Limits, Prices, Session, Summary, estimate, read_batch, write_batch
 from ..stages.judging import DECODING, MOST_REQUESTS, ListJudge, answered_by_all, count_details, judge, plan_judging
-from ..stages.judging import run_details, verdict_table
+from ..stages.judging import run_details, verdict_table, with_style
 from ..stages.ledger import Ledger, exchange, reopen_batch, reopen_invalid, run_progress
 from ..stages.perturbation import CHECKING, GENERATION, perturb, plan_perturbation
 from ..stages.prompts import load_prompts
@@ -386,8 +386,10 @@ def respond_command(**given: Any) -> int:
 _FLIPS = partial(option, "--flips", type=click.Choice(["invalid", "tie"]), default="invalid")
 
 
-def _write_judged(verdicts: pd.DataFrame, details: pd.DataFrame, given: dict[str, Any], path: Path | str) -> None:
-    write_verdicts(verdicts, path)
+def _write_judged(
+    verdicts: pd.DataFrame, details: pd.DataFrame, given: dict[str, Any], path: Path | str, answers: Sequence[Any] = ()
+) -> None:
+    write_verdicts(with_style(verdicts, details, answers) if answers else verdicts, path)
     if given["details"]:
         write_csv(details, Path(given["details"]))
 
@@ -486,7 +488,7 @@ def _judge_adaptively(goal: "Goal", answers: Sequence[Answer], settings: dict[st
         table = run_details(session.ledger, judges.plan(pairs), flips=given["flips"])
         if ended:
             _say(f"ppe: {end}")
-        write = partial(_write_judged, verdict_table(table, judges.name), table, given)
+        write = partial(_write_judged, verdict_table(table, judges.name), table, given, answers=answers)
         return ended, count_details(table) | counts, write
 
     return _carry_out("judge", given, plan, work)
@@ -566,6 +568,9 @@ def judge_command(**given: Any) -> int:
     earlier commands on this ledger have spent on the same pairs counts, failed calls included, so that a run that is
     stopped and given again never spends it twice.
 
+    The table also has the length (characters) and the markdown (headers, list items, bold passages) of both answers as
+    the judge saw them; `ppe rank --covariates length` asks whether the better one is only longer.
+
     A reply without a verdict is asked for again, and then invalid, never a tie. The ledger keeps the exact text that
     was sent, the reply, and who was shown first.
     """
@@ -592,7 +597,11 @@ def judge_command(**given: Any) -> int:
     def work(session: Session, model: str) -> Written:
         who = {"name": given["name"], "flips": given["flips"]}
         result = judge(answers, session=session, model=model, **who, **settings)
-        return result.complete, result.counts, partial(_write_judged, result.verdicts, result.details, given)
+        return (
+            result.complete,
+            result.counts,
+            partial(_write_judged, result.verdicts, result.details, given, answers=answers),
+        )
 
     return _carry_out("judge", given, plan, work)
 

@@ -25,7 +25,8 @@ import pandas as pd
 from ..errors import InputError, first_five
 from ..files import MAX_UNPACKED, check_text, errors_at, json_object, plain_number
 from .records import RecordFile, Records
-from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, Verdict, graph_codes, model_codes, validate_verdicts
+from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, STYLE, Verdict, covariate_columns, graph_codes, model_codes
+from ..verdicts import style_columns, validate_verdicts
 
 # %% ../../nbs/importers/layouts.ipynb #06646858
 Rows: TypeAlias = pd.DataFrame  # columns of the verdict table, and those of remarks
@@ -57,7 +58,14 @@ class Layout:
         return file.records(shape, [field for field in self.optional if field not in shape])
 
 
-_NOT_SAID = ("left_out", "asked", "times")  # why a row is; its question before turns told apart; how often it stands
+# Why a row is; its question before turns told apart; how often it stands; its covariates.
+_NOT_SAID = ("left_out", "asked", "times", *covariate_columns(STYLE))
+
+
+def _style(first: Sequence[object], second: Sequence[object]) -> dict[str, list[int]]:
+    "Columns of lengths and markdown, if every record holds both answers as text."
+    texts = [[text for text in side if isinstance(text, str)] for side in (first, second)]
+    return style_columns(*texts) if len(texts[0]) == len(texts[1]) == len(first) else {}
 
 
 def remarks(
@@ -293,14 +301,14 @@ def _alpaca_eval(records: Records, tie_width: float = 0.0) -> Rows:
         "verdict": _nearest(preferences, tie_width),
         _ORDER: 1, _BETWEEN: ~np.isnan(preferences) & ~np.isin(preferences, (1, 1.5, 2)),
     }  # fmt: skip
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns | _style(records.fields["output_1"], records.fields["output_2"]))
 
 
 LAYOUTS["alpaca-eval"] = Layout(
     "AlpacaEval annotations",
     shapes=(("instruction", "generator_1", "generator_2", "annotator", "preference"),),
     convert=_alpaca_eval,
-    optional=("dataset",),
+    optional=("dataset", "output_1", "output_2"),
     options=("tie_width",),
 )
 
@@ -309,6 +317,15 @@ _VOTES = {"model_a": "a", "model_b": "b", "tie": "tie", "tie (bothbad)": "tie", 
 _BOTH_BAD = "ties that are battles in which both were called bad: {n}"
 _NAMED = "votes that were not anonymous, which are kept (--anonymous-only leaves them out): {n}"
 _ANONYMOUS = {"true": True, "1": True, "1.0": True, "yes": True, "false": False, "0": False, "0.0": False, "no": False}
+
+
+def _spoken(conversation: object) -> str | None:
+    "All that the model said in a conversation, as text; None if that is not there."
+    turns = conversation if isinstance(conversation, list) else []
+    said = [turn.get("content") for turn in turns if isinstance(turn, dict) and turn.get("role") == "assistant"]
+    parts = [part for content in said for part in (content if isinstance(content, list) else [content])]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "\n".join(map(str, texts)) if texts and all(isinstance(text, str) for text in texts) else None
 
 
 def _chatbot_arena(records: Records, anonymous_only: bool = False) -> Rows:
@@ -331,14 +348,15 @@ def _chatbot_arena(records: Records, anonymous_only: bool = False) -> Rows:
         raise records.refuse(bad, f"anony {records.fields['anony'][bad[0]]!r:.60}: {rule}")
     named = ~np.array([_ANONYMOUS[word] for word in said], dtype=bool)
     left_out = np.where(named & anonymous_only, "not anonymous", "").astype(object)
-    return pd.DataFrame(columns | {"left_out": left_out, _NAMED: named})
+    style = _style(*([_spoken(each) for each in records.fields[f"conversation_{side}"]] for side in "ab"))
+    return pd.DataFrame(columns | {"left_out": left_out, _NAMED: named} | style)
 
 
 LAYOUTS["chatbot-arena"] = Layout(
     "Chatbot Arena battles",
     shapes=(("model_a", "model_b", "winner"),),
     convert=_chatbot_arena,
-    optional=("question_id", "id", "judge", "judge_hash", "language", "anony"),
+    optional=("question_id", "id", "judge", "judge_hash", "language", "anony", "conversation_a", "conversation_b"),
     options=("anonymous_only",),
 )
 
@@ -766,7 +784,9 @@ def import_verdicts(
     judge: str | None = None,  # name of the judge in the table; the files' if not given
     questions: str | PathLike | None = None,  # JSON lines with question_id and category
     columns: str | None = None,  # files in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN,a=WORD,b=WORD,…
-) -> tuple[pd.DataFrame, ImportReport]:  # validated verdict table, and what came of the records
+) -> tuple[
+    pd.DataFrame, ImportReport
+]:  # validated verdict table, with STYLE where files hold the answers; what came of the records
     """Make a verdict table from files in a published layout, or from tables whose columns are named.
 
     Raises: InputError naming file and line for a malformed record, a missing field or an unknown label; for
@@ -815,7 +835,11 @@ def import_verdicts(
     if questions is not None:
         rows = _with_categories(rows, questions)
     kept, left_out, said = _without_left_out(rows)
-    table = validate_verdicts(_repeated(kept))
+    styled = STYLE if kept.reindex(columns=covariate_columns(STYLE)).notna().all(axis=None) else ()
+    table = validate_verdicts(_repeated(kept), styled)
+    said += ["lengths and markdown of the answers stand in the table: `ppe rank FILE --covariates length`"] * bool(
+        styled
+    )
     said += [remark.format(n=n) for remark, n in remarks(kept).items() if n]
     names = tuple(file.name for file in files)
     return table, _report(table, said, layout=layout, files=names, n_records=n_records, left_out=left_out)

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from ..rankers.bradley_terry import bradley_terry
 from ..errors import InputError
 from ..pool import win_tie_counts_from_table
 from ..files import data_file
-from ..verdicts import read_verdicts
+from ..verdicts import STYLE, read_verdicts
 
 # %% ../../nbs/paper/datasets.ipynb #96f8dbac
 def arena_mapping() -> pd.DataFrame:  # category, mt_bench_category, lm_arena_category, type
@@ -83,9 +84,17 @@ def verdict_set(name: str) -> VerdictSet:
 
 def load_verdicts(
     name: str,  # of a public set, such as "mt-bench-gpt4"; `ppe data list` has them all
+    *,
+    style: bool = False,  # with lengths and markdown of the answers, where they are known
 ) -> pd.DataFrame:  # verdict table: judge, question_id, category, variant, model_a, model_b, verdict
     "Real verdicts that come with the package. Raises InputError for an unknown name."
-    return read_verdicts(data_file(f"verdicts/{verdict_set(name).name}.csv.gz"))
+    table = read_verdicts(data_file(f"verdicts/{verdict_set(name).name}.csv.gz"))
+    if style and (path := data_file(f"verdicts/{name}-style.parquet")).exists():
+        answers = pd.read_parquet(path).set_index(["question_id", "model"])
+        for one, side in product(STYLE, "ab"):
+            keys = zip(table["question_id"], table[f"model_{side}"], strict=True)
+            table[f"{one}_{side}"] = answers[one].loc[list(keys)].to_numpy(np.int64)
+    return table
 
 
 SCORES = ("gpt4", "chat", "turbo")  # judges of GEMBA: GPT-4, ChatGPT, GPT-3.5 Turbo

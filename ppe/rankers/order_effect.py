@@ -223,12 +223,12 @@ def _newton(
 # %% ../../nbs/rankers/order_effect.ipynb #order-15
 def check_order_form(
     ranker: str,  # name of a ranker
+    what: str = "effect of the order of the answers",  # that it is asked for
+    option: str = "--order-effect",
 ) -> None:
-    "Raise InputError unless the ranker has a form with an effect of the order."
+    "Raise InputError unless the ranker has a form with effects beside the strengths."
     if ranker not in ORDER_FORMS:
-        raise InputError(
-            f"{ranker} has no effect of the order of the answers; with --order-effect choose {' or '.join(ORDER_FORMS)}"
-        )
+        raise InputError(f"{ranker} has no {what}; with {option} choose {' or '.join(ORDER_FORMS)}")
 
 # %% ../../nbs/rankers/order_effect.ipynb #order-15b
 def order_effect(

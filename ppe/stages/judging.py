@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MAX_CHARACTERS', 'DECODING', 'AnswerKey', 'DETAILS', 'MOST_REQUESTS', 'Decision', 'doubt', 'decide', 'Pair',
            'Comparisons', 'pairs_to_judge', 'JudgeProtocol', 'JudgingPlan', 'plan_judging', 'run_details',
-           'verdict_table', 'count_details', 'Judged', 'judge', 'ListJudge', 'answered_by_all']
+           'verdict_table', 'with_style', 'count_details', 'Judged', 'judge', 'ListJudge', 'answered_by_all']
 
 # %% ../../nbs/stages/judging.ipynb #cell-04
 import hashlib
@@ -28,7 +28,7 @@ from .ledger import Ledger, Result, Use, plan_run, planned_run, results, run_pro
 from .prompts import PromptSet, load_prompts
 from .responses import Answer, answers_needed
 from ..streams import stream
-from ..verdicts import COLUMNS, MIRRORED, validate_verdicts
+from ..verdicts import COLUMNS, MIRRORED, style_columns, validate_verdicts
 
 # %% ../../nbs/stages/judging.ipynb #cell-06
 @dataclass(frozen=True, slots=True)
@@ -425,6 +425,19 @@ def verdict_table(
     if wordings.any():
         variants = [f"{v}.j{j}" if j else str(v) for v, j in zip(variants, wordings, strict=True)]
     return validate_verdicts(details.assign(judge=judge, variant=variants))
+
+
+def with_style(
+    verdicts: pd.DataFrame,  # table of the details
+    details: pd.DataFrame,
+    answers: Sequence[Answer],  # that were judged
+    max_characters: int = MAX_CHARACTERS,  # of an answer that the judge saw
+) -> pd.DataFrame:
+    "The verdict table with the columns of `ppe.verdicts.STYLE`: of the answers as the judge saw them."
+    seen = {(str(a.question_id), str(a.variant), a.model): a.answer[:max_characters] for a in answers}
+    keys = [details[column].astype(str) for column in ("question_id", "variant")]
+    sides = ([seen[key] for key in zip(*keys, details[side], strict=True)] for side in ("model_a", "model_b"))
+    return verdicts.assign(**style_columns(*sides))
 
 
 def count_details(details: pd.DataFrame) -> dict[str, Any]:

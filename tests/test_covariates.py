@@ -1,0 +1,211 @@
+"""Covariates on the command line, beside a fit by scipy; a table that has them serves every command as before."""
+
+import csv
+import json
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import COLUMNS, write
+from drawn import refused
+from scipy.optimize import minimize
+
+from ppe.inference.leaderboard import leaderboard
+from ppe.paper.datasets import load_verdicts
+from ppe.rankers.order_effect import ORDER_FORMS
+from ppe.rankers.registry import RANKERS
+from ppe.verdicts import read_verdicts, write_verdicts
+
+STYLED = [*COLUMNS, "length_a", "length_b", "markdown_a", "markdown_b", "mood_a", "mood_b"]
+MODELS = "wxyz"
+
+
+def table(seed, *, n_questions=30, judges=("one",), ties=0.15, invalid=0.0):
+    "Rows in which longer answers win, and markdown and mood mean nothing; the model w is the best and the shortest."
+    rng, rows = np.random.default_rng(seed), []
+    for question in range(n_questions):
+        of = {
+            m: (
+                int(np.exp(5 + 0.3 * MODELS.index(m) + 0.5 * rng.normal())),
+                int(rng.integers(0, 9)),
+                round(rng.normal(), 3),
+            )
+            for m in MODELS
+        }
+        for judge in judges:
+            for pair in combinations(MODELS, 2):
+                a, b = pair if rng.random() < 0.5 else pair[::-1]
+                ahead = (MODELS.index(b) - MODELS.index(a)) * 0.4 + 3 * (of[a][0] - of[b][0]) / (of[a][0] + of[b][0])
+                word = "a" if rng.random() < 1 / (1 + np.exp(-ahead)) else "b"
+                word = "tie" if rng.random() < ties else "invalid" if rng.random() < invalid else word
+                numbers = (n for pair in zip(of[a], of[b], strict=True) for n in pair)
+                rows.append((judge, question, "any", 0, a, b, word, *numbers))
+    return rows
+
+
+def by_scipy(rows, columns, with_ties):
+    "Scores (mean 0) and coefficients by BFGS on the sum of log probabilities, units as documented."
+    rows = [row for row in rows if row[6] != "invalid"]
+    at = [(7 + 2 * ("length", "markdown", "mood").index(name)) for name in columns]
+    d = []
+    for name, k in zip(columns, at, strict=True):
+        a, b = (np.array([row[k + side] for row in rows], float) for side in (0, 1))
+        with np.errstate(invalid="ignore"):
+            d.append(a - b if name == "mood" else np.nan_to_num((a - b) / (a + b)))
+    z = np.array([each / np.sqrt((each**2).mean()) for each in d]).T
+    first, second = (np.array([MODELS.index(row[k]) for row in rows]) for k in (4, 5))
+    word = np.array([row[6] for row in rows])
+
+    def loss(point):
+        eta = point[first] - point[second] + z @ point[4 : 4 + len(columns)]
+        log_nu = point[-1] if with_ties else -np.inf
+        log_z = np.logaddexp(np.logaddexp(eta / 2, -eta / 2), log_nu)
+        a, b = eta / 2 - log_z, -eta / 2 - log_z
+        tie = log_nu - log_z if with_ties else (a + b) / 2
+        return -np.select([word == "a", word == "b"], [a, b], tie).sum() + point[:4].sum() ** 2
+
+    best = minimize(loss, np.zeros(4 + len(columns) + with_ties), options={"gtol": 1e-6}).x
+    return dict(zip(MODELS, best[:4] - best[:4].mean(), strict=True)), dict(zip(columns, best[4:], strict=False))
+
+
+@pytest.mark.parametrize("ranker", ORDER_FORMS)
+@pytest.mark.parametrize("columns", [["length"], ["length", "markdown", "mood"]])
+def test_the_command_fits_what_it_was_told_to(ranker, columns, ppe_main, tmp_path):
+    rows = table(1, invalid=0.1, judges=("one", "two"))
+    path = write(tmp_path / "t.csv", rows, STYLED)
+    words = "rank", path, "--covariates", ", ".join(columns), "--ranker", ranker, "--format", "json"
+    bad = {row[:2] for row in rows if row[6] == "invalid"}
+    assert 3 < len(bad) < 50
+    for more, counted in (
+        ((), [row for row in rows if row[:2] not in bad]),
+        (("--incomplete", "keep"), rows),
+        (("--incomplete", "keep", "--judge", "two"), [row for row in rows if row[0] == "two"]),
+    ):
+        report = ppe_main(*words, *more).json()
+        scores, coefficients = by_scipy(counted, columns, ranker == "davidson")
+        assert {m["model"]: m["score"] for m in report["models"]} == pytest.approx(scores, abs=1e-4)
+        found = report["fit"]["coefficients"]
+        assert {name: each["beta"] for name, each in found.items()} == pytest.approx(coefficients, abs=1e-4)
+        assert found["length"]["low"] > 0.3 and found["length"]["difference"] == "relative"
+        assert "mood" not in found or found["mood"]["difference"] == "plain"
+        plain = ppe_main("rank", path, "--ranker", ranker, "--format", "json", *more).json()
+        want = {m["model"]: (m["score"], m["rank"]) for m in plain["models"]}
+        assert {m["model"]: (m["score_without"], m["rank_without"]) for m in report["models"]} == want
+        assert all(m["change"] == m["rank_without"] - m["rank"] for m in report["models"])
+    separate = ppe_main(*words, "--judges", "separate").json()
+    assert {*separate["leaderboards"]} == {"one", "two"}
+
+
+def test_every_command_reads_such_a_table_as_one_without(ppe_main, tmp_path):
+    rows = table(2, n_questions=12)[:-5]
+    seven = write(tmp_path / "seven.csv", [row[:7] for row in rows])
+    styled = write(tmp_path / "styled.csv", rows, STYLED)
+    for ranker in RANKERS:
+        assert ppe_main("rank", seven, "--ranker", ranker).out == ppe_main("rank", styled, "--ranker", ranker).out
+    for words in (("cycles",), ("diagnose", "--simulations", 20)):
+        assert ppe_main(words[0], seven, *words[1:]).out == ppe_main(words[0], styled, *words[1:]).out
+    for words in (
+        ("counts",), ("report",), ("next", "--questions", seven, "--calls", 5),
+        ("design", "--models", seven, "--questions", seven, "--calls", 20),
+    ):  # fmt: skip
+        made = []
+        for path in (seven, styled):
+            out = tmp_path / f"{words[0]}-{path.stem}{'.html' if words[0] == 'report' else '.csv'}"
+            own = [path if word == seven else word for word in words[1:]]
+            done = ppe_main(words[0], *([] if words[0] == "design" else [path]), *own, "--out", out)
+            assert done.code == 0, done.err
+            made.append(out.read_text(encoding="utf-8"))
+        if words[0] == "report":  # it names the file and its SHA-256, and its bytes
+            assert len(made[0].splitlines()) == len(made[1].splitlines())
+        else:
+            assert made[0] == made[1] and "length" not in made[1]
+
+
+def test_a_table_too_large_for_its_graphs_gives_the_same(ppe_main, tmp_path, monkeypatch):
+    path = write(tmp_path / "t.csv", table(3, invalid=0.1), STYLED)
+    words = "rank", path, "--covariates", "length", "--incomplete", "keep", "--format", "json"
+    whole = ppe_main(*words).json()
+    monkeypatch.setattr("ppe.pool.MAX_ADJACENCY_BYTES", 10)
+    counted = ppe_main(*words).json()
+    assert counted["kept"] is None and counted["fit"] == whole["fit"] and counted["models"] == whole["models"]
+
+
+def test_limits_hold_every_resample_with_its_own_coefficients(ppe_main, tmp_path):
+    rows = table(4, n_questions=40)
+    path = write(tmp_path / "t.parquet.csv", rows, STYLED)
+    words = "rank", path, "--covariates", "length", "--intervals", 100, "--format", "json"
+    found = {m["model"]: m for m in ppe_main(*words).json()["models"]}
+    assert ppe_main(*words).json()["models"] == list(found.values())  # the same again
+    assert all(m["score_low"] < m["score"] < m["score_high"] for m in found.values())
+    assert found["w"]["rank"] == 1 and found["w"]["score_low"] > found["z"]["score_high"]
+    # The width, by fits of questions drawn here.
+    rng, drawn = np.random.default_rng(5), []
+    for _ in range(40):
+        taken = rng.integers(0, 40, 40)
+        drawn.append(by_scipy([row for q in taken for row in rows[6 * q : 6 * q + 6]], ["length"], False)[0]["w"])
+    width = (found["w"]["score_high"] - found["w"]["score_low"]) / 2
+    assert 1.3 < width / np.std(drawn) < 3.2
+
+
+def test_frozen_coefficients_bring_their_units(ppe_main, tmp_path):
+    first, other = (
+        write(tmp_path / "a.csv", table(6), STYLED),
+        write(tmp_path / "b.csv", table(7, n_questions=5), STYLED),
+    )
+    saved = tmp_path / "week.json"
+    saved.write_text(ppe_main("rank", first, "--covariates", "length,mood", "--format", "json").out)
+    told = json.loads(saved.read_text())["fit"]["coefficients"]
+    found = ppe_main("rank", other, "--coefficients", saved, "--format", "json").json()
+    for name in ("length", "mood"):
+        assert all(
+            found["fit"]["coefficients"][name][key] == told[name][key] for key in ("beta", "scale", "difference")
+        )
+        assert found["fit"]["coefficients"][name]["se"] is None
+    there = leaderboard(
+        read_verdicts(other, covariates=["length", "mood"]), covariates=["length", "mood"], coefficients=told
+    )
+    assert [m["score"] for m in found["models"]] == there.table()["score"].tolist()
+    # Every verdict twice, and lengths all alike: no spread here is needed.
+    alike = [(*row[:7], 100, 100, *row[9:]) for row in table(7, n_questions=5)]
+    write(other, alike, STYLED)
+    refused(ppe_main("rank", other, "--covariates", "length"), "covariate length: both answers of every verdict")
+    assert ppe_main("rank", other, "--coefficients", saved).code == 0
+
+
+def test_bad_numbers_are_named_by_row(ppe_main, tmp_path):
+    rows = table(8, n_questions=4)
+    path = tmp_path / "t.csv"
+
+    def with_cell(value):
+        changed = [list(row) for row in rows]
+        changed[2][7] = value
+        return write(path, changed, STYLED)
+
+    for value, *words in (
+        ("", "empty length_a in row 3", "not asked for"),
+        ("nan", "length_a 'nan' in row 3", "a number is needed"),
+        ("1e400", "length_a '1e400' in row 3"),
+        ("many", "length_a 'many' in row 3", "leave these rows out"),
+    ):
+        refused(ppe_main("rank", with_cell(value), "--covariates", "length"), *words)
+        assert ppe_main("rank", path, "--covariates", "markdown", "--on-separation", "ridge").code == 0
+        assert ppe_main("rank", path, "--on-separation", "ridge").code == 0
+    parts = write(tmp_path / "one.csv", rows[:12], STYLED), write(tmp_path / "two.csv", [row[:7] for row in rows[12:]])
+    refused(ppe_main("rank", *parts, "--covariates", "length"), "two.csv", "missing column length_a, length_b")
+    with_cell(-5)
+    assert "plain difference" in ppe_main("rank", path, "--covariates", "length", "--on-separation", "ridge").out
+
+
+def test_h2o_has_numbers_and_no_sentence(ppe_main, tmp_path):
+    out = tmp_path / "h2o.csv"
+    assert ppe_main("data", "write", "h2o-gpt4", "--out", out).code == 0
+    with open(out, encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == [*COLUMNS, "length_a", "length_b", "markdown_a", "markdown_b"]
+    assert all(row[f"{name}_{side}"].isdigit() for row in rows for name in ("length", "markdown") for side in "ab")
+    plain = load_verdicts("h2o-gpt4")
+    pd.testing.assert_frame_equal(read_verdicts(out).astype(str), plain.astype(str))
+    assert list(plain) == list(COLUMNS) and list(load_verdicts("oa-gpt4", style=True)) == list(COLUMNS)
+    again = write_verdicts(read_verdicts(out, covariates=["length", "markdown"]), tmp_path / "again.csv")
+    assert again.read_bytes() == out.read_bytes()
