@@ -639,7 +639,7 @@ def ledger_status(path: str) -> None:
 @option("--name", help="Name of the judge in the table; the model's if left out.")
 @_FLIPS(help="Verdict on a pair whose winner changed with the order.")
 def ledger_export(path: str, run: int | None, **given: Any) -> int:
-    "Write the verdicts of a judge that are there so far, without the answers and without sending anything."
+    "Write the verdicts of a judge so far, without the answers (so no lengths) and without sending anything."
     out = given["out"]
     check_outputs({"--out": out, "--details": given["details"]}, {"the ledger": _ledger_files(path)})
     with _existing(path) as ledger:

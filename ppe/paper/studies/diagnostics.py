@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PER_QUESTION', 'MEANS', 'selected_rows', 'task_diagnostics', 'simulated_diagnostics', 'effects_p', 'real_diagnostics',
-           'label_counts', 'warnings_with_p', 'bt_diagnostic_table']
+           'label_counts', 'warnings_with_p', 'bt_diagnostic_table', 'style_study']
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-03
 from collections.abc import Sequence
@@ -13,12 +13,15 @@ import numpy as np
 import pandas as pd
 
 from ...inference.diagnostics import LABELS, N_FOLDS, diagnose_fit, fold_counts, held_out_gaps, question_folds
+from ...inference.leaderboard import leaderboard
+from ..datasets import load_verdicts
 from ..published import SELECTIONS, STANDS_FOR, bt_diagnostic
 from ..referenced import Referenced, simulated_pools
 from ...pool import Pool, half_tie_wins, tie_rates
 from ...rankers.question_effects import fit_question_effects
 from ...streams import stream
 from ...truncation import block_top_k, global_top_k
+from ...verdicts import STYLE
 
 # %% ../../../nbs/paper/studies/diagnostics.ipynb #cell-05
 PER_QUESTION = {"simulated": 2, "real": 1}  # graphs that block top-K keeps of each question
@@ -182,3 +185,19 @@ def bt_diagnostic_table(
     paper, keys = bt_diagnostic().add_prefix("paper_"), ["paper_judge", "paper_selection"]
     merged = counts.merge(paper, left_on=["paper_judge", "selection"], right_on=keys, validate="one_to_one")
     return merged.drop(columns="paper_selection"), cells
+
+# %% ../../../nbs/paper/studies/diagnostics.ipynb #style-2
+def style_study(
+    name: str = "h2o-gpt4",  # of a public set whose answers are counted
+    *,
+    n_resamples: int,  # of the questions, for the limits of the scores
+    seed: int,
+) -> tuple[pd.DataFrame, pd.DataFrame]:  # one row for each coefficient; one for each model
+    "What length and markdown are worth to the judge, alone and together; the leaderboard with both and without."
+    verdicts, rows = load_verdicts(name, style=True), []
+    for names in (*((one,) for one in STYLE), STYLE):
+        board = leaderboard(verdicts, covariates=names, incomplete="keep")
+        moved = int((board.table()["change"] != 0).sum())
+        for covariate, told in board.estimates()["coefficients"].items():
+            rows.append({"controlled": " and ".join(names), "covariate": covariate, "moved": moved} | told)
+    return pd.DataFrame(rows), board.with_intervals(n_resamples=n_resamples, seed=seed).table()
