@@ -228,3 +228,50 @@ def test_what_contradicts_people_as_the_yardstick_is_refused(ppe_main, tmp_path)
     ):
         done = ppe_main("rank", judges, *(() if "--people" in words else ("--people", people)), *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err, words
+
+
+# ---- judges that err together, favour their own, or take over
+
+
+def test_a_judge_that_takes_over_a_weighted_ranking_is_named_in_a_note(ppe_main, tmp_path):
+    rows = table(3, n_questions=40)
+    order = {name: place for place, name in enumerate("ebadc")}  # of its own, and without noise
+    planted = [
+        ("sure", *row[1:6], "a" if order[row[4]] > order[row[5]] else "b") for row in rows if row[0] == "careful"
+    ]
+    fair, taken = write(tmp_path / "fair.csv", rows), write(tmp_path / "taken.csv", rows + planted)
+    assert "bear it out" not in ppe_main("rank", fair, "--judges", "weighted").err
+    done = ppe_main("rank", taken, "--judges", "weighted", "--format", "json")
+    assert "judge sure holds" in done.err and "bear it out" in done.err and "Warning" not in done.err
+    over = done.json()["fit"]["takes_over"]
+    assert over["judge"] == "sure" and over["weight"] > 0.6 and over["points"] < over["expected"]
+    assert ppe_main("rank", fair, "--judges", "weighted", "--format", "json").json()["fit"]["takes_over"] is None
+
+
+def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_main, tmp_path):
+    rows = [("a-2024-05-13" if row[0] == "careful" else row[0], *row[1:]) for row in table(5)]
+    path, page = write(tmp_path / "t.csv", rows), tmp_path / "r.html"
+    found = ppe_main("diagnose", path, "--simulations", 2, "--format", "json").json()
+    (own,), together = found["own_models"], found["judges_together"]
+    assert (own["judge"], own["model"]) == ("a-2024-05-13", "a") and own["low"] < own["excess"] < own["high"]
+    assert 1 <= together["effective"] <= together["judges"] == 3 and together["low"] < together["correlation"]
+    shown = ppe_main("diagnose", path, "--simulations", 2).out
+    assert "3.0 judges on a battle count as" in shown and "a-2024-05-13 gives a, of its family," in shown
+    assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
+    assert (
+        "Judges together, and on their own models" in page.read_text() and "gives a, of its family" in page.read_text()
+    )
+    alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13", "--simulations", 2)
+    assert "a-2024-05-13 judges a, of its family: no other judge to compare with" in alone.out
+    other = ppe_main("diagnose", path, "--judge", "hasty", "--simulations", 2, "--format", "json").json()
+    assert other["judges_together"] is None and other["own_models"] == []
+
+
+def test_a_batch_that_stands_twice_is_seen(ppe_main, tmp_path):
+    rows = table(6)
+    again = [(row[0], str(int(row[1]) + 500), *row[2:]) for row in rows if int(row[1]) in (3, 4)]
+    path, page = write(tmp_path / "twice.csv", rows + again), tmp_path / "r.html"
+    said = "2 questions repeat the verdicts of another, all of them (the first: 3 and 503)"
+    assert said in ppe_main("diagnose", path, "--simulations", 2).out
+    assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0 and said in page.read_text()
+    assert "repeat the verdicts" not in ppe_main("diagnose", write(tmp_path / "t.csv", rows), "--simulations", 2).out

@@ -7,7 +7,8 @@ __all__ = ['DROP', 'FULL', 'LACKING', 'Result', 'WAYS', 'FEWEST_TO_SPLIT', 'SMAL
            'Tick', 'Said', 'GAINS', 'PARTS', 'SpreadProfile', 'Start', 'spread_profile', 'draw_pool_like', 'Work',
            'CycleSlope', 'central', 'cycle_slope', 'AcrossVariance', 'across_variance', 'question_effects',
            'paired_differences', 'ranks_by_way', 'expected_gain', 'split_gain', 'Basis', 'recommend', 'open_ranks',
-           'Advice', 'advice_sentence', 'enough_simulations', 'diagnose', 'Record', 'diagnose_verdicts']
+           'Advice', 'advice_sentence', 'enough_simulations', 'diagnose', 'Record', 'own_line', 'together_line',
+           'repeated_lines', 'diagnose_verdicts']
 
 # %% ../../nbs/inference/advice.ipynb #cell-03
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from scipy.optimize import brentq
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ..files import format_number
 from .diagnostics import N_FOLDS, Diagnosis, diagnose_fit, first_place_rates, flip_rates, question_folds
+from .diagnostics import SharedErrors, own_models, repeated_questions, shared_errors
 from .intervals import mean_interval, questions_needed, rank_intervals
 from .leaderboard import SEED
 from .methods import TRUNCATED, source_rows
@@ -390,6 +392,8 @@ class Advice(Basis):
     n_dropped: int = 0  # graphs left out: the incomplete ones if that was asked for, or those without a valid verdict
     flips: Mapping[str, float] = field(default_factory=dict)  # counts and rates of `order_flips`; empty: see missing
     first_place: pd.DataFrame | None = None  # as `first_place_rates`
+    together: SharedErrors | None = None  # of judges, where two judged the same
+    own: pd.DataFrame | None = None  # as `own_models`
     notes: tuple[str, ...] = ()  # what to know besides
     seed: int | None = None
 
@@ -401,7 +405,7 @@ class Advice(Basis):
     def sections(self) -> dict[str, list[str]]:  # lines by heading, the advice last
         "The advice for reading."
         sections: dict[str, list[str]] = {}
-        for record in _records(self):
+        for record in (one for one in _records(self) if one.lines):
             sections.setdefault(record.heading, []).extend(record.lines)
         return sections | {"advice": [advice_sentence(self), *self.cautions, NOTE]}
 
@@ -781,6 +785,60 @@ def _place_records(advice: Advice, table: pd.DataFrame) -> Iterator[Record]:
         lines.append(f"{row.judge}: the answer shown first wins {share}{limits}; from {basis}")
     yield Record("first place", lines, "first place", rows, "first_place", _plain(table))
 
+# %% ../../nbs/inference/advice.ipynb #joint-67
+def own_line(
+    row: Mapping[str, Any],  # of `own_models`
+) -> str:
+    "What is said of a judge and a model of its family."
+    if not np.isfinite(row["excess"]):
+        return f"{row['judge']} judges {row['model']}, of its family: no other judge to compare with"
+    excess, low, high, plain, sharp = (
+        f"{row[name]:+.3f}" for name in ("excess", "low", "high", "difference", "sharper")
+    )
+    return (
+        f"{row['judge']} gives {row['model']}, of its family, {plain} points a battle beside other judges; {sharp} as "
+        f"it is sharper or blunter than they are, {excess} beyond that ({low} to {high}; {row['battles']:,} battles)"
+    )
+
+
+def together_line(found: SharedErrors) -> str:
+    "What is said of judges that err together."
+    judges, mean, low, high = (
+        format_number(value, 1)
+        for value in (found.judges, *map(found.effective, (found.correlation, found.high, found.low)))
+    )
+    rho = format_number(found.correlation, 2)
+    return (
+        f"{judges} judges on a battle count as {mean} ({low} to {high}): their residuals correlate by {rho}, as they "
+        "err together, or see alike what a question favours; for other questions either is worth as little"
+    )
+
+
+def _judge_records(advice: Advice, own: pd.DataFrame) -> Iterator[Record]:
+    lines, rows, report = [], [], None
+    if (found := advice.together) is not None:
+        names = "judges", "battles", "correlation", "low", "high"
+        lines.append(together_line(found))
+        rows.append(("correlation of residuals", *(getattr(found, name) for name in names[2:])))
+        report = _fields(found, *names) | {"effective": found.effective(found.correlation)}
+    yield Record("judges", lines, "judges", rows, "judges_together", report)
+    records = own.to_dict("records")
+    rows = [
+        (f"{row['judge']} on {row['model']}", *(_plain(row[name]) for name in ("excess", "low", "high")))
+        for row in records
+    ]
+    yield Record("judges", [own_line(row) for row in records], "own models", rows, "own_models", _plain(own))
+
+# %% ../../nbs/inference/advice.ipynb #joint-68
+def repeated_lines(verdicts: pd.DataFrame) -> list[str]:
+    "What is said of `repeated_questions`: a line, or none."
+    if not (groups := repeated_questions(verdicts)):
+        return []
+    more, first = sum(map(len, groups)) - len(groups), " and ".join(map(str, groups[0][:2]))
+    return [
+        f"{more} questions repeat the verdicts of another, all of them (the first: {first}): a batch that stands twice?"
+    ]
+
 # %% ../../nbs/inference/advice.ipynb #cell-67-b
 # Section, part, what it is about if that is not the section, its key in the report, what it says.
 PARTS: tuple[tuple[str, str, str, str, Callable[[Advice, Any], Said]], ...] = (
@@ -812,6 +870,8 @@ def _records(advice: Advice) -> Iterator[Record]:
             yield Record(section, lines, part if part in GAINS else section, rows, key, _plain(report))
     if advice.first_place is not None:
         yield from _place_records(advice, advice.first_place)
+    if advice.own is not None:
+        yield from _judge_records(advice, advice.own)
 
 # %% ../../nbs/inference/advice.ipynb #x9ace55ff
 def diagnose_verdicts(
@@ -836,8 +896,12 @@ def diagnose_verdicts(
     flips, no_flips = flip_rates(verdicts)
     rng = stream(seed, "diagnose")
     advice = diagnose(pool, n_simulations=n_simulations, rng=rng, mu=mu, workers=workers, tick=tick)
+    together = _attempt(partial(shared_errors, verdicts))
     return replace(
         advice,
+        together=None if isinstance(together, Failure) else together,
+        own=own_models(verdicts),
+        cautions=(*advice.cautions, *repeated_lines(verdicts)),
         flips=flips,
         missing={**advice.missing, **({"order_flips": no_flips} if no_flips else {})},
         first_place=first_place_rates(verdicts),

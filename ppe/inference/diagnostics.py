@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['N_FOLDS', 'SMOOTHING', 'DIAGNOSTICS', 'LABELS', 'DEVIANCE_P', 'DEVIANCE_PER_DF', 'MAX_RESIDUAL', 'LARGE_SHARE',
-           'HODGE_RATIO', 'HELD_OUT_GAP', 'BASES', 'FEWEST_TURNS', 'N_FLIPS', 'NOT_RANDOM', 'win_probabilities',
-           'bradley_terry_deviance', 'degrees_of_freedom', 'standardised_residuals', 'question_folds', 'fold_counts',
-           'held_out_losses', 'DiagnosticBatch', 'warning_labels', 'held_out_gaps', 'diagnostic_batch',
-           'tie_probabilities', 'TiedNull', 'tied_null', 'fit_tied_null', 'simulate_counts', 'simulate_with_effects',
-           'Diagnosis', 'diagnose_fit', 'order_flips', 'flip_rates', 'clustered_interval', 'first_place_rates']
+           'HODGE_RATIO', 'HELD_OUT_GAP', 'BASES', 'FEWEST_TURNS', 'N_FLIPS', 'NOT_RANDOM', 'BY_CHANCE',
+           'win_probabilities', 'bradley_terry_deviance', 'degrees_of_freedom', 'standardised_residuals',
+           'question_folds', 'fold_counts', 'held_out_losses', 'DiagnosticBatch', 'warning_labels', 'held_out_gaps',
+           'diagnostic_batch', 'tie_probabilities', 'TiedNull', 'tied_null', 'fit_tied_null', 'simulate_counts',
+           'simulate_with_effects', 'Diagnosis', 'diagnose_fit', 'order_flips', 'flip_rates', 'clustered_interval',
+           'first_place_rates', 'family', 'SharedErrors', 'shared_errors', 'own_models', 'repeated_questions']
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-03
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +23,11 @@ from scipy.optimize import brentq
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, log_expit, rel_entr
 from scipy.stats import chi2
+from scipy.stats import t as student
 
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..errors import InputError, NoMaximumError, first_five
+from .people_and_judges import battle_points
 from ..places import Placed, placed
 from ..pool import Pool, compared_pairs, half_tie_wins, win_tie_counts
 from ..rankers.separation import raise_separated, separation
@@ -33,6 +37,7 @@ from ..rankers.hodgerank import hodgerank_batch, mean_flow
 from ..rankers.question_effects import QuestionEffectsFit
 from ..rankers.rankings import OnSeparation, check_counts, check_on_separation
 from ..streams import stream
+from ..verdicts import model_codes
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-06
 def win_probabilities(
@@ -638,3 +643,150 @@ def first_place_rates(
             row["reason"] = row["reason"] or missing
         table.append(row)
     return pd.DataFrame(table)
+
+# %% ../../nbs/inference/diagnostics.ipynb #joint-02
+def family(name: str) -> str:
+    "What names of one language model have in common: letters and digits, without date and version at the end."
+    version = r"([-_ ](\d{4}-\d\d-\d\d|\d{3,}|v\d[\d.]*|latest|preview|turbo|chat|instruct))+$"
+    return re.sub(r"[\W_]", "", re.sub(version, "", name.casefold().rsplit("/", 1)[-1]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedErrors:
+    "How alike the residuals of judges are on the same battle."
+
+    judges: float  # m, of a battle that at least two judged, on average
+    battles: int  # such ones
+    correlation: float  # ρ
+    low: float  # limits of it; NaN for a single question
+    high: float
+
+    def effective(
+        self,
+        correlation: float,  # ρ, or a limit of it; below 0 it counts as 0
+    ) -> float:
+        "As many independent judges would tell as much."
+        return self.judges / (1 + (self.judges - 1) * max(correlation, 0.0))
+
+
+def _residuals(verdicts: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    "Valid verdicts as points, with a number for each battle and question; and the models."
+    models = model_codes(verdicts)[2]
+    table = battle_points(verdicts, models).dropna(subset="points")
+    battle = table.groupby(["question_id", "variant", "first", "second"], sort=False, observed=True).ngroup()
+    return table.assign(battle=battle, question=pd.factorize(table["question_id"])[0]), models
+
+
+def _scores(table: pd.DataFrame, n: int) -> np.ndarray:
+    wins, (first, second, points) = (
+        np.zeros((1, n, n)),
+        (table[name].to_numpy() for name in ("first", "second", "points")),
+    )
+    np.add.at(wins[0], (first, second), points)
+    np.add.at(wins[0], (second, first), 1 - points)
+    return bradley_terry_batch(wins, np.zeros_like(wins)).scores[0]
+
+# %% ../../nbs/inference/diagnostics.ipynb #joint-03
+def shared_errors(
+    verdicts: pd.DataFrame,  # validated verdict table
+    *,
+    level: float = 0.95,
+) -> SharedErrors:
+    "How far judges err together. Raises `InputError` where no battle has valid verdicts of two. Cost: one fit."
+    table, models = _residuals(verdicts)
+    theta = _scores(table, len(models))
+    rest = table["points"] - expit(theta[table["first"]] - theta[table["second"]])
+    sums = table.assign(rest=rest, square=rest**2).groupby("battle").agg(
+        m=("rest", "size"), rest=("rest", "sum"), square=("square", "sum"), question=("question", "first")
+    )  # fmt: skip
+    several = sums[sums["m"] > 1]
+    if several.empty:
+        raise InputError("no two judges judged the same pair on the same wording")
+    question = pd.factorize(several["question"])[0]
+    pairs = [several["rest"] ** 2 - several["square"], (several["m"] - 1) * several["square"]]
+    agreed, most = (np.bincount(question, part) for part in pairs)
+    q, found = len(most), float(agreed.sum() / max(most.sum(), 1e-300))
+    half = float("nan")
+    if q > 1:
+        without = (agreed.sum() - agreed) / np.maximum(most.sum() - most, 1e-300)
+        half = float(
+            student.isf((1 - level) / 2, q - 1) * np.sqrt((q - 1) / q * ((without - without.mean()) ** 2).sum())
+        )
+    return SharedErrors(float(several["m"].mean()), len(several), found, found - half, found + half)
+
+# %% ../../nbs/inference/diagnostics.ipynb #joint-04
+def _sharpness(gap: np.ndarray, points: np.ndarray) -> float:
+    "a of points that are σ(a · gap) in the mean, by Newton's method; 1 where nothing tells."
+    a = 1.0
+    for _ in range(50 if gap.any() else 0):
+        share = expit(a * gap)
+        a = float(np.clip(a + ((points - share) @ gap) / max((share * (1 - share)) @ gap**2, 1e-9), a / 2, 2 * a))
+    return a
+
+
+def _own(mine: pd.DataFrame, theta: np.ndarray, own: np.integer, kin: np.ndarray, level: float) -> dict[str, float]:
+    "The row of one judge and model; mine has the points of the judge and, as others, of those of other families."
+    first, second = mine["first"].to_numpy(), mine["second"].to_numpy()
+    related = kin[first].astype(int) + kin[second]
+    here, apart = ((first == own) | (second == own)) & (related == 1), related == 0
+    if not here.any():
+        return {"battles": 0}
+    sign, gap, points = np.where(second == own, -1.0, 1.0), theta[first] - theta[second], mine["points"].to_numpy()
+    a, n, question = _sharpness(gap[apart], points[apart]), here.sum(), mine["question"].to_numpy()
+    said, share = sign * (points - mine["others"].to_numpy()), expit(a * gap)
+    sharper = sign * (share - expit(gap))
+    mean, slope = float((said - sharper)[here].mean()), (sign * gap * share * (1 - share))[here].mean()
+    bend = max((share * (1 - share))[apart] @ gap[apart] ** 2, 1e-9)
+    moved = here * (said - sharper - mean) / n - apart * slope * (points - share) * gap / bend
+    parts = np.bincount(question, moved)
+    q = len(np.unique(question[here]))
+    half = student.isf((1 - level) / 2, q - 1) * np.sqrt(q / (q - 1) * (parts @ parts)) if q > 1 else np.nan
+    row = {"battles": int(n), "difference": float(said[here].mean()), "sharper": float(sharper[here].mean())}
+    return row | {"excess": mean, "low": mean - half, "high": mean + half}
+
+
+def own_models(
+    verdicts: pd.DataFrame,  # validated verdict table
+    *,
+    level: float = 0.95,  # that all rows hold together
+) -> pd.DataFrame:  # one row for each judge and model of its family
+    """How far judges place models of their family above what judges of other families say of the same battles.
+
+    Columns: judge, model; battles that both judged; in points per battle difference, the part of it that comes of the
+    judge being sharper, and excess, the rest, with low and high. NaN where no other judge is there. Cost: a fit a row.
+    """
+    table, models = _residuals(verdicts)
+    families, rows = np.array([family(name) for name in models]), []
+    judges = {judge: family(judge) for judge in sorted(table["judge"].unique())}
+    asked = [(judge, own) for judge, of in judges.items() if of for own in np.flatnonzero(families == of)]
+    for judge, own in asked:
+        others = table[table["judge"].map(judges) != judges[judge]]
+        mean = others.groupby("battle")["points"].mean().rename("others")
+        mine, kin = table[table["judge"] == judge].merge(mean, on="battle"), families == judges[judge]
+        found: dict[str, float] = {"battles": 0}
+        if len(mine):
+            found = _own(mine, _scores(others, len(models)), own, kin, 1 - (1 - level) / len(asked))
+        rows.append({"judge": judge, "model": models[own]} | found)
+    names = ["judge", "model", "battles", "difference", "sharper", "excess", "low", "high"]
+    return pd.DataFrame(rows, columns=names)
+
+# %% ../../nbs/inference/diagnostics.ipynb #joint-05
+BY_CHANCE = 1e-4  # questions that are expected to be alike, at most, for a note
+
+
+def repeated_questions(
+    verdicts: pd.DataFrame,  # validated verdict table
+) -> list[list]:
+    "Groups of questions with the same verdicts on everything, the same answer first, where chance would give none."
+    a, b, models = model_codes(verdicts)
+    pair = np.minimum(a, b) * len(models) + np.maximum(a, b)
+    cells = verdicts.assign(pair=pair).groupby(["judge", "variant", "pair"], sort=False, observed=True)
+    unit = cells.ngroup().to_numpy()
+    row = unit * 8 + (a < b) * 4 + verdicts["verdict"].cat.codes.to_numpy()
+    times = np.bincount(row, minlength=8 * (unit.max() + 1)).reshape(-1, 8)
+    alike = np.log((times**2).sum(axis=1) / times.sum(axis=1) ** 2.0)
+    ordered = pd.DataFrame({"question": verdicts["question_id"], "row": row, "chance": alike[unit]}).sort_values("row")
+    found = ordered.groupby("question", sort=False, observed=True).agg(row=("row", tuple), chance=("chance", "sum"))
+    likely = found["chance"] + np.log(len(found) * (len(found) - 1) / 2 + 1e-9) < np.log(BY_CHANCE)
+    groups = found[likely].groupby("row", sort=False).groups.values()
+    return [sorted(group) for group in groups if len(group) > 1]

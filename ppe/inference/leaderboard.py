@@ -24,7 +24,7 @@ from .methods import ALL_GRAPHS, Method, source_rows
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, too_large, win_tie_counts_from_table
 from ..places import PlaceCounts, Placed, placed
 from ..rankers.covariates import Covaried, fit_covariates, fit_covariates_batch
-from ..rankers.judges import weighted_judges, weighted_judges_batch
+from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
 from ..rankers.order_effect import check_order_form, order_effect_batch, question_errors
 from ..rankers.order_effect import order_effect as fit_order_effect
 from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, reference_ranks
@@ -230,6 +230,7 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
     counts, more = rows.counts(), dict[str, Any]()
     if weighted:
         ranking = weighted_judges(counts, on_separation=on_separation)
+        more["takes_over"] = takes_over(counts, ranking)
     else:
         ranking = fit_order_effect(counts, ranker=ranker, on_separation=on_separation)
         errors = [np.nan] * len(rows.judges) if ranking.fit.ridge else question_errors(ranking, rows).tolist()
@@ -393,6 +394,15 @@ def _notes(board: Leaderboard) -> list[str]:
         notes.append(
             f"scores are those of answers equal in {names}: this follows the verdicts and proves no cause; where an "
             "answer is longer because it is better, part of what is good is taken off as well"
+        )
+    if over := found.get("takes_over"):
+        weight, points, alike, sharp = (
+            f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
+        )
+        notes.append(
+            f"judge {over['judge']} holds {weight} of the weight, and the other judges do not bear it out: {points} of "
+            f"its points go to models that they rank higher, {sharp} would if it were as sharp as it is taken to be, "
+            f"{alike} if it were like them; rank by --judges pooled, or without it"
         )
     if found.get("certified") == "no":
         notes.append(NO_BEST_ORDER)

@@ -23,6 +23,7 @@ import pandas as pd
 from .. import __version__
 from ..errors import InputError
 from ..files import format_number, write_text
+from ..inference.advice import own_line, together_line
 from ..inference.intervals import questions_needed
 from ..rankers.registry import find_ranker
 from .charts import cycle_chart, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
@@ -83,6 +84,8 @@ WORDS: dict[str, Any] = {
     "named": NAMED,
     "label": lambda report: find_ranker(report.board.ranking.ranker).label,
     "zip": zip,
+    "own_line": own_line,
+    "together_line": together_line,
 }  # what the templates write numbers with
 
 
@@ -160,6 +163,14 @@ def _warnings(report: Report) -> Iterable[str]:
     names, counts = shortened([*report.scores["model"], *report.judges["judge"]], 60), report.counts
     if own := [names[name] for name in report.self_judged()]:
         yield f"A judge appears to be ranked itself, or a model of its family: {', '.join(own)}. It may favour its own."
+    for row in [] if report.own is None else report.own.to_dict("records"):
+        if row["low"] > 0:
+            which, beyond = (
+                f"{names[row['judge']]} places {names[row['model']]}",
+                f"{100 * row['excess']:.0f} points in a hundred",
+            )
+            yield f"The judge {which}, of its family, {beyond} battles above what other judges say (see Judges)."
+    yield from report.repeated
     if counts["dropped"] >= LEFT_OUT * counts["graphs"]:
         share = f"{100 * counts['dropped'] / counts['graphs']:.0f} % of the graphs ({counts['dropped']:,} of "
         yield f"{share}{counts['graphs']:,}) lack a pair or hold an invalid verdict, and are left out."

@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['KIND', 'RESAMPLES', 'SLOW_RESAMPLES', 'DRAWS', 'ADVISED', 'SIMULATIONS', 'WORST', 'JUDGES', 'Tick', 'PARTS', 'CALLS',
-           'PAIRS', 'OUTCOMES', 'Further', 'family', 'Report', 'judge_table', 'worst_questions', 'short_advice',
-           'further_calls', 'cells', 'shared', 'agreement', 'judge_agreement', 'make_report']
+           'PAIRS', 'OUTCOMES', 'Further', 'Report', 'judge_table', 'worst_questions', 'short_advice', 'further_calls',
+           'cells', 'shared', 'agreement', 'judge_agreement', 'make_report']
 
 # %% ../../nbs/reports/report.ipynb #rp03-e64750
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +20,11 @@ import pandas as pd
 from ..designs.adaptive import Goal, JudgedCalls, Settled, is_settled, judged_calls, next_calls, wordings
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ppe.inference.advice import (
-    SMALL_POOL, Basis, Start, advice_sentence, cycle_slope, expected_gain, question_effects, split_gain, spread_profile,
+    SMALL_POOL, Basis, Start, advice_sentence, cycle_slope, expected_gain, question_effects, repeated_lines,
+    split_gain, spread_profile,
 )  # fmt: skip
-from ..inference.diagnostics import clustered_interval, first_place_rates, flip_rates
+from ..inference.diagnostics import SharedErrors, clustered_interval, family, first_place_rates, flip_rates
+from ..inference.diagnostics import own_models, shared_errors
 from ..inference.intervals import resamples_needed
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
 from ..inference.real_cycles import RealCycles, real_cycles
@@ -57,12 +58,6 @@ class Further:
     models: tuple[str, ...]  # that the numbers in `best` and `order` mean
 
 # %% ../../nbs/reports/report.ipynb #rp04-eea6d8-b
-def family(name: str) -> str:
-    "What names of one language model have in common: letters and digits, without date and version at the end."
-    version = r"([-_ ](\d{4}-\d\d-\d\d|\d{3,}|v\d[\d.]*|latest|preview|turbo|chat|instruct))+$"
-    return re.sub(r"[\W_]", "", re.sub(version, "", name.casefold().rsplit("/", 1)[-1]))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
     "Everything that a report says; a part is None where it cannot be had, and `missing` says why."
@@ -85,6 +80,9 @@ class Report:
     questions: pd.DataFrame | None = None  # of `worst_questions`
     agreement: pd.DataFrame | None = None  # of every two judges listed
     further: Further | None = None
+    together: SharedErrors | None = None
+    own: pd.DataFrame | None = None  # as `own_models`
+    repeated: tuple[str, ...] = ()  # what is said of questions that repeat others
 
     @property
     def could_be_first(self) -> list[str]:
@@ -414,6 +412,11 @@ def make_report(
             found[name] = _part(name, verdicts, pool, judges, level, seed)
         except (InputError, ConvergenceError, NoMaximumError) as error:
             missing[name] = str(error)
+    try:
+        found["together"] = shared_errors(verdicts, level=level)
+    except InputError:
+        pass  # no two judges judged the same: the section on their agreement says so
+    found |= {"own": own_models(verdicts, level=level), "repeated": tuple(repeated_lines(verdicts))}
     return Report(
         board,
         scores,
