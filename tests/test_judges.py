@@ -12,10 +12,12 @@ from scipy.stats import kendalltau, spearmanr
 
 import ppe
 from ppe.errors import InputError, NoMaximumError
+from ppe.inference.diagnostics import own_models
 from ppe.inference.leaderboard import leaderboard
 from ppe.rankers.judges import weighted_judges
 from ppe.rankers.order_effect import order_effect
 from ppe.streams import stream
+from ppe.verdicts import validate_verdicts
 
 STRENGTH = {"a": 1.0, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.8}
 JUDGES = {"careful": (2.0, 0.0), "middling": (1.0, 0.7), "hasty": (0.3, -0.5)}  # discrimination, first place
@@ -275,3 +277,14 @@ def test_a_batch_that_stands_twice_is_seen(ppe_main, tmp_path):
     assert said in ppe_main("diagnose", path, "--simulations", 2).out
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0 and said in page.read_text()
     assert "repeat the verdicts" not in ppe_main("diagnose", write(tmp_path / "t.csv", rows), "--simulations", 2).out
+
+
+def test_what_a_judge_says_of_its_own_model_does_not_hang_on_names():
+    rows = [("a" if row[0] == "careful" else row[0], *row[1:]) for row in table(5)]
+    for name in ("cc", "z"):  # in the middle of the models, and last
+        other = [
+            tuple(name if cell == "a" and at in (0, 4, 5) else cell for at, cell in enumerate(row)) for row in rows
+        ]
+        one, two = (own_models(validate_verdicts(frame(some))).iloc[0] for some in (rows, other))
+        assert (two["judge"], two["model"]) == (name, name) and one["battles"] == two["battles"] > 0
+        assert np.allclose(one.iloc[3:].astype(float), two.iloc[3:].astype(float), atol=1e-6)
