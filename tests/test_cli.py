@@ -421,7 +421,7 @@ def test_intervals_hold_the_rank_and_the_kinds_are_nested(ppe_main, ask, tmp_pat
 
 DIAGNOSE_KEYS = set(
     "pool graphs spread cycles question_effects question_effect_size expected halves misspecification ranks "
-    "order_flips first_place missing cautions use advice n_simulations seed".split()
+    "order_flips first_place judges_together own_models missing cautions use advice n_simulations seed".split()
 )
 HEADS = ["pool", "spread", "cycles", "question effects", "expected gain", "misspecification", "ranks", "order flips"]
 HEADS += ["first place", "advice"]
