@@ -165,6 +165,7 @@ def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
     assert [title(path) for path in GUIDES] == [
         "guide",
         "guide_calls",
+        "guide_decisions",
         "predictions",
         "predictions_wordings",
         *RAW_RECORD,

@@ -313,7 +313,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
 SHOWN = (
     "index", "story", "found", "paper", "rank", "theory", "glossary", "library", "api/index", "api/ppe-inference",
     "figures/fig_beyond", "figures/tab_main", "figures/thm_main", "nbs/cycles", "nbs/theory/mallows",
-    "nbs/guide", "nbs/guide_calls", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
+    "nbs/guide", "nbs/guide_calls", "nbs/guide_decisions", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
 )  # fmt: skip
 WARPED = """[...document.images].filter(i => i.clientHeight && getComputedStyle(i).objectFit == 'fill'
             && Math.abs(i.clientWidth * i.naturalHeight / i.clientHeight / i.naturalWidth - 1) > 0.03).length"""
