@@ -230,7 +230,15 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
     counts, more = rows.counts(), dict[str, Any]()
     if weighted:
         ranking = weighted_judges(counts, on_separation=on_separation)
-        more["takes_over"] = takes_over(counts, ranking)
+        if over := takes_over(counts, ranking):
+            weight, points, alike, sharp = (
+                f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
+            )
+            raise InputError(
+                f"judge {over['judge']} would hold {weight} of the weight, and the other judges do not bear it out: "
+                f"{points} of its points go to models that they rank higher, {sharp} would if it were as sharp as it "
+                f"is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge (--judge)"
+            )
     else:
         ranking = fit_order_effect(counts, ranker=ranker, on_separation=on_separation)
         errors = [np.nan] * len(rows.judges) if ranking.fit.ridge else question_errors(ranking, rows).tolist()
@@ -394,15 +402,6 @@ def _notes(board: Leaderboard) -> list[str]:
         notes.append(
             f"scores are those of answers equal in {names}: this follows the verdicts and proves no cause; where an "
             "answer is longer because it is better, part of what is good is taken off as well"
-        )
-    if over := found.get("takes_over"):
-        weight, points, alike, sharp = (
-            f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
-        )
-        notes.append(
-            f"judge {over['judge']} holds {weight} of the weight, and the other judges do not bear it out: {points} of "
-            f"its points go to models that they rank higher, {sharp} would if it were as sharp as it is taken to be, "
-            f"{alike} if it were like them; rank by --judges pooled, or without it"
         )
     if found.get("certified") == "no":
         notes.append(NO_BEST_ORDER)
