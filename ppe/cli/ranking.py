@@ -27,14 +27,8 @@ from ..errors import InputError
 from ..files import json_object, plain_number, read_whole, require_distinct, unpacked, write_text
 from ..inference.intervals import INTERVAL_KINDS
 from ..inference.leaderboard import WITHOUT, JudgeLeaderboards, judge_leaderboards
-from ppe.inference.leaderboard import (
-    LIMITS,
-    Incomplete,
-    Leaderboard,
-    counts_leaderboard,
-    incomplete_by_design,
-    leaderboard,
-)
+from ..inference.leaderboard import LIMITS, Incomplete, Leaderboard
+from ..inference.leaderboard import counts_leaderboard, incomplete_by_design, leaderboard
 from ..inference.methods import Method
 from ..pool import comparison_graphs, graph_table
 from ..rankers.covariates import read_coefficients

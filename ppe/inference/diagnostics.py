@@ -27,6 +27,7 @@ from scipy.stats import t as student
 
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..errors import InputError, NoMaximumError, first_five
+from .change import jackknife_error
 from .people_and_judges import battle_points
 from ..places import Placed, placed
 from ..pool import Pool, compared_pairs, half_tie_wins, win_tie_counts
@@ -709,9 +710,7 @@ def shared_errors(
     half = float("nan")
     if q > 1:
         without = (agreed.sum() - agreed) / np.maximum(most.sum() - most, 1e-300)
-        half = float(
-            student.isf((1 - level) / 2, q - 1) * np.sqrt((q - 1) / q * ((without - without.mean()) ** 2).sum())
-        )
+        half = float(student.isf((1 - level) / 2, q - 1) * jackknife_error(np.append(found, without)))
     return SharedErrors(float(several["m"].mean()), len(several), found, found - half, found + half)
 
 # %% ../../nbs/inference/diagnostics.ipynb #joint-04
