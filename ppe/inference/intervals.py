@@ -4,27 +4,28 @@
 
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies', 'question_weights',
-           'question_resample', 'percentile_limits', 'mean_interval', 'questions_needed', 'certain_differences',
-           'rank_limits', 'means_without', 'question_variance', 'resamples_needed', 'RankIntervals', 'check_draws_once',
-           'rank_intervals', 'normal_intervals', 'fitted_intervals']
+           'question_resample', 'percentile_limits', 'mean_interval', 'means_without', 'question_variance',
+           'resamples_needed', 'Limits', 'RankIntervals', 'pool_tests', 'check_draws_once', 'rank_intervals',
+           'normal_intervals', 'fitted_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, log2
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from ..errors import InputError
+from ..errors import InputError, first_five
 from ..pool import Pool
 from ..streams import stream
+from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.registry import rank_batch
-from ..rankers.separation import same_component
-from ..rankers.rankings import TIE_TOLERANCE, BatchScores, mid_ranks, shown_ranks, tied_places
+from ..rankers.rankings import BatchScores, mid_ranks, shown_ranks, tied_places
 from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, find_distance, require_sources
+from .score_tests import PairStatistics, ScoreTests, critical, draws_needed, questions_needed, rank_limits
 
 # %% ../../nbs/inference/intervals.ipynb #cell-05
 def question_times(
@@ -128,98 +129,6 @@ def mean_interval(
     mean, half = float(values.mean()), float(quantile * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
     return mean, mean - half, mean + half
 
-# %% ../../nbs/inference/intervals.ipynb #cell-14-b
-def _deviations(
-    value: np.ndarray,  # (m,) of the pool itself
-    resampled: np.ndarray,  # (R, m)
-    slack: float,  # spreads up to this are rounding
-) -> tuple[np.ndarray, np.ndarray]:  # σ (m,), and how far each resample lies above, in units of it (R, m)
-    moved = resampled - value
-    spread = np.sqrt((moved**2).mean(axis=0))
-    spread[spread <= slack] = 0.0
-    return spread, np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
-
-
-def _critical(
-    largest: np.ndarray,  # (R, …)
-    level: float,
-    n_questions: int,
-) -> np.ndarray:  # (…)
-    # The small slack keeps (R + 1) · level whole where it should be.
-    place = ceil((len(largest) + 1) * level - 1e-9)
-    if not 0 < level < 1 or place > len(largest):
-        raise InputError(
-            f"{len(largest)} resamples for level {level:g}: at least {_fewest(1 - level)}, and a level between 0 and 1"
-        )
-    normal = np.minimum(np.sort(largest, axis=0)[place - 1], 37.0)  # beyond it the normal tail is no number above 0
-    from scipy.stats import norm  # here: scipy.stats takes a second to import, and a ranking alone does without
-    from scipy.stats import t as student
-
-    return student.isf(norm.sf(normal), n_questions - 1) * np.sqrt(n_questions / (n_questions - 1))
-
-
-def questions_needed(
-    level: float,  # in (0, 1)
-    n_statements: int = 1,  # that one model is better than another, held together
-) -> int:
-    "The fewest questions that decide anything, if all agree, by a sign test: 5 at 95 %. Source: Dixon and Mood (1946)."
-    return max(ceil(log2(n_statements / (1 - level)) - 1e-9), 1)
-
-
-def _statements(n_models: int, simultaneous: bool) -> int:
-    "That one model is better than another: of all pairs, or of those with one model."
-    return (n_models if simultaneous else 2) * (n_models - 1)
-
-
-def _fewest(tail: float) -> int:
-    "Resamples whose extreme leaves this share outside."
-    return ceil(1 / tail - 1e-9) - 1 if tail > 0 else 1
-
-
-def _slack(scores: np.ndarray) -> float:
-    return TIE_TOLERANCE * max(1.0, float(np.abs(scores).max()))
-
-# %% ../../nbs/inference/intervals.ipynb #cell-15
-def certain_differences(
-    scores: np.ndarray,  # (n,) of the pool itself
-    resampled: np.ndarray,  # (R, n)
-    *,
-    n_questions: int,  # behind the scores, at least 2
-    level: float,  # in (0, 1); R at least level / (1 − level)
-    simultaneous: bool,  # statements on all pairs hold together; otherwise those of each row do
-) -> tuple[np.ndarray, np.ndarray]:  # (2, n, n) bool: row certainly above the column, below it; (n, n): see below
-    """Which models are certainly above which, by a step-down bootstrap of the largest studentised deviation; O(R n²).
-
-    The second array holds what a difference must exceed to be certain, after the last step; infinite where the
-    questions are too few to decide anything.
-    Source: Romano and Wolf (2005); Mogstad et al. (2024) for ranks; Hesterberg (2015) for few questions.
-    """
-    n, slack = len(scores), _slack(scores)
-    gap = scores[:, None] - scores
-    agreed = n_questions >= questions_needed(level, _statements(n, simultaneous))
-    open_ = np.stack([~np.eye(n, dtype=bool)] * 2)  # statements not shown yet
-    spread, largest, new = np.zeros((n, n)), np.zeros(resampled.shape), open_
-    while new.any():
-        for i in range(n):
-            spread[i], units = _deviations(gap[i], resampled[:, [i]] - resampled, slack)
-            largest[:, i] = np.hstack([units[:, open_[0, i]], -units[:, open_[1, i]]]).max(axis=1, initial=0.0)
-        critical = _critical(largest.max(axis=1, keepdims=True) if simultaneous else largest, level, n_questions)
-        reach = critical[:, None] * spread
-        # Where no resample moves a difference, all questions agree: that is worth a sign test, and no more.
-        reach[(reach <= slack) & ~((spread == 0) & agreed) | (n_questions < questions_needed(level))] = np.inf
-        # A chain of ties is at most n links long: no tie in it counts as a certain difference.
-        new = open_ & (np.stack([gap, -gap]) - reach > n * slack)
-        open_ = open_ & ~new
-    return ~open_ & ~np.eye(n, dtype=bool), reach
-
-
-def rank_limits(
-    above: np.ndarray,  # (n, n) bool: the row is certainly above the column
-    below: np.ndarray,  # (n, n) bool: it is certainly below
-) -> tuple[np.ndarray, np.ndarray]:  # (n,) each: best and worst rank
-    "Ranks that the certain differences leave: one more than the certainly better, n less the certainly worse."
-    return 1 + below.sum(axis=1), len(above) - above.sum(axis=1)
-
 # %% ../../nbs/inference/intervals.ipynb #delete-one-02
 def means_without(
     losses: np.ndarray,  # (P, Q) of each pool, with each question deleted: from what it is measured against, too
@@ -258,13 +167,24 @@ def resamples_needed(
     kind: str,  # a key of INTERVAL_KINDS
     level: float,
 ) -> int:
-    "The fewest resamples whose order statistics reach the level: 39 for percentiles (two tails) at 95 %, else 19."
-    return _fewest((1 - level) / (2 if kind == "percentile" else 1))
+    "The fewest draws whose order statistics reach the level: 39 for percentiles (two tails) at 95 %, else 19."
+    return draws_needed((1 - level) / (2 if kind == "percentile" else 1))
 
 # %% ../../nbs/inference/intervals.ipynb #cell-20
 @dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    "Of every model; infinite where a score has none on that side."
+
+    score_low: np.ndarray  # (n,)
+    score_high: np.ndarray  # (n,)
+    rank_low: np.ndarray  # (n,) int64
+    rank_high: np.ndarray  # (n,) int64
+    above: np.ndarray | None = None  # (n, n) bool: the row is certainly above the column; None: nothing is tested
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RankIntervals:
-    "Scores and ranks of the models of a pool, and the same in every resample of its questions."
+    "Scores and ranks of the models of a pool, and how far they are known."
 
     ranker: str
     method: str  # which graphs
@@ -272,15 +192,12 @@ class RankIntervals:
     scores: np.ndarray  # (n,) of the pool itself
     ranks: np.ndarray  # (n,)
     separated: bool  # the pool itself is separated: its scores are the ridge estimate
-    resampled_scores: np.ndarray  # (R, n)
-    resampled_ranks: np.ndarray  # (R, n)
-    ridge: np.ndarray  # (R,) bool: the resample is separated
+    limits: Mapping[str, Limits]  # by kind, a key of INTERVAL_KINDS
     level: float
     n_questions: int
-    # (n, n) bool: the row can be certainly better: above in all best orders of the pool, and joined by comparisons.
-    above: np.ndarray | None = None
-    # (2, 1 + R, n): first and last places in the best orders of the pool and of each resample; None: there is one.
-    places: np.ndarray | None = None
+    n_draws: int  # resamples, sign flips, or draws from a normal distribution
+    resampled: BatchScores  # (R, n), of the resamples behind percentiles; R = 0 without them
+    scale: tuple[str, ...] = ()  # models whose mean the limits of tested scores refer to; none: all
 
     def table(
         self,
@@ -288,26 +205,48 @@ class RankIntervals:
     ) -> pd.DataFrame:
         """One row per model, best first: model, score, score_low, score_high, rank, rank_low, rank_high.
 
-        Raises `InputError` for an unknown kind, too few resamples for the level, or a single question.
+        Raises `InputError` for a kind that is unknown, or that this ranking does not have.
         """
-        _check(self, kind)
-        table = pd.DataFrame({"model": list(self.models), "score": self.scores})
-        table["score_low"], table["score_high"] = _score_limits(self, kind)
+        if kind not in self.limits:
+            raise InputError(f"no interval of kind {kind!r} here: choose one of {', '.join(self.limits)}")
+        limits, table = self.limits[kind], pd.DataFrame({"model": list(self.models), "score": self.scores})
+        table["score_low"], table["score_high"] = limits.score_low, limits.score_high
         table["rank"] = shown_ranks(self.ranks)
-        table["rank_low"], table["rank_high"] = _rank_limits(self, kind)
+        table["rank_low"], table["rank_high"] = limits.rank_low, limits.rank_high
         return table.sort_values("rank", kind="stable", ignore_index=True)
-
-    def certain(self, kind: str) -> np.ndarray:  # (2, n, n) bool; kind: not percentile
-        "Whether the row is certainly above the column, and certainly below it: what rank ranges rest on."
-        certain, _ = _differences(self, kind)
-        return certain if self.above is None else certain & np.stack([self.above, self.above.T])
 
     def notes(
         self,
         kind: str = "percentile",  # of the limits, a key of INTERVAL_KINDS
     ) -> list[str]:
         "What to know before the limits are believed, one sentence each."
-        return _notes(self, kind)
+        notes, n, few = [], self.n_questions, questions_needed(self.level)
+        if n < few:
+            notes.append(
+                f"{n} questions decide nothing at level {self.level:g}, neither ranks nor limits of scores: "
+                f"even if they all agree, a sign test does not reject with fewer than {few}."
+            )
+        elif n < FEW_QUESTIONS:
+            notes.append(f"{n} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough.")
+        if kind == "percentile" and self.separated:
+            notes.append("The pool is separated: its scores are the ridge estimate and depend on the penalty.")
+        if kind == "percentile" and self.resampled.ridge.any():
+            notes.append(
+                f"{self.resampled.ridge.sum()} of {self.n_draws} resamples were separated and ranked by the ridge "
+                "estimate: the limits of scores depend on its penalty."
+            )
+        if kind == "percentile" and len(self.limits) == 1:
+            notes.append(
+                f"Ranges of {self.ranker} ({self.method}) are percentiles, a description: tests of pairs need a "
+                f"likelihood ({', '.join(ORDER_FORMS)}) of all verdicts."
+            )
+        if kind != "percentile" and n >= few and len(self.scale) < len(self.models) and self.scale:
+            loose = first_five(name for name in self.models if name not in self.scale)
+            notes.append(
+                f"Limits of scores refer to the mean of {first_five(self.scale)}: fewer than {few} questions hold "
+                f"{loose}, too few for limits on both sides (inf: none on that side)."
+            )
+        return notes
 
     def distances(
         self,
@@ -316,86 +255,48 @@ class RankIntervals:
     ) -> tuple[float, np.ndarray]:  # of the pool itself, and of each resample (R,)
         "Distance from the reference."
         measure = find_distance(distance)
-        return float(measure(self.ranks, reference)), measure(self.resampled_ranks, reference)
+        return float(measure(self.ranks, reference)), measure(self.resampled.ranks, reference)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21
-def _differences(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    how: dict[str, Any] = {
-        "n_questions": found.n_questions,
-        "level": found.level,
-        "simultaneous": kind == "simultaneous",
-    }
-    return certain_differences(found.scores, found.resampled_scores, **how)
+def _percentile(fits: BatchScores, level: float) -> Limits:
+    "Of the pool itself, which comes first, and its resamples."
+    low, high = percentile_limits(fits.scores[1:], level)
+    tail, ranks = (1 - level) / 2, fits.ranks
 
-
-def _check(found: RankIntervals, kind: str) -> None:
-    if kind not in INTERVAL_KINDS:
-        raise InputError(f"unknown kind of interval {kind!r}: choose one of {', '.join(INTERVAL_KINDS)}")
-    if len(found.ridge) < (fewest := resamples_needed(kind, found.level)):
-        raise InputError(
-            f"{len(found.ridge)} resamples: {kind} limits at level {found.level:g} need at least {fewest}; "
-            "ask for more resamples or a lower level"
-        )
-    if found.n_questions < 2:
-        raise InputError(ONE_QUESTION)
-
-
-def _notes(found: RankIntervals, kind: str) -> list[str]:
-    notes, n, few = [], found.n_questions, questions_needed(found.level)
-    if n < few:
-        notes.append(
-            f"{n} questions decide nothing at level {found.level:g}, neither ranks nor limits of scores: "
-            f"even if they all agree, a sign test does not reject with fewer than {few}."
-        )
-    elif n < FEW_QUESTIONS:
-        notes.append(f"{n} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough.")
-    if n >= few and kind != "percentile":
-        (certain, _), reach = _differences(found, kind)
-        pointless = np.isinf(reach) & ~certain & (found.scores[:, None] - found.scores > _slack(found.scores))
-        statements = _statements(len(found.models), kind == "simultaneous")
-        if pointless.any():
-            notes.append(
-                f"{pointless.sum()} differences of scores have limits without width and decide no rank: no resample "
-                "moves them, or hardly one; questions that all agree decide from "
-                f"{questions_needed(found.level, statements)} on (sign test of {statements} statements)."
-            )
-    if found.separated:
-        notes.append("The pool is separated: its scores are the ridge estimate and depend on the penalty.")
-    if found.ridge.any():
-        notes.append(
-            f"{found.ridge.sum()} of {len(found.ridge)} resamples were separated and ranked by the ridge estimate: "
-            "the limits of scores depend on its penalty."
-        )
-    return notes
-
-# %% ../../nbs/inference/intervals.ipynb #cell-21-b
-def _score_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    if kind == "percentile":
-        return percentile_limits(found.resampled_scores, found.level)
-    spread, units = _deviations(found.scores, found.resampled_scores, _slack(found.scores))
-    largest = np.abs(units).max(axis=1) if kind == "simultaneous" else np.abs(units)
-    half = spread * _critical(largest, found.level, found.n_questions)
-    return found.scores - half, found.scores + half
-
-
-def _rank_limits(found: RankIntervals, kind: str) -> tuple[np.ndarray, np.ndarray]:
     def lower(ranks: np.ndarray) -> np.ndarray:  # (n,) the largest value with at most that share of resamples below it
         # The small slack keeps tail · R whole where it should be: 0.025 · 1000 is 25, rounding errors or not.
         return np.sort(ranks, axis=0)[int(tail * len(ranks) + 1e-9)]
 
-    if kind == "percentile":
-        # A shared rank of 2.5 stands for the places 2 and 3.
-        ranks, tail = found.resampled_ranks, (1 - found.level) / 2
-        first, last = (np.floor(ranks), np.ceil(ranks)) if found.places is None else found.places[:, 1:]
-        own = tied_places(found.ranks) if found.places is None else found.places[:, 0]
-        low, high = lower(first), -lower(-last)
-        # Six may share rank 3.5 in all resamples: that is no settled place.
-        point = lower(ranks) == -lower(-ranks)
-        low, high = np.where(point, np.minimum(low, own[0]), low), np.where(point, np.maximum(high, own[1]), high)
-        return low.astype(np.int64), high.astype(np.int64)
-    return rank_limits(*found.certain(kind))
+    # A shared rank of 2.5 stands for the places 2 and 3.
+    first, last = (np.floor(ranks), np.ceil(ranks)) if fits.places is None else fits.places
+    own = tied_places(ranks[0]) if fits.places is None else fits.places[:, 0]
+    best, worst = lower(first[1:]), -lower(-last[1:])
+    # Six may share rank 3.5 in all resamples: that is no settled place.
+    point = lower(ranks[1:]) == -lower(-ranks[1:])
+    best, worst = np.where(point, np.minimum(best, own[0]), best), np.where(point, np.maximum(worst, own[1]), worst)
+    return Limits(low, high, best.astype(np.int64), worst.astype(np.int64))
 
-# %% ../../nbs/inference/intervals.ipynb #cell-22
+
+def _tested(pairs: PairStatistics, low: np.ndarray, high: np.ndarray, level: float, kind: str) -> Limits:
+    above, below = pairs.certain(level=level, simultaneous=kind == "simultaneous")
+    return Limits(low, high, *rank_limits(above, below), above)
+
+
+def pool_tests(
+    pool: Pool,
+    *,
+    tie_parameter: bool = False,  # Davidson's; without it each tie is half a win
+    n_flips: int,
+    rng: np.random.Generator,
+) -> ScoreTests:
+    "Score tests of all verdicts of a pool; raises as `ScoreTests.of`."
+    beat = pool.adjacency
+    graph, first, second = np.nonzero(np.triu(beat | np.swapaxes(beat, 1, 2)))
+    points = (1.0 + beat[graph, first, second] - beat[graph, second, first]) / 2
+    how: dict[str, Any] = {"n_models": pool.n_models, "n_flips": n_flips, "rng": rng, "tie_parameter": tie_parameter}
+    return ScoreTests.of(first, second, points, pool.questions[graph], **how)
+
+# %% ../../nbs/inference/intervals.ipynb #cell-21-b
 def check_draws_once(method: Method) -> None:
     "Raises `InputError` for a method that draws: nothing to rank but its draws."
     if method.draw != "once":
@@ -410,43 +311,55 @@ def rank_intervals(
     *,
     method: Method = ALL_GRAPHS,  # which graphs are ranked; chosen again inside each resample
     ranker: str = "bradley-terry",  # any of RANKERS; what it estimates of the pool is estimated anew in each resample
-    n_resamples: int,
+    n_resamples: int,  # and sign flips
     rng: np.random.Generator,
     level: float = 0.95,
+    kinds: Sequence[str] = tuple(INTERVAL_KINDS),  # those that the ranking does not have are left out
     fit_batch: Callable[[np.ndarray], BatchScores] | None = None,  # ranks weights (B, G), in place of `rank_batch`
+    tests: Callable[..., ScoreTests] | None = None,  # of n_flips and rng, beside `fit_batch`
 ) -> RankIntervals:
-    """Rank the graphs that a method keeps, and again in every resample of the questions.
+    """Rank the graphs that a method keeps, with limits of every kind that is asked for.
 
-    Raises `InputError` for a method that draws, a level outside (0, 1), or a pool that is too small for it.
+    Kinds but percentile are those of rankers with a likelihood that keep all graphs; alone, percentile is always made.
+    Raises `InputError` for a method that draws, an unknown kind, a level outside (0, 1), too few draws for it, or a pool
+    that is too small.
     """
     check_draws_once(method)
+    ranker = method.ranker or ranker
+    if tests is None and fit_batch is None and ranker in ORDER_FORMS and method.keeps_all:
+        tests = partial(pool_tests, pool, tie_parameter=ranker == "davidson")
+    made = [kind for kind in kinds if kind == "percentile" or tests is not None] or ["percentile"]
+    if unknown := set(kinds) - set(INTERVAL_KINDS):
+        raise InputError(f"unknown kind of interval {unknown.pop()!r}: choose one of {', '.join(INTERVAL_KINDS)}")
     if not 0 < level < 1:
         raise InputError(f"level = {level}: the share of resamples inside an interval lies between 0 and 1")
-    ranker = method.ranker or ranker
-    own = draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=1, rng=rng)
-    weights = np.concatenate([own, question_weights(method, pool, n_resamples=n_resamples, rng=rng)])
+    if n_resamples < (fewest := max(resamples_needed(kind, level) for kind in made)):
+        raise InputError(
+            f"{n_resamples} resamples: {' and '.join(made)} limits at level {level:g} need at least {fewest}; ask for "
+            "more resamples or a lower level"
+        )
+    if pool.n_questions < 2:
+        raise InputError(ONE_QUESTION)
+    signs = rng.spawn(1)[0]  # a stream of their own: the resamples are the same with and without tests
+    weights = draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=1, rng=rng)
+    if "percentile" in made:
+        weights = np.concatenate([weights, question_weights(method, pool, n_resamples=n_resamples, rng=rng)])
     fits = rank_batch(pool, weights, ranker=ranker, mu=method.mu) if fit_batch is None else fit_batch(weights)
-    above = None if fits.above is None else fits.above[0]
-    if above is None and fits.ridge[0]:
-        wins, ties = pool.counts(weights[:1])
-        above = same_component(wins + np.swapaxes(wins, 1, 2) + ties)[0][0]
-    return RankIntervals(
-        ranker,
-        method.name,
-        pool.models,
-        fits.scores[0],
-        fits.ranks[0],
-        bool(fits.ridge[0]),
-        fits.scores[1:],
-        fits.ranks[1:],
-        fits.ridge[1:],
-        level,
-        pool.n_questions,
-        above=above,
-        places=fits.places,
-    )
+    limits = {"percentile": _percentile(fits, level)} if "percentile" in made else {}
+    scale: tuple[str, ...] = ()
+    if tests is not None and set(made) - {"percentile"}:
+        tested = tests(n_flips=n_resamples, rng=signs)
+        pairs = tested.pairs()
+        for kind in made:
+            if kind != "percentile":
+                low, high, inside = tested.score_limits(level=level, simultaneous=kind == "simultaneous")
+                limits[kind] = _tested(pairs, low, high, level, kind)
+                scale = tuple(name for name, held in zip(pool.models, inside, strict=True) if held)
+    names = ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0])
+    resampled = BatchScores(fits.scores[1:], fits.ridge[1:])
+    return RankIntervals(*names, limits, level, pool.n_questions, n_resamples, resampled, scale)
 
-# %% ../../nbs/inference/intervals.ipynb #qi-cell-05
+# %% ../../nbs/inference/intervals.ipynb #cell-22
 def normal_intervals(
     ranker: str,
     method: str,
@@ -460,16 +373,41 @@ def normal_intervals(
     rng: np.random.Generator,
     level: float,
 ) -> RankIntervals:
-    "Limits of every kind with draws from the normal distribution of an estimate in place of resamples."
+    "Limits of every kind from the normal distribution of an estimate."
+    from scipy.stats import norm  # here: scipy.stats takes a second to import, and a ranking alone does without
+    from scipy.stats import t as student
+
+    if n_questions < 2:
+        raise InputError(ONE_QUESTION)
+
+    def widened(values: np.ndarray) -> np.ndarray:
+        "Normal values as Student's for so many questions."
+        tails = norm.sf(np.minimum(np.abs(values), 37.0))  # beyond it the normal tail is no number above 0
+        wider = student.isf(tails, n_questions - 1) * np.sqrt(n_questions / (n_questions - 1))
+        return np.copysign(wider, values)
+
     values, vectors = np.linalg.eigh(covariance)
-    # Rounding, and a penalised fit without curvature, leave values below 0: no spread there.
-    drawn = scores + rng.standard_normal((n_draws, len(scores))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-    ranks, ridge = (mid_ranks(scores), mid_ranks(drawn)), np.zeros(n_draws, dtype=bool)
-    return RankIntervals(
-        ranker, method, models, scores, ranks[0], separated, drawn, ranks[1], ridge, level, n_questions
-    )  # fmt: skip
+    # Rounding, and a penalised fit without curvature, leave values below 0: no spread there. A symmetric root, since
+    # the signs of eigenvectors are a matter of the library.
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    moved, n = rng.standard_normal((n_draws, len(scores))) @ root, len(scores)
+    first, second = np.triu_indices(n, 1)
+    apart, gap = moved[:, first] - moved[:, second], scores[first] - scores[second]
+    own = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    errors = np.sqrt(np.maximum(own[first] ** 2 + own[second] ** 2 - 2 * covariance[first, second], 1e-300))
+    null = widened(apart / errors) if n_questions >= questions_needed(level) else np.full(apart.shape, np.inf)
+    pairs = PairStatistics(n, first, second, gap / errors, null)
+    fits = BatchScores(np.vstack([scores, scores + moved]), np.zeros(1 + n_draws, dtype=bool))
+    limits = {"percentile": _percentile(fits, level)}
+    for kind in ("differences", "simultaneous"):
+        largest = np.abs(moved / own).max(axis=1) if kind == "simultaneous" else np.abs(moved / own)
+        half = own * widened(critical(largest, level))
+        limits[kind] = _tested(pairs, scores - half, scores + half, level, kind)
+    resampled = BatchScores(fits.scores[1:], fits.ridge[1:])
+    how = limits, level, n_questions, n_draws, resampled
+    return RankIntervals(ranker, method, models, scores, fits.ranks[0], separated, *how)
 
-
+# %% ../../nbs/inference/intervals.ipynb #qi-cell-05
 def fitted_intervals(
     pool: Pool,
     *,

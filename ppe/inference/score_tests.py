@@ -20,8 +20,8 @@ from ..rankers.likelihood import RIDGE, ascend, efficient_weights
 from ..rankers.separation import same_component
 
 MOST = 1000  # units of questions; more questions are dealt into so many groups
-FAR = 20.0  # log odds beyond the estimate at which an interval is open
-ROUNDING = 1e-6  # of z
+FAR = 12.0  # log odds beyond the estimate at which an interval is open: a chance of 6 in a million
+ROUNDING = 1e-5  # of z
 CHUNK = 2**18  # weights that are held at once
 
 # %% ../../nbs/inference/score_tests.ipynb #f8b812ca
@@ -61,27 +61,6 @@ class PairStatistics:
     second: np.ndarray  # (P,) of the other
     z: np.ndarray  # (P,) positive: the first is better
     null: np.ndarray  # (B, P) the same if both were equal, drawn together
-
-    @classmethod
-    def normal(
-        cls,
-        scores: np.ndarray,  # (n,)
-        covariance: np.ndarray,  # (n, n)
-        *,
-        n_draws: int,
-        rng: np.random.Generator,
-    ) -> "PairStatistics":
-        "Of estimates with a known covariance."
-        n = len(scores)
-        first, second = np.triu_indices(n, 1)
-        values, vectors = np.linalg.eigh(covariance)  # rounding leaves values below 0: no spread there
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # symmetric: no sign of an eigenvector in it
-        drawn = rng.standard_normal((n_draws, n)) @ root
-        own = np.diag(covariance)
-        error = np.sqrt(np.maximum(own[first] + own[second] - 2 * covariance[first, second], 1e-300))
-        return cls(
-            n, first, second, (scores[first] - scores[second]) / error, (drawn[:, first] - drawn[:, second]) / error
-        )
 
     def certain(
         self,
@@ -129,8 +108,8 @@ def rank_limits(
 # %% ../../nbs/inference/score_tests.ipynb #80622992
 @njit(cache=True)
 def _pair_weights(columns, values, offset, counts, ties, n_models, ridge, start, first, second, weights):
-    "Efficient weights of θ_first = θ_second for every pair, (P, 3, R) in place; how many fits were not reached."
-    missed = 0
+    "Efficient weights of θ_first = θ_second for every pair, (P, 3, R) in place; c'I⁻¹c; how many fits were not reached."
+    missed, variance = 0, np.zeros(len(first))
     contrast, direction = np.zeros(len(start)), np.zeros(len(start))
     for pair in range(len(first)):
         beta = start.copy()
@@ -138,8 +117,9 @@ def _pair_weights(columns, values, offset, counts, ties, n_models, ridge, start,
         if not ascend(columns, values, offset, counts, ties, n_models, ridge, contrast, 0.0, beta, direction):
             missed += 1
         efficient_weights(columns, values, offset, ties, beta, direction, weights[pair])
+        variance[pair] = direction[first[pair]] - direction[second[pair]]
         contrast[first[pair]], contrast[second[pair]] = 0.0, 0.0
-    return missed
+    return variance, missed
 
 # %% ../../nbs/inference/score_tests.ipynb #1506adbe
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,6 +137,8 @@ class ScoreTests:
     ridge: float  # of the fits; 0 where there is a maximum
     joined: np.ndarray  # (n, n) bool: comparisons lead from one to the other
     elsewhere: np.ndarray  # (n, K) what K independent errors of one standard deviation add to the scores
+    dispersion: float  # variance of a verdict over that of a win or a loss with its chance
+    noise: int  # seed of the draws that stand for variance which was not seen
 
     @classmethod
     def of(
@@ -217,7 +199,11 @@ class ScoreTests:
                 break
         else:
             raise ConvergenceError(f"no penalised fit of {n_models} models was reached: their verdicts are too uneven")
-        return cls(*design, outcomes, ties, n_models, flips, start, ridge, joined, elsewhere)
+        chance = 1 / (1 + np.exp(-(design[1] * start[columns]).sum(axis=1) - design[2]))
+        spread = float((counts.sum(axis=0) * chance * (1 - chance)).sum())
+        dispersion = max(1 - tied.sum() / (4 * spread), 0.0) if tied.any() and not ties else 1.0
+        made = flips, start, ridge, joined, elsewhere, dispersion, int(rng.integers(2**63))
+        return cls(*design, outcomes, ties, n_models, *made)
 
     @property
     def counts(self) -> np.ndarray:  # (3, R)
@@ -232,34 +218,40 @@ class ScoreTests:
     def pairs(self) -> PairStatistics:
         "Tests of equality of all pairs that comparisons join. Cost: O(n² (R k² + m³ + E + B U))."
         first, second = np.nonzero(np.triu(self.joined, 1))
-        scores, missed = np.zeros((len(first), self.n_units)), 0
+        scores, variance, missed = np.zeros((len(first), self.n_units)), np.zeros(len(first)), 0
         fixed = self.columns, self.values, self.offset, self.counts, self.ties, self.n_models, self.ridge, self.start
         for some in np.array_split(np.arange(len(first)), max(len(first) * len(self.columns) // CHUNK, 1)):
             weights = np.zeros((len(some), 3, len(self.columns)))
-            missed += _pair_weights(*fixed, first[some], second[some], weights)
+            variance[some], lost = _pair_weights(*fixed, first[some], second[some], weights)
+            missed += lost
             scores[some] = (self.outcomes @ np.ascontiguousarray(weights.reshape(len(some), -1).T)).T
         if missed:
             raise ConvergenceError(
                 f"{missed} of {len(first)} fits with two models of equal strength were not reached: the counts are too "
                 "unbalanced for double precision; leave out models that nearly always win or lose"
             )
-        z, null = self._standard(scores, self.elsewhere[first] - self.elsewhere[second])
+        z, null = self._standard(scores, variance, self.elsewhere[first] - self.elsewhere[second])[:2]
         return PairStatistics(self.n_models, first, second, z, null)
 
-    def _standard(self, scores: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        "z of efficient scores (P, U) with errors from elsewhere (P, K), and its draws (B, P)."
+    def _standard(
+        self,
+        scores: np.ndarray,  # (P, U) efficient scores
+        variance: np.ndarray,  # (P,) c'I⁻¹c
+        more: np.ndarray,  # (P, K) from elsewhere
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # z (P,), its draws (B, P), and the standard error (P,)
         both = np.hstack([scores, more])
-        size = np.sqrt((both**2).sum(axis=1))
-        both[size < 1e-12] = 0.0  # all questions say exactly what the hypothesis says
-        size = np.maximum(size, 1e-12)
-        return scores.sum(axis=1) / size, self.flips @ (both / size[:, None]).T
+        seen = (both**2).sum(axis=1)
+        unseen = np.sqrt(np.maximum(self.dispersion * variance - (scores**2).sum(axis=1), 0.0))
+        size = np.maximum(np.sqrt(seen + unseen**2), 1e-12)
+        noise = np.random.default_rng(self.noise).standard_normal((len(scores), len(self.flips))).T
+        return scores.sum(axis=1) / size, self.flips @ (both / size[:, None]).T + noise * (unseen / size), size
 
     def scores(
         self,
         contrast: np.ndarray,  # (n,) of the strengths, sum 0
         value: float,  # of the contrast under the hypothesis
         start: np.ndarray | None = None,  # (m,) where to begin
-    ) -> tuple[np.ndarray, np.ndarray]:  # (U,) efficient scores in units of the contrast; (m,) the fit
+    ) -> tuple[np.ndarray, np.ndarray, float]:  # (U,) efficient scores in units of the contrast; (m,) the fit; c'I⁻¹c
         "What each question adds to the estimate of a contrast, from the fit under the hypothesis."
         padded, direction = np.zeros((2, len(self.start)))
         padded[: self.n_models] = contrast
@@ -272,7 +264,14 @@ class ScoreTests:
             raise ConvergenceError(f"no fit with a contrast of {value:g} was reached: the verdicts are too uneven")
         weights = np.empty((3, len(self.columns)))
         efficient_weights(*design, self.ties, beta, direction, weights)
-        return self.outcomes @ weights.ravel(), beta
+        return self.outcomes @ weights.ravel(), beta, float(padded @ direction)
+
+    def _statistic(
+        self, contrast: np.ndarray, value: float, start: np.ndarray | None = None
+    ) -> tuple[float, np.ndarray, float, np.ndarray]:  # z, its draws (B,), the standard error, the fit
+        scores, beta, variance = self.scores(contrast, value, start)
+        z, null, size = self._standard(scores[None], np.array([variance]), (contrast @ self.elsewhere)[None])
+        return float(z[0]), null[:, 0], float(size[0]), beta
 
     def difference(self, one: int, other: int) -> float:
         """Maximum likelihood estimate of θ_one − θ_other; infinite where points lead one way only, NaN if none do.
@@ -300,15 +299,15 @@ class ScoreTests:
 
     def error(self, contrast: np.ndarray, value: float) -> float:
         "Standard error of a contrast over questions at the fit with this value of it; finite where it is joined."
-        return float(np.sqrt((self.scores(contrast, value)[0] ** 2).sum() + ((contrast @ self.elsewhere) ** 2).sum()))
+        return self._statistic(contrast, value)[2]
 
     def p_value(
         self, contrast: np.ndarray, value: float, *, alternative: Literal["less", "greater", "two-sided"] = "two-sided"
     ) -> float:
         "Share of the draws at least as far from the hypothesis as the verdicts, which count as a draw."
-        z, null = self._standard(self.scores(contrast, value)[0][None], (contrast @ self.elsewhere)[None])
+        z, null, *_ = self._statistic(contrast, value)
         sign = {"less": -1.0, "greater": 1.0, "two-sided": 0.0}[alternative]
-        far, drawn = (abs(z[0]), np.abs(null[:, 0])) if not sign else (sign * z[0], sign * null[:, 0])
+        far, drawn = (abs(z), np.abs(null)) if not sign else (sign * z, sign * null)
         return float((1 + (drawn >= far - ROUNDING).sum()) / (1 + len(drawn)))
 
     def limits(
@@ -321,19 +320,18 @@ class ScoreTests:
         "Values of a contrast that a two-sided test does not reject. Cost: some ten fits a side."
         from scipy.optimize import brentq
 
-        centre, at = float(contrast @ self.start[: self.n_models]), [self.start]
+        centre, ends = float(contrast @ self.start[: self.n_models]), []
 
-        def beyond(value: float) -> float:  # how far z is beyond its critical value
-            scores, at[0] = self.scores(contrast, value, at[0])
-            z, null = self._standard(scores[None], (contrast @ self.elsewhere)[None])
-            return float(abs(z[0]) - max(float(critical(np.abs(null[:, 0]), level)), least) - ROUNDING)
+        def beyond(value: float, start: np.ndarray) -> float:  # how far z is beyond its critical value
+            z, null, *_ = self._statistic(contrast, value, start)
+            return abs(z) - max(float(critical(np.abs(null), level)), least) - ROUNDING
 
-        ends, first_step = [], max(2 * self.error(contrast, centre), 1e-3)
+        _, _, error, fit = self._statistic(contrast, centre)
         for side in (-1.0, 1.0):
-            at[0], inner, step = self.start, centre, min(first_step, FAR / 2)
-            while step <= FAR and beyond(outer := centre + side * step) <= 0:
-                inner, step = outer, step * 1.5
-            ends.append(side * np.inf if step > FAR else brentq(beyond, inner, outer, xtol=1e-8, rtol=1e-12))
+            inner, start, step = centre, fit, min(max(2 * error, 1e-3), FAR / 2)
+            while step <= FAR and beyond(outer := centre + side * step, start) <= 0:
+                inner, start, step = outer, self._statistic(contrast, outer, start)[3], step * 1.5
+            ends.append(side * np.inf if step > FAR else brentq(beyond, inner, outer, (start,), xtol=1e-8, rtol=1e-12))
         return ends[0], ends[1]
 
     def scale(self, level: float) -> np.ndarray:  # (n,) bool
@@ -362,8 +360,8 @@ class ScoreTests:
         contrasts = np.eye(self.n_models) - inside / inside.sum()
         strengths, least = self.start[: self.n_models] - self.start[: self.n_models].mean(), 0.0
         if simultaneous:
-            each = np.stack([self.scores(contrast, float(contrast @ strengths))[0] for contrast in contrasts])
-            null = self._standard(each, contrasts @ self.elsewhere)[1]
+            scores, _, variance = zip(*(self.scores(each, float(each @ strengths)) for each in contrasts), strict=True)
+            null = self._standard(np.stack(scores), np.array(variance), contrasts @ self.elsewhere)[1]
             least = float(critical(np.abs(null).max(axis=1), level))
         both = np.array([self.limits(contrast, level=level, least=least) for contrast in contrasts])
         return *(both + strengths[inside].mean()).T, inside
