@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LIMITS', 'WITHOUT', 'SEED', 'Incomplete', 'COMPLETE_SHARE', 'FIT', 'NO_BEST_ORDER', 'BEST_ORDERS', 'PlacedGraphs',
-           'Leaderboard', 'incomplete_by_design', 'leaderboard', 'counts_leaderboard', 'JudgeLeaderboards',
-           'judge_leaderboards']
+           'Leaderboard', 'incomplete_by_design', 'leaderboard', 'counts_leaderboard', 'finite_records',
+           'JudgeLeaderboards', 'judge_leaderboards']
 
 # %% ../../nbs/inference/leaderboard.ipynb #c03-bbbe87
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ from ..counts import PairCounts
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .intervals import INTERVAL_KINDS, RankIntervals, check_draws_once, rank_intervals
 from .methods import ALL_GRAPHS, Method, source_rows
+from .score_tests import ScoreTests
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, too_large, win_tie_counts_from_table
 from ..places import PlaceCounts, Placed, placed
 from ..rankers.covariates import Covaried, fit_covariates, fit_covariates_batch
@@ -81,6 +82,18 @@ class PlacedGraphs:
         names = self.rows.judges, self.rows.models
         tables = (PlaceCounts(first, second, ties, *names) for first, second, ties in outcomes)
         return weighted_judges_batch(tables) if weighted else order_effect_batch(tables, ranker=ranker)
+
+    def tests(self, *, tie_parameter: bool, n_flips: int, rng: np.random.Generator) -> ScoreTests:
+        "Score tests at equal covariates, or less an effect of the first place for each judge."
+        rows, style = self.rows, self.covaried
+        more: dict[str, Any] = {"further": rows.judge[:, None], "values": np.ones((len(rows.judge), 1))}
+        if style is not None and style.frozen is not None:
+            more = {"offset": style.z @ style.frozen}
+        elif style is not None:
+            more = {"further": np.tile(np.arange(len(style.names)), (len(style.z), 1)), "values": style.z}
+        points = np.array([1.0, 0.0, 0.5])[rows.outcome]
+        how: dict[str, Any] = {"n_models": len(rows.models), "n_flips": n_flips, "rng": rng}
+        return ScoreTests.of(rows.first, rows.second, points, rows.question, tie_parameter=tie_parameter, **how, **more)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-b
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,12 +164,13 @@ class Leaderboard:
         *,
         n_resamples: int,
         level: float = 0.95,
-        kind: str = "differences",  # a key of INTERVAL_KINDS, which says what each promises
+        kind: str = "differences",  # a key of INTERVAL_KINDS; percentile where the ranking has no other
         seed: int = SEED,
     ) -> "Leaderboard":
         "The same with limits of scores and ranks. Raises as `rank_intervals`, and for a table without graphs."
-        asked = {"n_resamples": n_resamples, "level": level, "rng": stream(seed, "intervals")}
-        return replace(self, intervals=_intervals(self, **asked), kind=kind, seed=seed)
+        asked = {"n_resamples": n_resamples, "level": level, "rng": stream(seed, "intervals"), "kinds": [kind]}
+        intervals = _intervals(self, **asked)
+        return replace(self, intervals=intervals, kind=next(iter(intervals.limits)), seed=seed)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-c
 def _kept(board: Leaderboard) -> pd.DataFrame | None:
@@ -171,10 +185,13 @@ def _intervals(board: Leaderboard, **asked: Any) -> RankIntervals:
         counts = "counts hold no questions to resample; give the verdict table"
         large = "this table is too large to resample its questions; take a part of it (--judge, --category)"
         raise InputError(f"--intervals: {counts if board.n_graphs is None else large}, or leave --intervals out")
-    ranker, fit_batch = board.ranking.ranker, None
+    ranker, fit_batch, tests = board.ranking.ranker, None, None
     if board.places is not None:
         fit_batch = partial(board.places.rank_batch, ranker=ranker, weighted=board.weighted)
-    return rank_intervals(board.pool, method=board.method, ranker=ranker, fit_batch=fit_batch, **asked)
+        if board.method.keeps_all and not board.weighted:
+            tests = partial(board.places.tests, tie_parameter=ranker == "davidson")
+    how: dict[str, Any] = {"method": board.method, "ranker": ranker, "fit_batch": fit_batch, "tests": tests}
+    return rank_intervals(board.pool, **how, **asked)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c07-9c1a6e
 Incomplete = Literal["auto", "drop", "keep"]  # graphs that lack a pair; auto: drop, unless they lack it by design
@@ -342,6 +359,11 @@ def counts_leaderboard(
     return Leaderboard(ranking, ALL_GRAPHS, distances=apart, n_verdicts=counts.n_verdicts)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c15-16f652
+def finite_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    "Rows as JSON takes them: a limit that does not exist is null."
+    return table.astype(object).where(~table.isin([np.inf, -np.inf]), None).to_dict("records")
+
+
 FIT = ("converged", "iterations", "log_likelihood", "ridge", "solver")
 
 
@@ -350,14 +372,14 @@ def _report(board: Leaderboard) -> dict[str, Any]:
     kept, intervals = board.kept(), None
     if found is not None:
         intervals = {"kind": board.kind, "promise": INTERVAL_KINDS[board.kind], "level": found.level}
-        intervals |= {"n_resamples": len(found.ridge), "seed": board.seed}
+        intervals |= {"n_resamples": found.n_draws, "seed": board.seed, "scale": list(found.scale) or None}
     report = {"ranker": ranking.ranker, "n_models": len(ranking.models), "n_graphs": board.n_graphs}
     report |= {"n_graphs_used": board.n_used, "n_graphs_dropped": board.n_dropped}
     report |= {"incomplete_by_design": board.by_design}
     report |= {"judges": "weighted" if board.weighted else "pooled", "n_judges": len(board.judges)}
     report |= {"selection": "none" if method.keeps_all else "global" if method.by == "pool" else "block"}
     report |= {"keep": None if method.keeps_all else method.keep, "mu": method.mu}
-    report |= {"kept": None if kept is None else kept.to_dict("records"), "models": board.table().to_dict("records")}
+    report |= {"kept": None if kept is None else kept.to_dict("records"), "models": finite_records(board.table())}
     report |= {"fit": {name: getattr(ranking.fit, name) for name in FIT} | board.estimates()}
     report |= {"distances": None if board.distances is None else dict(board.distances), "intervals": intervals}
     return report | ({} if board.n_verdicts is None else {"n_verdicts": board.n_verdicts})

@@ -202,7 +202,7 @@ class ScoreTests:
         chance = 1 / (1 + np.exp(-(design[1] * start[columns]).sum(axis=1) - design[2]))
         spread = float((counts.sum(axis=0) * chance * (1 - chance)).sum())
         dispersion = max(1 - tied.sum() / (4 * spread), 0.0) if tied.any() and not ties else 1.0
-        made = flips, start, ridge, joined, elsewhere, dispersion, int(rng.integers(2**63))
+        made: Any = flips, start, ridge, joined, elsewhere, dispersion, int(rng.integers(2**63))
         return cls(*design, outcomes, ties, n_models, *made)
 
     @property

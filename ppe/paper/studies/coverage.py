@@ -85,11 +85,11 @@ def covered(
 def _kinds(found: RankIntervals, truth: np.ndarray, **more: object) -> list[dict[str, object]]:
     "One row per kind of interval: kind, inside, all_inside, width, separated, and what is given."
     rows = []
-    for kind in INTERVAL_KINDS:
+    for kind in found.limits:
         # Names are in the order of the pool, as the truth is.
         low, high = found.table(kind).sort_values("model")[["rank_low", "rank_high"]].to_numpy().T
         how = dict(zip(("inside", "all_inside", "width"), covered(low, high, truth), strict=True))
-        rows.append({"kind": kind, **how, "separated": float(found.ridge.mean()), **more})
+        rows.append({"kind": kind, **how, "separated": float(found.resampled.ridge.mean()), **more})
     return rows
 
 

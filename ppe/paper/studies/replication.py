@@ -11,6 +11,7 @@ __all__ = ['VARIANT_METHODS', 'VARIANTS', 'question_resamples', 'cycle_distance'
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy.stats import rankdata
 
 from ...inference.intervals import mean_interval, percentile_limits, question_times, rank_intervals
 from ...inference.methods import ALL_GRAPHS, METHODS, TRUNCATED, resample
-from .. import datasets
+from . import datasets
 from ..referenced import ALL_KNOWN, Referenced, ranks_without, real_pools, reference_distance
 from ...rankers.rankings import DISTANCES
 from ...rankers.registry import PAPER_RANKERS, rank_batch
@@ -171,10 +172,12 @@ def leaderboards(
     parts = []
     for data, method in product(pools, (ALL_GRAPHS, TRUNCATED)):
         rng = stream(seed, "leaderboard", data.name)
-        found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng)
+        found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng, kinds=[kind])
         # A rank among some of the models cannot stand beside ranks among all.
         reference = pd.Series(data.reference if data.known.all() else np.nan, index=list(data.pool.models))
-        table, separated = found.table(kind), {"separated": found.separated, "n_separated": int(found.ridge.sum())}
+        (made,), n_separated = found.limits, int(found.resampled.ridge.sum())  # a selection has percentiles alone
+        table = found.table(made)
+        separated = {"kind": made, "separated": found.separated, "n_separated": n_separated}
         ranks = table["model"].map(reference)
         parts.append(table.assign(reference=ranks, pool=data.name, rule=method.name, **separated))
     return pd.concat(parts, ignore_index=True)
@@ -190,10 +193,11 @@ def question_ranker_table(
     rows = []
     for data, method, ranker in product(pools, (ALL_GRAPHS, TRUNCATED), PAPER_RANKERS):
         rng = stream(seed, "ranker-robustness", data.name)  # one for all rankers and rules: the same questions
-        found = rank_intervals(data.pool, method=method, ranker=ranker, n_resamples=n_resamples, rng=rng)
+        how: dict[str, Any] = {"method": method, "ranker": ranker, "kinds": ["percentile"]}
+        found = rank_intervals(data.pool, n_resamples=n_resamples, rng=rng, **how)
         for metric in DISTANCES:
             value, spread = found.distances(data.reference, metric)
-            limits, n_separated = percentile_limits(spread), int(found.ridge.sum())
+            limits, n_separated = percentile_limits(spread), int(found.resampled.ridge.sum())
             rows.append((data.name, method.name, ranker, metric, value, *limits, n_separated))
     return pd.DataFrame(rows, columns="pool rule ranker metric distance low high n_separated".split())
 
