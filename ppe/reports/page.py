@@ -25,6 +25,7 @@ from ..errors import InputError
 from ..files import format_number, write_text
 from ..inference.advice import own_line, together_line
 from ..inference.intervals import questions_needed
+from ..inference.leaderboard import invalid_report
 from ..rankers.registry import find_ranker
 from .charts import cycle_chart, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
 from .comparison import Comparison, compare
@@ -143,18 +144,17 @@ def _data_facts(report: Report, source: Source, at: int, about: str = "") -> Ite
         yield f"{about}file", name
     if digest:
         yield "SHA-256 of it" if name else "SHA-256", digest
-    yield f"{about}verdicts", f"{counts['verdicts']}, of them {counts['invalid']} invalid"
     yield f"{about}ranked", report.board.counted
     yield f"{about}models", counts["models"]
     categories = "category" if report.counts["categories"] == 1 else "categories"
     yield f"{about}questions", f"{counts['questions']} in {counts['categories']} {categories}"
-    yield f"{about}judges", counts["judges"]
+    yield f"{about}judges", f"{report.n_judges:,}"
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072
 AGREEMENTS = 15  # pairs of judges listed
 
 
-LEFT_OUT = 0.1  # share of the graphs from which their loss is a warning
+LEFT_OUT = 0.1  # share of the valid verdicts from which their loss is a warning
 LEANS = 0.6  # share of decided verdicts for one place: a warning if all of the interval lies beyond, at either place
 
 
@@ -171,9 +171,9 @@ def _warnings(report: Report) -> Iterable[str]:
             )
             yield f"The judge {which}, of its family, {beyond} battles above what other judges say (see Judges)."
     yield from report.repeated
-    if counts["dropped"] >= LEFT_OUT * counts["graphs"]:
-        share = f"{100 * counts['dropped'] / counts['graphs']:.0f} % of the graphs ({counts['dropped']:,} of "
-        yield f"{share}{counts['graphs']:,}) lack a pair or hold an invalid verdict, and are left out."
+    if counts["lost"] and counts["lost"] >= LEFT_OUT * (n_valid := counts["lost"] + counts["verdicts"]):
+        share = f"{100 * counts['lost'] / n_valid:.0f} % of the valid verdicts ({counts['lost']:,} of {n_valid:,})"
+        yield f"{share} are left out, with {_plural(counts['dropped'], 'graph')} that are incomplete."
     for row in report.judges.to_dict("records"):
         if row["low"] > LEANS or row["high"] < 1 - LEANS:
             place, share = ("first", row["rate"]) if row["low"] > LEANS else ("second", 1 - row["rate"])
@@ -243,6 +243,12 @@ def _judge_notes(judges: pd.DataFrame) -> list[tuple[str, str]]:
     return [("", line) for line in common] + [(judge, line) for judge, line in notes if line not in common]
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072-c
+def _most_invalid(report: Report) -> list[tuple[str, int]]:
+    "Models with invalid verdicts, those with most first; the invalid ones of judges stand in their table."
+    invalid = {} if report.board.invalid is None else invalid_report(report.board.invalid)["by_model"]
+    return sorted(((name, n) for name, n in invalid.items() if n), key=lambda each: -each[1])[:NAMED]
+
+
 def _place_picture(judges: pd.DataFrame) -> str:
     known = judges[judges["rate"].notna()]
     if not len(known):
@@ -279,6 +285,7 @@ def report_page(
         questions=questions,
         judges=report.judges.to_dict("records"),
         judge_notes=_judge_notes(report.judges),
+        spoilt=_most_invalid(report),
         agreement=agreement,
         n_pairs=PAIRS,
     )
