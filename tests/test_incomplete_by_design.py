@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from conftest import refused
 
-from ppe.errors import InputError
 from ppe.inference.leaderboard import invalid_verdicts, leaderboard, uneven_lines
 from ppe.inference.methods import Method
 from ppe.rankers.registry import rank_counts
@@ -126,7 +125,7 @@ def spoilt(n_models: int, n_graphs: int, n_invalid: int, seed: int, *, wordings:
     theta = np.linspace(1.0, -1.0, n_models)
     rows = [
         ("j", graph // wordings, "c", graph % wordings, models[i], models[j],
-         "ab"[rng.random() > 1 / (1 + np.exp(theta[j] - theta[i]))])
+         "ab"[int(rng.random() > 1 / (1 + np.exp(theta[j] - theta[i])))])
         for graph in range(n_graphs) for i, j in combinations(range(n_models), 2)
     ]  # fmt: skip
     for row in rng.choice(len(rows), n_invalid, replace=False):
@@ -155,7 +154,7 @@ def counted(verdicts: pd.DataFrame) -> dict[str, float]:
     ("n_models", "n_graphs", "n_invalid", "wordings"), [(8, 80, 30, 2), (20, 40, 76, 1), (20, 40, 152, 1)]
 )
 def test_invalid_verdicts_at_random_lose_nothing_else(ppe_main, tmp_path, n_models, n_graphs, n_invalid, wordings):
-    verdicts = spoilt(n_models, n_graphs, n_invalid, seed=n_invalid, wordings=wordings)
+    verdicts = spoilt(n_models, n_graphs, n_invalid, seed=n_invalid + 1, wordings=wordings)
     path, n_valid = write_verdicts(verdicts, tmp_path / "v.csv"), len(verdicts) - n_invalid
     n_questions, told = n_graphs // wordings, f"{n_valid:,} verdicts on {n_graphs // wordings:,} questions, "
     found = ppe_main("rank", path, "--format", "json").json()

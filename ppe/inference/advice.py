@@ -299,6 +299,8 @@ def expected_gain(
     "Spearman distance of every way to the true order of pools drawn from the fitted model. Cost: R fits of each way."
     _check_simulations(n_simulations)
     start = Start.of(pool)
+    if len(start.pool) < 2:
+        raise InputError("one graph: there is nothing to choose from or to weigh")
     streams = replicate_streams(int(rng.integers(2**63)), "pools", n=n_simulations)
     task = partial(_drawn_distances, start.pool, start.fit, start.mu, start.near)
     return Work([partial(task, one) for one in streams], paired_differences)

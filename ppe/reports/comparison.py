@@ -37,7 +37,7 @@ class Comparison:
     ranks: pd.DataFrame  # model, rank, range and score in each (rank_old, rank_new, …): models of both, by the old rank
     common: Mapping[str, int]  # by kind: how many both have
     change: Sequence[str]  # what `ppe compare` says of the model that changed, as lines; none if it cannot
-    no_change: str  # why it cannot
+    no_change: str  # why it cannot; empty if judges are compared
     swaps: pd.DataFrame  # was_ahead, is_ahead, shown: pairs whose order changed; those that are shown first
 
     @property
@@ -132,6 +132,8 @@ def _members(table: pd.DataFrame) -> dict[str, set[str]]:
 
 
 def _change(old: pd.DataFrame, new: pd.DataFrame, level: float) -> dict[str, Any]:
+    if not {*old["judge"]} & {*new["judge"]}:
+        return {"change": [], "no_change": ""}
     try:
         change = model_change(old, new, level=level)
         return {"change": [*change.lines(), *change.notes()], "no_change": ""}
