@@ -215,17 +215,18 @@ def incomplete_pool():
     return [(*row[:6], "invalid") if row == spoilt else row for row in rows if row != gone], {graphs[3], graphs[7]}
 
 
-def test_incomplete_graphs_are_dropped_and_counted(ask):
+def test_incomplete_graphs_are_dropped_on_request_and_counted(ask):
     rows, lacking = incomplete_pool()
-    complete, found = [row for row in rows if row[:4] not in lacking], ask("rank", rows)
+    complete, found = [row for row in rows if row[:4] not in lacking], ask("rank", rows, "--incomplete", "drop")
     assert [found[f"n_graphs{part}"] for part in ("", "_used", "_dropped")] == [12, 10, 2]
     assert scores(found) == pytest.approx(expected(complete), abs=1e-6)
     assert keys(ask("cycles", rows)) == list(graphs_of(complete))
 
 
-def test_incomplete_graphs_are_kept_on_request_and_invalid_is_no_tie(ask):
+def test_incomplete_graphs_count_and_invalid_is_no_tie(ask):
     rows, _ = incomplete_pool()
-    found = ask("rank", rows, "--incomplete", "keep")
+    found = ask("rank", rows)
+    assert found == ask("rank", rows, "--incomplete", "keep")
     assert (found["n_graphs"], found["n_graphs_dropped"]) == (12, 0)
     _, wins, ties = counts(rows)
     assert (wins + wins.T + ties).sum() == 2 * (len(rows) - 1), "the oracle counts no invalid verdict"

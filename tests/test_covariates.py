@@ -78,9 +78,9 @@ def test_the_command_fits_what_it_was_told_to(ranker, columns, ppe_main, tmp_pat
     bad = {row[:2] for row in rows if row[6] == "invalid"}
     assert 3 < len(bad) < 50
     for more, counted in (
-        ((), [row for row in rows if row[:2] not in bad]),
-        (("--incomplete", "keep"), rows),
-        (("--incomplete", "keep", "--judge", "two"), [row for row in rows if row[0] == "two"]),
+        (("--incomplete", "drop"), [row for row in rows if row[:2] not in bad]),
+        ((), rows),
+        (("--judge", "two"), [row for row in rows if row[0] == "two"]),
     ):
         report = ppe_main(*words, *more).json()
         scores, coefficients = by_scipy(counted, columns, ranker == "davidson")

@@ -42,13 +42,14 @@ def assert_fits(report, rows):
 def test_the_command_fits_what_it_was_told_to(ppe_main, tmp_path):
     rows = table(2, holes=0.08)
     words = "rank", write(tmp_path / "t.csv", rows), "--order-effect", "--format", "json"
-    dropped, kept = ppe_main(*words), ppe_main(*words, "--incomplete", "keep")
+    dropped, kept = ppe_main(*words, "--incomplete", "drop"), ppe_main(*words)
     bad = {row[:2] for row in rows if row[6] == "invalid"}
     assert 3 < len(bad) < 25
     assert_fits(dropped.json(), [row for row in rows if row[:2] not in bad])
     assert_fits(kept.json(), rows)
-    assert_fits(ppe_main(*words, "--incomplete", "keep", "--judge", "two").json(), [r for r in rows if r[0] == "two"])
-    assert f"{len(bad)} incomplete graphs dropped" in dropped.err and "dropped" not in kept.err
+    assert_fits(ppe_main(*words, "--judge", "two").json(), [r for r in rows if r[0] == "two"])
+    assert f"{len(bad)} graphs that lack a pair or hold an invalid verdict left out" in dropped.err
+    assert "left out" not in kept.err
 
 
 def test_a_table_too_large_for_its_graphs_gives_the_same(ppe_main, tmp_path, monkeypatch):

@@ -91,7 +91,7 @@ def test_the_numbers_are_those_that_a_hand_counts(counted):
     assert (row["verdicts"], row["invalid"], row["ties"], row["both"]) == (72, 0, 24, 36)
     # Decided verdicts in both orders: 24 of a and b, half for the first; 24 of a and c, 12 and 6 of them.
     assert row["rate"] == pytest.approx((12 + 12 + 6) / 48) and row["changed"] == pytest.approx(6 / 36)
-    assert report.counts["graphs"] == 24 and report.counts["used"] == 24 and report.counts["questions"] == 12
+    assert report.counts["graphs"] == 24 and report.counts["verdicts"] == 72 and report.counts["questions"] == 12
     page = report_page(report)
     assert [row[1:] for row in rows_of(page, "Wins–losses")] == [
         ["", "18–6", "22–2"],
@@ -160,7 +160,9 @@ def test_the_first_box_names_open_places_and_what_speaks_against_them():
     assert re.search(r"3 questions: fewer than \d+ cannot decide the order of 4 models", words)
     gone = table([row for at, row in enumerate(rows) if row[0] == "people" and (row[1] >= 8 or at % 6)])
     words = text_of(report_page(make_report(gone, incomplete="drop", n_resamples=99)))
-    assert "20 % of the graphs (8 of 40) lack a pair" in words and "32 of 40 graphs, 8 incomplete dropped" in words
+    lost = int((gone["question_id"].astype(int) < 8).sum())
+    assert f"{100 * lost / len(gone):.0f} % of the valid verdicts ({lost} of {len(gone)}) are left out" in words
+    assert f"{len(gone) - lost} verdicts on 32 questions (32 of 40 graphs), none invalid" in words
 
 
 def test_a_judge_that_leans_to_one_place_is_warned_of():
@@ -200,13 +202,16 @@ def test_one_question_two_models_one_of_each():
         assert not {"nan", "None", "inf"} & set(re.findall(r"\w+", words.replace("None of", "")))
 
 
-def test_incomplete_by_design_and_incomplete_by_accident():
+def test_every_verdict_of_incomplete_graphs_counts():
     whole = drawn(tuple("abcdef"), 20)
     keep = [k for k in range(len(whole)) if (k * 7) % 3]
     part = whole.iloc[keep].reset_index(drop=True)
     report = make_report(part, n_resamples=99)
-    assert report.board.by_design and report.questions is None
-    assert "incomplete by design" in text_of(report_page(report))
+    assert report.board.n_lost == 0 and report.questions is None
+    n_valid = int((part["verdict"] != "invalid").sum())
+    assert f"This rests on {n_valid} verdicts of the judge j on 20 questions; 1 verdict more is" in text_of(
+        report_page(report)
+    )
 
 
 def test_too_large_for_advice_is_said(monkeypatch):

@@ -28,9 +28,9 @@ from ..files import json_object, plain_number, read_whole, require_distinct, unp
 from ..inference.intervals import INTERVAL_KINDS
 from ..inference.leaderboard import WITHOUT, JudgeLeaderboards, judge_leaderboards
 from ..inference.leaderboard import LIMITS, Incomplete, Leaderboard
-from ..inference.leaderboard import counts_leaderboard, incomplete_by_design, leaderboard
+from ..inference.leaderboard import counts_leaderboard, leaderboard
 from ..inference.methods import Method
-from ..pool import comparison_graphs, graph_table
+from ..pool import compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..rankers.covariates import read_coefficients
 from ..rankers.rankings import OnSeparation
 from ..rankers.registry import RANKERS, find_ranker
@@ -60,17 +60,21 @@ def cycles_command(
     The score is c3_bad + mu * c4_bad, where cycles made of ties alone are not counted as bad.
     """
     verdicts = select_verdicts(read_verdicts(opened(file)), judge=judge, category=category)
-    by_design = incomplete == "auto" and incomplete_by_design(verdicts)
-    pool = comparison_graphs(verdicts, incomplete="keep" if by_design or incomplete == "keep" else "drop")
-    emit_rows(graph_table(pool, mu=mu), format)
-    if by_design:
+    pool = comparison_graphs(verdicts, incomplete="keep")
+    whole = complete_graphs(pool)
+    if incomplete == "drop" and not whole.any():
+        comparison_graphs(verdicts)  # says why there is none
+    lost = whole.any() and not whole.all() and incomplete != "keep"
+    emit_rows(graph_table(pool.subset(whole) if lost else pool, mu=mu), format)
+    if lost:
+        n_lost = compared_pairs(pool.subset(~whole)).sum() // 2
+        left = f"{(~whole).sum():,} graphs that lack a pair left out, and {n_lost:,} valid verdicts with them"
+        note(f"{left}: their scores cannot be compared; --incomplete keep shows them")
+    elif not whole.any() and incomplete == "auto":
         note(
-            "these graphs lack pairs by design: cycles are counted among the pairs that were judged, and scores "
+            "no graph has all its pairs: cycles are counted among the pairs that were judged, and scores "
             "compare only graphs of equally many models with all their pairs (ppe design --kind blocks or complete)"
         )
-    elif n := pool.n_dropped:
-        dropped = f"{n} incomplete graph{'s' * (n > 1)} dropped (a pair is missing or invalid)"
-        note(f"{dropped}; --incomplete keep keeps them")
 
 # %% ../../nbs/cli/ranking.ipynb #c11-27d6f4
 def _reference(path: str | None) -> dict[str, str] | None:
@@ -179,7 +183,8 @@ def _board_lines(board: Leaderboard) -> list[str]:
     if fit.ridge:
         lines.append(f"no maximum exists: scores are those of a penalty of {fit.ridge:g}")
     if limits:
-        how = f"at level {limits.level:g}, {len(limits.ridge)} resamples of the questions"
+        drawn = "resamples" if board.kind == "percentile" else "sign flips"
+        how = f"at level {limits.level:g}, {limits.n_draws} {drawn} of the questions"
         lines.append(f"{board.kind} intervals {how}: {INTERVAL_KINDS[board.kind]}")
     if board.distances:
         lines.append("distance to the reference: " + ", ".join(f"{k} {v:.4f}" for k, v in board.distances.items()))
@@ -301,7 +306,8 @@ def rank_command(
     board: Leaderboard | JudgeLeaderboards
     notes: list[str] = []
     if isinstance(found, Streamed):
-        board = counts_leaderboard(found.counts, **how)
+        n_invalid = found.n_rows - found.counts.n_verdicts if found.n_rows else None
+        board = counts_leaderboard(found.counts, n_invalid=n_invalid, **how)
         if found.n_rows:
             rule = "too many for a table: all valid ones are counted, those of incomplete graphs too"
             notes = [f"{found.n_rows} verdicts, {rule}", *judges_note(found.judges)]
@@ -345,7 +351,8 @@ def diagnose_command(
 
     --simulations: How many pools to simulate, halves to draw and null data sets to make; of more than 200 graphs fewer
         are made, at least 50.
-    --incomplete: keep: graphs that lack a pair serve where no cycle score is needed; drop: nowhere.
+    --incomplete: keep: every valid verdict counts, and cycle scores are those of complete graphs; drop: graphs that lack
+        a pair serve nowhere.
     """
     from ppe.inference.advice import diagnose_verdicts
 
@@ -374,7 +381,6 @@ def report_command(
 
     --level: Level of all intervals.
     --intervals: Resamples of the questions for rank ranges; 0: none. 1000 if left out, fewer where they take long.
-    --incomplete: Graphs that lack a pair or have an invalid verdict, as in `ppe rank`.
     --out: Page to write: .html.
     """
     from tqdm import tqdm

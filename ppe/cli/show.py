@@ -61,8 +61,8 @@ SHARED = """
 --reference REF.csv: CSV with the columns model,rating to measure distances to.
 --mu: Weight of bad 4-cycles in the cycle score.
 --ranker: How verdicts become scores.
---incomplete: Graphs that lack a pair or have an invalid verdict; auto: drop them, unless nearly all lack pairs by
-    design.
+--incomplete: Graphs that lack a pair or have an invalid verdict; auto: their valid verdicts count, unless cycle scores
+    are compared; keep: also then; drop: nowhere.
 --profile: full writes figures/, quick writes build/quick/.
 --n: Number of models.
 --p: An edge is right with probability 1/2 + p.
@@ -266,7 +266,16 @@ def _cells(column: "pd.Series") -> list[str]:
     "A column as printed: numbers of ordinary size with three decimals, so that their points stand below each other."
     if column.dtype.kind != "f":
         return [one_line(str(value)) for value in column]
-    digits = ".0f" if (column % 1 == 0).all() else ".3f" if column.abs().max() < 1e4 else ".4g"
+    halves = (column % 0.5 == 0).all()  # as shared ranks
+    digits = (
+        ".0f"
+        if (column % 1 == 0).all()
+        else "g"
+        if halves and column.abs().max() < 1e4
+        else ".3f"
+        if column.abs().max() < 1e4
+        else ".4g"
+    )
     return [f"{value:{digits}}" for value in column]
 
 # %% ../../nbs/cli/show.ipynb #c07-rich-1-b

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['OR_RIDGE', 'COMPONENT_PENALTY', 'strongly_connected_components', 'Separation', 'separation', 'raise_separated',
-           'same_component', 'raise_disconnected', 'strongly_connected', 'fits_line', 'line_positions']
+           'same_component', 'raise_disconnected', 'unjudged_orders', 'strongly_connected', 'fits_line',
+           'line_positions']
 
 # %% ../../nbs/rankers/separation.ipynb #n043
 from collections.abc import Sequence
@@ -75,6 +76,10 @@ def separation(
     return Separation(above, below, bool(win_graph[np.ix_(above, below)].any()))
 
 # %% ../../nbs/rankers/separation.ipynb #n046
+def _apart(below: Sequence[str], above: Sequence[str], met: bool) -> str:
+    return f"{first_five(below)} never {'beat or tied' if met else 'met'} {first_five(above)}"
+
+
 def raise_separated(
     found: Separation,  # what `separation` returned
     models: Sequence[str],  # names of the vertices
@@ -83,9 +88,8 @@ def raise_separated(
 ) -> NoReturn:
     "Raise `NoMaximumError` naming the two groups, the rule and the way out."
     above, below = ([models[v] for v in group] for group in (found.above, found.below))
-    never = "never beat or tied" if found.met else "never met"
     raise NoMaximumError(
-        f"no {estimate}: {first_five(below)} {never} {first_five(above)}; the win graph must be strongly "
+        f"no {estimate}: {_apart(below, above, found.met)}; the win graph must be strongly "
         f"connected (Ford 1957); add graphs, {OR_RIDGE}",
         above=above,
         below=below,
@@ -110,6 +114,13 @@ def same_component(
     return same, n_components
 
 
+def _groups(same: np.ndarray, models: Sequence[str]) -> tuple[list[list[str]], str]:
+    "The groups that never met, and their names in words."
+    first = np.argmax(same, axis=1)
+    groups = [[models[i] for i in np.flatnonzero(first == lead).tolist()] for lead in np.unique(first)]
+    return groups, " | ".join(first_five(group) for group in groups[:5]) + (" | …" if len(groups) > 5 else "")
+
+
 def raise_disconnected(
     same: np.ndarray,  # (n, n) bool: joined by a path of comparisons
     models: Sequence[str],  # (n) names
@@ -117,9 +128,7 @@ def raise_disconnected(
     estimate: str,  # what is not unique
 ) -> None:
     "Raise `NoMaximumError` naming the groups that never met, the rule and the way out."
-    first = np.argmax(same, axis=1)
-    groups = [[models[i] for i in np.flatnonzero(first == lead).tolist()] for lead in np.unique(first)]
-    listed = " | ".join(first_five(group) for group in groups[:5]) + (" | …" if len(groups) > 5 else "")
+    groups, listed = _groups(same, models)
     raise NoMaximumError(
         f"no unique {estimate}: {len(groups)} groups of models were never compared with each other: {listed}; the "
         "comparison graph must be connected; compare models across the groups, or give each group a mean of zero: "
@@ -127,6 +136,24 @@ def raise_disconnected(
         above=groups[0],
         below=[model for group in groups[1:] for model in group],
     )
+
+
+def unjudged_orders(
+    half: np.ndarray,  # (n, n) half-tie wins
+    models: Sequence[str],  # (n) names
+    *,
+    penalty: bool,  # scores are those of a penalty: then it alone also says how far apart separated groups are
+) -> str:  # a sentence; empty if verdicts decide everything
+    "What the verdicts leave open of a ranking that is given all the same."
+    same, n_groups = same_component((half + half.T)[None])
+    if n_groups[0] > 1:
+        groups, listed = _groups(same[0], models)
+        who = _apart(groups[1], groups[0], met=False) if len(groups) == 2 else f"{listed} never met"
+        return f"{who}: orders across the groups {'come from the penalty alone' if penalty else 'rest on no verdict'}"
+    if not penalty or (found := separation(half > 0)) is None:
+        return ""
+    below, above = ([models[v] for v in group] for group in (found.below, found.above))
+    return f"{_apart(below, above, found.met)}: how far apart they are comes from the penalty alone"
 
 # %% ../../nbs/rankers/separation.ipynb #6a0a5efb
 @njit(cache=True)

@@ -6,18 +6,18 @@
 __all__ = ['CELL', 'Comparison', 'compare', 'JudgeChange', 'judge_change']
 
 # %% ../../nbs/reports/comparison.ipynb #rp03-7e5d61
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..errors import InputError
-from ..inference.change import MOST, jackknife_error, question_wins, strengths_without
+from ..errors import ConvergenceError, InputError, NoMaximumError
+from ..inference.change import MOST, jackknife_error, model_change, question_wins, strengths_without
 from ..inference.intervals import questions_needed
 from ..places import placed
-from .report import KIND, OUTCOMES, Report, Tick, agreement, cells, make_report, shared
+from .report import OUTCOMES, Report, Tick, agreement, cells, make_report, shared
 from ..verdicts import model_codes
 
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371
@@ -35,12 +35,15 @@ class Comparison:
     cells: Mapping[str, int]  # old, new, shared, changed, reversed, became_invalid, became_valid
     same: Mapping[str, float | int] | None  # `agreement` on the cells that both have; None if there are none
     ranks: pd.DataFrame  # model, rank, range and score in each (rank_old, rank_new, …): models of both, by the old rank
+    common: Mapping[str, int]  # by kind: how many both have
+    change: Sequence[str]  # what `ppe compare` says of the model that changed, as lines; none if it cannot
+    no_change: str  # why it cannot; empty if judges are compared
     swaps: pd.DataFrame  # was_ahead, is_ahead, shown: pairs whose order changed; those that are shown first
 
     @property
     def of_judges(self) -> bool:
         "Judges are compared, not an old table with a new one: no judge is in both."
-        return bool(self.added["judges"]) and len(self.removed["judges"]) == self.old.n_judges
+        return bool(self.added["judges"]) and not self.common["judges"]
 
     @property
     def labels(self) -> list[str]:  # two
@@ -52,10 +55,10 @@ class Comparison:
 
     def about(self) -> str:
         "In one sentence what the two have in common."
-        said, old = [], {"judges": self.old.n_judges, **self.old.counts}
+        said = []
         for kind in ("judges", "models", "questions"):
             alone = [len(only[kind]) for only in (self.removed, self.added)]
-            both = f"{(n := old[kind] - alone[0]):,} {kind[: None if n != 1 else -1]}"
+            both = f"{(n := self.common[kind]):,} {kind[: None if n != 1 else -1]}"
             which = [f"{n:,} in the {label} table alone" for n, label in zip(alone, self.labels, strict=True) if n]
             said.append(f"{both} in common ({', '.join(which)})" if which else f"the same {both}")
         who = f"{' and '.join(self.labels)}, two judges" if self.of_judges else said[0].replace("same 1 ", "same ")
@@ -81,9 +84,9 @@ def _ahead(report: Report, models: list[str]) -> tuple[np.ndarray, np.ndarray]: 
     "Whether the row ranks before the column, and whether the limits make that certain: nowhere without ranges."
     ranks = report.scores.set_index("model")["rank"].astype(float).loc[models].to_numpy()
     certain, found = np.zeros((len(models), len(models)), dtype=bool), report.board.intervals
-    if found is not None:
+    if found is not None and (above := found.limits[report.board.kind].above) is not None:
         place = [found.models.index(name) for name in models]
-        certain = found.certain(KIND)[0][np.ix_(place, place)]
+        certain = above[np.ix_(place, place)]
     return ranks[:, None] < ranks, certain
 
 
@@ -128,6 +131,16 @@ def _members(table: pd.DataFrame) -> dict[str, set[str]]:
     }
 
 
+def _change(old: pd.DataFrame, new: pd.DataFrame, level: float) -> dict[str, Any]:
+    if not {*old["judge"]} & {*new["judge"]}:
+        return {"change": [], "no_change": ""}
+    try:
+        change = model_change(old, new, level=level)
+        return {"change": [*change.lines(), *change.notes()], "no_change": ""}
+    except (InputError, NoMaximumError, ConvergenceError) as error:
+        return {"change": [], "no_change": str(error)}
+
+
 def compare(
     old: pd.DataFrame,  # validated verdict table
     new: pd.DataFrame,
@@ -150,6 +163,8 @@ def compare(
         removed={kind: tuple(sorted(before[kind] - after[kind])) for kind in after},
         cells={"old": len(old), "new": len(new)} | _changes(both),
         same=agreement(both, level=one.level) if len(both) else None,
+        common={kind: len(before[kind] & after[kind]) for kind in after},
+        **_change(old, new, one.level),
         ranks=_ranks(one, other, common),
         swaps=_swaps(one, other, common),
     )

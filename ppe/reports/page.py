@@ -25,10 +25,11 @@ from ..errors import InputError
 from ..files import format_number, write_text
 from ..inference.advice import own_line, together_line
 from ..inference.intervals import questions_needed
+from ..inference.leaderboard import invalid_report
 from ..rankers.registry import find_ranker
 from .charts import cycle_chart, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
 from .comparison import Comparison, compare
-from .report import KIND, PAIRS, WORST, Report, make_report
+from .report import PAIRS, WORST, Report, make_report
 from ..verdicts import validate_verdicts
 
 # %% ../../nbs/reports/page.ipynb #rp04-0699f0
@@ -55,6 +56,8 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def _number(value: float, plus: str = "") -> str:
+    if np.isinf(value):
+        return "∞" if value > 0 else "−∞"
     text = format_number(value, 2)
     return plus * (float(text) > 0) + text.replace("-", "−")
 
@@ -127,7 +130,8 @@ def _facts(report: Report, source: Source) -> Iterable[tuple[str, str]]:
     yield "ranker", f"{WORDS['label'](report)} ({report.board.ranking.ranker})"
     yield "graphs that lack a pair", report.incomplete
     yield "level of intervals", f"{report.level:g}"
-    made = f"{report.n_resamples:,} resamples of the questions, {KIND}"
+    how = "resamples" if report.board.kind == "percentile" else "sign flips"
+    made = f"{report.n_resamples:,} {how} of the questions, {report.board.kind}"
     yield "rank ranges", made if report.n_resamples else "none"
     yield "seed of random draws", str(report.seed)
     versions = {"ppe": __version__, "Python": platform.python_version()}
@@ -143,18 +147,17 @@ def _data_facts(report: Report, source: Source, at: int, about: str = "") -> Ite
         yield f"{about}file", name
     if digest:
         yield "SHA-256 of it" if name else "SHA-256", digest
-    yield f"{about}verdicts", f"{counts['verdicts']}, of them {counts['invalid']} invalid"
     yield f"{about}ranked", report.board.counted
     yield f"{about}models", counts["models"]
     categories = "category" if report.counts["categories"] == 1 else "categories"
     yield f"{about}questions", f"{counts['questions']} in {counts['categories']} {categories}"
-    yield f"{about}judges", counts["judges"]
+    yield f"{about}judges", f"{report.n_judges:,}"
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072
 AGREEMENTS = 15  # pairs of judges listed
 
 
-LEFT_OUT = 0.1  # share of the graphs from which their loss is a warning
+LEFT_OUT = 0.1  # share of the valid verdicts from which their loss is a warning
 LEANS = 0.6  # share of decided verdicts for one place: a warning if all of the interval lies beyond, at either place
 
 
@@ -171,17 +174,16 @@ def _warnings(report: Report) -> Iterable[str]:
             )
             yield f"The judge {which}, of its family, {beyond} battles above what other judges say (see Judges)."
     yield from report.repeated
-    if counts["dropped"] >= LEFT_OUT * counts["graphs"]:
-        share = f"{100 * counts['dropped'] / counts['graphs']:.0f} % of the graphs ({counts['dropped']:,} of "
-        yield f"{share}{counts['graphs']:,}) lack a pair or hold an invalid verdict, and are left out."
+    if counts["lost"] and counts["lost"] >= LEFT_OUT * (n_valid := counts["lost"] + counts["verdicts"]):
+        share = f"{100 * counts['lost'] / n_valid:.0f} % of the valid verdicts ({counts['lost']:,} of {n_valid:,})"
+        yield f"{share} are left out, with {_plural(counts['dropped'], 'graph')} that are incomplete."
     for row in report.judges.to_dict("records"):
         if row["low"] > LEANS or row["high"] < 1 - LEANS:
             place, share = ("first", row["rate"]) if row["low"] > LEANS else ("second", 1 - row["rate"])
             yield f"The judge {names[row['judge']]} picks the answer shown {place} in {100 * share:.0f} % of decisions."
-    n = counts["models"]
-    if counts["questions"] < (needed := questions_needed(report.level, n * (n - 1))):
+    if counts["questions"] < (needed := questions_needed(report.level)):
         few, sure = _plural(counts["questions"], "question"), percent(report.level)
-        yield f"{few}: fewer than {needed} cannot decide the order of {n} models at {sure}, even if all agree."
+        yield f"{few}: fewer than {needed} cannot decide the order of any two models at {sure}, even if all agree."
 
 
 def _leaders(report: Report) -> list[str]:
@@ -195,7 +197,13 @@ def _score_picture(report: Report) -> str:
     what = f"Scores of {len(table)} models, best first. " + "; ".join(listed[:10])
     what += "; and so on." if len(table) > 10 else "."
     if "rank_low" in table:
-        low, high = (table[name].to_numpy() for name in ("score_low", "score_high"))
+        ends = table[["score", "score_low", "score_high"]].replace([-np.inf, np.inf], np.nan)
+        # A limit that does not exist ends a little beyond all that do.
+        reach = (ends.max().max() - ends.min().min()) / 20
+        low, high = (
+            ends["score_low"].fillna(ends.min().min() - reach),
+            ends["score_high"].fillna(ends.max().max() + reach),
+        )
         shown = [*map(_range, table["rank_low"], table["rank_high"])]
     else:
         low, high, shown, about = None, None, [f"{rank:g}" for rank in ranks], ""
@@ -243,6 +251,12 @@ def _judge_notes(judges: pd.DataFrame) -> list[tuple[str, str]]:
     return [("", line) for line in common] + [(judge, line) for judge, line in notes if line not in common]
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072-c
+def _most_invalid(report: Report) -> list[tuple[str, int]]:
+    "Models with invalid verdicts, those with most first; the invalid ones of judges stand in their table."
+    invalid = {} if report.board.invalid is None else invalid_report(report.board.invalid)["by_model"]
+    return sorted(((name, n) for name, n in invalid.items() if n), key=lambda each: -each[1])[:NAMED]
+
+
 def _place_picture(judges: pd.DataFrame) -> str:
     known = judges[judges["rate"].notna()]
     if not len(known):
@@ -279,6 +293,7 @@ def report_page(
         questions=questions,
         judges=report.judges.to_dict("records"),
         judge_notes=_judge_notes(report.judges),
+        spoilt=_most_invalid(report),
         agreement=agreement,
         n_pairs=PAIRS,
     )

@@ -68,8 +68,8 @@ class Report:
     wins: np.ndarray  # (n, n) of the ranked graphs, models in the order of `scores`
     ties: np.ndarray  # (n, n)
     judges: pd.DataFrame  # as `judge_table`
-    n_judges: int  # all of them
-    counts: Mapping[str, int]  # verdicts, invalid, graphs, used, dropped, models, questions, judges, categories
+    n_judges: int  # all whose verdicts are ranked
+    counts: Mapping[str, int]  # verdicts and questions ranked; invalid, lost; graphs, dropped; models, categories
     missing: Mapping[str, str]  # reason by part: ranges, and those of PARTS
     level: float
     n_resamples: int  # made
@@ -424,7 +424,7 @@ def make_report(
         wins[np.ix_(place, place)],
         ties[np.ix_(place, place)],
         judges,
-        verdicts["judge"].nunique(),
+        len(board.judges),
         _counted(verdicts, board),
         missing,
         level,
@@ -436,11 +436,12 @@ def make_report(
 
 # %% ../../nbs/reports/report.ipynb #rp16-a762cf-c
 def _counted(verdicts: pd.DataFrame, board: Leaderboard) -> dict[str, int]:
-    keys = {"questions": ["question_id"], "judges": ["judge"], "categories": ["category"], "graphs": GRAPH_COLUMNS}
+    keys = {"categories": ["category"], "graphs": GRAPH_COLUMNS}
     return {name: len(graph_codes(verdicts, columns)[1]) for name, columns in keys.items()} | {
-        "verdicts": len(verdicts),
-        "invalid": int((verdicts["verdict"] == "invalid").sum()),
+        "verdicts": board.n_verdicts,
+        "questions": board.n_questions or 0,
+        "invalid": board.n_invalid or 0,
+        "lost": board.n_lost,
         "models": len(board.ranking.models),
-        "used": board.n_used or 0,
         "dropped": board.n_dropped or 0,
     }

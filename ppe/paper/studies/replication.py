@@ -11,8 +11,7 @@ __all__ = ['VARIANT_METHODS', 'VARIANTS', 'question_resamples', 'cycle_distance'
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from scipy.stats import rankdata
 
 from ...inference.intervals import mean_interval, percentile_limits, question_times, rank_intervals
 from ...inference.methods import ALL_GRAPHS, METHODS, TRUNCATED, resample
-from . import datasets
+from .. import datasets
 from ..referenced import ALL_KNOWN, Referenced, ranks_without, real_pools, reference_distance
 from ...rankers.rankings import DISTANCES
 from ...rankers.registry import PAPER_RANKERS, rank_batch
