@@ -25,9 +25,9 @@ from typing import Any
 
 from ..errors import InputError, PpeError
 from ..files import write_bytes
-from .chat import Backend, CallFailed, Reply, Request, quoted, reply_from_body, request_body
-from .ledger import Attempt, Claim, Ledger, claim, mark_batch, release, release_dead, run_progress, settle
-from .ledger import token_totals, unwritable
+from .chat import TOO_LONG, Backend, CallFailed, Reply, Request, quoted, reply_from_body, request_body
+from .ledger import CUT_REASONING, Attempt, Claim, Ledger, claim, mark_batch, release, release_dead
+from .ledger import run_progress, settle, token_totals, unwritable
 from .prompts import UnreadableReply, read_reply
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-06
@@ -88,6 +88,7 @@ class Estimate:
     tokens_in: int  # estimated
     tokens_out: int  # at most
     cost: float  # at most, of one call for each request that is left
+    again: float  # at most, of one more for each with twice the tokens: replies that are cut off while reasoning
     spent: float  # so far, by what the replies said
 
 
@@ -98,9 +99,10 @@ def estimate(ledger: Ledger, run: int, prices: Prices = Prices()) -> Estimate:
         "WHERE status IN ('open', 'claimed') AND id IN (SELECT request FROM uses WHERE run = ?)", run,
     )[0]  # fmt: skip
     progress, tokens_in = run_progress(ledger, run), math.ceil(characters / CHARACTERS_PER_TOKEN)
-    most, spent = prices.cost(most_in, tokens_out), prices.cost(*token_totals(ledger, run))
-    left = progress.open + progress.claimed
-    return Estimate(left, progress.done + progress.invalid, progress.batch, tokens_in, int(tokens_out), most, spent)
+    most, again = (prices.cost(most_in, times * tokens_out) for times in (1, 2))
+    left, settled = progress.open + progress.claimed, progress.done + progress.invalid
+    spent = prices.cost(*token_totals(ledger, run))
+    return Estimate(left, settled, progress.batch, tokens_in, int(tokens_out), most, again, spent)
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-15
 CUT = "length"  # finish reason of a reply that came to the limit on new tokens
@@ -108,14 +110,15 @@ CUT = "length"  # finish reason of a reply that came to the limit on new tokens
 
 def _read(number: int, expects: str, reply: Reply, final: bool) -> Attempt:
     "What a reply makes of a request."
-    filtered = reply.finish_reason == "content_filter"
-    if filtered or (reply.finish_reason == CUT and expects != "text"):
-        why = "cut off by the endpoint's content filter" if filtered else "cut off, length"
-        return Attempt(number, f"unreadable: {why}", reply=reply, final=final)
+    filtered, blank = reply.finish_reason.startswith("content_filter"), not reply.text.strip()
+    if filtered or (reply.finish_reason == CUT and (blank or expects != "text")):
+        why = "unreadable: cut off by the endpoint's content filter" if filtered else "unreadable: cut off, length"
+        return Attempt(number, CUT_REASONING if blank and not filtered else why, reply=reply, final=final)
     try:
         return Attempt(number, "ok", read_reply(expects, reply.text), reply)
     except UnreadableReply as error:
-        return Attempt(number, f"unreadable: {error}", reply=reply, final=final)
+        why = "reasoning alone, no text" if blank and reply.raw else str(error)
+        return Attempt(number, f"unreadable: {why}", reply=reply, final=final)
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-17
 POLL_SECONDS = 0.5
@@ -154,7 +157,7 @@ class _Work:
         self.run, self.bar, self.summary, self.free_at = run, bar, Summary(), 0.0  # when the pace allows the next call
         self.sent_before, self.cost_before = (sum(getattr(d, n) for d in session.history) for n in ("sent", "cost"))
         self.given_up: set[int] = set()  # ids that this run leaves open
-        self.refused: list[Attempt] = []  # since the last answer
+        self.refused: list[Attempt] = []  # since the last answer, or without a text to read
         self.answered, self.refusal, self.last_failure, self.failures_in_a_row = False, "", "", 0
         self.under_way, self.reserved, self.longest = 0, 0.0, 0  # calls, most that they cost, tokens of a reply so far
         self.room = asyncio.Semaphore(4 * self.limits.concurrency)  # requests in memory, those that pause included
@@ -177,15 +180,16 @@ class _Work:
 async def _send_all(work: _Work) -> None:
     "See every open request of the run through, in the order of the plan, until none is left for this process."
     while not work.stopping.is_set():
-        position = 0
+        position, tried = 0, False  # what stopped an earlier run comes last
         async with asyncio.TaskGroup() as sweep:
             while not work.stopping.is_set():
                 claims, position = await asyncio.to_thread(
                     claim, work.ledger, work.run, max(64, 4 * work.limits.concurrency),
-                    start=position, without=tuple(work.given_up),
+                    start=position, tried=tried, without=tuple(work.given_up),
                 )  # fmt: skip
-                if not claims:
+                if tried and not claims:
                     break
+                position, tried = (position, tried) if claims else (0, True)
                 for each in claims:
                     await work.room.acquire()
                     sweep.create_task(_see_through(work, each))
@@ -212,23 +216,28 @@ async def _settle_refused(
     work: _Work,
     by_answer: bool = False,  # that has just come
 ) -> None:
-    "Settle what was refused since the last answer: as invalid if others are answered, or else as open, an error."
+    "Settle what was refused, or brought no text: as invalid if others are answered, or else as open, an error."
     held, work.refused = work.refused, []
     if not held:
         return
-    in_a_row = len(held) >= work.limits.outage and not by_answer
+    # What is too long, or leaves no room to answer, says so of itself once another text was answered.
+    of_account = [attempt for attempt in held if attempt.reply is None and not attempt.outcome.startswith(TOO_LONG)]
+    in_a_row = len(of_account) >= work.limits.outage and not by_answer
     if not (in_a_row or work.answered):
         same = "SELECT backend, model, decoding FROM requests WHERE id IN (SELECT request FROM uses WHERE run = ?)"
-        known = f"SELECT 1 FROM requests WHERE reply IS NOT NULL AND (backend, model, decoding) IN ({same}) LIMIT 1"
-        work.answered = bool(await asyncio.to_thread(work.ledger.query, known, work.run))
+        text = "(parsed IS NOT NULL OR trim(reply) <> '' AND finish_reason IS NOT 'length')"
+        known = f"SELECT 1 FROM requests WHERE {text} AND (backend, model, decoding) IN ({same}) LIMIT 1"
+        work.answered = bool(work.ledger.query(known, work.run))  # in no thread: nothing is sent meanwhile
     if invalid := work.answered and not in_a_row and not work.refusal:
         work.summary.invalid += len(held)
         work.bar.update(len(held))
     elif (in_a_row or not work.answered) and work.last_failure == held[-1].outcome:
-        unanswered = " and none was answered" * (not work.answered)
+        blank, unanswered = held[-1].reply is not None, " and none was answered" * (not work.answered)
+        what = "brought no text that can be read" if blank else "were refused"
+        more = "raise --max-tokens if they were used up (reasoning counts), " * blank
         work.refusal = work.refusal or (
-            f"{len(held)} requests{' in a row' * in_a_row} were refused{unanswered}, the last: {work.last_failure}"
-            "; that decides nothing and they are open: correct the setting at fault, or the account, or leave "
+            f"{len(held)} requests{' in a row' * in_a_row} {what}{unanswered}, the last: {work.last_failure}"
+            f"; that decides nothing and they are open: {more}correct the setting at fault, or the account, or leave "
             "these texts out, and give the same command again"
         )
         work.stop(work.refusal)
@@ -277,15 +286,15 @@ async def _attempt(
     tokens: int,  # granted
 ) -> tuple[Attempt, float]:  # seconds to wait before the next, if there is one
     "Make one call, read the reply and count what it cost."
-    wanted, summary, pause = current.request.decoding, work.summary, 0.0
+    wanted, summary, pause = current.call.decoding, work.summary, 0.0
     try:
         reply = await work.backend.complete(replace(current.request, decoding=replace(wanted, max_tokens=tokens)))
     except CallFailed as error:
-        work.last_failure = str(error)
+        work.last_failure, too_much = str(error), current.doubled and not (error.retryable or error.fatal)
         if error.charged:
             summary.cost += work.prices.cost(current.request.most_tokens, tokens)
             work.longest = max(work.longest, tokens)
-        work.failures_in_a_row = 0 if error.decided else work.failures_in_a_row + 1
+        work.failures_in_a_row = 0 if error.decided or too_much else work.failures_in_a_row + 1
         if error.fatal:
             work.stop(str(error))
         elif work.failures_in_a_row >= work.limits.outage:
@@ -293,6 +302,9 @@ async def _attempt(
         tried = not error.retryable or current.calls + 1 >= CALLS or bool(summary.stopped)
         pause = min(0.5 * 2**current.calls, MAX_BACK_OFF) if error.wait is None else error.wait
         attempt = Attempt(current.id, str(error), final=error.decided, later=tried and not error.decided)
+        if too_much:  # it took the text before, so it is twice the tokens that it does not take
+            why = f"{CUT_REASONING}; twice the tokens: {error}"
+            attempt = Attempt(current.id, why, reply=Reply("", finish_reason=CUT), final=True)
     else:
         work.failures_in_a_row = 0
         read = current.request.most_tokens if reply.tokens_in is None else reply.tokens_in
@@ -305,33 +317,36 @@ async def _attempt(
             cut = f"cut off at {tokens} tokens by the limit on the cost"
             attempt = Attempt(current.id, cut, reply=reply, later=True)
         else:
-            last = current.attempts + 1 >= work.limits.attempts
-            attempt = _read(current.id, current.request.expects, reply, last)
+            attempt = _read(current.id, current.request.expects, reply, current.attempts + 1 >= work.limits.attempts)
+            if current.doubled and attempt.outcome == CUT_REASONING:
+                attempt = replace(attempt, final=True)
     summary.sent += 1
     if attempt.outcome == "ok":
         summary.done += 1
         return attempt, 0.0
     reason = attempt.outcome[:80]
     summary.failed, summary.reasons[reason] = summary.failed + 1, summary.reasons.get(reason, 0) + 1
-    summary.invalid += attempt.final and attempt.reply is not None
     return attempt, pause
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-28
 async def _see_through(work: _Work, current: Claim) -> None:
     "Send a request until it is settled or given up, or the run stops."
     while not work.stopping.is_set():
-        async with work.slots, _granted(work, current.request) as tokens:
-            if pace := work.limits.seconds(current.request):
+        async with work.slots, _granted(work, current.call) as tokens:
+            if pace := work.limits.seconds(current.call):
                 start = max(asyncio.get_running_loop().time(), work.free_at)
                 work.free_at = start + pace
                 await work.pause(start - asyncio.get_running_loop().time())
             if not tokens or work.stopping.is_set():
                 break
             attempt, pause = await _attempt(work, current, tokens)
-        answered = attempt.reply is not None
-        if refused := attempt.final and not answered:
+        replied, cut = attempt.reply is not None, attempt.outcome.startswith("unreadable: cut off")
+        answered = attempt.reply is not None and not cut and attempt.reply.text.strip() != ""
+        if refused := attempt.final and not answered and not (replied and work.answered):
             work.refused.append(attempt)
+            work.last_failure = attempt.outcome
         else:
+            work.summary.invalid += attempt.final
             await work.settled.put(attempt)
         work.answered |= answered
         if answered or len(work.refused) >= max(work.limits.outage, work.limits.concurrency):
@@ -343,8 +358,8 @@ async def _see_through(work: _Work, current: Claim) -> None:
             work.given_up.add(current.id)
         if settled or attempt.later:
             break
-        calls = 0 if answered else current.calls + 1
-        current = replace(current, attempts=current.attempts + answered, calls=calls)
+        doubled, calls = current.doubled or attempt.outcome == CUT_REASONING, 0 if replied else current.calls + 1
+        current = replace(current, attempts=current.attempts + replied, calls=calls, doubled=doubled)
         await work.pause(pause)
     work.room.release()
 
@@ -436,7 +451,8 @@ class Session:
         """Send every open request of a run and write down what comes back; stops cleanly at a limit, outage or Ctrl-C.
 
         Requests that another process has claimed are waited for, or taken over if it dies. The backend is closed.
-        Raises: PpeError if all requests are refused, or many in a row, and if the ledger cannot be written.
+        Raises: PpeError if all requests are refused or bring no text, or many in a row are refused, and if the ledger
+        cannot be written.
         """
         from tqdm import tqdm
 
@@ -490,7 +506,7 @@ def _batch_files(ledger: Ledger, run: int, token_parameter: str) -> Iterator[tup
     while claims:
         for each in claims:
             ((before,),) = ledger.query("SELECT batches FROM requests WHERE id = ?", each.id)
-            name, body = _batch_id(each.request.key, before + 1), request_body(each.request, token_parameter)
+            name, body = _batch_id(each.request.key, before + 1), request_body(each.call, token_parameter)
             line = json.dumps({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}) + "\n"
             if lines and (len(lines) == MAX_BATCH_LINES or size + len(line) > MAX_BATCH_BYTES):
                 yield ids, lines
