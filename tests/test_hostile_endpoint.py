@@ -145,7 +145,7 @@ def test_a_text_that_the_model_does_not_take_is_invalid_at_once(tmp_path, serve,
 
 
 OF_ITS_LENGTH = {  # what servers say of a text that they do not take, in 2023 to 2026
-    "OpenAI": (400, {"message": "This model's maximum context length is 4096 tokens.", "type": "invalid_request_error"}),
+    "OpenAI": (400, {"message": "This model's maximum context length is 4096 tokens."}),
     "OpenAI, by code": (400, {"message": "Please shorten the messages.", "code": "context_length_exceeded"}),
     "OpenAI, responses": (400, {"message": "Your input exceeds the context window of this model."}),
     "vLLM": (400, {"message": "The decoder prompt (length 9000) is longer than the maximum model length of 4096."}),
@@ -156,7 +156,7 @@ OF_ITS_LENGTH = {  # what servers say of a text that they do not take, in 2023 t
                         "type": "exceed_context_size_error"}),
     "SGLang": (400, {"message": "The input (5000 tokens) is longer than the model's context length (4096 tokens)."}),
     "TGI": (422, {"message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."}),
-    "Gemini": (400, {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}),
+    "Gemini": (400, {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed."}),
     "nginx": (413, {"message": "Request Entity Too Large"}),
     "a router, by HTTP 200": (200, {"message": "maximum context length exceeded", "code": 400}),
 }  # fmt: skip
@@ -166,8 +166,11 @@ OF_ITS_LENGTH = {  # what servers say of a text that they do not take, in 2023 t
 def test_context_length_exceeded_is_named_by_model_and_not_a_verdict_unless_accepted(tmp_path, serve, name, capsys):
     status, error = OF_ITS_LENGTH[name]
     server = serve(lambda s, text, w: refusing(status, **error)() if "long" in text else fine(s, text, w))
-    rows = [{"question_id": 1, "category": "c", "variant": 0, "prompt": "Why?", "model": m, "answer": said}
-            for m, said in (("w", "Brief."), ("x", "Very long. " * 9), ("y", "Brief, too."), ("z", "Short."))]  # fmt: skip
+    said, row = (
+        {"w": "Brief.", "x": "Very long. " * 9, "y": "Brief, too.", "z": "Short."},
+        {"question_id": 1, "variant": 0},
+    )
+    rows = [row | {"category": "c", "prompt": "Why?", "model": m, "answer": said[m]} for m in said]
     write_rows(tmp_path / "answers.jsonl", rows)
     report, details = tmp_path / "report.json", tmp_path / "details.csv"
     for _ in range(2):
@@ -200,8 +203,9 @@ def test_a_question_too_long_to_answer_or_to_reword_is_missing_only_if_accepted(
     source = write_rows(tmp_path / "questions.jsonl", rows)
     job = words("perturb", source, server.url, tmp_path, "perturbed.jsonl")
     capsys.readouterr()
-    assert main(job) == 3 and "1 × question 1" in capsys.readouterr().err and not (tmp_path / "perturbed.jsonl").exists()
-    assert main([*job, "--accept-too-long"]) == 0 and (tmp_path / "perturbed.jsonl").exists()
+    out = tmp_path / "perturbed.jsonl"
+    assert main(job) == 3 and "1 × question 1" in capsys.readouterr().err and not out.exists()
+    assert main([*job, "--accept-too-long"]) == 0 and out.exists()
 
 
 FILTERED = {
@@ -227,7 +231,7 @@ PASSING = {  # may be well tomorrow
     "no choices": {"choices": []}, "null choices": {"choices": None}, "no message": {"choices": [{"index": 0}]},
     "null message": {"choices": [{"message": None, "finish_reason": None}]},
     "an error": {"error": {"message": "overloaded"}},
-    "an error in a choice": {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]},
+    "an error in a choice": {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {}}]},
 }  # fmt: skip
 
 
@@ -320,7 +324,7 @@ def thinker(needed: int, most: int = 10**9):
 def test_a_reply_cut_off_while_reasoning_is_asked_once_more_with_twice_the_budget(tmp_path, serve, capsys):
     server, prices = serve(thinker(1500)), ("--price-in", "1", "--price-out", "1000")
     assert judged(tmp_path, server.url, *SINGLE, *prices, "--dry-run") == 0
-    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line[:5] in ("cost ", "again"))
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     most = [float(lines["cost"].split()[2]), float(lines["again"].split()[-1])]
     assert judged(tmp_path, server.url, *SINGLE, *prices) == 0 and "invalid" not in verdicts(tmp_path)
     assert sorted(body["max_tokens"] for body in server.bodies) == [1024] * 3 + [2048] * 2
@@ -607,6 +611,26 @@ def test_what_was_cut_off_or_filtered_is_no_verdict_and_is_named_in_an_answer(tm
     said = capsys.readouterr().err
     assert "content filter" in said and "no usable answer to question 1" in said and "max-tokens" not in said
     assert read_rows(tmp_path / "out.jsonl")[0]["question_id"] == 2
+
+
+def batch_reply(name: str, status: int, **body: object) -> str:
+    return json.dumps({"custom_id": name, "response": {"status_code": status, "body": body}, "error": None})
+
+
+def test_a_batch_asks_with_twice_the_budget_too_and_knows_what_is_too_long(tmp_path, capsys):
+    long = {"error": {"message": "no", "code": "context_length_exceeded"}}
+    cut = {"choices": [{"message": {"content": None}, "finish_reason": "length"}]}
+    names = written(tmp_path, 1)
+    assert read_back(tmp_path, "1.jsonl", *(batch_reply(name, 400, **long) for name in names)) == 0
+    assert states(tmp_path) == {"open": 3}, "who refuses everything has judged nothing"
+    one, two, three = written(tmp_path, 2)
+    said = batch_reply(one, 400, **long), batch_reply(two, 200, **cut), batch_line(three, "[A]")
+    assert read_back(tmp_path, "2.jsonl", *said) == 0 and states(tmp_path) == {"invalid": 1, "open": 1, "done": 1}
+    (again,) = written(tmp_path, 3)
+    assert read_rows(tmp_path / "batch-3.jsonl")[0]["body"]["max_tokens"] == 2048
+    assert read_back(tmp_path, "3.jsonl", batch_line(again, "[B]")) == 0
+    assert judged(tmp_path, NOBODY, *SINGLE) == 3 and "too long for m: 1 × x" in capsys.readouterr().err
+    assert judged(tmp_path, NOBODY, *SINGLE, "--accept-too-long") == 0 and verdicts(tmp_path) == ["invalid", "b", "a"]
 
 
 # ---- proxies

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TURN_TOKENS', 'TOO_LONG', 'MAX_REPLY_BYTES', 'Decoding', 'Request', 'Reply', 'CallFailed', 'Backend', 'is_loopback',
-           'check_base_url', 'api_name', 'read_key', 'redact', 'quoted', 'clean_text', 'request_body',
+           'check_base_url', 'api_name', 'read_key', 'redact', 'quoted', 'clean_text', 'request_body', 'refusal',
            'reply_from_body', 'ApiBackend']
 
 # %% ../../nbs/stages/chat.ipynb #cell-04
@@ -334,7 +334,7 @@ _REFUSED = {  # in an error: the model does not take this very text
 }
 
 
-def _refusal(said: object) -> str:  # empty for any other error
+def refusal(said: object) -> str:  # kind of a failed call; empty for any other error
     "What an error says of the text that was sent."
     return next((kind for kind, words in _REFUSED.items() if words.search(str(said))), "")
 
@@ -358,7 +358,7 @@ def reply_from_body(
             content = "".join(part.get("text") or "" for part in content if isinstance(part, dict))
     except (AttributeError, IndexError, KeyError, TypeError):
         said = error.get("message") if isinstance(error, dict) else error
-        said, kind = quoted(said or "no chat completion with choices[0].message", secret), _refusal(error)
+        said, kind = quoted(said or "no chat completion with choices[0].message", secret), refusal(error)
         raise CallFailed(kind or "malformed reply", said, decided=bool(kind), charged=True) from None
     # Half a surrogate pair can be written in JSON but neither stored nor printed.
     raw, thought = (
@@ -411,8 +411,8 @@ def _failure(error: Exception, secret: str) -> CallFailed:
         return CallFailed(f"http {status}", elsewhere, fatal=True)
     if status == 429 and getattr(error, "code", None) == "insufficient_quota":
         return CallFailed("http 429", f"the account has no credit left: {said}", fatal=True)
-    refusal = _refusal(f"{error.message} {error.body}") if status in (400, 422) else ""
-    if kind := TOO_LONG if status == 413 else refusal:
+    of_text = refusal(f"{error.message} {error.body}") if status in (400, 422) else ""
+    if kind := TOO_LONG if status == 413 else of_text:
         return CallFailed(kind, f"http {status}: {said}", decided=True)
     passing = status in _PASSING_STATUS or status >= 500
     return CallFailed(f"http {status}", said, retryable=passing, wait=_wait(error.response.headers))

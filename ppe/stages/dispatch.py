@@ -25,7 +25,8 @@ from typing import Any
 
 from ..errors import InputError, PpeError
 from ..files import write_bytes
-from .chat import TOO_LONG, Backend, CallFailed, Reply, Request, quoted, reply_from_body, request_body
+from .chat import TOO_LONG, Backend, CallFailed, Reply, Request, quoted, refusal, reply_from_body
+from .chat import request_body
 from .ledger import CUT_REASONING, Attempt, Claim, Ledger, claim, mark_batch, release, release_dead
 from .ledger import run_progress, settle, token_totals, unwritable
 from .prompts import UnreadableReply, read_reply
@@ -212,6 +213,14 @@ async def _open_again(work: _Work) -> bool:
     return False
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-21
+def _is_answered(ledger: Ledger, requests: str, of: Any) -> bool:  # SQL that gives ids, and its parameter
+    "Whether any text was answered under the settings of these requests."
+    text = "(parsed IS NOT NULL OR trim(reply) <> '' AND finish_reason IS NOT 'length')"
+    same = f"SELECT backend, model, decoding FROM requests WHERE id IN ({requests})"
+    known = f"SELECT 1 FROM requests WHERE {text} AND (backend, model, decoding) IN ({same}) LIMIT 1"
+    return bool(ledger.query(known, of))
+
+
 async def _settle_refused(
     work: _Work,
     by_answer: bool = False,  # that has just come
@@ -224,10 +233,8 @@ async def _settle_refused(
     of_account = [attempt for attempt in held if attempt.reply is None and not attempt.outcome.startswith(TOO_LONG)]
     in_a_row = len(of_account) >= work.limits.outage and not by_answer
     if not (in_a_row or work.answered):
-        same = "SELECT backend, model, decoding FROM requests WHERE id IN (SELECT request FROM uses WHERE run = ?)"
-        text = "(parsed IS NOT NULL OR trim(reply) <> '' AND finish_reason IS NOT 'length')"
-        known = f"SELECT 1 FROM requests WHERE {text} AND (backend, model, decoding) IN ({same}) LIMIT 1"
-        work.answered = bool(work.ledger.query(known, work.run))  # in no thread: nothing is sent meanwhile
+        # In no thread: nothing is sent meanwhile.
+        work.answered = _is_answered(work.ledger, "SELECT request FROM uses WHERE run = ?", work.run)
     if invalid := work.answered and not in_a_row and not work.refusal:
         work.summary.invalid += len(held)
         work.bar.update(len(held))
@@ -563,11 +570,14 @@ def _batch_attempt(ledger: Ledger, place: str, line: str, limits: Limits) -> Att
         return "strangers"
     number, before, expects, status, batches = found[0]
     try:
-        if error or not isinstance(response, dict) or response.get("status_code") != 200:
-            raise CallFailed("batch", quoted(json.dumps(error or response, ensure_ascii=False)))
+        code = response.get("status_code") if isinstance(response, dict) else None
+        if error or code != 200:
+            said = json.dumps(error or response, ensure_ascii=False)
+            kind = refusal(said) if code in (400, 413, 422) else ""
+            raise CallFailed(kind or "batch", quoted(said), decided=bool(kind))
         attempt = _read(number, expects, reply_from_body(response.get("body")), before + 1 >= limits.attempts)
     except CallFailed as failed:
-        attempt = Attempt(number, str(failed), later=True)
+        attempt = Attempt(number, str(failed), final=failed.decided, later=not failed.decided)
     late = status == "open" or int(file) < batches
     return "known" if status not in ("batch", "open") or (late and attempt.outcome != "ok") else attempt
 
@@ -602,6 +612,10 @@ def read_batch(
         raise InputError(f"cannot read batch file {path}: {error}") from None
     for what in ("done", "failed"):
         attempts = [attempt for attempt in best.values() if (attempt.outcome == "ok") == (what == "done")]
+        refused = [attempt.id for attempt in attempts if attempt.final and attempt.reply is None]
+        if refused and not _is_answered(ledger, "SELECT value FROM json_each(?)", json.dumps(refused)):
+            attempts = [replace(attempt, final=False, later=True) if attempt.reply is None else attempt
+                        for attempt in attempts]  # fmt: skip
         counts[what] = settle(ledger, attempts, endpoint="batch", batch=True)
         counts["known"] += len(attempts) - counts[what]  # another process was faster
     return counts
