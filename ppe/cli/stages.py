@@ -211,9 +211,7 @@ def estimate_text(
 ) -> str:
     "The answer to --dry-run."
     cost = f"at most {plan.cost:.2f} for one call each, a token for every byte; {plan.spent:.2f} spent so far"
-    again = (
-        f"up to {2 * plan.tokens_out} tokens out more, if every reply is cut off while reasoning and asked for again"
-    )
+    again = f"up to {2 * plan.tokens_out} tokens out more, if every reply is cut off while reasoning and asked again"
     again += f"; cost up to {plan.again:.2f}" if prices.input or prices.output else ""
     lines = {
         "to send": f"{plan.to_send} requests ({plan.finished} finished before, {plan.in_batch} in batch files)",

@@ -326,7 +326,7 @@ def request_body(
 _MOST_COUNTED = 10**9  # tokens; a larger count is a mistake of the server
 _REFUSED = {  # in an error: the model does not take this very text
     TOO_LONG: re.compile(
-        r"context[ _-]?(?:length|size|window|limit)|too (?:long|many (?:input )?tokens)|request_too_large"
+        r"context[ _-]?(?:length|size|window|limit)|too (?:long|many (?:input )?tokens(?!,? (?:per|please)))|request_too_large"
         r"|maximum (?:model length|number of (?:input )?tokens)|tokens_limit_reached|`max_new_tokens` must be",
         re.IGNORECASE,
     ),
@@ -352,7 +352,7 @@ def reply_from_body(
         if (reason := choice.get("finish_reason") or "") == "error":  # of a provider behind a router
             error = choice.get("error")
             raise KeyError(reason)
-        message = (reason and choice.get("message")) or ({} if reason else choice["message"])
+        message = (choice.get("message") or {}) if reason else choice["message"]
         content, thought = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
         if isinstance(content, list):  # of parts, as some servers send it
             content = "".join(part.get("text") or "" for part in content if isinstance(part, dict))

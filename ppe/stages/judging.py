@@ -37,7 +37,9 @@ class Decision:
 
     verdict: str  # a, b, tie or invalid; a: model_a is better
     basis: str  # single, agree, scored, scored-tie, order-flip or invalid
-    cause: str = ""  # flip, half-flip or unreadable (in a run's details also TOO_LONG), if the replies to the pair did not settle it
+    cause: str = (
+        ""  # flip, half-flip or unreadable, in details also TOO_LONG: why the replies to a pair did not settle it
+    )
 
 
 def doubt(

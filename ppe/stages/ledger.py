@@ -420,10 +420,7 @@ def claim(
         update = "UPDATE requests SET status = 'claimed', owner = ? WHERE id = ?"
         db.executemany(update, [(owner, number) for _, number, *_ in found])
     texts: dict[int, str] = {}
-    claims = [
-        Claim(number, _request(ledger, number, texts), attempts, doubled=bool(doubled))
-        for _, number, attempts, doubled in found
-    ]
+    claims = [Claim(n, _request(ledger, n, texts), tries, doubled=bool(cut)) for _, n, tries, cut in found]
     return claims, found[-1][0] + 1 if found else start
 
 # %% ../../nbs/stages/ledger.ipynb #cell-42
