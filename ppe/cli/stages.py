@@ -603,7 +603,7 @@ def judge_command(**given: Any) -> int:
         cost = Prices(given["price_in"], given["price_out"]).cost(*tokens)
         later = f"at most {found.later_requests} scores, {tokens[0]} tokens in, {tokens[1]} out"
         again = Prices(given["price_in"], given["price_out"]).cost(tokens[0], 2 * tokens[1])
-        later += f", cost at most {cost:.2f}, up to {again:.2f} for asking again" if cost else ""
+        later += f", cost at most {cost:.2f} (and up to {again:.2f} if asked again)" if cost else ""
         return found.run, later if found.later_requests else ""
 
     def work(session: Session, model: str) -> Written:

@@ -326,8 +326,9 @@ def request_body(
 _MOST_COUNTED = 10**9  # tokens; a larger count is a mistake of the server
 _REFUSED = {  # in an error: the model does not take this very text
     TOO_LONG: re.compile(
-        r"context[ _-]?(?:length|size|window|limit)|too (?:long|many (?:input )?tokens(?!,? (?:per|please)))|request_too_large"
-        r"|maximum (?:model length|number of (?:input )?tokens)|tokens_limit_reached|`max_new_tokens` must be",
+        r"context[ _-]?(?:length|size|window|limit)|request_too_large"
+        r"|too (?:long|many (?:input )?tokens(?!,? (?:per|please)))|`max_new_tokens` must be"
+        r"|maximum (?:model length|number of (?:input )?tokens)|tokens_limit_reached",
         re.IGNORECASE,
     ),
     "refused: filtered": re.compile(r"content[ _-]?(?:filter|policy)", re.IGNORECASE),
