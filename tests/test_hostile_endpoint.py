@@ -186,6 +186,16 @@ def test_context_length_exceeded_is_named_by_model_and_not_a_verdict_unless_acce
     assert server.asked == 6
 
 
+def test_launch_names_what_is_too_long_at_the_end(tmp_path, serve, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    refuse = refusing(400, code="context_length_exceeded")
+    server = serve(lambda s, text, w: refuse() if "Answer of x" in text else fine(s, text, w))
+    job = words("judge", answers(tmp_path, 2), server.url, tmp_path, "verdicts.csv", *SINGLE)
+    assert main(["launch", "--workers", "1", "--logs", str(tmp_path / "logs"), "--", *job]) == 3
+    assert "too long for m: 4 × x" in capsys.readouterr().err and server.asked == 6
+    assert main([*job, "--accept-too-long"]) == 0 and verdicts(tmp_path).count("invalid") == 4
+
+
 def test_a_pair_too_long_for_both_orders_is_named_though_scores_decide_it(tmp_path, serve, capsys):
     refuse = refusing(400, code="context_length_exceeded", message="too many tokens")
     pair = lambda text: "Answer of x" in text and "(A or B)" in text  # noqa: E731

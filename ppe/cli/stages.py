@@ -696,7 +696,8 @@ def category_jobs(
             words.append(word)
     if any(word.split("=")[0] == "--category" for word in words):
         raise InputError("--category inside launch: launch makes one job of each category; leave it out")
-    command = (sys.executable, "-c", RUN_PPE, stage, *words, "--quiet", "--category")
+    # What is too long is said once, at the end.
+    command = (sys.executable, "-c", RUN_PPE, stage, *words, "--quiet", "--accept-too-long", "--category")
     return [(category, (*command, category)) for category in categories]
 
 
