@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import resource
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -134,17 +135,237 @@ def test_nothing_listens(tmp_path, serve, capsys):
     assert states(tmp_path) == {"open": 8} and capsys.readouterr().err.count("connection failed") >= 3
 
 
-TOO_LONG = {"message": "This model's maximum context length is 4096 tokens.", "code": "context_length_exceeded"}
-
-
-@pytest.mark.parametrize("error", [TOO_LONG, {"message": "filtered", "code": "content_filter"}], ids=["long", "filter"])
 @pytest.mark.parametrize("model", "xz")
-def test_a_text_that_the_model_does_not_take_is_invalid_at_once(tmp_path, serve, error, model):
-    refuse = refusing(400, **error)
+def test_a_text_that_the_model_does_not_take_is_invalid_at_once(tmp_path, serve, model):
+    refuse = refusing(400, message="filtered", code="content_filter")
     server = serve(lambda s, text, w: refuse() if f"Answer of {model}" in text else fine(s, text, w))
     for more, asked in {"--concurrency=1": 3, "--retry-invalid": 5}.items():  # invalid again when refused again
         assert judged(tmp_path, server.url, *SINGLE, more) == 0 and server.asked == asked
         assert [verdict == "invalid" for verdict in verdicts(tmp_path)] == [model == "x", True, model == "z"]
+
+
+OF_ITS_LENGTH = {  # what servers say of a text that they do not take, in 2023 to 2026
+    "OpenAI": (400, {"message": "This model's maximum context length is 4096 tokens."}),
+    "OpenAI, by code": (400, {"message": "Please shorten the messages.", "code": "context_length_exceeded"}),
+    "OpenAI, responses": (400, {"message": "Your input exceeds the context window of this model."}),
+    "vLLM": (400, {"message": "The decoder prompt (length 9000) is longer than the maximum model length of 4096."}),
+    "Anthropic": (400, {"message": "prompt is too long: 215000 tokens > 200000 maximum"}),
+    "Anthropic, sum": (400, {"message": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"}),
+    "Anthropic, bytes": (413, {"type": "request_too_large", "message": "Request exceeds the maximum size"}),
+    "llama.cpp": (400, {"message": "the request exceeds the available context size, try increasing it",
+                        "type": "exceed_context_size_error"}),
+    "SGLang": (400, {"message": "The input (5000 tokens) is longer than the model's context length (4096 tokens)."}),
+    "TGI": (422, {"message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."}),
+    "Gemini": (400, {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed."}),
+    "nginx": (413, {"message": "Request Entity Too Large"}),
+    "a router, by HTTP 200": (200, {"message": "maximum context length exceeded", "code": 400}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_ITS_LENGTH)
+def test_context_length_exceeded_is_named_by_model_and_not_a_verdict_unless_accepted(tmp_path, serve, name, capsys):
+    status, error = OF_ITS_LENGTH[name]
+    server = serve(lambda s, text, w: refusing(status, **error)() if "long" in text else fine(s, text, w))
+    said, row = (
+        {"w": "Brief.", "x": "Very long. " * 9, "y": "Brief, too.", "z": "Short."},
+        {"question_id": 1, "variant": 0},
+    )
+    rows = [row | {"category": "c", "prompt": "Why?", "model": m, "answer": said[m]} for m in said]
+    write_rows(tmp_path / "answers.jsonl", rows)
+    report, details = tmp_path / "report.json", tmp_path / "details.csv"
+    for _ in range(2):
+        assert judged(tmp_path, server.url, *SINGLE, "--report", str(report)) == 3 and server.asked == 6
+        said = capsys.readouterr().err
+        assert "refused: too long for m: 3 × x;" in said and "--accept-too-long" in said
+        assert not (tmp_path / "verdicts.csv").exists() and not json.loads(report.read_text())["complete"]
+    assert judged(tmp_path, server.url, *SINGLE, "--accept-too-long", "--details", str(details)) == 0
+    assert [verdict == "invalid" for verdict in verdicts(tmp_path)] == [True, False, False, True, True, False]
+    assert pd.read_csv(details, keep_default_na=False)["cause"].tolist() == [
+        "refused: too long" * (verdict == "invalid") for verdict in verdicts(tmp_path)
+    ]
+    assert server.asked == 6
+
+
+def test_launch_names_what_is_too_long_at_the_end(tmp_path, serve, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    refuse = refusing(400, code="context_length_exceeded")
+    server = serve(lambda s, text, w: refuse() if "Answer of x" in text else fine(s, text, w))
+    job = words("judge", answers(tmp_path, 2), server.url, tmp_path, "verdicts.csv", *SINGLE)
+    assert main(["launch", "--workers", "1", "--logs", str(tmp_path / "logs"), "--", *job]) == 3
+    assert "too long for m: 4 × x" in capsys.readouterr().err and server.asked == 6
+    assert main([*job, "--accept-too-long"]) == 0 and verdicts(tmp_path).count("invalid") == 4
+
+
+def test_a_pair_too_long_for_both_orders_is_named_though_scores_decide_it(tmp_path, serve, capsys):
+    refuse = refusing(400, code="context_length_exceeded", message="too many tokens")
+    pair = lambda text: "Answer of x" in text and "(A or B)" in text  # noqa: E731
+    server = serve(lambda s, text, w: refuse() if pair(text) else fine(s, text, w))
+    assert judged(tmp_path, server.url) == 3 and "too long for m: 2 × x" in capsys.readouterr().err
+    assert judged(tmp_path, server.url, "--accept-too-long") == 0 and "invalid" not in verdicts(tmp_path)
+
+
+def test_a_question_too_long_to_answer_or_to_reword_is_missing_only_if_accepted(tmp_path, serve, capsys):
+    refuse = refusing(400, message="This model's maximum context length is 4096 tokens.")
+    server = serve(lambda s, text, w: refuse() if "Why" in text else fine(s, text, w))
+    assert answered(tmp_path, server.url) == 3 and "too long for m: 1 × m" in capsys.readouterr().err
+    assert answered(tmp_path, server.url, "--accept-too-long") == 0 and len(read_rows(tmp_path / "out.jsonl")) == 1
+    rows = [{"question_id": q, "category": "c", "prompt": text} for q, text in ((1, "Why?"), (2, "How?"))]
+    source = write_rows(tmp_path / "questions.jsonl", rows)
+    job = words("perturb", source, server.url, tmp_path, "perturbed.jsonl")
+    capsys.readouterr()
+    out = tmp_path / "perturbed.jsonl"
+    assert main(job) == 3 and "1 × question 1" in capsys.readouterr().err and not out.exists()
+    assert main([*job, "--accept-too-long"]) == 0 and out.exists()
+
+
+FILTERED = {
+    "null message": {"message": None}, "no message": {}, "empty message": {"message": {}},
+    "null content": {"message": {"content": None}}, "a refusal": {"message": {"content": None, "refusal": "No."}},
+    "with a reason": {"message": None, "finish_reason": "content_filter: PROHIBITED_CONTENT"},
+    "reason of another provider": {"message": None, "finish_reason": "SAFETY"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILTERED)
+def test_filtered_null_message(tmp_path, serve, name, capsys):
+    choice = {"index": 0, "finish_reason": "content_filter", **FILTERED[name]}
+    reply = http(200, json.dumps({"id": "x", "object": "chat.completion", "model": "j", "choices": [choice]}).encode())
+    server = serve(lambda s, text, w: reply if "Answer of z" in text else fine(s, text, w))
+    for _ in range(2):
+        assert judged(tmp_path, server.url, *SINGLE) == 0 and server.asked == 1 + 2 * 3
+        assert [verdict == "invalid" for verdict in verdicts(tmp_path)] == [False, True, True]
+    assert "content filter" in capsys.readouterr().err or name == "reason of another provider"
+
+
+def test_filtered_null_message_of_all_pairs_there_are(tmp_path, serve):
+    server = serve(lambda *_: completion(None, message=None, finish_reason="content_filter"))
+    for _ in range(2):
+        assert judged(tmp_path, server.url, *SINGLE) == 0 and server.asked == 9
+        assert verdicts(tmp_path) == ["invalid"] * 3
+
+
+PASSING = {  # may be well tomorrow
+    "no choices": {"choices": []}, "null choices": {"choices": None}, "no message": {"choices": [{"index": 0}]},
+    "null message": {"choices": [{"message": None, "finish_reason": None}]},
+    "an error": {"error": {"message": "overloaded"}},
+    "an error in a choice": {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {}}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_what_is_no_reply_stays_open(tmp_path, serve, name):
+    reply = http(200, json.dumps(PASSING[name]).encode())
+    server = serve(lambda s, text, w: reply if "Answer of z" in text else fine(s, text, w))
+    assert judged(tmp_path, server.url, *SINGLE) == 3 and states(tmp_path) == {"done": 1, "open": 2}
+    server.behave = fine
+    assert judged(tmp_path, server.url, *SINGLE) == 0 and states(tmp_path) == {"done": 3}
+
+
+# ---- replies without a text to read
+
+
+BLANK = {
+    "empty": completion(""),
+    "null": completion(None),
+    "reasoning alone": completion(None, message={"content": None, "reasoning_content": "Let me see. [A]"}),
+    "tags alone": completion("<think>Let me see. [RESULT] A</think>\n"),
+    "cut while reasoning": completion("", finish_reason="length"),
+    "cut in its tags": completion("<think>Let me see. Verdict: [A]", finish_reason="length"),
+    "cut": completion("Feedback: both are", finish_reason="length"),
+    "filtered": completion(None, message=None, finish_reason="content_filter"),
+}
+
+
+@pytest.mark.parametrize(
+    "name, n_questions", [(name, n) for name in BLANK for n in (1, 20) if (name, n) != ("filtered", 1)]
+)
+def test_who_never_says_anything_is_stopped_and_has_judged_nothing(tmp_path, serve, name, n_questions, capsys):
+    server = serve(lambda *_: BLANK[name])
+    answers(tmp_path, n_questions)
+    assert judged(tmp_path, server.url) == 2
+    said, reasoning = one_line(capsys), "reasoning" in name or "tags" in name
+    assert "--max-tokens" in said and "same command" in said and ("while reasoning" in said or "reasoning alone" in said
+                                                                  or not reasoning)  # fmt: skip
+    assert server.asked <= 3 * min(6 * n_questions, 25 + 4 * 8) and not (tmp_path / "verdicts.csv").exists()
+    assert states(tmp_path) == {"open": 6 * n_questions}
+    goes_on(tmp_path, server)
+
+
+@pytest.mark.parametrize("name", BLANK)
+def test_who_never_says_anything_rewords_nothing_and_answers_nothing(tmp_path, serve, name, capsys):
+    server = serve(lambda *_: BLANK[name])
+    rows = [{"question_id": q, "category": "c", "prompt": f"Question {q}?"} for q in range(40)]
+    job = words("perturb", write_rows(tmp_path / "questions.jsonl", rows), server.url, tmp_path, "perturbed.jsonl")
+    assert main(job) == 2 and "--max-tokens" in one_line(capsys) and server.asked <= 3 * 40
+    if name != "cut":  # an answer that came to the limit is one
+        assert answered(tmp_path, server.url, texts=tuple(row["prompt"] for row in rows)) == 2
+        assert "--max-tokens" in one_line(capsys)
+    assert set(states(tmp_path)) == {"open"} and not {*tmp_path.glob("[op]*d.jsonl"), *tmp_path.glob("out*")}
+    server.behave = fine
+    assert main(job) == 0 == answered(tmp_path, server.url) and set(states(tmp_path)) <= {"done", "open"}
+
+
+@pytest.mark.parametrize("name", BLANK)
+def test_few_bad_replies_among_good_ones_stop_nothing(tmp_path, serve, name):
+    server = serve(lambda s, text, w: BLANK[name] if "Answer of x" in text else fine(s, text, w))
+    answers(tmp_path, 15, "wxyz")
+    assert judged(tmp_path, server.url, *SINGLE, "--concurrency", "2") == 0
+    assert [verdict == "invalid" for verdict in verdicts(tmp_path)] == [True, False, False, True, True, False] * 15
+
+
+@pytest.mark.parametrize("name", ["empty", "too long"])
+def test_a_first_model_that_nobody_can_judge_stops_a_run_once(tmp_path, serve, name):
+    "Its 29 pairs come first, when nothing is known yet; given again, the others come first."
+    bad = BLANK["empty"] if name == "empty" else refusing(400, code="context_length_exceeded")()
+    server = serve(lambda s, text, w: bad if "Answer of A " in text else fine(s, text, w))
+    answers(tmp_path, 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcd")
+    assert judged(tmp_path, server.url, *SINGLE, "--accept-too-long") == 2 or name == "empty"  # retries take turns
+    assert judged(tmp_path, server.url, *SINGLE, "--accept-too-long") == 0
+    assert verdicts(tmp_path).count("invalid") == 29 and len(verdicts(tmp_path)) == 435
+
+
+def thinker(needed: int, most: int = 10**9):
+    "A judge whose reasoning takes that many tokens, on a server that writes no more than the most."
+
+    def behave(endpoint, text: str, writer) -> bytes:
+        tokens = endpoint.bodies[-1]["max_tokens"]
+        if tokens > most:
+            return refusing(400, message=f"max_tokens is too large: {tokens}. This model writes at most {most}.")()
+        usage = {"prompt_tokens": len(text.encode()), "completion_tokens": min(tokens, needed)}
+        if tokens < needed and "Answer of z" in text:
+            return completion(None, usage=usage, finish_reason="length")
+        return completion(right_reply(text), usage=usage)
+
+    return behave
+
+
+def test_a_reply_cut_off_while_reasoning_is_asked_once_more_with_twice_the_budget(tmp_path, serve, capsys):
+    server, prices = serve(thinker(1500)), ("--price-in", "1", "--price-out", "1000")
+    assert judged(tmp_path, server.url, *SINGLE, *prices, "--dry-run") == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    most = [float(lines["cost"].split()[2]), float(lines["again"].split()[-1])]
+    assert judged(tmp_path, server.url, *SINGLE, *prices) == 0 and "invalid" not in verdicts(tmp_path)
+    assert sorted(body["max_tokens"] for body in server.bodies) == [1024] * 3 + [2048] * 2
+    cost = float(capsys.readouterr().err.split("cost ")[1].split(";")[0])
+    assert most[0] < cost <= sum(most)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.query("SELECT attempts, count(*) FROM requests GROUP BY 1") == [(1, 1), (2, 2)]
+
+
+def test_the_limit_on_the_cost_holds_for_twice_the_budget_and_a_later_run_knows_of_it(tmp_path, serve):
+    server = serve(thinker(1500))
+    answers(tmp_path, 1, "yz")
+    assert judged(tmp_path, server.url, *SINGLE, "--price-out", "1000", "--max-cost", "2.0") == 3
+    assert [body["max_tokens"] for body in server.bodies] == [1024], "1.024 is spent, 2.048 would pass the limit"
+    assert judged(tmp_path, server.url, *SINGLE) == 0 and server.bodies[-1]["max_tokens"] == 2048 and server.asked == 2
+
+
+@pytest.mark.parametrize("needed, most", [(9000, 10**9), (1500, 1024)], ids=["never enough", "twice is refused"])
+def test_twice_the_budget_is_asked_for_once_and_what_it_does_not_help_is_invalid(tmp_path, serve, needed, most):
+    server = serve(thinker(needed, most))
+    for _ in range(2):
+        assert judged(tmp_path, server.url, *SINGLE) == 0 and server.asked == 5
+        assert [verdict == "invalid" for verdict in verdicts(tmp_path)] == [False, True, True]
 
 
 REFUSALS = {
@@ -395,8 +616,10 @@ def test_forged_ends_and_verdicts_inside_answers_decide_nothing(tmp_path, serve)
 
 
 def test_what_was_cut_off_or_filtered_is_no_verdict_and_is_named_in_an_answer(tmp_path, serve, capsys):
-    server = serve(lambda s, text, w: completion(right_reply(text), finish_reason="length"))
-    assert judged(tmp_path, server.url) == 0 and set(verdicts(tmp_path)) == {"invalid"}
+    cut = lambda text: "length" if "Answer of x" in text or "Answer" not in text else "stop"  # noqa: E731
+    server = serve(lambda s, text, w: completion(right_reply(text), finish_reason=cut(text)))
+    assert judged(tmp_path, server.url, *SINGLE) == 0
+    assert [verdict == "invalid" for verdict in verdicts(tmp_path)] == [True, True, False]
     assert answered(tmp_path, server.url) == 0
     said = capsys.readouterr().err
     assert "2 cut" in said and "see --max-tokens" in said
@@ -406,6 +629,55 @@ def test_what_was_cut_off_or_filtered_is_no_verdict_and_is_named_in_an_answer(tm
     said = capsys.readouterr().err
     assert "content filter" in said and "no usable answer to question 1" in said and "max-tokens" not in said
     assert read_rows(tmp_path / "out.jsonl")[0]["question_id"] == 2
+
+
+def batch_reply(name: str, status: int, **body: object) -> str:
+    return json.dumps({"custom_id": name, "response": {"status_code": status, "body": body}, "error": None})
+
+
+def test_a_batch_asks_with_twice_the_budget_too_and_knows_what_is_too_long(tmp_path, capsys):
+    long = {"error": {"message": "no", "code": "context_length_exceeded"}}
+    cut = {"choices": [{"message": {"content": None}, "finish_reason": "length"}]}
+    names = written(tmp_path, 1)
+    assert read_back(tmp_path, "1.jsonl", *(batch_reply(name, 400, **long) for name in names)) == 0
+    assert states(tmp_path) == {"open": 3}, "who refuses everything has judged nothing"
+    one, two, three = written(tmp_path, 2)
+    said = batch_reply(one, 400, **long), batch_reply(two, 200, **cut), batch_line(three, "[A]")
+    assert read_back(tmp_path, "2.jsonl", *said) == 0 and states(tmp_path) == {"invalid": 1, "open": 1, "done": 1}
+    (again,) = written(tmp_path, 3)
+    assert read_rows(tmp_path / "batch-3.jsonl")[0]["body"]["max_tokens"] == 2048
+    assert read_back(tmp_path, "3.jsonl", batch_line(again, "[B]")) == 0
+    assert judged(tmp_path, NOBODY, *SINGLE) == 3 and "too long for m: 1 × x" in capsys.readouterr().err
+    assert judged(tmp_path, NOBODY, *SINGLE, "--accept-too-long") == 0 and verdicts(tmp_path) == ["invalid", "b", "a"]
+
+
+# ---- proxies
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_proxy_of_the_environment_sees_a_request_or_the_key(tmp_path, serve, scheme, monkeypatch):
+    seen, proxy = [], socket.create_server(("127.0.0.1", 0))
+
+    def listen() -> None:
+        while True:
+            try:
+                caller = proxy.accept()[0]
+            except OSError:
+                return
+            seen.append(caller.recv(65536))
+            caller.close()
+
+    threading.Thread(target=listen, daemon=True).start()
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        for spelled in (name, name.lower()):
+            monkeypatch.setenv(spelled, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    server = serve()
+    assert answered(tmp_path, NOBODY.replace("http", scheme), "--endpoint-name", "nobody") == 3
+    assert judged(tmp_path, server.url) == 0 and server.bearers == {KEY}
+    proxy.close()
+    assert seen == []
 
 
 # ---- options

@@ -145,7 +145,7 @@ def test_each_request_has_its_own_limit(smollm2: LocalBackend):
 def test_a_prompt_beyond_the_context_fails_alone(smollm2: LocalBackend):
     fine, failed = gathered(smollm2, ask("Say hello."), ask("word " * 9000))
     assert isinstance(fine, Reply) and isinstance(failed, CallFailed)
-    assert failed.kind == "prompt too long" and not failed.retryable and not failed.fatal
+    assert failed.kind == "refused: too long" and not failed.retryable and not failed.fatal
 
 
 def test_an_answer_cannot_end_its_turn(smollm2: LocalBackend):
@@ -207,7 +207,7 @@ def test_the_official_client_is_served(address: str):
             client.chat.completions.create(model="smollm2", messages=[message], stream=True)
         with pytest.raises(openai.BadRequestError, match="temperature"):
             client.chat.completions.create(model="smollm2", messages=[message], temperature=3)
-        with pytest.raises(openai.BadRequestError, match="prompt too long"):
+        with pytest.raises(openai.BadRequestError, match="refused: too long"):
             client.chat.completions.create(model="smollm2", messages=[message | {"content": "word " * 9000}])
 
 

@@ -87,6 +87,8 @@ _STAGE_OPTIONS = (  # what every stage wants to know; the groups of `--help` fol
     option("--attempts", type=int, default=3, help="Replies that cannot be read, before a request is invalid."),
     option("--timeout", type=_POSITIVE, default=600, help="Seconds for one call, from first to last byte."),
     option("--retry-invalid", is_flag=True, help="Give invalid requests another round first."),
+    option("--accept-too-long", is_flag=True,
+            help="Write the output without what the model refuses as too long: such a verdict is invalid."),
     option("--price-in", type=float, default=0.0, help="Price of a million tokens read."),
     option("--price-out", type=float, default=0.0, help="Price of a million tokens written."),
     option("--dry-run", is_flag=True, help="Say what would be sent and what it may cost; send nothing."),
@@ -209,12 +211,15 @@ def estimate_text(
 ) -> str:
     "The answer to --dry-run."
     cost = f"at most {plan.cost:.2f} for one call each, a token for every byte; {plan.spent:.2f} spent so far"
+    again = f"up to {2 * plan.tokens_out} tokens out more, if every reply is cut off while reasoning and asked again"
+    again += f"; cost up to {plan.again:.2f}" if prices.input or prices.output else ""
     lines = {
         "to send": f"{plan.to_send} requests ({plan.finished} finished before, {plan.in_batch} in batch files)",
         "tokens in": f"about {plan.tokens_in}, estimated at 4 characters each",
         "tokens out": f"at most {plan.tokens_out}",
         "cost": cost if prices.input or prices.output else "",
         "later": later,
+        "again": again if plan.to_send else "",
     }
     return "\n".join(f"{name:<12}{line}" for name, line in lines.items() if line)
 
@@ -272,14 +277,20 @@ def _carry_out(
             return _batch(ledger, run, given)
         session = Session(ledger, backend, limits, prices, progress=not given["quiet"])
         complete, counts, write = work(session, names["model"])
+    too_long = {} if given["accept_too_long"] else counts.get("too_long", {})
     for summary in session.history:
         _say(f"ppe: {summary_text(stage, summary)}")
     _say(f"ppe: {counts_text(counts)}")
     if given["report"]:
-        write_json({"complete": complete, **counts}, Path(given["report"]))
+        write_json({"complete": complete and not too_long, **counts}, Path(given["report"]))
     if not complete:
         stopped = next((f" ({summary.stopped})" for summary in session.history if summary.stopped), "")
         _say(f"ppe: {stage} is not finished{stopped}; give the same command again to go on")
+        return INCOMPLETE
+    if too_long:
+        way_out = "take a model that reads more, give shorter ones, or go on without them by --accept-too-long"
+        _say(f"ppe: {stage} wrote nothing, refused: too long for {given['model']}: "
+             f"{first_five(f'{n} × {name}' for name, n in too_long.items())}; {way_out}")  # fmt: skip
         return INCOMPLETE
     if given["out"]:
         write(Path(given["out"]))
@@ -489,7 +500,7 @@ def _judge_adaptively(goal: "Goal", answers: Sequence[Answer], settings: dict[st
         if ended:
             _say(f"ppe: {end}")
         write = partial(_write_judged, verdict_table(table, judges.name), table, given, answers=answers)
-        return ended, count_details(table) | counts, write
+        return ended, count_details(table, answers) | counts, write
 
     return _carry_out("judge", given, plan, work)
 
@@ -591,7 +602,8 @@ def judge_command(**given: Any) -> int:
         tokens = found.later_tokens_in, found.later_tokens_out
         cost = Prices(given["price_in"], given["price_out"]).cost(*tokens)
         later = f"at most {found.later_requests} scores, {tokens[0]} tokens in, {tokens[1]} out"
-        later += f", cost at most {cost:.2f}" if cost else ""
+        again = Prices(given["price_in"], given["price_out"]).cost(tokens[0], 2 * tokens[1])
+        later += f", cost at most {cost:.2f} (and up to {again:.2f} if asked again)" if cost else ""
         return found.run, later if found.later_requests else ""
 
     def work(session: Session, model: str) -> Written:
@@ -684,7 +696,8 @@ def category_jobs(
             words.append(word)
     if any(word.split("=")[0] == "--category" for word in words):
         raise InputError("--category inside launch: launch makes one job of each category; leave it out")
-    command = (sys.executable, "-c", RUN_PPE, stage, *words, "--quiet", "--category")
+    # What is too long is said once, at the end.
+    command = (sys.executable, "-c", RUN_PPE, stage, *words, "--quiet", "--accept-too-long", "--category")
     return [(category, (*command, category)) for category in categories]
 
 

@@ -22,9 +22,9 @@ from ..errors import InputError, first_five
 from ..files import entry_places
 from ..pairs import validate_pairs
 from .benchmarks import require_row_set
-from .chat import Decoding, Request
+from .chat import TOO_LONG, Decoding, Request
 from .dispatch import Session
-from .ledger import Ledger, Result, Use, plan_run, planned_run, results, run_progress
+from .ledger import Ledger, Result, Use, plan_run, planned_run, results, run_progress, why_nothing
 from .prompts import PromptSet, load_prompts
 from .responses import Answer, answers_needed
 from ..streams import stream
@@ -37,7 +37,9 @@ class Decision:
 
     verdict: str  # a, b, tie or invalid; a: model_a is better
     basis: str  # single, agree, scored, scored-tie, order-flip or invalid
-    cause: str = ""  # flip, half-flip or unreadable, if the replies to the pair did not settle it
+    cause: str = (
+        ""  # flip, half-flip or unreadable, in details also TOO_LONG: why the replies to a pair did not settle it
+    )
 
 
 def doubt(
@@ -406,9 +408,11 @@ def run_details(
             continue
         said = [None if reply.parsed is None else int(reply.parsed) for reply in known[2:]] or [None, None]
         decision = decide(ab, ba, scores=(said[0], said[1]) if known[2:] else None, flips=flips)
+        lost = (why_nothing(ledger, reply) for reply in known if reply.status == "invalid")
+        cause = TOO_LONG if any(why.startswith(TOO_LONG) for why in lost) else decision.cause
         rows.append((
             question, item["category"], variant, item["judge_variant"], a, b, decision.verdict, decision.basis,
-            decision.cause, ab, ba, *said, "" if ba else a, settings["prompts"],
+            cause, ab, ba, *said, "" if ba else a, settings["prompts"],
             *[*(reply.key for reply in known), "", "", ""][:4],
         ))  # fmt: skip
     return pd.DataFrame(rows, columns=list(DETAILS)).astype({"score_a": "Int64", "score_b": "Int64"})
@@ -440,8 +444,14 @@ def with_style(
     return verdicts.assign(**style_columns(*sides))
 
 
-def count_details(details: pd.DataFrame) -> dict[str, Any]:
-    "Numbers of verdicts, bases and causes, of flips by direction, and of requests made and saved."
+def count_details(
+    details: pd.DataFrame,
+    answers: Sequence[Answer] = (),  # that were judged: the longer one of a pair is what was too long
+) -> dict[str, Any]:
+    "Numbers of verdicts, bases and causes, of flips by direction, of requests made and saved, of pairs too long."
+    lengths = {(str(a.question_id), str(a.variant), a.model): len(a.answer) for a in answers}
+    refused = details.loc[details["cause"] == TOO_LONG, ["question_id", "variant", "model_a", "model_b"]].astype(str)
+    too_long = [max(both, key=lambda m: lengths.get((q, v, m), 0)) for q, v, *both in refused.itertuples(index=False)]
     in_doubt, flips = details["key_score_a"] != "", details[details["cause"] == "flip"]
     pairs, scores = (len({*details[one], *details[other]} - {""}) for one, other in (DETAILS[-4:-2], DETAILS[-2:]))
     return {
@@ -454,6 +464,7 @@ def count_details(details: pd.DataFrame) -> dict[str, Any]:
         "pair_requests": pairs,
         "score_requests": scores,
         "score_requests_saved": 2 * int(in_doubt.sum()) - scores,  # against two for each pair in doubt
+        "too_long": dict(sorted(Counter(too_long).items())),  # pairs by the model of the longer answer
     }
 
 # %% ../../nbs/stages/judging.ipynb #cell-49
@@ -498,7 +509,7 @@ def judge(
     details = run_details(ledger, run, flips=flips)
     n_open = len(comparisons.pairs) - len(details)
     own = {a.question_id for a in comparisons.answers if asked.use_rubrics and a.rubric is not None}
-    counts = count_details(details) | {
+    counts = count_details(details, comparisons.answers) | {
         "open": n_open, "models": len(comparisons.models), "answers": len(comparisons.answers),
         "answers_cut": comparisons.n_cut, "missing": list(map(list, comparisons.missing)),
         "left_out": list(map(list, comparisons.left_out)), "rubrics": len(own),

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import InputError, PpeError
-from .chat import CallFailed, Reply, Request, clean_text
+from .chat import TOO_LONG, CallFailed, Reply, Request, clean_text
 from .prompts import Message
 
 # %% ../../nbs/stages/local.ipynb #cell-05
@@ -141,7 +141,7 @@ def answer_batch(
         limits[row] = min(limits[row], limits[row] if model.context is None else model.context - len(prompt))
         if limits[row] < 1:
             why = f"{len(prompt)} tokens, the model takes {model.context} with the reply"
-            outcomes[row] = CallFailed("prompt too long", why, decided=True)
+            outcomes[row] = CallFailed(TOO_LONG, why, decided=True)
     if rows := [row for row in range(len(prompts)) if row not in outcomes]:
         started = time.perf_counter()
         samplers = [sampler(requests[row]) for row in rows]

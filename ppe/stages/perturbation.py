@@ -20,7 +20,7 @@ import pandas as pd
 from ..errors import InputError
 from ..files import entry_places
 from .benchmarks import Prompt, Question, require_row_set
-from .chat import Decoding, Request
+from .chat import TOO_LONG, Decoding, Request
 from .dispatch import Session
 from .ledger import Ledger, Result, Use, planned_run, results, run_progress, why_nothing
 from .prompts import PromptSet, load_prompts
@@ -155,7 +155,11 @@ class Perturbation:
     def counts(self) -> dict[str, Any]:
         "Totals over the questions; what never came counts as nothing."
         totals = {name: int(self.report[name].sum()) for name in COUNTS}
-        return {"questions": len(self.report), **totals, "short": list(self.short)}
+        too_long = self.report.loc[self.report["reason"].str.contains(TOO_LONG), "question_id"]
+        return {
+            "questions": len(self.report), **totals, "short": list(self.short),
+            "too_long": {f"question {question}": 1 for question in too_long},
+        }  # fmt: skip
 
 # %% ../../nbs/stages/perturbation.ipynb #cell-26
 def _outcome(

@@ -21,7 +21,7 @@ from ..errors import InputError, first_five
 from ..files import check_name, entry_places
 from ..pairs import validate_pairs
 from .benchmarks import Prompt, Row, read_rows, require_row_set, write_rows
-from .chat import Decoding, Request
+from .chat import TOO_LONG, Decoding, Request
 from .dispatch import CUT, Session
 from .ledger import Ledger, Use, planned_run, results, why_nothing
 from .prompts import Message
@@ -169,10 +169,12 @@ class Responses:
     def counts(self) -> dict[str, Any]:
         "How many answers are wanted and there, how many were cleaned or cut at the limit on tokens, which are missing."
         done = self.report[self.report["status"] == "done"]
+        too_long = self.missing.loc[self.missing["reason"].str.startswith(TOO_LONG), "model"]
         return {
             "wanted": len(self.report), "answers": len(self.answers), "cleaned": int(done["cleaned"].sum()),
             "cut": int((done["finish_reason"] == CUT).sum()),
             "missing": self.missing[["question_id", "variant", "reason"]].values.tolist(),
+            "too_long": too_long.value_counts().to_dict(),
         }  # fmt: skip
 
 # %% ../../nbs/stages/responses.ipynb #cell-22
