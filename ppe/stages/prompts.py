@@ -324,10 +324,8 @@ _LINK = r"(?:[\s*_#:：=>\"'`~(–—→“”„«「{$-]|\\boxed|\\text(?:bf)?
 _LABEL = rf"(?:{_WORDS['own']}\s{{0,2}}){{0,3}}{_WORDS['label']}(?:\s{{1,2}}finale?)?{_LINK}(?:{_WORDS['is']}{_LINK})?"
 _LABEL_ENDS = re.compile(rf"{_LABEL}\Z", _FLAGS)
 _LEADS = re.compile(rf"(?:^|[,;，、；]\s{{0,3}}(?:and\s)?)[\W_]{{0,12}}{_WORDS['lead']}", re.IGNORECASE)
-_CHOOSES = re.compile(
-    rf"{_LEADS.pattern}|{_WORDS['choice']}|{_WORDS['label']}|^\W{{0,9}}\w+(?:\s\w+)?\s?[:：]\W{{0,9}}\Z",
-    re.IGNORECASE,
-)
+_CHOOSES = re.compile(rf"{_WORDS['choice']}|{_WORDS['label']}", re.IGNORECASE)
+_NAMES = re.compile(r"(?<![A-Za-z\[])[AB](?![A-Za-z\]])")  # of the answers
 _LINE_STARTS = re.compile(rf"^{_MARKS}\Z", _FLAGS)
 _LINE_ENDS = re.compile(rf"{_WORDS['copula']}?{_MARKS}$", _FLAGS)
 _REPLY_ENDS = re.compile(rf"{_WORDS['copula']}?(?:{_MARKS}\s{{0,9}}){{3}}\Z", re.IGNORECASE)
@@ -335,7 +333,7 @@ _CLOSES = re.compile(r"[.!?。！？][\"')*_”»」]{0,4}(?:\s|[*_\"'(`$]|\\box
 _STANDS = re.compile(  # what may follow a labelled tag
     rf"{_WORDS['copula']}?[*_\"'`)\]}}$”“»」 \t]{{0,9}}"
     rf"(?:$|[.!;,。！，(:—–-](?!\s{{0,3}}{_WORDS['change']})"
-    rf"|[ /]{{0,2}}(?:\[|{_LABEL})|(?:because|since|as|for|by|with|weil|da|car|porque|perché|потому)\b)",
+    rf"|[ /]{{0,2}}(?:\[|{_LABEL})|(?:because|since|as|weil|da|car|porque|perché|потому)\b)",
     _FLAGS,
 )
 _QUOTED = re.compile(
@@ -370,6 +368,7 @@ _DOUBT = re.compile(  # also: a question, a sentence on *this* or *I*, that does
     r"(?!cho|pref|pick|sel|find|found|favou?r|wähl|bevorz|préf|eli)",
     _FLAGS,
 )
+_REASON = re.compile(_WORDS["reason"], re.IGNORECASE)
 _CHANGE = re.compile(rf"[\W_]{{0,12}}{_WORDS['change']}", re.IGNORECASE)
 _NEXT_QUESTION = re.compile(
     rf"<\|\w{{0,9}}start\w{{0,9}}\|>|\[INST\]|<<INSTRUCTION_START"
@@ -430,7 +429,8 @@ def _states(claim: re.Match) -> bool:
     text, start, end = claim.string, claim.start(), claim.end()
     before, after = text[max(0, start - 300) : start], text[end : end + 300]
     if _LINE_ENDS.match(after) and (_LINE_STARTS.search(before) or _CLOSES.search(before)):
-        return _is_own(claim)
+        last = _STOP.split(_CLOSES.sub("", before))[-1]  # sentence, which may say that there is no verdict
+        return _is_own(claim) and not (re.search(_WORDS["label"], last, re.IGNORECASE) and _NEGATED.search(last))
     return _is_label(before) and _STANDS.match(after) is not None and _is_own(claim)
 
 
@@ -439,7 +439,10 @@ def _ends_reply(claim: re.Match) -> bool:
     before = claim.string[max(0, claim.start() - 400) : claim.start()]
     if not (claim["tag"].isupper() and _REPLY_ENDS.match(claim.string, claim.end()) and _is_own(claim)):
         return False
-    return _is_label(before) or not _LABEL_ENDS.search(before) and _CHOOSES.search(_STOP.split(before)[-1]) is not None
+    if _LABEL_ENDS.search(before):
+        return _is_label(before)
+    sentence = _STOP.split(before)[-1]
+    return bool(_CHOOSES.search(sentence) or _LEADS.search(sentence) and claim["tag"] not in _NAMES.findall(sentence))
 
 
 def _read_verdict(text: str, n: int | None) -> str:
@@ -465,6 +468,9 @@ def _read_verdict(text: str, n: int | None) -> str:
     for tag in (*tags[tags.index(last) + 1 :], *_claims(_TAG, rest)):
         if tag["tag"].upper() != verdict:
             raise UnreadableReply(f"the reply names [{tag['tag'].upper()}] after the verdict [{verdict}]")
+    remark = own[last.end() :]
+    if re.search(r"\w", _LINE_ENDS.sub("", remark)) and not (_NAMES.search(remark) or _REASON.search(remark)):
+        raise UnreadableReply(f"the verdict [{verdict}] is followed by a remark that is no reason")
     if _DOUBT.search(own, last.end("tag")):
         raise UnreadableReply(f"the reply doubts or disowns the verdict [{verdict}]")
     return {"A": "a", "B": "b", "C": "tie"}[verdict]
