@@ -369,6 +369,7 @@ _DOUBT = re.compile(  # also: a question, a sentence on *this* or *I*, that does
     _FLAGS,
 )
 _REASON = re.compile(_WORDS["reason"], re.IGNORECASE)
+_SELF = re.compile(_WORDS["self"], re.IGNORECASE)
 _CHANGE = re.compile(rf"[\W_]{{0,12}}{_WORDS['change']}", re.IGNORECASE)
 _NEXT_QUESTION = re.compile(
     rf"<\|\w{{0,9}}start\w{{0,9}}\|>|\[INST\]|<<INSTRUCTION_START"
@@ -463,12 +464,12 @@ def _read_verdict(text: str, n: int | None) -> str:
     last = stated[-1]
     verdict = last["tag"].upper()
     other = next((tag for tag in reversed(stated) if tag["tag"].upper() != verdict), None)
-    if other and not _CHANGE.match(own, other.end()):
+    if other and not (_CHANGE.match(own, other.end()) or _SELF.search(own, other.end(), last.start())):
         raise UnreadableReply(f"[{other['tag'].upper()}], then [{verdict}], and no word that takes the first back")
     for tag in (*tags[tags.index(last) + 1 :], *_claims(_TAG, rest)):
         if tag["tag"].upper() != verdict:
             raise UnreadableReply(f"the reply names [{tag['tag'].upper()}] after the verdict [{verdict}]")
-    remark = own[last.end() :]
+    remark = own[tags[-1].end() :]
     if re.search(r"\w", _LINE_ENDS.sub("", remark)) and not (_NAMES.search(remark) or _REASON.search(remark)):
         raise UnreadableReply(f"the verdict [{verdict}] is followed by a remark that is no reason")
     if _DOUBT.search(own, last.end("tag")):
