@@ -6,13 +6,18 @@ fragments that mean something to one side or the other. The notebook holds the c
 
 import json
 import re
+import time
 import tomllib
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from endpoint import completion
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from stages import answers, judging, read_rows, words, write_rows
 
+from ppe.cli.main import main
 from ppe.errors import InputError
 from ppe.stages.prompts import LAYOUTS, UnreadableReply, load_prompts, read_reply
 
@@ -174,6 +179,8 @@ def test_what_is_quoted_before_the_verdict_does_not_decide(quoted: str, expects:
     # A quote that ends one stretch of reasoning and begins another leaves all that follows inside it, and one
     # that holds another result makes the reply ambiguous.
     ambiguous = "<think>" in quoted or (expects != "verdict" and "result" in quoted.lower())
+    # A verdict that nothing marks as quoted, and then another one, may also be a reply that runs on.
+    ambiguous |= expects == "verdict" and re.search(r"\[[ABC]\]", quoted, re.IGNORECASE) is not None
     assert found == ("2" if expects == "score" else "b") or (found is None and ambiguous)
 
 
@@ -194,23 +201,134 @@ def test_an_array_comes_back_as_it_was_written(
     before: str, items: list[str], after: str, ascii_only: bool, indent: int | None
 ):
     array = json.dumps(items, ensure_ascii=ascii_only, indent=indent)
+    # White space before a letter may be LaTeX with a single backslash; other control characters are refused.
+    control = any(re.search(r"[\x00-\x08\x0b-\x1f]|[\n\t][a-z]", item) for item in items)
     for expects in ("strings", f"strings:{len(items)}"):
         for shown in (array, f"```json\n{array}\n```", f"Here they are: {array}"):
             if "</think" not in shown:
                 found = outcome(expects, shown)
-                # Line ends are made plain before the array is read; JSON itself writes them as escapes.
-                assert json.loads(found) == items
+                if control:
+                    assert found is None or not re.search(r"[\x00-\x08\x0b-\x1f]", "".join(json.loads(found)))
+                else:
+                    assert json.loads(found) == items
     assert outcome(f"strings:{len(items) + 1}", array) is None
     found = outcome("strings", before + array + "\n" + after)
-    assert found is None or json.loads(found) == items or "</think" in array
+    assert found is None or json.loads(found) == items or "</think" in array or control
+
+
+# ---- the table of replies
+
+CASES = Path(__file__).parent / "cases"
+REPLIES = [
+    pytest.param(reply, expected, id=f"{language} {case['why']} {number}")
+    for case in tomllib.loads((CASES / "replies.toml").read_text("utf-8"))["case"]
+    for language, by_verdict in case.items() if language != "why"
+    for expected, replies in by_verdict.items() for number, reply in enumerate(replies)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reply, expected", REPLIES)
+def test_a_reply_is_read_as_the_table_says(reply: str, expected: str):
+    assert outcome("verdict", reply) == (expected or None)
+
+
+def test_the_table_has_six_languages():
+    languages = [case.id.split()[0] for case in REPLIES]
+    assert len(REPLIES) >= 120 and all(languages.count(language) >= 10 for language in "en de fr es ja zh".split())
+
+
+JAPANESE = {  # own sentences; a judge that answers Japanese and Chinese questions in their language
+    "Aの説明のほうが具体的で、手順も正確です。[[A]]": "a", "したがって、私の評価は[[B]]です。": "b",
+    "どちらも同じ程度に誤っています。最終判断：[[C]]": "tie", "A更详细。最终裁决：[[A]]": "a", "结论：[B]": "b",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reply", JAPANESE)
+def test_japanese_verdict(reply: str):
+    assert outcome("verdict", reply) == JAPANESE[reply]
+
+
+def test_japanese_verdict_through_the_command_line(tmp_path, serve):
+    "Every pair is asked once, and its verdict is the tag that the reply ends with."
+    said = {}
+
+    def judge(endpoint, text, writer):
+        said[text] = list(JAPANESE)[len(said) % len(JAPANESE)]
+        return completion(said[text], text)
+
+    served = serve(judge)
+    answers(tmp_path, 5, "xy")
+    assert main([*judging(tmp_path, served.url), "--mode", "single"]) == 0
+    verdicts = list(pd.read_csv(tmp_path / "verdicts.csv")["verdict"])
+    assert sorted(verdicts) == sorted(JAPANESE[reply] for reply in said.values()) and served.asked == 5
+
+
+# ---- LaTeX in arrays
+
+COMMANDS = r"""
+\frac \nabla \neq \nu \not \notin \times \text \theta \tau \tan \to \top \triangle \rho \right \rangle \rightarrow
+\beta \bar \binom \begin \bmod \big \forall \floor \sqrt \alpha \underline \{ \%
+""".split()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_latex_paraphrase(command: str):
+    "A command with one backslash and with two is the same wording; outside a formula it may be refused."
+    single, double = f'["Take ${command}{{x}}$ now."]', f'["Take $\\{command}{{x}}$ now."]'
+    assert outcome("strings:1", single) == outcome("strings:1", double) == double
+    bare = outcome("strings:1", f'["Take {command} now."]')
+    assert bare in (None, f'["Take \\{command} now."]')
+
+
+@pytest.mark.parametrize(
+    "array, expected",
+    {
+        r'["One.\nTwo.\n\nthree\n"]': ["One.\nTwo.\n\nthree\n"],
+        r'["x\ty", "1\t2"]': ["x\ty", "1\t2"],
+        r'["one\r\ntwo"]': ["one\ntwo"],
+        r'["\u00e4 \"b\" \/"]': ['ä "b" /'],
+        r'["a\nor b", "\nit is"]': ["a\nor b", "\nit is"],
+        r'["\text{if}\nFind $x$."]': ["\\text{if}\nFind $x$."],
+        r'["\\(x \\neq 1\\)"]': [r"\(x \neq 1\)"],
+        r'["a \ne b"]': None, r'["\\frac and \frac"]': None, r'["$a \\ b$ and \frac"]': None, r'["a \f b"]': None,
+        r'["\u000c"]': None, r'["\u001b[1m"]': None, r'["\b"]': None, '["a\x0cb"]': None, r'["a\r"]': None,
+    }.items(),
+)  # fmt: skip
+def test_latex_paraphrase_and_honest_white_space(array: str, expected: list[str] | None):
+    found = outcome("strings", array)
+    assert (json.loads(found) if found else None) == expected
+
+
+def test_latex_paraphrase_through_the_command_line(tmp_path, serve):
+    "No wording that is written holds a control character, and each keeps its formula."
+    wordings = [rf"Evaluate $\frac{{1}}{{2}}$ of $\beta$, way {k}." for k in range(8)]
+
+    def paraphraser(endpoint, text, writer):
+        labels = json.dumps(["YES"] * 8)
+        array = '["' + '", "'.join(wordings) + '"]'
+        return completion(array if "paraphrase generator" in text else labels, text)
+
+    rows = [{"question_id": 1, "category": "math", "prompt": r"What is $\frac{1}{2}\beta$?"}]
+    source = write_rows(tmp_path / "questions.jsonl", rows)
+    assert main(words("perturb", source, serve(paraphraser).url, tmp_path, "prompts.jsonl")) == 0
+    written = [row["prompt"] for row in read_rows(tmp_path / "prompts.jsonl")]
+    assert written == [rows[0]["prompt"], *wordings[:4]]
 
 
 # Each unit sends a pattern back to its start as often as can be; quadratic work on 10 MB would take days.
 TEN_MEGABYTES = {
-    "verdict": ["[A]", "[A]\n", "Verdict: [A", "my verdict: [B]. ", " \n[A] x", ". [A] ", "</think>"],
+    "verdict": [
+        "[A]",
+        "[A]\n",
+        "Verdict: [A",
+        "my verdict: [B]. ",
+        " \n[A] x",
+        ". [A] ",
+        "</think>",
+    ],
     "result": ["[RESULT]", "[RESULT]           ", "[RESULT] A.... ", "[RESULT] A or B"],
     "score": ["[RESULT] 9", "[RESULT] 4 / ", "<think>"],
-    "strings": ["[", '["', '["a",', '["\\', '["[', "[\n\n", '["a"],', "\\"],
+    "strings": ['["\\frac",', '["\\\\",', "[", '["', '["a",', '["\\', '["[', "[\n\n", '["a"],', "\\"],
     "text": ["\r", "x"],
 }
 UNITS = [(unit, expects) for expects, units in TEN_MEGABYTES.items() for unit in units]
@@ -222,6 +340,16 @@ def test_ten_megabytes_are_read_to_the_end(unit: str, expects: str):
     found = outcome(expects, reply)
     name = expects.partition(":")[0]
     assert found is None or name in ("text", "strings") or found in ALPHABETS[name]
+
+
+@pytest.mark.parametrize(
+    "unit", ["'", '"', "“", "»", "「", "```\n", "~~~\n```\n", "says: ", "says:\n", "<<X_START>>", "\n>", "'a ", "says "]
+)
+def test_quotations_that_never_end_take_no_longer_than_they_are_long(unit: str):
+    reply = "[A] " + unit * (300_000 // len(unit))
+    started = time.monotonic()
+    outcome("verdict", reply)
+    assert time.monotonic() - started < 20, "quadratic work on 300 kB would take hours"
 
 
 def test_depth_does_not_matter():

@@ -12,7 +12,6 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -312,39 +311,72 @@ def _read_text(text: str, n: int | None) -> str:
 # %% ../../nbs/stages/prompts.ipynb #cell-45
 # Every repetition is bounded, so that no reply, however hostile, takes more than time in proportion to its length.
 _FLAGS = re.IGNORECASE | re.MULTILINE
-_TAG = r"\\?\[{1,2}[ *_]{0,4}(?P<tag>[ABC])[ *_]{0,4}\\?\]{1,2}"
-_MARKS = r"[ \t*_#>\"'`~.,;:(){}|$“”‘’-]{0,12}"  # decoration of a line
-_LINK = r"[\s*_#:：=>\"'`~(–—→“”-]{0,12}"  # what may stand between a label and its tag
-_WORD = r"(?:verdict|judge?ment|decision|result|winner|final\s{1,2}answer)"
-_STATED = re.compile(
-    rf"(?:(?P<label>{_WORD})(?![A-Za-z]){_LINK}(?:(?:is|goes\s{{1,2}}to)\b{_LINK})?|^{_MARKS})"
-    rf"{_TAG}(?P<end>{_MARKS}$)?",
+_WORDS: dict[str, str] = {}  # a pattern for each kind
+for _kind, _languages in tomllib.loads(files("ppe.stages").joinpath("verdict_words.toml").read_text("utf-8")).items():
+    _patterns = []
+    for _language, _words in _languages.items():
+        _edge = r"\b" * (_language not in ("ja", "zh", "ko") and _kind != "copula")
+        _patterns.append(_edge + "(?:" + "|".join(re.split(r" [|] |\n", _words.strip())) + ")" + _edge)
+    _WORDS[_kind] = f"(?:{'|'.join(_patterns)})".replace(" ", r"\s{1,2}")
+_TAG = re.compile(r"\\?(?<![A-Za-z0-9\[])\[{1,2}[ *_]{0,4}(?P<tag>[ABC])[ *_]{0,4}\\?\]{1,2}(?!\()", re.IGNORECASE)
+_MARKS = r"(?:[^\w\n?？…\[\]\\<]|_|\\boxed|\\text(?:bf)?|</?s>|<\|\w{1,20}\|>){0,24}"  # decoration
+_LINK = r"(?:[\s*_#:：=>\"'`~(–—→“”„«「{$-]|\\boxed|\\text(?:bf)?){0,16}"  # between a label and its tag
+_LABEL = rf"(?:{_WORDS['own']}\s{{0,2}}){{0,3}}{_WORDS['label']}(?:\s{{1,2}}finale?)?{_LINK}(?:{_WORDS['is']}{_LINK})?"
+_LABEL_ENDS = re.compile(rf"{_LABEL}\Z", _FLAGS)
+_LEADS = re.compile(rf"(?:^|[,;，、；]\s{{0,3}}(?:and\s)?)[\W_]{{0,12}}{_WORDS['lead']}", re.IGNORECASE)
+_CHOOSES = re.compile(rf"{_WORDS['choice']}|{_WORDS['label']}", re.IGNORECASE)
+_NAMES = re.compile(r"(?<![A-Za-z\[])[AB](?![A-Za-z\]])")  # of the answers
+_LINE_STARTS = re.compile(rf"^{_MARKS}\Z", _FLAGS)
+_LINE_ENDS = re.compile(rf"{_WORDS['copula']}?{_MARKS}$", _FLAGS)
+_REPLY_ENDS = re.compile(rf"{_WORDS['copula']}?(?:{_MARKS}\s{{0,9}}){{3}}\Z", re.IGNORECASE)
+_CLOSES = re.compile(r"[.!?。！？][\"')*_”»」]{0,4}(?:\s|[*_\"'(`$]|\\boxed\{){0,9}\Z")
+_STANDS = re.compile(  # what may follow a labelled tag
+    rf"{_WORDS['copula']}?[*_\"'`)\]}}$”“»」 \t]{{0,9}}"
+    rf"(?:$|[.!;,。！，(:—–-](?!\s{{0,3}}{_WORDS['change']})"
+    rf"|[ /]{{0,2}}(?:\[|{_LABEL})|(?:because|since|as|weil|da|car|porque|perché|потому)\b)",
     _FLAGS,
 )
-# What goes before a label, looked for in the 80 characters before it; it is shorter, so it cannot begin at their edge.
-_BEFORE_LABEL = re.compile(
-    rf"(?:(?:^|[.!?;)\]])(?<!e\.g\.){_MARKS}(?:(?:so|thus|therefore|hence|finally|overall|in conclusion|conclusion"
-    r"|judge?ment|feedback)[,: *_]{1,4}){0,2}(?:(?:my|the|our)\s{1,2})?(?:(?:final|overall)\s{1,2})?"
-    r"|\b(?:my|the|our|final)\s{1,2}(?:final\s{1,2}|overall\s{1,2})?)\Z",
+_QUOTED = re.compile(
+    r"^[ \t]{0,8}(?P<fence>`{3}|~{3})[\s\S]*?^[ \t]{0,8}(?P=fence)|^[ \t]{0,8}>[^\n]*"
+    r"|<<\w{1,20}_START[^>\n]{0,40}>>(?:(?!<<\w{1,20}_START)[\s\S])*?<<\w{1,20}_END[^>\n]{0,40}>>"
+    r"|“[^“”]{0,999}”|„[^„“”]{0,999}[“”]|«[^«»]{0,999}»|»[^«»]{0,999}«|‹[^‹›]{0,999}›"
+    r"|「[^「」]{0,999}」|『[^『』]{0,999}』"
+    r"|‘[^‘\n]{0,499}?’(?!\w)|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){0,499}'(?!\w)|`[^`\n]{1,499}`"
+    r"|\"(?:[^\"\n]|\n(?!\s*\n)){0,999}\""
+    rf"|{_WORDS['says']}[^.!?\n:：。]{{0,80}}[:：][*_ \t]{{0,4}}"  # and what follows the colon
+    r"(?:[^\n]{1,999}(?:(?<![.!?。！？])\n[^\n]{1,999}){0,9}"
+    r"|(?:\n[ \t]{0,9}){1,2}[^\n]{1,999}(?:\n[^\n]{1,999}){0,99})",
     _FLAGS,
 )
-_CLOSING = re.compile(rf"[.!?][\"')*_]{{0,4}}[ \t\n*_\"'(]{{1,6}}{_TAG}{_MARKS}$", _FLAGS)
-_ANY_TAG = re.compile(r"\[(?<![A-Za-z0-9]\[)[ *_]{0,4}(?P<tag>[ABC])[ *_]{0,4}\\?\]", re.IGNORECASE)
-# What introduces the words of somebody else, up to the verdict among them; and what takes a verdict back.
-_QUOTING = re.compile(
-    r"\b(?:(?:contain|includ|insert|append|stat|claim|declar|quot|repeat|say|read)(?:s|es|ed|ing)|contain|include|said"
-    r"|writes|wrote|(?:end|begin|start)(?:s|ed|ing)\s{1,2}(?:with|in|by)|(?:line|words|text)\s{1,2}(?:is|are)"
-    r"|(?:tell|ask|instruct|order|urge|command|want)(?:s|ed|ing)\s{1,2}(?:the\s{1,2})?\w{1,20}\s{1,2}to\s{1,2}\w{1,20}"
-    r"(?:\s{1,2}with)?)(?:\s{1,2}(?:the|an?|its|this|following|last|final|forged|fake|hidden|lines?|words?|texts?"
-    rf"|strings?|phrase|tag|sentence|statement|instruction|claim)){{0,6}}{_LINK}\Z",
+_BARE = re.compile(
+    rf"(?:```\w{{0,9}})?[\W_]{{0,9}}?(?:{_LABEL})?(?:{_TAG.pattern}|\[\s{{0,3}}RESULT\s{{0,3}}\]\W{{0,9}}\w)"
+    r"[\W_]{0,9}",
     re.IGNORECASE,
 )
-_DISOWNED = re.compile(
-    rf"\bnot\s{{1,2}}(?:mine\b|my\s{{1,2}}(?:\w{{1,12}}\s{{1,2}})?{_WORD})|\bI\s{{1,2}}(?:disagree|do\s{{1,2}}not"
-    r"\s{1,2}agree)\s{1,2}with\s{1,2}(?:the|this|that)\s{1,2}(?:quot|line|claim|statement|verdict)",
+_ATTRIBUTED = re.compile(rf"{_WORDS['says']}|^[\W_]{{0,6}}{_WORDS['answer']}\s?[AB]\s?[*_]{{0,2}}[:：]", _FLAGS)
+_INTRODUCED = re.compile(
+    rf"{_WORDS['says']}(?:\s{{1,2}}\w{{1,12}}){{0,4}}[\s*_]{{0,6}}\Z"
+    r"|\b(?:line|words?|text)\s{1,2}(?:is|are)\s{0,6}\Z",
     re.IGNORECASE,
 )
-_OWN_LABEL = re.compile(rf"{_WORD}(?![A-Za-z]){_LINK}(?:is\b{_LINK})?\Z", re.IGNORECASE)
+_UNSETTLED, _NEGATED = (re.compile(_WORDS[kind], re.IGNORECASE) for kind in ("unsettled", "negated"))
+_DOUBT = re.compile(  # also: a question, a sentence on *this* or *I*, that does not say why, and *no*
+    rf"{_WORDS['doubt']}|[?？]|\.\.|…\s*\Z"
+    r"|(?:^|[.!?;,—–-]\s{0,3})(?:no|nope|nein|non|нет|いや|いえ|いいえ)[\s,.!:。、]"
+    r"|(?:^|[.!?;。！]\s{0,3})[\W_]{0,6}(?:(?:this|that|these|those|das|dies|ce|est?o|questo)\b|c['’]|これ|それ|这|那)"
+    r"|(?:^|[.!?;,]\s{0,3}(?:so|but|though|yet)?\s{0,2})(?:I(?:['’]m)?|my|ich|je|yo|me)\s"
+    r"(?!cho|pref|pick|sel|find|found|favou?r|wähl|bevorz|préf|eli)",
+    _FLAGS,
+)
+_REASON = re.compile(_WORDS["reason"], re.IGNORECASE)
+_SELF = re.compile(_WORDS["self"], re.IGNORECASE)
+_CHANGE = re.compile(rf"[\W_]{{0,12}}{_WORDS['change']}", re.IGNORECASE)
+_NEXT_QUESTION = re.compile(
+    rf"<\|\w{{0,9}}start\w{{0,9}}\|>|\[INST\]|<<INSTRUCTION_START"
+    rf"|(?:^[ \t*_#\[<>|-]{{0,9}}|(?<=[.!?] )){_WORDS['question']}[^\S\n]{{0,2}}\d{{0,3}}[^\n:：]{{0,24}}[:：\]|>*_]",
+    _FLAGS,
+)
+_STOP = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!z\.B)(?<!z\. B)[.!?][\"')*_\]”»]{0,4}(?=\s)|[。！？\n]")
 
 # %% ../../nbs/stages/prompts.ipynb #cell-46
 _MOST_STATED = 1000  # a reply with more verdicts than this is none; looking at each costs time
@@ -358,53 +390,90 @@ def _claims(pattern: re.Pattern, text: str) -> list[re.Match]:
     return claims
 
 
-def _starts_a_label(text: str, start: int) -> bool:
-    return _BEFORE_LABEL.search(text[max(0, start - 80) : start]) is not None
-
-
-def _is_quoted(claim: re.Match) -> bool:
-    "Whether a verdict is a repetition of somebody else's words."
-    text, start, end = claim.string, claim.start(), claim.end("tag")
-    line, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end, end + 1000)
-    sentence = text[max(0, start - 160) : start + (text[start] in ".!?")]
-    if text[line : line + 8].lstrip().startswith(">") or _QUOTING.search(sentence):
-        return True
-    before, after = text[max(line, start - 1000) : start], text[end : end + 1000 if stop < 0 else stop]
-    before = re.sub(r"(?i)\A[\W_]*(?:feedback[\W_]*)?", "", before)  # marks that open a line are decoration
-    if (label := _OWN_LABEL.search(before)) and _starts_a_label(before, label.start()):
+def _is_label(before: str) -> bool:
+    "Whether a text ends with a label for a verdict that opens its sentence, or follows the reasons that open it."
+    if not (label := _LABEL_ENDS.search(before := before[-160:])):
         return False
-    open_marks = any(before.count(mark) % 2 and mark in after for mark in '"`')
-    return open_marks or before.rfind("“") > before.rfind("”") or before[-2:] in (" '", " ‘", " «")
+    lead = _STOP.split(before[: label.start()])[-1]
+    return not re.search(r"\w", lead) or _LEADS.search(lead) is not None
+
+
+def _own_words(text: str) -> str:
+    "The reply with what it quotes blotted out; marks around a bare verdict that begins its line or has a label stay."
+
+    def blot(quote: re.Match) -> str:
+        before = text[max(0, quote.start() - 200) : quote.start()]
+        is_plain = quote[0].lstrip()[:1] != ">" and _BARE.fullmatch(quote[0])
+        if is_plain and (_LINE_STARTS.search(before) or _is_label(before)):
+            return quote[0]
+        return re.sub(r"[^\n]", "…", quote[0])
+
+    if wrapped := re.fullmatch(r'\s*(?:"([^"]*)"|```\w*\n((?:(?!```)[\s\S])*)```)\s*', text):  # the whole reply
+        text = wrapped[1] or wrapped[2] or ""
+    return _QUOTED.sub(blot, text)
+
+
+def _is_own(claim: re.Match) -> bool:
+    "Whether the sentence of a verdict states it: nobody else says it, and it is not denied, supposed or asked."
+    text, end = claim.string, claim.end("tag")
+    before = re.sub(r"([:：,，][*_ \t]{0,4})\n\s{0,9}", r"\1 ", text[max(0, claim.start() - 400) : claim.start()])
+    before = _LABEL_ENDS.sub("", before)
+    sentence, after = _STOP.split(before)[-1], re.split(r"(?<=[?？])|[.!。！\n]", text[end : end + 200])[0]
+    clause = re.split(r"[,;，、；]", sentence)[-1]
+    if _INTRODUCED.search(before[-160:]) or _NEGATED.search(clause) or after.endswith(("?", "？")):
+        return False
+    return not any(words.search(part) for words in (_ATTRIBUTED, _UNSETTLED) for part in (sentence, after))
 
 # %% ../../nbs/stages/prompts.ipynb #cell-47
+def _states(claim: re.Match) -> bool:
+    "Whether a tag states a verdict: after a label, alone on its line, or after the last sentence of its line."
+    text, start, end = claim.string, claim.start(), claim.end()
+    before, after = text[max(0, start - 300) : start], text[end : end + 300]
+    if _LINE_ENDS.match(after) and (_LINE_STARTS.search(before) or _CLOSES.search(before)):
+        last = _STOP.split(_CLOSES.sub("", before))[-1]  # sentence, which may say that there is no verdict
+        return _is_own(claim) and not (re.search(_WORDS["label"], last, re.IGNORECASE) and _NEGATED.search(last))
+    return _is_label(before) and _STANDS.match(after) is not None and _is_own(claim)
+
+
+def _ends_reply(claim: re.Match) -> bool:
+    "Whether a tag ends the reply, in a sentence that chooses."
+    before = claim.string[max(0, claim.start() - 400) : claim.start()]
+    if not (claim["tag"].isupper() and _REPLY_ENDS.match(claim.string, claim.end()) and _is_own(claim)):
+        return False
+    if _LABEL_ENDS.search(before):
+        return _is_label(before)
+    sentence = _STOP.split(before)[-1]
+    return bool(_CHOOSES.search(sentence) or _LEADS.search(sentence) and claim["tag"] not in _NAMES.findall(sentence))
+
+
 def _read_verdict(text: str, n: int | None) -> str:
-    "a, b or tie: the verdict that the reply states last."
+    "a, b or tie: what the judge says in its own voice, last, in the form that was asked for."
     text = _spoken(text)
-    if not _ANY_TAG.search(text):
+    if not _claims(_TAG, text):
         raise UnreadableReply("no [A], [B] or [C] in the reply")
-    stated = [
-        claim for claim in _claims(_STATED, text)
-        if (claim["end"] is not None if claim["label"] is None else _starts_a_label(text, claim.start()))
-        and not _is_quoted(claim)
-    ]  # fmt: skip
-    if stated:
-        before, last = stated[-2:][0], stated[-1]
-        both = [claim["tag"].upper() for claim in (before, last)]
-        if len({*both}) > 1 and not re.search(r"\w", text[before.end() : last.start()]):
-            raise UnreadableReply(f"{' and '.join(both)} with no word between them")
-    else:
-        closing = {claim["tag"].upper(): claim for claim in _claims(_CLOSING, text) if not _is_quoted(claim)}
-        if len(closing) > 1:
-            raise UnreadableReply(f"sentences end with {' and with '.join(sorted(closing))}, and none says verdict")
-        if not closing:
-            raise UnreadableReply("[A], [B] or [C] is mentioned, but none is stated as the verdict")
-        last = closing.popitem()[1]
+    text = _own_words(text)
+    runs_on = _NEXT_QUESTION.search(text, len(text) - len(text.lstrip()) + 1)
+    own, rest = (text[: runs_on.start()], text[runs_on.start() :]) if runs_on else (text, "")
+    tags = _claims(_TAG, own)
+    kinds = {tag["tag"].upper() for tag in tags}
+    stated = [tag for tag in tags if _states(tag)]
+    if not stated and len(kinds) == 1 and _ends_reply(tags[-1]):
+        stated = tags[-1:]
+    if not stated:
+        raise UnreadableReply("[A], [B] or [C] is mentioned, but none is stated as the verdict")
+    last = stated[-1]
     verdict = last["tag"].upper()
-    for match in _ANY_TAG.finditer(text, last.end("tag")):
-        if match["tag"].upper() != verdict:
-            raise UnreadableReply(f"the reply names [{match['tag'].upper()}] after the verdict [{verdict}]")
-    if _DISOWNED.search(text, last.end("tag")):
-        raise UnreadableReply(f"the reply disowns the verdict [{verdict}]")
+    other = next((tag for tag in reversed(stated) if tag["tag"].upper() != verdict), None)
+    if other and not (_CHANGE.match(own, other.end()) or _SELF.search(own, other.end(), last.start())):
+        raise UnreadableReply(f"[{other['tag'].upper()}], then [{verdict}], and no word that takes the first back")
+    for tag in (*tags[tags.index(last) + 1 :], *_claims(_TAG, rest)):
+        if tag["tag"].upper() != verdict:
+            raise UnreadableReply(f"the reply names [{tag['tag'].upper()}] after the verdict [{verdict}]")
+    remark = own[tags[-1].end() :]
+    if re.search(r"\w", _LINE_ENDS.sub("", remark)) and not (_NAMES.search(remark) or _REASON.search(remark)):
+        raise UnreadableReply(f"the verdict [{verdict}] is followed by a remark that is no reason")
+    if _DOUBT.search(own, last.end("tag")):
+        raise UnreadableReply(f"the reply doubts or disowns the verdict [{verdict}]")
     return {"A": "a", "B": "b", "C": "tie"}[verdict]
 
 # %% ../../nbs/stages/prompts.ipynb #cell-49
@@ -427,8 +496,8 @@ def _read_result(pattern: re.Pattern, valid: tuple[str, ...], text: str, n: int 
         raise UnreadableReply(f"no [RESULT] tag is followed by one of {', '.join(valid)}")
     if len(said := list(dict.fromkeys(claim["tag"].upper() for claim in claims))) > 1:
         raise UnreadableReply(f"different results in one reply: {first_five(said)}")
-    own = [claim for claim in claims if not _is_quoted(claim)]
-    if not own or _DISOWNED.search(own[-1].string, own[-1].end("tag")):
+    own = [claim for claim in _claims(pattern, _own_words(_spoken(text))) if _is_own(claim)]
+    if not own or _DOUBT.search(own[-1].string, own[-1].end("tag")):
         raise UnreadableReply(f"the result {said[0]} is quoted, and the reply has none of its own")
     if own[-1]["end"] is None or said[0] not in valid:
         raise UnreadableReply(
@@ -444,6 +513,35 @@ _ARRAY = re.compile(  # and what goes before and after it: a key, or a part of s
     re.DOTALL,
 )
 _JSON = json.JSONDecoder(strict=False)
+# LaTeX commands that a JSON decoder takes for white space and a word; and those that outside $…$ may be just that.
+_LATEX = re.compile(
+    r"n(?:abla|atural|earrow|eq|eg|ewline|geq|leq|gtr|ot(?:in)?|onumber|parallel|warrow|u|e|i|exists|mid|less|sim|cong"
+    r"|prec|succ|(?:sub|sup)seteq|(?:left|right|Left|Right)arrow|vdash|orm)"
+    r"|t(?:anh?|au|binom|ext[a-z]*|frac|herefore|heta|ilde|imes|iny|o|op|riangle[a-z]*|ag|wohead[a-z]+|t)"
+    r"|[bfr][A-Za-z]+"
+)
+_EITHER = ("ne", "ni", "nu", "nexists", "nmid", "nless", "nsim", "nprec", "norm", "tan", "to", "top", "tag", "tt")
+
+
+def _decoded(array: str) -> list[str]:
+    "The strings of a JSON array; LaTeX with single backslashes is restored. Raises `ValueError` if undecidable."
+    singles, doubles, n_marks, pieces = 0, 0, 0, []
+    for plain, escape in re.findall(r"([^\\]*)(\\(?:u[0-9a-fA-F]{4}|r\\n|[A-Za-z]+|[\s\S])|\Z)", array):
+        n_marks = n_marks * ('"' not in plain) + plain.rpartition('"')[2].count("$")  # of formulas, in this string
+        word = escape[1:]
+        n_marks += word in ("(", ")", "[", "]")
+        is_json = re.fullmatch(r'["/\\]|u[0-9a-fA-F]{4}|r\\n|', word) is not None
+        is_json |= word[:1] in ("b", "f", "n", "r", "t") and not _LATEX.fullmatch(word)
+        if not is_json and word in _EITHER and n_marks % 2 == 0:
+            raise ValueError(f"\\{word} outside a formula is a command or white space and a word")
+        singles, doubles = singles + (not is_json), doubles + (word == "\\")
+        pieces += [plain, escape if is_json else "\\" + escape]
+    if singles and doubles:
+        raise ValueError("backslashes stand single here and double there")
+    strings = [string.replace("\r\n", "\n") for string in _JSON.decode("".join(pieces))]
+    if control := re.search(r"[\x00-\x08\x0b-\x1f]", "".join(strings)):
+        raise ValueError(f"control character {ord(control[0])} in a string")
+    return strings
 
 
 def _read_array(labels: bool, text: str, n: int | None) -> str:
@@ -455,8 +553,10 @@ def _read_array(labels: bool, text: str, n: int | None) -> str:
             alone[match["array"]] = None
     arrays: list[list[str]] = []
     for array in alone:
-        with suppress(ValueError):  # an escape that JSON does not have
-            arrays.append(_JSON.decode(array))
+        try:
+            arrays.append(_decoded(array))
+        except ValueError as error:
+            raise UnreadableReply(str(error)) from None
     if not arrays:
         raise UnreadableReply("no JSON array of strings that stands by itself")
     if not (fitting := [array for array in arrays if n in (None, len(array))]):
