@@ -15,6 +15,7 @@ from ppe.errors import InputError, NoMaximumError
 from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
 from ppe.inference.methods import ALL_GRAPHS
 from ppe.pool import Pool, comparison_graphs
+from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.discrimination import LIMITS, fit_discrimination, fit_discrimination_batch
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
 from ppe.streams import stream
@@ -123,17 +124,18 @@ def test_intervals_run_the_whole_method_in_every_resample(ranker):
     np.testing.assert_allclose(found.scores, own.scores, atol=1e-6)
     assert found.models == pool.models and found.ranker == ranker and found.n_questions == 4
     assert found.separated == (own.fit.ridge > 0)
-    few = rank_intervals(pool, n_resamples=4, rng=stream(SEED), **options)
-    assert np.array_equal(few.resampled_scores, found.resampled_scores[:4])
+    few = rank_intervals(pool, n_resamples=4, rng=stream(SEED), ranker=ranker, level=0.6)
+    assert np.array_equal(few.resampled.scores, found.resampled.scores[:4])
     # Copies of a question: questions of their own to the discrimination models, a heavier one to others.
     weights = question_weights(ALL_GRAPHS, pool, n_resamples=9, rng=stream(SEED))
-    for row, scores, flag in zip(weights[:4], found.resampled_scores, found.ridge, strict=False):
+    for row, scores, flag in zip(weights[:4], found.resampled.scores, found.resampled.ridge, strict=False):
         rows, own_block = question_copies(pool.blocks, row[np.unique(pool.blocks, return_index=True)[1]])
         drawn = Pool.of(pool.adjacency[rows], pool.blocks[rows] if ranker == "soft-weights" else own_block)
         again = rank(drawn, ranker=ranker, on_separation="ridge")
         np.testing.assert_allclose(again.scores, scores, atol=1e-3, rtol=1e-3)
         assert (again.fit.ridge > 0) == flag
-    for kind in INTERVAL_KINDS:
+    assert set(found.limits) == (set(INTERVAL_KINDS) if ranker in ORDER_FORMS else {"percentile"})
+    for kind in found.limits:
         limits = found.table(kind)
         assert list(limits["rank"]) == [1, 2, 3, 4, 5, 6]
         for what in ("rank", "score"):

@@ -314,7 +314,7 @@ def test_limits_hold_the_truth_also_where_resamples_fall_apart(n_questions, per_
         limits = board.table().set_index("model").loc[list(MODELS)]
         scores += ((limits["score_low"] <= truth) & (truth <= limits["score_high"])).tolist()
         ranks += ((limits["rank_low"] <= order) & (order <= limits["rank_high"])).tolist()
-        apart.append(board.intervals.ridge.mean())
+        apart.append(board.intervals.resampled.ridge.mean())
         assert np.isfinite(limits["score_low"]).all() and np.isfinite(limits["score_high"]).all()
     assert np.mean(scores) > 0.92 and np.mean(ranks) > 0.95
     assert (np.mean(apart) > 0.1) == (n_questions * per_question == 30)

@@ -1,6 +1,8 @@
 """Intervals across modules: questions are what is resampled, whoever judged them."""
 
+import json
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,10 +19,11 @@ from ppe.pool import comparison_graphs
 from ppe.reports.comparison import compare
 from ppe.reports.report import make_report
 from ppe.streams import stream
-from ppe.verdicts import validate_verdicts
+from ppe.verdicts import read_verdicts, validate_verdicts
 
 SEED = 20260324
 N_QUESTIONS, MODELS = 8, "pqrst"
+CASES = Path(__file__).parent / "cases"
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +73,9 @@ def test_a_question_with_more_judges_may_not_be_counted_on(one_judge):
     more = one_judge[one_judge["question_id"] == "q0"].assign(judge="judge 2")
     pool = comparison_graphs(validate_verdicts(pd.concat([one_judge, more], ignore_index=True)))
     assert len(pool) == 18 and pool.n_questions == N_QUESTIONS
-    rank_intervals(pool, method=Method("sixteen", keep=16), n_resamples=5, rng=stream(SEED))
+    rank_intervals(pool, method=Method("sixteen", keep=16), n_resamples=39, rng=stream(SEED))
     with pytest.raises(InputError, match="8 questions may have only 16"):
-        rank_intervals(pool, method=Method("seventeen", keep=17), n_resamples=5, rng=stream(SEED))
+        rank_intervals(pool, method=Method("seventeen", keep=17), n_resamples=39, rng=stream(SEED))
 
 
 def test_no_question_stands_on_both_sides_of_a_fold_or_a_half(two_judges):
@@ -92,21 +95,61 @@ def test_the_diagnosis_counts_questions_not_judgements(one_judge, two_judges):
     assert both.ranks is not None and both.ranks.equals(alone.ranks)
 
 
-@pytest.mark.parametrize("ranker", ["bradley-terry", "copeland", "kemeny"])
-def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could(ranker):
-    def identical(n_questions, order="pqrs"):
-        rows = [("j", q, "any", 0, a, b, "a") for q in range(n_questions) for a, b in combinations(order, 2)]
-        return frame(rows)
+def identical(n_questions, order="pqrs"):
+    rows = [("j", q, "any", 0, a, b, "a") for q in range(n_questions) for a, b in combinations(order, 2)]
+    return frame(rows)
 
-    # All 12 statements about four models together: 12 / 2^8 is below 5 %; the 6 about one of them: 6 / 2^7.
-    for n_questions in (2, 4, 6, 7, 8):
-        decided, certain = n_questions >= 8, n_questions >= 7
-        report = make_report(identical(n_questions), ranker=ranker, n_resamples=99, parts=())
-        assert (report.decided, report.n_open) == (decided, 0 if decided else 4)
-        said = " ".join(report.board.notes())
-        assert ("decide nothing" in said, "decide no rank" in said) == (n_questions < 5, 5 <= n_questions < 8)
-        old = compare(identical(n_questions, "qprs"), identical(n_questions), ranker=ranker, n_resamples=99)
-        assert old.swaps["shown"].tolist() == [decided]
+
+def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could():
+    # Two-sided: 2 / 2^6 is below 5 %, and 2 / 2^5 is not.
+    for n_questions in (2, 4, 5, 8, 20):
+        report = make_report(identical(n_questions), n_resamples=999, parts=())
+        assert report.n_open == 4 or n_questions >= 6
+        assert ("decide nothing" in " ".join(report.board.notes())) == (n_questions < 6)
+        old = compare(identical(n_questions, "qprs"), identical(n_questions), n_resamples=999)
+        assert old.swaps["shown"].tolist() == [n_questions == 20]
         ranks = open_ranks(comparison_graphs(identical(n_questions)), rng=stream(SEED))
-        assert (ranks["rank_low"] == ranks["rank_high"]).all() == certain
-        assert (ranks["rank_high"] == 4).all() == (not certain)
+        assert (ranks["rank_low"] == ranks["rank_high"]).all() == (n_questions == 20)
+        assert (ranks["rank_high"] == 4).all() or n_questions >= 6
+
+
+@pytest.mark.parametrize("ranker", ["copeland", "kemeny"])
+def test_rankers_without_a_likelihood_describe_and_say_so(ranker):
+    board = leaderboard(identical(8), ranker=ranker).with_intervals(n_resamples=99, kind="simultaneous")
+    assert board.kind == "percentile" and board.report()["intervals"]["kind"] == "percentile"
+    assert any("a description: tests of pairs need a likelihood" in line for line in board.notes())
+
+
+@pytest.mark.parametrize("kind", ["differences", "simultaneous", "percentile"])
+def test_top_lost_once(kind, ppe_main):
+    "`top` wins 599 of 600: first in every kind, and the limits of the others are finite."
+    options = "--intervals", 1000, "--interval-kind", kind, "--format", "json"
+    run = ppe_main("rank", CASES / "top_lost_once.csv", *options)
+    report = json.loads(run.out)
+    ranges = {row["model"]: (row["rank_low"], row["rank_high"]) for row in report["models"]}
+    assert not run.code and ranges.pop("top") == (1, 1) and all(2 <= low <= high <= 4 for low, high in ranges.values())
+    if kind != "percentile":
+        limits = {row["model"]: (row["score_low"], row["score_high"]) for row in report["models"]}
+        (low, high), others = limits.pop("top"), limits.values()
+        assert high is None and low > max(high for _, high in others)
+        assert report["intervals"]["scale"] == ["b", "c", "d"]
+
+
+def test_top_lost_once_is_settled_everywhere():
+    table = read_verdicts(CASES / "top_lost_once.csv")
+    report = make_report(table, parts=())
+    assert report.scores.loc[0, ["model", "rank_low", "rank_high"]].tolist() == ["top", 1, 1]
+    ranks = diagnose_verdicts(table, n_simulations=2).ranks.set_index("model")
+    assert ranks.loc["top", ["rank_low", "rank_high"]].tolist() == [1, 1]
+    for lost in (0, 1, 2, 3, 4, 6):  # better evidence never widens
+        rows = table.copy()
+        against_b = [{a, b} == {"top", "b"} for a, b in zip(rows["model_a"], rows["model_b"], strict=True)]
+        won = np.where(rows["model_a"] == "top", "a", "b")
+        touched = rows["model_a"].eq("top") | rows["model_b"].eq("top")
+        said = np.where(touched, won, rows["verdict"].astype(str))
+        first = np.flatnonzero(against_b)[:lost]
+        said[first] = np.where(won[first] == "a", "b", "a")
+        board = leaderboard(validate_verdicts(rows.assign(verdict=said)), on_separation="ridge")
+        for kind in ("differences", "simultaneous"):
+            limits = board.with_intervals(n_resamples=199, kind=kind).table().set_index("model")
+            assert limits.loc["top", ["rank_low", "rank_high"]].tolist() == [1, 1], (lost, kind)

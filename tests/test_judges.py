@@ -127,9 +127,9 @@ def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
 def test_limits_are_those_of_refits_to_resampled_questions(options, fit):
     rows, how = table(8, n_questions=8), {"n_resamples": 6, "level": 0.8, "seed": 3}
     board = leaderboard(frame(rows), **options).with_intervals(**how)
-    for counts, scores in zip(resampled_counts(rows, board, 6, 3), board.intervals.resampled_scores[:3], strict=False):
+    for counts, scores in zip(resampled_counts(rows, board, 6, 3), board.intervals.resampled.scores[:3], strict=False):
         assert np.allclose(fit(counts, on_separation="ridge").scores, scores, atol=1e-6)
-    assert not board.intervals.ridge[:3].any()
+    assert not board.intervals.resampled.ridge[:3].any()
 
 
 def test_weighted_selects_keeps_and_refuses(ppe_main, tmp_path):
