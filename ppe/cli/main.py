@@ -16,7 +16,7 @@ from typing import TextIO
 
 import click
 
-from . import __version__
+from .. import __version__
 from ..errors import PpeError, as_options, one_line
 
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
