@@ -43,9 +43,7 @@ class Schema:
     identifiers: tuple[str, ...]  # names that may be whole numbers
     unit: tuple[str, ...]  # columns within which a pair of models stands once
     either_way: bool  # whether (x, y) and (y, x) are the same pair
-    says: Mapping[
-        str, str
-    ]  # of the rules "empty" and "missing" (what to do instead), "word" (an unknown one) and "twice"
+    says: Mapping[str, str]  # of the rules "empty", "missing" (the way out), "word" (an unknown one), "twice"
     optional: tuple[str, ...] = ()  # of the columns
     comments: bool = False  # whether lines that begin with # may stand at the top
     closed: str = ""  # why there may be no other column, and the way out; others are passed over if not given

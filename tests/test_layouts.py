@@ -58,7 +58,14 @@ def alpaca(preference=1.0, generator_2="x", instruction="Name a colour.", genera
 
 
 def one_hot(a, b, tie):
-    return {"id": 7 + a, "model_a": "x", "model_b": "y", "winner_model_a": a, "winner_model_b": b, "winner_tie": tie}
+    return {
+        "id": 7 + a + 2 * b,
+        "model_a": "x",
+        "model_b": "y",
+        "winner_model_a": a,
+        "winner_model_b": b,
+        "winner_tie": tie,
+    }
 
 
 def battle(model_a="x", model_b="y", winner="model_a", **more):
@@ -192,7 +199,7 @@ EXAMPLES = {
     "arena-hard": [hard_v1(), hard_v1("y", None, "A>>B"), hard_v1(question_id=7)],
     "anchor-selection": [anchored(), anchored("y=x", "7_y_x", "y"), anchored("INVALID", "8_x_y")],
     "alpaca-eval": [alpaca(), alpaca(1.7, "y"), alpaca(None, "z")],
-    "one-hot": [one_hot(1, 0, 0), one_hot(0, 0, 1)],
+    "one-hot": [one_hot(0, 0, 1), one_hot(1, 0, 0), one_hot(0, 1, 0)],
     "chatbot-arena": [battle(), battle("y", "z", "tie"), battle("z", "x", "tie (bothbad)")],
 }
 
