@@ -43,7 +43,7 @@ class Schema:
     identifiers: tuple[str, ...]  # names that may be whole numbers
     unit: tuple[str, ...]  # columns within which a pair of models stands once
     either_way: bool  # whether (x, y) and (y, x) are the same pair
-    says: Mapping[str, str]  # of the rules "empty" (what to write instead), "word" (an unknown one) and "twice"
+    says: Mapping[str, str]  # of the rules "empty", "missing" (the way out), "word" (an unknown one), "twice"
     optional: tuple[str, ...] = ()  # of the columns
     comments: bool = False  # whether lines that begin with # may stand at the top
     closed: str = ""  # why there may be no other column, and the way out; others are passed over if not given
@@ -164,7 +164,7 @@ def require_columns(
     if missing := [column for column in needed if column not in found]:
         raise InputError(
             f"missing column {', '.join(missing)}: {wanted}; found {', '.join(map(repr, found)) or 'none'}; "
-            "rename or add the missing ones"
+            f"rename or add the missing ones{schema.says.get('missing', '')}"
         )
     if schema.closed and (strange := [column for column in found if column not in schema.cells]):
         raise InputError(f"column {first_five(map(repr, strange))} in a {schema.what}: {schema.closed}")

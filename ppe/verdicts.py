@@ -50,6 +50,7 @@ VERDICTS = Schema(
     unit=GRAPH_COLUMNS,
     either_way=True,
     says={
+        "missing": ", or make a verdict table of a file in another form (`ppe import FILE --out verdicts.csv`)",
         "empty": "; a pair without a usable verdict is written as 'invalid'",
         "word": (
             "unknown verdict {shown} in {rows}: a verdict is one of a, b, tie, invalid "

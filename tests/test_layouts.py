@@ -40,9 +40,12 @@ def published(question_id=81, model_a="x", model_b="y", winner="model_a", turn=1
     }  # fmt: skip
 
 
-def hard_v1(model="x", first="A>B", second="B>A", question_id="328c149ed45a41c0b9d6f14659e63599"):
+def hard_v1(
+    model="x", first="A>B", second="B>A", question_id="328c149ed45a41c0b9d6f14659e63599", baseline="gpt-4-0314"
+):
     games = [{"user_prompt": "…", "judgment": "…", "score": score} for score in (first, second)]
-    return {"question_id": question_id, "model": model, "judge": "gpt-4-1106-preview", "games": games}
+    judge = "gpt-4-1106-preview"
+    return {"question_id": question_id, "model": model, "judge": judge, "games": games, "baseline": baseline}
 
 
 def alpaca(preference=1.0, generator_2="x", instruction="Name a colour.", generator_1="gpt4_1106_preview"):
@@ -52,6 +55,17 @@ def alpaca(preference=1.0, generator_2="x", instruction="Name a colour.", genera
         "generator_2": generator_2, "annotator": "weighted_alpaca_eval_gpt4_turbo", "preference": preference,
         "time_per_example": 1.5, "price_per_example": 0.01, "raw_completion": {"logprobs": None},
     }  # fmt: skip
+
+
+def one_hot(a, b, tie):
+    return {
+        "id": 7 + a + 2 * b,
+        "model_a": "x",
+        "model_b": "y",
+        "winner_model_a": a,
+        "winner_model_b": b,
+        "winner_tie": tie,
+    }
 
 
 def battle(model_a="x", model_b="y", winner="model_a", **more):
@@ -125,9 +139,10 @@ def test_the_real_set_gives_the_verdicts_of_the_project():
 
 def test_one_file_a_model_is_the_normal_case(tmp_path: Path):
     files = [
-        saved(tmp_path, hard_v1(model), hard_v1(model, question_id="ff"), name=f"{model}.jsonl") for model in "uvw"
+        saved(tmp_path, *(hard_v1(model, question_id=q, baseline="base") for q in ("ee", "ff")), name=f"{model}.jsonl")
+        for model in "uvw"
     ]
-    table, report = import_verdicts(files, baseline="base")
+    table, report = import_verdicts(files)
     assert (report.n_records, report.n_verdicts, report.n_graphs, report.n_complete) == (6, 12, 4, 0)
     assert (report.models, report.hub, report.n_never_met) == (("base", "u", "v", "w"), "base", 3)
     assert "every model met base only" in report.warnings[0] and "`ppe rank FILE`" in report.warnings[0]
@@ -184,6 +199,7 @@ EXAMPLES = {
     "arena-hard": [hard_v1(), hard_v1("y", None, "A>>B"), hard_v1(question_id=7)],
     "anchor-selection": [anchored(), anchored("y=x", "7_y_x", "y"), anchored("INVALID", "8_x_y")],
     "alpaca-eval": [alpaca(), alpaca(1.7, "y"), alpaca(None, "z")],
+    "one-hot": [one_hot(0, 0, 1), one_hot(1, 0, 0), one_hot(0, 1, 0)],
     "chatbot-arena": [battle(), battle("y", "z", "tie"), battle("z", "x", "tie (bothbad)")],
 }
 
@@ -260,7 +276,6 @@ def test_a_record_that_comes_twice_is_remarked_once(tmp_path: Path):
     rounded, both_bad, named = alpaca(1.2), arena(winner="tie (bothbad)"), arena(anony=False)
     for row, said in (
         (differ, "judged differently"), (strong, "strong wins"), (anchored(), "strong wins"),
-        (strong, "name no baseline"),
         (rounded, "nearest whole number"), (both_bad, "both were called bad"), (named, "not anonymous"),
         (published(winner="tie (inconsistent)"), "changed with the order"),
         (fastchat() | {"m1_score": 5}, "two scores"),
@@ -422,3 +437,122 @@ def test_an_error_is_one_line_and_writes_nothing(ppe_main, tmp_path: Path, words
     (tmp_path / "bad.jsonl").write_text('{"model_a": "x", "model_b": "y", "winner": "X"}\n')
     (tmp_path / "folder.csv").mkdir()
     refused(ppe_main("import", *words.split()))
+
+
+# ---- files that were published, as small ones of the same kind: tests/cases
+
+CASES = Path(__file__).parent / "cases"
+
+
+def imported(ppe_main, tmp_path: Path, name: str, *options: str) -> tuple[dict[str, int], str, list[dict[str, str]]]:
+    "The counts of verdicts, the notes and the rows of the table."
+    done = ppe_main("import", CASES / name, "--out", "v.csv", "--force", "--format", "json", *options)
+    assert done.code == 0, done
+    with open(tmp_path / "v.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return json.loads(done.out)["verdicts"], done.err, rows
+
+
+def test_arena_hard_assumed_baseline(ppe_main, tmp_path: Path):
+    case = "arena_hard_assumed_baseline.jsonl"
+    refused(ppe_main("import", CASES / case, "--out", "v.csv"), "--baseline NAME", "9 in all")
+    counts, _, rows = imported(ppe_main, tmp_path, case, "--baseline", "my-base")
+    assert sum(counts.values()) == 12
+    assert {row[side] for row in rows for side in ("model_a", "model_b")} == {"my-base", "m1", "m2"}
+    done = ppe_main("import", CASES / case, "--out", "w.csv", "--baseline", "my-base")
+    assert "6 model against itself" in done.out
+
+
+def test_arena_hard_one_game(ppe_main, tmp_path: Path):
+    case = "arena_hard_one_game.jsonl"
+    counts, notes, rows = imported(ppe_main, tmp_path, case, "--baseline", "base")
+    assert counts["invalid"] == 1 and sum(counts.values()) == 32 and "without a score, which are invalid: 1" in notes
+    assert [row["question_id"] for row in rows if row["verdict"] == "invalid"] == ["q3"]
+    of_x = [("one", [{"score": "A>B"}]), ("null", None), ("none", []), ("second", [None, {"score": "A>B"}])]
+    lines = [{"question_id": q, "model": "x", "judge": "J", "baseline": "u", "games": games} for q, games in of_x]
+    saved(tmp_path, *lines, name="few.jsonl")
+    counts, notes, rows = imported(ppe_main, tmp_path, tmp_path / "few.jsonl")
+    assert counts == {"a": 2, "b": 0, "tie": 0, "invalid": 6} and ": 6" in notes
+    assert [row["model_a"] for row in rows if row["verdict"] == "a"] == ["u", "x"]
+    saved(tmp_path, lines[0] | {"games": [{"score": "A>B"}] * 3}, name="three.jsonl")
+    refused(ppe_main("import", "three.jsonl", "--out", "w.csv"), "two games at most")
+
+
+def test_pair_judge_model(ppe_main, tmp_path: Path):
+    case, expected = "pair_judge_model.jsonl", ["a", "b", "b", "b", "tie", "a", "b", "a"]
+    by_hand = "model_a=model_1,model_b=model_2,winner=g1_winner,winner_2=g2_winner,a=model_1,b=model_2,tie=tie"
+    for options in (
+        ("--layout", "mt-bench", "--judge", "gpt-4"), ("--judge", "gpt-4"),
+        ("--columns", f"{by_hand},question_id=question_id,judge=judge_model"),
+        ("--columns", f"{by_hand},question_id=question_id,judge=@gpt-4"),
+    ):  # fmt: skip
+        _, _, rows = imported(ppe_main, tmp_path, case, *options)
+        assert [row["verdict"] for row in rows] == expected and {row["judge"] for row in rows} == {"gpt-4"}
+        assert [row["model_a"] for row in rows] == ["m1", "m2"] * 4
+    refused(ppe_main("import", CASES / case, "--out", "w.csv"), "--judge NAME")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / case).write_bytes((CASES / case).read_bytes())
+    counts, _, _ = imported(ppe_main, tmp_path, tmp_path / "folder", "--judge", "gpt-4")
+    assert sum(counts.values()) == 8
+
+
+def test_one_hot_winner(ppe_main, tmp_path: Path):
+    case, models = "one_hot_winner.csv", "model_a=model_a,model_b=model_b,question_id=id"
+    hot = "winner_a=winner_model_a,winner_b=winner_model_b,winner_tie=winner_tie"
+    for options in ((), ("--columns", f"{models},{hot}")):
+        counts, _, _ = imported(ppe_main, tmp_path, case, *options)
+        assert counts == {"a": 17, "b": 24, "tie": 19, "invalid": 0}
+    half = f"{models},winner=winner_model_a,a=1,b=0"
+    refused(ppe_main("import", CASES / case, "--out", "w.csv", "--columns", half), "winner_tie", "winner_a=")
+    head = "model_a,model_b,winner_model_a,winner_model_b,winner_tie\n"
+    (tmp_path / "true.csv").write_text(head + "x,y,True,False,False\ny,x,1.0,0.0,0.0\nx,y,0,0,1\n")
+    assert imported(ppe_main, tmp_path, tmp_path / "true.csv")[0] == {"a": 2, "b": 0, "tie": 1, "invalid": 0}
+    for wrong, said in (("0,0,0", "0 of"), ("1,1,0", "2 of"), ("2,0,0", "winner_model_a '2'")):
+        (tmp_path / "wrong.csv").write_text(head + f"x,y,1,0,0\nx,z,{wrong}\n")
+        refused(ppe_main("import", "wrong.csv", "--out", "w.csv"), "wrong.csv, row 2", said)
+
+
+def test_ids_within_category(ppe_main, tmp_path: Path):
+    case, names = "ids_within_category.jsonl", "model_a=model_a,model_b=model_b,winner=winner,judge=judge"
+    words = "a=model_a,b=model_b,question_id=question_id,category=category"
+    for options in ((), ("--columns", f"{names},{words}")):
+        counts, notes, rows = imported(ppe_main, tmp_path, case, *options)
+        assert sum(counts.values()) == 60 and len({row["question_id"] for row in rows}) == 20 and ": 10" in notes
+        models = ppe_main("rank", "v.csv", "--format", "json").json()["models"]
+        assert {row["model"]: row["score"] for row in models}["x"] == pytest.approx(-0.4206, abs=5e-5)
+    done = ppe_main("import", CASES / case, "--out", "w.csv", "--columns", f"{names},a=model_a,b=model_b")
+    assert "field category is not used" in done.err
+
+
+def test_a_weight_is_named_unless_all_are_one(ppe_main, tmp_path: Path):
+    for weights, said in (((1, 1.0), False), ((1, 2), True)):
+        saved(tmp_path, *(battle(question_id=i, weight=w) for i, w in enumerate(weights)), name="heavy.jsonl")
+        assert ("weight is not used" in imported(ppe_main, tmp_path, tmp_path / "heavy.jsonl")[1]) is said
+
+
+def test_an_unexplained_winner_is_counted_by_value(ppe_main, tmp_path: Path):
+    saved(tmp_path, battle(winner="x"), battle(winner="draw"), battle(winner="draw"), name="b.jsonl")
+    names = "model_a=model_a,model_b=model_b,winner=winner"
+    done = ppe_main("import", "b.jsonl", "--out", "w.csv", "--columns", names)
+    refused(done, "'draw' (2): known are the names of the two models; explain it")
+    refused(ppe_main("import", "b.jsonl", "--out", "w.csv", "--columns", f"{names},a=x,b=y"), "'draw' (2)")
+
+
+def test_names_that_begin_like_formulas_stay(ppe_main, tmp_path: Path):
+    saved(tmp_path, battle("=x", "@y"), battle("+x", "-y"), name="b.jsonl")
+    rows = imported(ppe_main, tmp_path, tmp_path / "b.jsonl")[2]
+    assert [(row["model_a"], row["model_b"]) for row in rows] == [("=x", "@y"), ("+x", "-y")]
+
+
+def test_rank_names_import_for_files_of_other_projects(ppe_main, tmp_path: Path):
+    for case in ("ids_within_category.jsonl", "one_hot_winner.csv"):
+        refused(ppe_main("rank", CASES / case), "ppe import")
+
+
+def test_an_error_of_a_command_speaks_of_options(ppe_main, tmp_path: Path):
+    rows = ["judge,question_id,category,variant,model_a,model_b,verdict", "J,1,all,1,x,y,a"]
+    (tmp_path / "v.csv").write_text("\n".join(rows) + "\n")
+    for words in (("rank", "v.csv"), ("compare", "v.csv")):
+        done = ppe_main(*words)
+        refused(done, "--on-separation ridge" if words[0] == "rank" else "--model OLD --model NEW")
+        assert "='" not in done.err and "=(" not in done.err

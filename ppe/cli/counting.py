@@ -186,10 +186,11 @@ def import_command(
 ) -> None:  # fmt: skip
     """Make a verdict table from the files of another project.
 
-    The files are JSON lines, JSON, CSV or Parquet.
+    The files are JSON lines, JSON, CSV or Parquet; of a folder all such files in it are read.
 
-    Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles),
-    anchor-selection, inspect (logs of comparisons, .json or .eval), columns (any other table, with --columns).
+    Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), one-hot (battles
+    with winner_model_a, winner_model_b, winner_tie), anchor-selection, inspect (logs of comparisons, .json or
+    .eval), columns (any other table, with --columns).
 
     --format: Format of the report.
     --questions FILE: JSON lines with question_id (or uid) and category.
@@ -199,7 +200,9 @@ def import_command(
     --baseline: arena-hard: the model that the others met, where the files do not name it.
     --columns NAMES: Of a file in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN and the words in the last,
         a=WORD,b=WORD,tie=WORD,invalid=WORD (without a and b it holds the winner's name); also question_id=, judge=,
-        category=, variant=.
+        category=, variant=. In place of winner, columns of yes and no: winner_a=, winner_b=, winner_tie=. Of a second
+        game with the answers exchanged: winner_2=, whose words mean the same models. judge=@NAME, where no column has
+        that name with its @, is NAME in every row; so of the others that hold names.
     --strong: arena-hard, anchor-selection: how often a strong win (A>>B) stands in the table (1).
     --turns: mt-bench: the two turns of a question as variants (if left out), or as questions of their own.
     --games: Both orders as two variants (if left out), or as one verdict: a tie unless they agree.

@@ -17,7 +17,7 @@ from typing import TextIO
 import click
 
 from .. import __version__
-from ..errors import PpeError, one_line
+from ..errors import PpeError, as_options, one_line
 
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
 _COMPUTE = ("compare", "cycles", "diagnose", "rank")  # and write nothing
@@ -79,7 +79,7 @@ def app() -> None:
 def _failed(message: str) -> int:
     "Say what went wrong, if there is anywhere to say it."
     try:
-        click.echo(f"ppe: error: {one_line(message)}", err=True)
+        click.echo(f"ppe: error: {as_options(one_line(message))}", err=True)
     except OSError:
         _forget(sys.stderr)
     return 2

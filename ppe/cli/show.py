@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple,
 
 import click
 
-from ..errors import InputError, one_line
+from ..errors import InputError, as_options, one_line
 from ..files import check_outputs
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def emit_json(value: object) -> None:
 
 def note(line: str) -> None:
     "Say something about a result beside it."
-    click.echo(f"ppe: note: {one_line(line)}", err=True)
+    click.echo(f"ppe: note: {as_options(one_line(line))}", err=True)
 
 
 @contextmanager
@@ -207,12 +207,17 @@ def as_text(table: "pd.DataFrame") -> str:
     return table.to_string(index=False, float_format=lambda x: f"{x:.6g}")
 
 
+def _joined(cell: object) -> object:
+    return ", ".join(map(str, cell)) if isinstance(cell, (tuple, list)) else cell
+
+
 def emit_rows(table: "pd.DataFrame", form: Form) -> None:
-    "Print a table: CSV has every digit."
+    "Print a table: CSV has every digit, and what a cell lists with commas between."
     if form == "json":
         emit_json(table.to_dict("records"))
     elif form == "csv":
-        emit(table.to_csv(index=False, lineterminator="\n"))
+        objects = table.select_dtypes(object)
+        emit(table.assign(**objects.map(_joined)).to_csv(index=False, lineterminator="\n"))
     else:
         emit_parts([Shown(table)])
 
@@ -223,7 +228,7 @@ def emit_values(values: Mapping[str, object], form: Form) -> None:
         return emit_json(dict(values))
     lines = io.StringIO()
     if form == "csv":
-        csv.writer(lines, lineterminator="\n").writerows([values.keys(), values.values()])
+        csv.writer(lines, lineterminator="\n").writerows([values.keys(), map(_joined, values.values())])
     else:
         width = max(map(len, values))
         for name, value in values.items():

@@ -27,6 +27,9 @@ from ..files import errors_at, is_name, json_object, needed_fields, numbered_obj
 from ..verdicts import reading
 
 # %% ../../nbs/importers/records.ipynb #a40f0616
+_TRUTHS = {"true": True, "1": True, "1.0": True, "yes": True, "false": False, "0": False, "0.0": False, "no": False}
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     "Some fields of one file."
@@ -72,6 +75,23 @@ class Records:
         rule = " is no identifier: a whole number or printable text on one line is needed, without spaces around it"
         self.require(field, lambda value: type(value) is int or is_name(value), f"{rule}; correct it")
         return list(map(str, values))
+
+    def truths(self, field: str, blank: bool) -> np.ndarray:  # bool
+        "A field of yes and no in any spelling. Raises InputError."
+        rule = ": true, false, 1, 0, yes, no or nothing is needed; correct it"
+        values = self.require(field, lambda value: value is None or str(value).strip().lower() in _TRUTHS, rule)
+        return np.array([blank if value is None else _TRUTHS[str(value).strip().lower()] for value in values], bool)
+
+    def one_hot(
+        self,
+        columns: Mapping[str, str],  # verdict → field that says whether it is this one
+    ) -> np.ndarray:  # objects
+        "The verdict whose field alone is set. Raises InputError for a record in which none or several are."
+        is_set = np.array([self.truths(field, blank=False) for field in columns.values()])
+        if len(bad := np.flatnonzero(is_set.sum(axis=0) != 1)):
+            n = is_set.sum(axis=0)[bad[0]]
+            raise self.refuse(bad, f"{n} of {', '.join(columns.values())} set: exactly one is needed; correct it")
+        return np.array(list(columns), dtype=object)[is_set.argmax(axis=0)]
 
     def verdicts(
         self,

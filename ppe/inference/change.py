@@ -167,7 +167,7 @@ class Change:
 # %% ../../nbs/inference/change.ipynb #811bab7c
 def _changed(before: set[str], after: set[str], one: bool, names: Sequence[str]) -> tuple[str, str]:
     "Name of the old and of the new version among the models of either table. Raises `InputError`."
-    way_out = "name them (models=(old, new); --model OLD --model NEW)"
+    way_out = "name them with models=(old, new) (--model OLD --model NEW)"
     if len(names) > 2 or (one and len(set(names)) != 2):
         which = "two models of one table" if one else "one name for both versions, or two"
         raise InputError(f"{len(names)} models named: the change is that of {which}; {way_out}")

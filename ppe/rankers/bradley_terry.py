@@ -225,7 +225,7 @@ def refuse_range(
     heavy = penalised & (most > LARGEST_PENALISED)
     if heavy.any():
         raise InputError(
-            f"a pair has {most[heavy].flat[0]:g} comparisons: the penalty of on_separation='ridge' holds up to "
+            f"a pair has {most[heavy].flat[0]:g} comparisons: the penalty of on_separation='ridge' (--on-separation ridge) holds up to "
             f"{LARGEST_PENALISED:g}; divide all counts by one number"
         )
 
