@@ -23,7 +23,13 @@ from .intervals import INTERVAL_KINDS, RankIntervals, check_draws_once, rank_int
 from .methods import ALL_GRAPHS, Method, source_rows
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, too_large, win_tie_counts_from_table
 from ..places import PlaceCounts, Placed, placed
-from ..rankers.covariates import Covaried, coefficient_effects, coefficient_notes, fit_covariates, fit_covariates_batch
+from ppe.rankers.covariates import (
+    Covaried,
+    coefficient_effects,
+    coefficient_notes,
+    fit_covariates,
+    fit_covariates_batch,
+)
 from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
 from ..rankers.order_effect import check_order_form, order_effect_batch, question_errors
 from ..rankers.order_effect import order_effect as fit_order_effect
