@@ -3,6 +3,7 @@
 import csv
 import json
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ from scipy.optimize import minimize
 
 from ppe.inference.leaderboard import leaderboard
 from ppe.paper.datasets import load_verdicts
+from ppe.places import placed
+from ppe.rankers.covariates import Covaried, coefficient_effects, fit_covariates
 from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.registry import RANKERS
 from ppe.verdicts import read_verdicts, write_verdicts
@@ -161,7 +164,7 @@ def test_frozen_coefficients_bring_their_units(ppe_main, tmp_path):
         assert all(
             found["fit"]["coefficients"][name][key] == told[name][key] for key in ("beta", "scale", "difference")
         )
-        assert found["fit"]["coefficients"][name]["se"] is None
+        assert found["fit"]["coefficients"][name]["se"] == told[name]["se"] > 0
     there = leaderboard(
         read_verdicts(other, covariates=["length", "mood"]), covariates=["length", "mood"], coefficients=told
     )
@@ -209,3 +212,90 @@ def test_h2o_has_numbers_and_no_sentence(ppe_main, tmp_path):
     assert list(plain) == list(COLUMNS) and list(load_verdicts("oa-gpt4", style=True)) == list(COLUMNS)
     again = write_verdicts(read_verdicts(out, covariates=["length", "markdown"]), tmp_path / "again.csv")
     assert again.read_bytes() == out.read_bytes()
+
+
+CASES = Path(__file__).parent / "cases"
+
+
+def test_covariate_per_model(ppe_main, tmp_path):
+    path = CASES / "covariate_per_model.csv"
+    refused(
+        ppe_main("rank", path, "--covariates", "size"), "covariate size does not vary within a model", "leave it out"
+    )
+    refused(ppe_main("rank", path, "--covariates", "size", "--on-separation", "ridge"), "does not vary within a model")
+    # A little noise within a model: no longer one number for each, and told by its variance inflation.
+    with open(path, encoding="utf-8") as file:
+        rows, rng = list(csv.DictReader(file)), np.random.default_rng(1)
+    for row in rows:
+        for side in "ab":
+            row[f"size_{side}"] = str(float(row[f"size_{side}"]) * (1 + 0.01 * rng.normal()))
+    noisy = write(tmp_path / "noisy.csv", [list(row.values()) for row in rows], list(rows[0]))
+    done = ppe_main("rank", noisy, "--covariates", "size")
+    assert done.code == 0 and "variance inflation" in done.out and "size is hard to tell from strength" in done.err
+    found = ppe_main("rank", noisy, "--covariates", "size", "--format", "json").json()["fit"]["coefficients"]["size"]
+    # R² by least squares on models.
+    models = sorted({row["model_a"] for row in rows} | {row["model_b"] for row in rows})
+    x = np.array([[(row["model_a"] == m) - (row["model_b"] == m) for m in models] for row in rows], float)
+    a, b = (np.array([float(row[f"size_{side}"]) for row in rows]) for side in "ab")
+    d = (a - b) / (a + b)
+    rest = d - x @ np.linalg.lstsq(x, d)[0]
+    assert found["variance_inflation"] == pytest.approx((d @ d) / (rest @ rest), rel=1e-6) and rest @ rest > 0
+
+
+def test_a_covariate_that_varies_has_a_small_inflation_and_no_note(ppe_main, tmp_path):
+    path = write(tmp_path / "t.csv", table(1), STYLED)
+    done = ppe_main("rank", path, "--covariates", "length,mood")
+    assert done.code == 0 and done.out.count("variance inflation 1.") == 2 and "hard to tell" not in done.err
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"beta": True}, {"scale": 1e-320}, {"scale": float("nan")}, {"scale": -1.0}, {"scale": True}, {"beta": 1e308},
+        {"beta": float("nan")}, {"se": -0.1}, {"se": float("nan")}, {"se": True}, {"se": "0.1"}, {"scale": 1e300},
+        {"n_questions": 1}, {"n_questions": "many"}, {"correlation": {"mood": 2}}, {"judges": "one"}, {"difference": 1},
+    ],
+)  # fmt: skip
+def test_bad_coefficients_are_one_line(bad, ppe_main, tmp_path):
+    path, saved = write(tmp_path / "t.csv", table(6), STYLED), tmp_path / "c.json"
+    report = ppe_main("rank", path, "--covariates", "length", "--format", "json").json()
+    report["fit"]["coefficients"]["length"] |= bad
+    saved.write_text(json.dumps(report))
+    done = ppe_main("rank", path, "--coefficients", saved)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
+
+
+def test_the_error_of_a_frozen_coefficient_widens_limits(ppe_main, tmp_path):
+    path, saved = write(tmp_path / "t.csv", table(6), STYLED), tmp_path / "c.json"
+    report = ppe_main("rank", path, "--covariates", "length,mood", "--format", "json").json()
+    told, widths = report["fit"]["coefficients"], []
+    assert told["length"]["n_questions"] == 30 and told["length"]["judges"] == ["one"]
+    assert told["length"]["correlation"]["mood"] == pytest.approx(told["mood"]["correlation"]["length"])
+    for se in (0.0, 1.0):
+        told["length"]["se"] = se
+        saved.write_text(json.dumps(report))
+        done = ppe_main("rank", path, "--coefficients", saved, "--intervals", 400, "--format", "json").json()
+        models = {m["model"]: m for m in done["models"]}
+        widths.append({name: m["score_high"] - m["score_low"] for name, m in models.items()})
+    assert widths[1]["w"] > 1.5 * widths[0]["w"]
+    # A file without errors, of another judge, is said to be one.
+    told["length"] |= {"se": None, "judges": ["another"]}
+    saved.write_text(json.dumps(report))
+    said = ppe_main("rank", path, "--coefficients", saved).err
+    assert "length has no standard error in its file" in said and "length comes from verdicts of another" in said
+    assert "mood comes from" not in said
+
+
+@pytest.mark.parametrize("ranker", ORDER_FORMS)
+def test_effects_of_coefficients_are_the_derivative_of_scores(ranker, tmp_path):
+    verdicts = read_verdicts(write(tmp_path / "t.csv", table(6), STYLED), covariates=["length", "mood"])
+    rows, names = placed(verdicts), ["length", "mood"]
+    told = dict(fit_covariates(Covaried.of(verdicts, rows, names), ranker=ranker).fit.estimates["coefficients"])
+
+    def scores(k, step):
+        moved = {n: each | {"beta": each["beta"] + step * (n == names[k])} for n, each in told.items()}
+        return fit_covariates(Covaried.of(verdicts, rows, names, moved), ranker=ranker).scores
+
+    effects, added = coefficient_effects(Covaried.of(verdicts, rows, names, told), ranker=ranker)
+    slow = np.stack([(scores(k, 1e-4) - scores(k, -1e-4)) / 2e-4 for k in (0, 1)], axis=1)
+    assert np.allclose(effects, slow, atol=1e-5) and np.allclose(added.sum(axis=0), 0) and added.trace() > 0

@@ -2,6 +2,8 @@
 
 import csv
 import io
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from ppe.inference.diagnostics import own_models
 from ppe.inference.leaderboard import leaderboard
 from ppe.rankers.judges import weighted_judges
 from ppe.rankers.order_effect import order_effect
+from ppe.reports.comparison import judge_change
 from ppe.streams import stream
 from ppe.verdicts import validate_verdicts
 
@@ -211,10 +214,20 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
     assert found["weights"] == fit.weights and found["worth"] == fit.worth and found["n_people"] == len(voted)
     assert found["weights"]["middling"] > 0.9  # it says what the people say
     shown = ppe_main("rank", judges, "--people", people, "--interval-kind", "simultaneous", "--level", "0.9")
-    assert f"as good as {fit.worth:,.0f} battles of people alone; people judged {len(voted)} (" in shown.out
+    low, high = fit.worth_limits(0.9)
+    limits_of_worth = f"{fit.worth:,.0f} battles of people alone ({low:,.0f} to {high:,.0f})"
+    assert f"as good as {limits_of_worth}; people judged {len(voted)} (" in shown.out
+    assert found["worth_low"] < low < found["worth"] < high < found["worth_high"]
     assert "simultaneous intervals at level 0.9, 4000 draws" in shown.out
     only = ppe_main("rank", judges, "--people", people, "--judge", "middling", "--intervals", 0, "--format", "csv")
     assert only.out.splitlines()[0] == "model,score,rank"
+
+
+def test_people_ties(ppe_main):
+    cases = Path(__file__).parent / "cases"
+    done = ppe_main("rank", cases / "people_ties_judges.csv", "--people", cases / "people_ties_people.csv")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "people's verdicts" in done.err and "all ties, so they tell of no difference" in done.err
 
 
 def test_what_contradicts_people_as_the_yardstick_is_refused(ppe_main, tmp_path):
@@ -256,9 +269,10 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
     found = ppe_main("diagnose", path, "--simulations", 2, "--format", "json").json()
     (own,), together = found["own_models"], found["judges_together"]
     assert (own["judge"], own["model"]) == ("a-2024-05-13", "a") and own["low"] < own["excess"] < own["high"]
-    assert 1 <= together["effective"] <= together["judges"] == 3 and together["low"] < together["correlation"]
+    assert together["effective_low"] < together["effective"] < together["effective_high"] and together["effective"] > 1
+    assert together["judges"] == together["judges_of_all"] == 3 and together["low"] < together["correlation"]
     shown = ppe_main("diagnose", path, "--simulations", 2).out
-    assert "3.0 judges on a battle count as" in shown and "a-2024-05-13 gives a, of its family," in shown
+    assert "3 judges count as" in shown and "a-2024-05-13 gives a, of its family," in shown
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
     assert (
         "Judges together, and on their own models" in page.read_text() and "gives a, of its family" in page.read_text()
@@ -288,3 +302,35 @@ def test_what_a_judge_says_of_its_own_model_does_not_hang_on_names():
         one, two = (own_models(validate_verdicts(frame(some))).iloc[0] for some in (rows, other))
         assert (two["judge"], two["model"]) == (name, name) and one["battles"] == two["battles"] > 0
         assert np.allclose(one.iloc[3:].astype(float), two.iloc[3:].astype(float), atol=1e-6)
+
+
+def judged_by(rng, strengths, judge, n_questions=100):
+    "Complete graphs by one judge, without ties."
+    names = "abcde"
+    return [
+        (judge, str(q), "any", "0", a, b, "a" if rng.random() < expit(strengths[i] - strengths[j]) else "b")
+        for q in range(n_questions)
+        for (i, a), (j, b) in combinations(enumerate(names), 2)
+    ]
+
+
+def test_one_changed_model_is_not_spread_over_the_others():
+    strengths, found = np.array([1.2, 0.6, 0.0, -0.6, -1.2]), []
+    moved = strengths + np.array([0, 0, 1.0, 0, 0])
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        old, new = judged_by(rng, strengths, "j"), judged_by(rng, 1.5 * moved, "k")
+        found.append(judge_change(*(validate_verdicts(frame(rows)) for rows in (old, new))))
+    changes = np.array([one.models.sort_values("model")["change"] for one in found])
+    shown = np.array([one.models.sort_values("model")["shown"] for one in found])
+    assert abs(changes[:, 2].mean() - 1) < 0.15 and np.abs(np.delete(changes.mean(axis=0), 2)).max() < 0.1
+    assert shown[:, 2].all() and np.delete(shown, 2, axis=1).mean() < 0.1 and all(one.attributed for one in found)
+    assert all("c" not in one.linked_by for one in found)
+
+
+def test_a_reversed_judge_is_said_to_be_reversed():
+    old = judged_by(np.random.default_rng(1), np.array([1.2, 0.6, 0.0, -0.6, -1.2]), "j", 60)
+    new = [("k", *row[1:6], "b" if row[6] == "a" else "a") for row in old]
+    found = judge_change(*(validate_verdicts(frame(rows)) for rows in (old, new)))
+    assert np.isclose(found.scale[0], -1) and not found.models["shown"].any()
+    assert "the new judge reverses the order of the old one" in " ".join(found.lines())

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
+from math import isnan
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
@@ -119,11 +120,14 @@ def _covariate_lines(found: Mapping[str, Any]) -> list[str]:
     "A line for each covariate: its coefficient, and what it means between equal models."
     lines = []
     for name, each in found["coefficients"].items():
-        limits = "" if each["se"] is None else f" (95 % over questions: {each['low']:+.4f} to {each['high']:+.4f})"
-        limits = " (frozen)" if found["frozen"] else limits
+        limits = "" if each["low"] is None else f" (95 % over questions: {each['low']:+.4f} to {each['high']:+.4f})"
+        if found["frozen"]:
+            limits = " (frozen)" if each["se"] is None else f" (frozen, standard error {each['se']:.4f})"
         what = f"{each['difference']} difference of {each['scale']:.4g}, one standard deviation"
         wins = f"of equal models the one ahead by it wins {100 * each['longer_wins']:.1f} % of decided verdicts"
-        lines.append(f"{name} {each['beta']:+.4f}{limits} for a {what}: {wins}")
+        inflation = each["variance_inflation"]
+        inflated = "" if inflation is None else f"; variance inflation {inflation:.3g}"
+        lines.append(f"{name} {each['beta']:+.4f}{limits} for a {what}: {wins}{inflated}")
     return lines
 
 # %% ../../nbs/cli/ranking.ipynb #c14-25e7fb
@@ -237,13 +241,18 @@ def _rank_for_people(asked: Mapping[str, Any]) -> None:
         table = table.join(limits.table(kind).set_index("model")[LIMITS], on="model")
     weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in found.weights.items())
     saved = f"mean variance of a difference of scores {found.variance:.4g} in place of {found.variance_people:.4g}"
+    worth_low, worth_high = found.worth_limits(asked["level"])
+    limits_of_worth = "" if isnan(worth_low) else f" ({worth_low:,.0f} to {worth_high:,.0f})"
     lines = [
         f"people-and-judges, weights of the judges: {weights}",
-        f"as good as {found.worth:,.0f} battles of people alone; people judged {found.n_people:,} ({saved})",
+        f"as good as {found.worth:,.0f} battles of people alone{limits_of_worth}; people judged {found.n_people:,} "
+        f"({saved})",
     ]
     names = "n_people", "n_questions", "n_left_out", "sampling_p", "variance", "variance_people", "worth"
     report = {"ranker": found.ranking.ranker, "models": table.to_dict("records"), "weights": dict(found.weights)}
     report |= {name: getattr(found, name) for name in names}
+    known = not isnan(worth_low)
+    report |= {"worth_low": worth_low if known else None, "worth_high": worth_high if known else None}
     report |= {"intervals": None, "notes": [*found.notes(), *(limits.notes(kind) if limits else ())]}
     if limits:
         promise, level = INTERVAL_KINDS[kind], asked["level"]

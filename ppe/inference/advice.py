@@ -842,14 +842,16 @@ def own_line(
 
 def together_line(found: SharedErrors) -> str:
     "What is said of judges that err together."
-    judges, mean, low, high = (
-        format_number(value, 1)
-        for value in (found.judges, *map(found.effective, (found.correlation, found.high, found.low)))
+    said = f"residuals of judges on a battle correlate by {format_number(found.correlation, 2)}, as they err together, "
+    said += "or see alike what a question favours"
+    if not np.isfinite(found.effective):
+        return f"{said}; as how many judges they count for the scores is not known: too few battles that all judged"
+    mean, low, high = (
+        format_number(value, 1) for value in (found.effective, found.effective_low, found.effective_high)
     )
-    rho = format_number(found.correlation, 2)
     return (
-        f"{judges} judges on a battle count as {mean} ({low} to {high}): their residuals correlate by {rho}, as they "
-        "err together, or see alike what a question favours; for other questions either is worth as little"
+        f"{found.judges_of_all} judges count as {mean} ({low} to {high}) for the scores, whose variance by one judge is "
+        f"so many times that by all; {said}"
     )
 
 
@@ -859,7 +861,8 @@ def _judge_records(advice: Advice, own: pd.DataFrame) -> Iterator[Record]:
         names = "judges", "battles", "correlation", "low", "high"
         lines.append(together_line(found))
         rows.append(("correlation of residuals", *(getattr(found, name) for name in names[2:])))
-        report = _fields(found, *names) | {"effective": found.effective(found.correlation)}
+        worth = ("effective", "effective_low", "effective_high")
+        report = _fields(found, *names, "judges_of_all") | {name: _plain(getattr(found, name)) for name in worth}
     yield Record("judges", lines, "judges", rows, "judges_together", report)
     records = own.to_dict("records")
     rows = [

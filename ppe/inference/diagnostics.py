@@ -27,7 +27,7 @@ from scipy.stats import t as student
 
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..errors import InputError, NoMaximumError, first_five
-from .change import jackknife_error
+from .change import jackknife_error, question_wins, strengths_without
 from .people_and_judges import battle_points
 from ..places import Placed, placed
 from ..pool import Pool, compared_pairs, half_tie_wins, win_tie_counts
@@ -661,13 +661,10 @@ class SharedErrors:
     correlation: float  # ρ
     low: float  # limits of it; NaN for a single question
     high: float
-
-    def effective(
-        self,
-        correlation: float,  # ρ, or a limit of it; below 0 it counts as 0
-    ) -> float:
-        "As many independent judges would tell as much."
-        return self.judges / (1 + (self.judges - 1) * max(correlation, 0.0))
+    judges_of_all: int  # J, of the battles that all judged; the numbers below are of these
+    effective: float  # variance of the scores by one judge, mean over judges, over that by all: NaN if unknown
+    effective_low: float
+    effective_high: float
 
 
 def _residuals(verdicts: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -688,6 +685,34 @@ def _scores(table: pd.DataFrame, n: int) -> np.ndarray:
     return bradley_terry_batch(wins, np.zeros_like(wins)).scores[0]
 
 # %% ../../nbs/inference/diagnostics.ipynb #joint-03
+def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float) -> tuple[float, float, float]:
+    "Variance of scores (jackknife over questions) by one judge over that by all, with limits; NaN if unknown."
+    met, judges = np.union1d(table["first"], table["second"]).tolist(), sorted(table["judge"].unique())
+    if len(judges) < 2:
+        return (np.nan,) * 3
+    ordered, moved = table.sort_values(["question", "battle"], kind="stable"), []
+    for judge in (None, *judges):
+        rows = ordered if judge is None else ordered[ordered["judge"] == judge]
+        wins = question_wins(
+            *(rows[name].to_numpy() for name in ("question", "first", "second", "points")), len(models)
+        )
+        if len(wins) < 3:
+            return (np.nan,) * 3
+        try:
+            without = strengths_without(wins, models, met)[1:, met]
+        except NoMaximumError:
+            return (np.nan,) * 3
+        without -= without.mean(axis=1, keepdims=True)
+        moved.append(((without - without.mean(axis=0)) ** 2).sum(axis=1))
+    every, alone = moved[0], np.mean(moved[1:], axis=0)
+    if min(every.sum() - every.max(), alone.sum() - alone.max()) < 1e-12:
+        return (np.nan,) * 3
+    found = np.log(np.append(alone.sum(), alone.sum() - alone) / np.append(every.sum(), every.sum() - every))
+    half = float(student.isf((1 - level) / 2, len(every) - 1) * jackknife_error(found))
+    low, middle, high = np.exp([found[0] - half, found[0], found[0] + half]).tolist()
+    return middle, low, high
+
+
 def shared_errors(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
@@ -711,7 +736,10 @@ def shared_errors(
     if q > 1:
         without = (agreed.sum() - agreed) / np.maximum(most.sum() - most, 1e-300)
         half = float(student.isf((1 - level) / 2, q - 1) * jackknife_error(np.append(found, without)))
-    return SharedErrors(float(several["m"].mean()), len(several), found, found - half, found + half)
+    of_all = table[table["battle"].isin(sums.index[sums["m"] == table["judge"].nunique()])]
+    limits = found, found - half, found + half
+    worth = of_all["judge"].nunique(), *_effective_judges(of_all, models, level)
+    return SharedErrors(float(several["m"].mean()), len(several), *limits, *worth)
 
 # %% ../../nbs/inference/diagnostics.ipynb #joint-04
 def _sharpness(gap: np.ndarray, points: np.ndarray) -> float:

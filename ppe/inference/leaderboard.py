@@ -25,7 +25,13 @@ from .score_tests import ScoreTests
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
 from ..pool import win_tie_counts_from_table
 from ..places import PlaceCounts, Placed, placed
-from ..rankers.covariates import Covaried, fit_covariates, fit_covariates_batch
+from ppe.rankers.covariates import (
+    Covaried,
+    coefficient_effects,
+    coefficient_notes,
+    fit_covariates,
+    fit_covariates_batch,
+)
 from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
 from ..rankers.order_effect import check_order_form, order_effect_batch, question_errors
 from ..rankers.order_effect import order_effect as fit_order_effect
@@ -77,7 +83,15 @@ class PlacedGraphs:
     ) -> BatchScores:
         "Scores of every row of weights, with what else is estimated, anew in each."
         if self.covaried is not None:
-            return fit_covariates_batch(self.covaried, (row[self.graph] for row in weights), ranker=ranker)
+            fits = fit_covariates_batch(self.covaried, (row[self.graph] for row in weights), ranker=ranker)
+            if self.covaried.frozen is None:
+                return fits
+            # The error of frozen coefficients moves every resample but the first row, which is the pool itself.
+            _, added = coefficient_effects(self.covaried, weights[0][self.graph], ranker=ranker)
+            values, vectors = np.linalg.eigh(added)
+            normal = stream(SEED, "frozen coefficients").standard_normal((len(weights), len(added)))
+            normal[0] = 0
+            return replace(fits, scores=fits.scores + normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
         n_judges, n = len(self.rows.judges), len(self.rows.models)
         cell = ((self.rows.outcome * n_judges + self.rows.judge) * n + self.rows.first) * n + self.rows.second
         sums = [np.bincount(cell, row[self.graph], minlength=3 * n_judges * n * n) for row in weights]
@@ -551,6 +565,7 @@ def _notes(board: Leaderboard) -> list[str]:
             f"scores are those of answers equal in {names}: this follows the verdicts and proves no cause; where an "
             "answer is longer because it is better, part of what is good is taken off as well"
         )
+        notes += coefficient_notes(found["coefficients"], board.judges, found["frozen"])
     if found.get("certified") == "no":
         notes.append(NO_BEST_ORDER)
     elif (only := str(found.get("only_order"))) in BEST_ORDERS:

@@ -83,6 +83,11 @@ def matched_battles(
     points = table["people of all names"].to_numpy()
     first, second = (table[side].to_numpy() for side in ("first", "second"))
     met = np.union1d(first[~np.isnan(points)], second[~np.isnan(points)])
+    if not np.isnan(points).all() and (points[~np.isnan(points)] == 0.5).all():
+        raise InputError(
+            f"people's verdicts on {np.sum(~np.isnan(points)):,} usable battles are all ties, so they tell of no "
+            "difference between models; let people judge more battles"
+        )
     if unmet := [name for i, name in enumerate(models) if i not in met]:
         raise InputError(
             f"people judged no usable battle of {first_five(unmet)}: what judges say of a model can be corrected by "
@@ -198,11 +203,27 @@ class PeopleAndJudges:
     sampling_p: float | None  # p-value of the people's battles being a random sample of all; None if nothing tells
     variance: float  # mean, of the differences of scores of all pairs of models
     variance_people: float  # the same by people's battles alone, at the same scores
+    shares: np.ndarray  # (2, Q) what each question adds to the two
 
     @property
     def worth(self) -> float:
         "As many battles of people alone would tell as much."
         return self.n_people * self.variance_people / self.variance
+
+    def worth_limits(self, level: float = 0.95) -> tuple[float, float]:
+        "Limits of `worth`, by the jackknife of its logarithm over questions and Student's t; NaN for fewer than three."
+        if not 0 < level < 1:
+            raise InputError(f"level = {level}: it lies between 0 and 1")
+        without = self.shares.sum(axis=1, keepdims=True) - self.shares
+        if self.n_questions < 3 or not (without > 0).all():
+            return np.nan, np.nan
+        from scipy.stats import t as student  # here: scipy.stats takes a second to import
+
+        n = self.shares.shape[1]
+        ratios = np.log(without[1] / without[0])
+        error = np.sqrt((n - 1) / n * ((ratios - ratios.mean()) ** 2).sum())
+        reach = np.exp(student.isf((1 - level) / 2, self.n_questions - 1) * error)
+        return float(self.worth / reach), float(self.worth * reach)
 
     def intervals(
         self,
@@ -297,7 +318,12 @@ def fit_people_and_judges(
         theta, wins = _solved(terms, current, n_people, battles.models)
     parts = _sandwich(battles, theta, wins)
     moved = np.tensordot(np.append(1.0, current), parts, 1)
-    traces = (2 * float((part**2).sum()) / (len(theta) - 1) for part in (moved, parts[0]))
+    shares = 2 * np.stack([(part**2).sum(axis=1) for part in (moved, parts[0])]) / (len(theta) - 1)
+    if shares[1].sum() < 1e-18:
+        raise InputError(
+            "people's verdicts are all alike (all ties, say), so they tell of no difference between models; let people "
+            "judge more battles"
+        )
     named = dict(zip(battles.judges, current.tolist(), strict=True))
     fit = Fit(True, rounds, solver="newton", estimates={"weight": named})
     return PeopleAndJudges(
@@ -308,7 +334,8 @@ def fit_people_and_judges(
         len(np.unique(battles.question[battles.sample])),
         battles.n_left_out,
         _sampling_p(battles, theta, current),
-        *traces,
+        *shares.sum(axis=1).tolist(),
+        shares,
     )
 
 

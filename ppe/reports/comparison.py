@@ -184,16 +184,26 @@ class JudgeChange:
     wanted_error: float  # that the linking may have
     n_needed: int  # questions that both must have judged for it
     level: float
+    linked_by: tuple[str, ...] = ()  # models that both scales are linked by: those that kept their place
+    attributed: bool = True  # false: more than chance moved, and no larger part of the models agrees which stayed
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
         kappa, scale = ("{:.2f} [{:.2f}, {:.2f}]".format(*found) for found in (self.kappa, self.scale))
         same, n, moved = self.same, self.n_questions, self.models.loc[self.models["shown"], "model"]
+        which = f"on one scale other scores are shown for: {', '.join(moved) or 'no model'}"
+        if len(moved):
+            which += f" (linked by the other {len(self.linked_by)} models)"
+        if not self.attributed:
+            which = "on one scale some scores are others, but of which models cannot be told: no larger part stayed"
+        above = "above 1 the new judge tells models apart more clearly"
+        if self.scale[0] < 0:
+            above = "negative, as the new judge reverses the order of the old one"
         share = f"{100 * same['share']:.1f} % [{100 * same['low']:.1f}, {100 * same['high']:.1f}]"
         return [
             f"{' and '.join(self.judges)} say the same of {share} of {same['valid']:,} pairs, kappa {kappa}",
-            f"scale of the new scores {scale}: above 1 the new judge tells models apart more clearly",
-            f"on one scale other scores are shown for: {', '.join(moved) or 'no model'}",
+            f"scale of the new scores {scale}: {above}",
+            which,
             f"linking error {self.linking_error:.3f} log odds after {n:,} questions judged by both, "
             f"{self.wanted_error:.3f} after {self.n_needed:,}",
         ]
@@ -205,7 +215,46 @@ def _limits(values: np.ndarray, level: float) -> np.ndarray:  # (4, …)
 
     error, df = jackknife_error(values), len(values) - 2
     half = student.isf((1 - level) / 2, df) * error
-    return np.array([values[0], values[0] - half, values[0] + half, 2 * student.sf(np.abs(values[0]) / error, df)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * student.sf(np.abs(values[0]) / error, df)
+    p = np.where(values[0] == 0, 1.0, p)  # a change of 0 without error too
+    return np.array([values[0], values[0] - half, values[0] + half, p])
+
+
+def _holm(p: np.ndarray) -> np.ndarray:
+    "Adjusted p-values. Source: Holm 1979."
+    adjusted, order = np.empty(len(p)), np.argsort(p, kind="stable")
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1)
+    return adjusted
+
+
+def _changes_linked_by(
+    kept: np.ndarray, old: np.ndarray, new: np.ndarray, sign: float
+) -> tuple[np.ndarray, np.ndarray]:
+    "Changes (1 + U, n) by mean-sigma linking on some models, and the scale (1 + U,)."
+    scale = sign * new[:, kept].std(axis=1) / np.maximum(old[:, kept].std(axis=1), 1e-9)
+    scale = np.where(np.abs(scale) > 1e-9, scale, sign * 1e-9)
+    centred = [part - part[:, kept].mean(axis=1, keepdims=True) for part in (new, old)]
+    return np.round(centred[0] / scale[:, None] - centred[1], 9), scale  # not the last bits of an exact reversal
+
+
+def _linked(old: np.ndarray, new: np.ndarray, level: float) -> tuple[np.ndarray, float, bool]:
+    "Models (L,) that stay in place on one scale, its sign, and whether nothing more than chance moves among them."
+    n, correlation = old.shape[1], np.array([np.corrcoef(*pair)[0, 1] for pair in zip(old, new, strict=True)])
+    sign = -1.0 if _limits(np.round(correlation, 9), level)[2] < 0 else 1.0
+    kept = np.arange(n)
+    while True:
+        values, _ = _changes_linked_by(kept, old, new, sign)
+        stable = (_holm(_limits(values, level)[3][kept]) >= 1 - level).all()
+        if stable or len(kept) <= max(3, n // 2 + 1):
+            return kept, sign, bool(stable)
+        # The one without whom the rest agree best: the largest change may be that of a model which pulled the link.
+        rest = []
+        for at in range(len(kept)):
+            others = np.delete(kept, at)
+            moved = _changes_linked_by(others, old, new, sign)[0][:, others]
+            rest.append(float((moved[0] ** 2 / np.maximum(jackknife_error(moved) ** 2, 1e-12)).sum()))
+        kept = np.delete(kept, int(np.argmin(np.round(rest, 6))))
 
 
 def _kappa(one: np.ndarray, other: np.ndarray, unit: np.ndarray) -> np.ndarray:  # (1 + U,)
@@ -246,13 +295,12 @@ def judge_change(
     if len(met) < 3 or np.min(spreads) < 1e-9 or np.array_equal(one, other):
         rule = "at least three, which either judge tells apart, and not the same verdict everywhere are needed"
         raise InputError(f"the judges cannot be told apart on {len(met)} models: {rule}; let both judge more pairs")
-    scale = spreads[1] / spreads[0]
-    values = new_scores / scale[:, None] - scores
+    kept, sign, attributed = _linked(scores, new_scores, level)
+    values, scale = _changes_linked_by(kept, scores, new_scores, sign)
     change, low, high, p = _limits(values, level)
-    holm, order = np.empty(len(p)), np.argsort(p)
-    holm[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1)
+    holm = _holm(p)
     rows = {"model": [everyone[m] for m in met], "old": scores[0], "new": new_scores[0], "change": change}
-    table = pd.DataFrame(rows | {"low": low, "high": high, "p": holm, "shown": holm < 1 - level})
+    table = pd.DataFrame(rows | {"low": low, "high": high, "p": holm, "shown": (holm < 1 - level) & attributed})
     if error is None:
         all_of = placed(old, models=everyone)
         points = np.array([1, 0, 0.5])[all_of.outcome]
@@ -263,5 +311,6 @@ def judge_change(
     kappa, ratio = (tuple(_limits(part, level)[:3].tolist()) for part in (beyond, scale))
     names = (*before["judges"], *after["judges"])
     rest = n_questions, linking, error, int(np.ceil(n_questions * (linking / error) ** 2)), level
+    linked_by = tuple(everyone[met[k]] for k in kept)
     table = table.sort_values("old", ascending=False, ignore_index=True)
-    return JudgeChange(names, agreement(both, level=level), kappa, ratio, table, *rest)  # type: ignore[arg-type]
+    return JudgeChange(names, agreement(both, level=level), kappa, ratio, table, *rest, linked_by, attributed)  # type: ignore[arg-type]
