@@ -15,8 +15,8 @@ from ppe.errors import InputError, NoMaximumError
 from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
 from ppe.inference.methods import ALL_GRAPHS
 from ppe.pool import Pool, comparison_graphs
-from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.discrimination import LIMITS, fit_discrimination, fit_discrimination_batch
+from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
 from ppe.streams import stream
 from ppe.verdicts import COLUMNS, validate_verdicts

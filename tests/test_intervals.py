@@ -91,7 +91,7 @@ def test_no_question_stands_on_both_sides_of_a_fold_or_a_half(two_judges):
 
 def test_the_diagnosis_counts_questions_not_judgements(one_judge, two_judges):
     alone, both = (diagnose_verdicts(table, n_simulations=2) for table in (one_judge, two_judges))
-    assert both.sections()["pool"][0] == "32 of 32 graphs, on 8 questions, 5 models; complete"
+    assert both.sections()["pool"][0] == "320 verdicts on 8 questions, 5 models; 32 of 32 graphs; complete"
     assert both.ranks is not None and both.ranks.equals(alone.ranks)
 
 

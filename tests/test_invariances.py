@@ -154,7 +154,8 @@ def test_models_that_only_their_names_tell_apart_share_ranks_and_ranges(ranker, 
         frame = pd.DataFrame([table[k] for k in rng.permutation(len(table))], columns=COLUMNS)
         board = leaderboard(validate_verdicts(frame), ranker=ranker, on_separation="ridge", incomplete="keep")
         for kind in INTERVAL_KINDS:
-            found = board.with_intervals(n_resamples=39, kind=kind).table().set_index("model").loc[names, ["rank", "rank_low", "rank_high"]]
+            limits = board.with_intervals(n_resamples=39, kind=kind).table().set_index("model")
+            found = limits.loc[names, ["rank", "rank_low", "rank_high"]]
             assert [tuple(row) for row in found.to_numpy()] == expected, kind
 
 

@@ -693,9 +693,8 @@ def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float
     ordered, moved = table.sort_values(["question", "battle"], kind="stable"), []
     for judge in (None, *judges):
         rows = ordered if judge is None else ordered[ordered["judge"] == judge]
-        wins = question_wins(
-            *(rows[name].to_numpy() for name in ("question", "first", "second", "points")), len(models)
-        )
+        question, first, second, points = (rows[k].to_numpy() for k in ("question", "first", "second", "points"))
+        wins = question_wins(question, first, second, points, len(models))
         if len(wins) < 3:
             return (np.nan,) * 3
         try:
@@ -738,8 +737,8 @@ def shared_errors(
         half = float(student.isf((1 - level) / 2, q - 1) * jackknife_error(np.append(found, without)))
     of_all = table[table["battle"].isin(sums.index[sums["m"] == table["judge"].nunique()])]
     limits = found, found - half, found + half
-    worth = of_all["judge"].nunique(), *_effective_judges(of_all, models, level)
-    return SharedErrors(float(several["m"].mean()), len(several), *limits, *worth)
+    n_judges, worth = of_all["judge"].nunique(), _effective_judges(of_all, models, level)
+    return SharedErrors(float(several["m"].mean()), len(several), *limits, n_judges, *worth)
 
 # %% ../../nbs/inference/diagnostics.ipynb #joint-04
 def _sharpness(gap: np.ndarray, points: np.ndarray) -> float:

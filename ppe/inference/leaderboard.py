@@ -105,7 +105,10 @@ class PlacedGraphs:
         rows, style = self.rows, self.covaried
         more: dict[str, Any] = {"further": rows.judge[:, None], "values": np.ones((len(rows.judge), 1))}
         if style is not None and style.frozen is not None:
-            more = {"offset": style.z @ style.frozen}
+            added = coefficient_effects(style, ranker="davidson" if tie_parameter else "bradley-terry")[1]
+            values, vectors = np.linalg.eigh(added)
+            root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+            more = {"offset": style.z @ style.frozen, "elsewhere": root}
         elif style is not None:
             more = {"further": np.tile(np.arange(len(style.names)), (len(style.z), 1)), "values": style.z}
         points = np.array([1.0, 0.0, 0.5])[rows.outcome]

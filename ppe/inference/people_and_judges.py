@@ -334,7 +334,8 @@ def fit_people_and_judges(
         len(np.unique(battles.question[battles.sample])),
         battles.n_left_out,
         _sampling_p(battles, theta, current),
-        *shares.sum(axis=1).tolist(),
+        float(shares[0].sum()),
+        float(shares[1].sum()),
         shares,
     )
 
