@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from traceback import walk_tb
 from typing import TextIO
 
 import click
@@ -85,6 +86,12 @@ def _failed(message: str) -> int:
     return 2
 
 
+def _damaged(error: BaseException) -> str:
+    "The compiled copy of a module that Python failed to read, if that is where the error comes from."
+    last = [frame for frame, _ in walk_tb(error.__traceback__)][-1:]
+    return next((frame.f_locals.get("bytecode_path", "") for frame in last), "")
+
+
 def _forget(stream: TextIO) -> None:
     "What could not be written is not tried again when the process ends, which would be a second message."
     with suppress(OSError, ValueError):  # no file behind it
@@ -115,7 +122,11 @@ def main(
         return _failed(error.format_message())
     except PpeError as error:
         return _failed(str(error))
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # which click takes for Ctrl-D
+            return _failed(
+                f"{_damaged(error.__cause__) or 'a file'} ends too early; delete it if it is kept by a cache"
+            )
         click.echo("ppe: interrupted", err=True)
         return 130
     except MemoryError as error:
@@ -127,3 +138,7 @@ def main(
     except OSError as error:
         _forget(sys.stdout)
         return _failed(f"{error.strerror or error}: {error.filename or 'writing to standard output'}")
+    except (ValueError, TypeError) as error:
+        if path := _damaged(error):
+            return _failed(f"{path} is damaged: a copy of a module that Python compiled and kept; delete it")
+        raise
