@@ -533,11 +533,11 @@ def test_a_killed_runner_leaves_no_child_and_its_rerun_publishes_the_edited_code
         assert len(children) >= 4, "papermill, its kernel, a worker and a process of the notebook's own"
         runner.send_signal(number)
         runner.wait(timeout=10)
+        assert not psutil.wait_procs(children, timeout=30)[1], "nothing outlives the runner"
         (root / FIRST).write_text(notebook(draw("fig_first")))
         (root / "go.ready").touch()  # whoever still waits may go on
         again = started(root, "fig_first")
         assert again.communicate(timeout=120)[0] == "figures/: 1 run, 0 up to date\n"
-        assert not psutil.wait_procs(children, timeout=0.1)[1], "nothing outlives the runner"
     finally:
         for process in (runner, *runner.children(recursive=True)) if runner.is_running() else ():
             process.kill()

@@ -87,9 +87,10 @@ def _failed(message: str) -> int:
 
 
 def _damaged(error: BaseException) -> str:
-    "The compiled copy of a module that Python failed to read, if that is where the error comes from."
-    last = [frame for frame, _ in walk_tb(error.__traceback__)][-1:]
-    return next((frame.f_locals.get("bytecode_path", "") for frame in last), "")
+    "What to say where Python failed to read the compiled copy of a module; nothing of any other error."
+    *_, frame = (frame for frame, _ in walk_tb(error.__traceback__))
+    path = frame.f_locals.get("bytecode_path")
+    return f"{path} is damaged: a copy of a module that Python compiled and kept; delete it" if path else ""
 
 
 def _forget(stream: TextIO) -> None:
@@ -124,9 +125,7 @@ def main(
         return _failed(str(error))
     except (click.Abort, KeyboardInterrupt) as error:
         if isinstance(error.__cause__, EOFError):  # which click takes for Ctrl-D
-            return _failed(
-                f"{_damaged(error.__cause__) or 'a file'} ends too early; delete it if it is kept by a cache"
-            )
+            return _failed(_damaged(error.__cause__) or "a file ends too early; copy or make it again")
         click.echo("ppe: interrupted", err=True)
         return 130
     except MemoryError as error:
@@ -139,6 +138,6 @@ def main(
         _forget(sys.stdout)
         return _failed(f"{error.strerror or error}: {error.filename or 'writing to standard output'}")
     except (ValueError, TypeError) as error:
-        if path := _damaged(error):
-            return _failed(f"{path} is damaged: a copy of a module that Python compiled and kept; delete it")
+        if said := _damaged(error):
+            return _failed(said)
         raise
