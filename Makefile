@@ -77,6 +77,7 @@ clean: ## remove build products (not .venv)
 # The lock names the uv that installs the rest of it. An index of one's own is known to pip alone, so then pip does it all.
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "ppe needs Python 3.11 or newer; none found on PATH. Install one or call: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "ppe needs Python 3.11 or newer, and $(PYTHON) is not, or does not run; call: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	@$(PIP) config list | grep -qE '\.(index-url|no-index)=' || { sed -n '/^uv==/,/[^\]$$/p' requirements-dev.txt > .venv/uv.txt && \
 	  $(PIP) install --quiet --no-deps --require-hashes -r .venv/uv.txt 2> /dev/null; } || echo "no uv for this machine: pip installs, which takes some minutes"

@@ -65,6 +65,25 @@ def _tell_of_compiling() -> None:
 
     event.register("numba:compile", Teller())
 
+# %% ../nbs/compiled.ipynb #dmg-2
+def _compile_again_if_damaged(kept: Any) -> None:
+    "Have a cache of numba say of files that it cannot read that nothing is kept."
+    load = kept.load_overload
+
+    def load_or_nothing(signature: Any, context: Any) -> Any:
+        try:
+            return load(signature, context)
+        except Exception:  # whatever the reader makes of any bytes
+            try:
+                kept.flush()
+            except OSError as error:
+                kept.disable()
+                way_out = f"compiled anew in each process; delete {kept.cache_path}"
+                print(f"ppe: note: damaged and not to be mended ({error.strerror}): {way_out}", file=sys.stderr)
+            return None
+
+    kept.load_overload = load_or_nothing
+
 # %% ../nbs/compiled.ipynb #cp05
 class Compiled:
     "A function that is compiled when it is first called."
@@ -85,9 +104,11 @@ class Compiled:
             if isinstance(called := names.get(name), Compiled) and called is not self:
                 names[name] = called.dispatcher
         try:
-            return compiler(**self.options)(self.function)
+            made = compiler(**self.options)(self.function)
         except RuntimeError:  # no folder that could keep what is compiled
             return compiler(**self.options | {"cache": False})(self.function)
+        _compile_again_if_damaged(made._dispatcher.cache if self.by == "vectorize" else made._cache)
+        return made
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.dispatcher(*args, **named)

@@ -19,6 +19,7 @@ import math
 import numbers
 import operator
 import os
+import re
 import reprlib
 import stat
 import tempfile
@@ -40,12 +41,17 @@ if TYPE_CHECKING:
 def project_root() -> Path:  # absolute path of the checkout
     """The checkout that holds the current folder, or else the one that the package was installed from.
 
-    Raises: PpeError outside a checkout.
+    Raises: PpeError outside a checkout, and in another project.
     """
     here = Path.cwd()
     for folder in (here, *here.parents, Path(ppe.__file__).resolve().parent.parent):
-        if (folder / "settings.ini").is_file() and (folder / "nbs").is_dir():
+        if not (settings := folder / "settings.ini").is_file():
+            continue
+        library = re.search(r"(?m)^\s*lib_name\s*[=:]\s*(.*?)\s*$", settings.read_text("utf-8", errors="replace"))
+        if (folder / "nbs").is_dir() and (library is None or library[1] == "ppe"):
             return folder
+        name = library[1] if library else "without lib_name and nbs/"
+        raise PpeError(f"{settings} is of another project ({name}): this runs in a checkout of ppe; go into one")
     raise PpeError(
         f"no checkout of ppe around {here}: a folder with settings.ini and nbs/ is needed; "
         "clone the repository and run from inside it"

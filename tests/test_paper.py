@@ -332,12 +332,13 @@ def test_other_failures_are_reported(project: Path, cell: str, message: str):
     assert tree(project / "figures") == before
 
 
-@pytest.mark.parametrize("way", ["figures/fig_first.csv", "build/full/scratch/fig_first"])
-def test_what_the_runner_cannot_write_is_its_own_error(project: Path, way: str):
-    "The command line makes one line of an OSError."
+def test_what_the_runner_cannot_write_is_named(project: Path):
     (project / "figures/fig_first.csv").unlink()
-    (project / way).mkdir() if way.endswith(".csv") else (project / way).touch()
-    with pytest.raises(OSError, match=way):
+    (project / "figures/fig_first.csv").mkdir()
+    assert "fig_first.csv: it is a folder, not a file" in run_in(project, "fig_first").failed["fig_first"]
+    (project / "build/full/scratch").rmdir()
+    (project / "build/full/scratch").touch()
+    with pytest.raises(OSError, match="build/full/scratch"):  # of which the command line makes one line
         run_in(project, "fig_first")
 
 
@@ -514,3 +515,84 @@ def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
     (root / "go.ready").touch()
     summary = run_in(root, ["fig_first", "fig_second"])
     assert (summary.up_to_date, summary.ran) == (("fig_first",), ("fig_second",))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_runner_leaves_no_child_and_its_rerun_publishes_the_edited_code(tmp_path: Path, number: int):
+    busy = (
+        "import subprocess, sys\nfrom concurrent.futures import ProcessPoolExecutor\n"
+        "from ppe.shared import double\nworkers = ProcessPoolExecutor(1)\n"
+        "assert workers.submit(double, 2).result() == 4\n"
+        "_ = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])"
+    )
+    root = make_project(tmp_path / "project", FILES | {FIRST: meeting("here", "go", "fig_first", busy)})
+    reword(root / FIRST, "{double(n)}", "{-double(n)}")
+    runner = started(root, "fig_first")
+    try:
+        wait_for(runner, root / "here.ready")
+        children = runner.children(recursive=True)
+        assert len(children) >= 4, "papermill, its kernel, a worker and a process of the notebook's own"
+        runner.send_signal(number)
+        runner.wait(timeout=10)
+        assert not psutil.wait_procs(children, timeout=30)[1], "nothing outlives the runner"
+        (root / FIRST).write_text(notebook(draw("fig_first")))
+        (root / "go.ready").touch()  # whoever still waits may go on
+        again = started(root, "fig_first")
+        assert again.communicate(timeout=120)[0] == "figures/: 1 run, 0 up to date\n"
+    finally:
+        for process in (runner, *runner.children(recursive=True)) if runner.is_running() else ():
+            process.kill()
+    assert (root / "figures/fig_first.csv").read_text() == "n,double,seed\n2,4,7\n"
+    assert "-double" not in (root / "figures/fig_first.ipynb").read_text() and states(root)["fig_first"] == "up to date"
+    assert list((root / "build/full/scratch").iterdir()) == []
+
+
+def test_a_module_that_is_edited_while_a_notebook_runs_runs_it_again(tmp_path: Path):
+    first = "from ppe.shared import double"
+    root = make_project(tmp_path / "project", FILES | {FIRST: meeting("here", "go", "fig_first", first)})
+    runner = started(root, "fig_first")
+    wait_for(runner, root / "here.ready")
+    (root / "ppe/shared.py").write_text("def double(n):\n    return 200 * n\n")
+    (root / "go.ready").touch()
+    assert runner.communicate(timeout=60)[0] == "figures/: 1 run, 0 up to date\n"
+    assert (root / "figures/fig_first.csv").read_text() == "n,double,seed\n2,4,7\n"
+    assert states(root)["fig_first"] == "to run", "its output is that of the module before"
+    assert run_in(root, "fig_first").ran == ("fig_first",) and states(root)["fig_first"] == "up to date"
+    assert (root / "figures/fig_first.csv").read_text() == "n,double,seed\n2,400,7\n"
+
+
+def test_figures_may_lie_on_another_disk(tmp_path: Path):
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no second disk here")
+    root = make_project(tmp_path / "project")
+    with tempfile.TemporaryDirectory(dir=shared) as place:
+        (root / "figures").symlink_to(place)
+        assert run_in(root, "tab_votes").ran == ("tab_votes",)
+        names = ["manifest.json", "tab_votes.csv", "tab_votes.ipynb"]
+        assert (root / "figures/tab_votes.csv").read_text() == "a,b\n" * 4
+        assert [name for name in sorted(os.listdir(place)) if name != "README.md"] == names
+
+
+@pytest.mark.parametrize("settings", ["[DEFAULT]\nlib_name = theirs\n", "[server]\nport = 80\n"])
+@pytest.mark.parametrize("words", [["run"], ["list"], ["publish"], ["statements"], ["book"]], ids=" ".join)
+def test_another_projects_settings_are_refused_in_one_line(tmp_path: Path, settings: str, words: list[str]):
+    (tmp_path / "settings.ini").write_text(settings)
+    (tmp_path / "nbs").mkdir() if "lib_name" in settings else None
+    call = [sys.executable, "-c", "import sys; from ppe.cli.main import main; sys.exit(main())", "paper", *words]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith(f"ppe: error: {tmp_path / 'settings.ini'} is of another project")
+    assert {path.name for path in tmp_path.iterdir()} <= {"settings.ini", "nbs"}
+
+
+def test_make_looks_at_the_version_before_it_makes_anything(tmp_path: Path):
+    for name in ("Makefile", "pyproject.toml", "requirements.txt", "requirements-dev.txt"):
+        shutil.copy(Path(__file__).parents[1] / name, tmp_path)
+    (old := tmp_path / "python3.10").write_text("#!/bin/sh\nexit 1\n")  # what sys.exit(True) gives
+    old.chmod(0o755)
+    before = sorted(tmp_path.iterdir())
+    done = subprocess.run(["make", f"PYTHON={old}", "paper"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == "" and sorted(tmp_path.iterdir()) == before
+    said, of_make = done.stderr.splitlines()
+    assert said.startswith(f"ppe needs Python 3.11 or newer, and {old} is not") and of_make.startswith("make: ***")

@@ -115,7 +115,7 @@ def test_what_is_said_of_cycles_and_of_leaving_graphs_out():
     assert (cycles["value"] > 0).all() and (cycles["high"] > 0).all()
     assert set(cycles.index[cycles["low"] > 0]) == {"OpenAssistant, GPT-4", "Vicuna-80, people"}
     panels = TABLE("fig_cycle_distance").groupby("label", sort=False).size().filter(regex="^(?!simulated)")
-    assert len(panels) == 6 and (panels.index.str.contains("other questions")).sum() == 4
+    assert len(panels) == 7 and (panels.index.str.contains("other questions")).sum() == 5
     cut = story._cut(TABLE).set_index("label")
     assert (cut["value"] > 0).all() and cut.loc["Four sets together", "low"] > 0
     for end in ("", "_left_out"):

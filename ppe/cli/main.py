@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from traceback import walk_tb
 from typing import TextIO
 
 import click
@@ -85,6 +86,13 @@ def _failed(message: str) -> int:
     return 2
 
 
+def _damaged(error: BaseException) -> str:
+    "What to say where Python failed to read the compiled copy of a module; nothing of any other error."
+    *_, frame = (frame for frame, _ in walk_tb(error.__traceback__))
+    path = frame.f_locals.get("bytecode_path")
+    return f"{path} is damaged: a copy of a module that Python compiled and kept; delete it" if path else ""
+
+
 def _forget(stream: TextIO) -> None:
     "What could not be written is not tried again when the process ends, which would be a second message."
     with suppress(OSError, ValueError):  # no file behind it
@@ -115,7 +123,9 @@ def main(
         return _failed(error.format_message())
     except PpeError as error:
         return _failed(str(error))
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error.__cause__, EOFError):  # which click takes for Ctrl-D
+            return _failed(_damaged(error.__cause__) or "a file ends too early; copy or make it again")
         click.echo("ppe: interrupted", err=True)
         return 130
     except MemoryError as error:
@@ -127,3 +137,7 @@ def main(
     except OSError as error:
         _forget(sys.stdout)
         return _failed(f"{error.strerror or error}: {error.filename or 'writing to standard output'}")
+    except (ValueError, TypeError) as error:
+        if said := _damaged(error):
+            return _failed(said)
+        raise

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import InputError, PpeError, first_five
-from ..files import file_sha256, json_text, project_root, write_json, write_text
+from ..files import file_sha256, json_text, project_root, write_bytes, write_json, write_text
 from .book import write_gallery
 from ..parallel import SCHEDULER, cluster
 from .items import Item, Json, Profile, notebook_cells, place_of, read_items, read_manifest
@@ -123,7 +124,23 @@ class _Book:
 
 # %% ../../nbs/paper/runner.ipynb #63e41f8c
 _PROGRAM = """
-import json, os, sys, tempfile
+import fcntl, json, os, sys, tempfile, threading
+import psutil
+
+
+def end_with_the_runner(lock):
+    fcntl.flock(lock, fcntl.LOCK_SH)  # granted when the runner has ended, however it ended
+    while left := psutil.Process().children(recursive=True):
+        for process in left:
+            try:
+                process.kill()
+            except psutil.Error:  # gone
+                pass
+        psutil.wait_procs(left, timeout=1)
+    os._exit(1)
+
+
+threading.Thread(target=end_with_the_runner, args=[open(sys.argv[2], "rb")], daemon=True).start()
 import papermill
 from traitlets.config import Config
 
@@ -136,7 +153,6 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA
 
 
 def _start(item: Item, profile: str, root: Path, folder: Path, scheduler: str | None) -> subprocess.Popen:
-    shutil.rmtree(folder, ignore_errors=True)
     (folder / "outputs").mkdir(parents=True)
     write_text(_HOOK, folder / "hook" / "sitecustomize.py")
     arguments = {
@@ -150,7 +166,8 @@ def _start(item: Item, profile: str, root: Path, folder: Path, scheduler: str | 
         "IPYTHONDIR": str(folder / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **({SCHEDULER: scheduler} if scheduler else {}),
     }  # fmt: skip
-    command, none = [sys.executable, "-c", _PROGRAM, json.dumps(arguments)], subprocess.DEVNULL
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(arguments), str(folder.parent / "alive")]
+    none = subprocess.DEVNULL
     with open(folder / "log", "w") as log:
         # A session of its own: Ctrl-C reaches the runner alone, which then stops the notebooks in good order.
         return subprocess.Popen(
@@ -201,7 +218,8 @@ def _publish(book: _Book, item: Item, folder: Path) -> None:
     replace[made.relative_to(book.root).as_posix()] = book.folder
     saved = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
     text = _assembled(book, item, clean_cells(notebook_cells(folder / own), replace=replace), saved, made)
-    assert text is not None  # the code is that of the same notebook
+    if text is None:
+        raise PpeError(f"{item.notebook} was edited while it waited to run: run it again")
     write_text(text, made / own)
     files = sorted({*saved, own})
     for other, entry in book.manifest.items():
@@ -215,12 +233,15 @@ def _publish(book: _Book, item: Item, folder: Path) -> None:
         (book.place / file).unlink(missing_ok=True)
     for file in files:
         (book.place / file).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(made / file, book.place / file)
+        write_bytes((made / file).read_bytes(), book.place / file)  # which may be on another disk
     outputs = {file: file_sha256(book.place / file) for file in files}
     rests_on = {name: file_sha256(book.root / name) for name in files_read(folder / "opened", item, book.root)}
     book.enter(item, outputs, rests_on)
+    began = (folder / "hook" / "sitecustomize.py").stat().st_mtime_ns
+    edited = {name for name in rests_on if (book.root / name).stat().st_mtime_ns > began}  # may have been read before
     book.state[item.name] = {
-        "code": item.code_sha256, "parameters": dict(item.parameters[book.profile]), "files": rests_on,
+        "code": item.code_sha256, "parameters": dict(item.parameters[book.profile]),
+        "files": rests_on | dict.fromkeys(edited, "edited while it ran"),
         "outputs": outputs | {own: results_sha256(book.place / own)},
     }  # fmt: skip
     book.write()
@@ -269,9 +290,12 @@ def _run_notebooks(
     running: dict[str, subprocess.Popen] = {}
     failed: dict[str, str] = {}
     lock, stopping = threading.Lock(), threading.Event()
+    shutil.rmtree(book.build / "scratch", ignore_errors=True)  # of a run that was killed
+    (book.build / "scratch").mkdir()
+    scratch = Path(tempfile.mkdtemp(dir=book.build / "scratch"))
 
     def make(item: Item) -> None:
-        folder = book.build / "scratch" / item.name
+        folder = scratch / item.name
         with lock:
             if stopping.is_set():
                 return
@@ -295,7 +319,12 @@ def _run_notebooks(
             bar.set_postfix_str(", ".join(running))
             bar.update()
 
-    with tqdm(total=len(todo), unit="notebook", disable=not progress) as bar, ThreadPoolExecutor(workers) as pool:
+    with (
+        open(scratch / "alive", "wb") as alive,
+        tqdm(total=len(todo), unit="notebook", disable=not progress) as bar,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        fcntl.flock(alive, fcntl.LOCK_EX)  # as long as this process lives: what it starts waits for the end of that
         waiting = [pool.submit(make, item) for item in todo]
         try:
             for one in as_completed(waiting):
@@ -311,7 +340,9 @@ def _run_notebooks(
                 try:
                     process.wait(timeout=10)
                 except subprocess.TimeoutExpired:
-                    process.kill()
+                    fcntl.flock(alive, fcntl.LOCK_UN)  # ends it and all that it started
+                    process.wait()
+            shutil.rmtree(scratch, ignore_errors=True)
     return failed
 
 # %% ../../nbs/paper/runner.ipynb #7bb1f487

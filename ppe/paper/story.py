@@ -187,7 +187,7 @@ PICTURES = {
 }  # fmt: skip
 
 # %% ../../nbs/paper/story.ipynb #story-05
-_WORDS = "none one two three four five six seven eight nine ten eleven twelve thirteen".split()
+_WORDS = "none one two three four five six seven eight nine ten eleven twelve thirteen fourteen".split()
 
 
 def _limits(row: pd.Series, *columns: str, digits: int = 3, sign: int = 1) -> str:
@@ -206,12 +206,7 @@ def _of_graphs(table: Tables) -> Iterator[tuple[str, str]]:
     rows, limits = ("value", "low", "high"), ("mean", "low", "high")
     cycles = PICTURES["cycles"].rows(table).set_index("label")
     shown = cycles["low"] > 0
-    counts = {
-        "pools": len(shown),
-        "shown": shown.sum(),
-        "open": (~shown).sum(),
-        "six": shown.filter(like="GPT-4").sum(),
-    }
+    counts = {"pools": len(shown), "shown": shown.sum(), "open": (~shown).sum()}
     yield from ((f"cycles_{name}", _WORDS[count]) for name, count in counts.items())
     yield "cycles_open_span", _span(cycles.loc[~shown, "value"], ".2f")
     yield "cycles_most", f"{cycles['value'].max():.2f}"

@@ -123,6 +123,7 @@ AGGREGATORS = _family(
     ("discrimination-davidson", "Discrimination, ties", "vermillion", "X", _DASHDOT),
     ("soft-weights", "Soft weights", "bluish green", "p", _SHORT),
     ("denoise", "Denoise", "black", "<", _DOT),
+    ("acyclic", "Acyclic graphs", "blue", "d", _SPARSE),
     ("question-effects", "Question effects", "sky blue", ">", _LONGDOT),
 )
 METHOD_STYLES: dict[str, MethodStyle] = MAIN_TABLE_METHODS | RANKERS | AGGREGATORS

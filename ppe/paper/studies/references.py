@@ -274,13 +274,15 @@ def _row(measured: Measured) -> dict[str, float]:
 
 
 def _difference(measured: Measured, against: Measured) -> dict[str, float]:
-    "How much farther one method is than another, over the drawn references."
+    "How much farther one method is than another, over the drawn references, and over the same resampled questions."
     drawn, fixed = measured.drawn - against.drawn, float(measured.fixed - against.fixed)
     # Rounding keeps a difference of nothing from having a sign; without one it cannot be turned round.
     sign = np.sign(round(fixed, 12))
     turned = float((np.sign(drawn.round(12)) == -sign).mean()) if sign else np.nan
-    numbers = fixed, float(drawn.mean()), *map(float, percentile_limits(drawn)), turned
-    return dict(zip(("difference", "expected", "low", "high", "reversed"), numbers, strict=True))
+    questions = map(float, percentile_limits(measured.resampled - against.resampled))
+    numbers = fixed, float(drawn.mean()), *map(float, percentile_limits(drawn)), turned, *questions
+    names = "difference", "expected", "low", "high", "reversed", "question_low", "question_high"
+    return dict(zip(names, numbers, strict=True))
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-35
 def reference_noise(
