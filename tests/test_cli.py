@@ -674,7 +674,7 @@ def test_compare_closes_the_gate_with_four_and_errs_with_two(ppe_main, tmp_path)
         ((*paths, "--level", "0.99999"), "at most 0.9999"),
         ((paths[0], other), "the judge changed too"),
         ((paths[0], few), "fewer than 6 decide nothing"),
-        ((paths[0], write(tmp_path / "strange.csv", strange)), "they met different opponents"),
+        ((paths[0], write(tmp_path / "strange.csv", strange), "--model", "m", "--model", "n"), "they met different opponents"),
         ((*paths, "--model", "nobody"), "no verdicts of model 'nobody'"),
         ((*paths, "--judges", "--model", "m"), "takes no --model"),
         ((*paths, "--judges"), "two judges are compared"),
