@@ -666,6 +666,7 @@ def test_compare_closes_the_gate_with_four_and_errs_with_two(ppe_main, tmp_path)
     assert "shown first in 100 %" in run.err and "0 %: what the judge" in run.err
     other = write(tmp_path / "other.csv", [("k", *row[1:]) for row in renamed(new)])
     few = write(tmp_path / "few.csv", [row for row in renamed(new) if row[1] < 4])
+    pair = "--model", "m", "--model", "n"
     strange = [(*row[:4], *(f"{name}'" * (name != "n") or name for name in row[4:6]), row[6]) for row in renamed(new)]
     for words, said in (
         ((*paths, paths[0]), "3 files"),
@@ -674,7 +675,7 @@ def test_compare_closes_the_gate_with_four_and_errs_with_two(ppe_main, tmp_path)
         ((*paths, "--level", "0.99999"), "at most 0.9999"),
         ((paths[0], other), "the judge changed too"),
         ((paths[0], few), "fewer than 6 decide nothing"),
-        ((paths[0], write(tmp_path / "strange.csv", strange), "--model", "m", "--model", "n"), "they met different opponents"),
+        ((paths[0], write(tmp_path / "strange.csv", strange), *pair), "they met different opponents"),
         ((*paths, "--model", "nobody"), "no verdicts of model 'nobody'"),
         ((*paths, "--judges", "--model", "m"), "takes no --model"),
         ((*paths, "--judges"), "two judges are compared"),

@@ -46,15 +46,19 @@ def test_standard_errors_written_out(seed):
         equal = np.delete(np.eye(n), j, axis=1)  # the fit in which the two are equal
         equal[j, i] = 1
         at = equal @ minimize(lambda free: loss(equal @ free), np.zeros(n - 1), method="BFGS", options={"gtol": 1e-9}).x  # noqa: B023
-        information, by_question, expected = 0.1 * np.eye(n), {}, 0.0
+        information, by_question, told, expected = 0.1 * np.eye(n), {}, {}, 0.0
         for q, a, b, y in rows:
             d, p = np.eye(n)[a] - np.eye(n)[b], 1 / (1 + np.exp(at[b] - at[a]))
             information += p * (1 - p) * np.outer(d, d)
             by_question[q] = by_question.get(q, 0) + (y - p) * d
+            told[q] = told.get(q, 0) + p * (1 - p) * np.outer(d, d)
             expected += p * (1 - p)
-        steps = np.array([x @ np.linalg.inv(information) @ s for s in by_question.values()])
+        along = np.linalg.inv(information) @ x
+        steps, share = (np.array([form(q) for q in by_question]) for form in
+                        (lambda q: along @ by_question[q], lambda q: along @ told[q] @ along))  # fmt: skip  # noqa: B023
+        over = ((steps - steps.sum() * share / share.sum()) ** 2).sum() * len(steps) / (len(steps) - 1)
         ties = sum(y == 0.5 for *_, y in rows) / 4
-        variance = max(len(steps) * steps.var(ddof=1), x @ np.linalg.inv(information) @ x * (1 - ties / expected))
+        variance = max(over, x @ along * (1 - ties / expected))
         behind = min(len({q for q, a, b, _ in rows if m in (a, b)}) for m in (i, j))
         t = steps.sum() / np.sqrt(variance * len(rows) / (len(rows) - n + 1))
         z = norm.isf(student.sf(t, behind - 1))

@@ -270,7 +270,8 @@ def _from_equal(
     # A call's variance is p (1 − p), less a quarter where it may be a tie; before anything is lost it still is.
     ties, alone = (points == 0.5).sum() / 4, (met.sum(axis=0) * chance * (1 - chance)).sum(axis=1)
     of_calls = variance * (1 - ties / alone)
-    over_questions = ((moved**2).sum(axis=0) - gap**2 / n_units) * n_units / (n_units - 1)
+    told = met @ (chance * (1 - chance) * worth**2).T  # information of each question
+    over_questions = ((moved - gap * told / told.sum(axis=0)) ** 2).sum(axis=0) * n_units / (n_units - 1)
     return gap, np.maximum(over_questions, of_calls) * n_calls / max(n_calls - n + 1, 1)
 
 # %% ../../nbs/designs/adaptive.ipynb #b9fd328a
