@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST', 'APART', 'FLIPS', 'MOST_LEVEL', 'question_wins', 'strengths_without', 'jackknife_error', 'win_points',
-           'least_variance', 'reach', 'gate', 'Change', 'model_change']
+           'least_variance', 'reach', 'verdict', 'limits', 'Change', 'model_change']
 
 # %% ../../nbs/inference/change.ipynb #6f066713
 from collections.abc import Sequence
@@ -142,7 +142,7 @@ def reach(tests: ScoreTests, old: int, new: int, value: float, *, level: float) 
     return float(scores.sum() / critically / (1 + ROUNDING))
 
 
-def gate(
+def verdict(
     tests: ScoreTests,
     old: int,  # numbers of the two versions
     new: int,
@@ -151,15 +151,39 @@ def gate(
     margin: float,
     drop: float,
 ) -> dict[str, Any]:
-    "What score tests say of the change: the fields of `Change` from `difference` to `points`."
+    "What the test at the margin says: the fields of `Change` from `error` to `detectable`."
     from scipy.optimize import brentq  # here: scipy.stats takes a second to import
     from scipy.stats import nct, norm
     from scipy.stats import t as student
 
-    estimate, n_units = round(tests.difference(new, old), 9) + 0.0, tests.n_units
-    (scores, least), open_ends = _scores(tests, old, new, -margin), bool(np.isnan(estimate))
-    if open_ends and not _scores(tests, old, new, 0.0)[0].any():
-        estimate = 0.0  # what neither has shown is no change, if every question says the same of both
+    (scores, least), n_units = _scores(tests, old, new, -margin), tests.n_units
+    said, drawn, error = scores.sum(), tests.flips @ scores, float(np.sqrt(n_units * scores.var(ddof=1)))
+    p = (1 + (drawn <= said + 1e-9).sum()) / (1 + len(drawn))
+    p = max(p, norm.cdf(said / least)) if said < 0 < least else p
+    quantile, told = float(student.isf((1 - level) / 2, n_units - 1)), error > 1e-9
+    sees = brentq(lambda z: nct.sf(quantile, n_units - 1, z) - 0.8, 0, 2 * quantile + 10)
+    return {
+        **{"error": error, "worse": reach(tests, old, new, -margin, level=level) < -1, "confidence": float(1 - p)},
+        "power": float(nct.sf(quantile, n_units - 1, drop / error)) if told else None,
+        "detectable": sees * error if told else None,
+    }
+
+
+def limits(
+    tests: ScoreTests,
+    old: int,
+    new: int,
+    *,
+    level: float,
+    margin: float,  # from where to look if the estimate runs off
+) -> dict[str, float | None]:
+    "The changes that the test does not reject: the fields `difference`, `low`, `high` and `points` of `Change`."
+    from scipy.optimize import brentq
+
+    estimate = round(tests.difference(new, old), 9) + 0.0
+    if open_ends := bool(np.isnan(estimate)):
+        if not _scores(tests, old, new, 0.0)[0].any():
+            estimate = 0.0  # what neither has shown is no change, if every question says the same of both
     begin = estimate if np.isfinite(estimate) else -margin
 
     def beyond(value: float) -> float:
@@ -175,19 +199,10 @@ def gate(
             inner, step = outer, step * 1.5
         return None
 
-    low = None if open_ends or estimate == -np.inf else limit(-1)
-    high = None if open_ends or estimate == np.inf else limit(1)
-    said, drawn, error = scores.sum(), tests.flips @ scores, float(np.sqrt(n_units * scores.var(ddof=1)))
-    p = (1 + (drawn <= said + 1e-9).sum()) / (1 + len(drawn))
-    p = max(p, norm.cdf(said / least)) if said < 0 < least else p
-    quantile, told = float(student.isf((1 - level) / 2, n_units - 1)), error > 1e-9
-    sees = brentq(lambda z: nct.sf(quantile, n_units - 1, z) - 0.8, 0, 2 * quantile + 10)
     return {
         "difference": estimate if np.isfinite(estimate) else None,
-        **{"error": error, "low": low, "high": high, "worse": high is not None and high < -margin},
-        "confidence": float(1 - p),
-        "power": float(nct.sf(quantile, n_units - 1, drop / error)) if told else None,
-        "detectable": sees * error if told else None,
+        "low": None if open_ends or estimate == -np.inf else limit(-1),
+        "high": None if open_ends or estimate == np.inf else limit(1),
         "points": None if np.isnan(estimate) else win_points(estimate),
     }
 
@@ -201,7 +216,7 @@ class Change:
     error: float  # its standard error over questions, if the drop were the margin
     low: float | None  # what the test of flipped signs does not reject; None: no limit
     high: float | None
-    worse: bool  # the whole interval lies below −margin
+    worse: bool  # the test rejects every drop up to the margin: the whole interval lies below it
     confidence: float  # one-sided, that the drop is larger than the margin: 1 − p of the test
     power: float | None  # chance to call a drop of `drop` beyond the margin worse; None if no question tells
     detectable: float | None  # drop beyond the margin that is called worse with a chance of 80 %
@@ -357,7 +372,9 @@ def model_change(
         n_flips=max(FLIPS, 2 * draws_needed(1 - level)), rng=stream(SEED, "change"),  # the same signs: a gate says the same twice
     )  # fmt: skip
     settings: dict[str, Any] = {"level": level, "margin": margin, "drop": drop}
-    told = gate(tests, *(int(m) for m in renumbered[number]), **settings) | settings
+    before_after = int(renumbered[number[0]]), int(renumbered[number[1]])
+    told = verdict(tests, *before_after, **settings) | settings
+    told |= limits(tests, *before_after, level=level, margin=margin)
     counted: dict[str, Any] = {"n_questions": n_questions, "n_left_out": len(asked[0] ^ asked[1])}
     counted |= {"n_unpaired": n_unpaired, "shown_first": shares}
     loose = tuple(name for name, there in zip(names, joined, strict=True) if not there)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ...inference.change import FLIPS, gate
+from ...inference.change import FLIPS, verdict
 from ...inference.intervals import percentile_limits
 from ...inference.score_tests import ScoreTests
 from ..referenced import real_pools
@@ -47,7 +47,7 @@ def alarms(
     question, first, second = np.hstack([np.repeat(at, times, axis=1) for at, times in verdicts])
     said = np.repeat([1.0, 0.5], [times.sum() for _, times in verdicts])
     tests = ScoreTests.of(first, second, said, question, n_models=len(apart), n_flips=FLIPS, rng=signs)
-    told = gate(tests, *versions, level=level, margin=0, drop=drop)
+    told = verdict(tests, *versions, level=level, margin=0, drop=drop)
     found |= {"paired": float(told["worse"]), "says": told["power"]}
     times, rated = weights.multinomial(len(wins), np.full(len(wins), 1 / len(wins)), size=draws) * 1.0, []
     for model, other in (versions, versions[::-1]):
