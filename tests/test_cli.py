@@ -30,7 +30,7 @@ from oracles import (
     selected,
     unlike_pool,
 )  # fmt: skip
-from scipy import special
+from scipy import optimize, special
 
 CYCLE_KEYS = [*GRAPH_KEYS, *"n_models c3 c4 c3_bad c4_bad score tie_rate largest_scc".split()]
 RANK_KEYS = set("ranker n_models n_graphs n_graphs_dropped selection kept models fit".split())
@@ -592,25 +592,46 @@ def renamed(rows, old="m", new="n"):
     return [(*row[:4], *(new if name == old else name for name in row[4:6]), row[6]) for row in rows]
 
 
-def test_compare_pairs_questions_as_a_jackknife_by_hand_does(ppe_main, tmp_path):
+def test_compare_tests_a_change_as_scores_written_out_do(ppe_main, tmp_path):
+    "The estimate, its error where nothing changed, and limits at which flipped signs reject one time in twenty."
     old, new = versions()
     new = renamed(new)
     paths = write(tmp_path / "old.csv", old), write(tmp_path / "new.csv", new)
     found = ppe_main("compare", *paths, "--format", "json").json()
+    models, wins, ties = counts(old + new)
+    theta = dict(zip(models, bradley_terry(wins, ties)[0], strict=True))
+    assert found["difference"] == pytest.approx(theta["n"] - theta["m"], abs=1e-5)
+    at = {name: k for k, name in enumerate(models)}
+    contrast = np.eye(len(models))[at["n"]] - np.eye(len(models))[at["m"]]
 
-    def difference(rows):
-        models, wins, ties = counts(rows)
-        theta = dict(zip(models, bradley_terry(wins, ties)[0], strict=True))
-        return theta["n"] - theta["m"]
+    def scores(value):
+        "Of every question, from the fit in which the new one is so far ahead."
+        free = np.delete(np.eye(len(models)), at["n"], axis=1)
+        free[at["n"], list(np.delete(models, at["n"])).index("m")] = 1
+        shift, half = value * np.eye(len(models))[at["n"]], np.array(wins) + np.array(ties) / 2
 
-    without = [difference([row for row in old + new if row[1] != question]) for question in range(24)]
-    error = np.sqrt(23 / 24 * ((np.array(without) - np.mean(without)) ** 2).sum())
-    assert found["difference"] == pytest.approx(difference(old + new), abs=1e-5)
-    assert found["error"] == pytest.approx(error, abs=1e-5) and found["n_questions"] == 24
-    assert found["low"] == pytest.approx(found["difference"] - special.stdtrit(23, 0.975) * error, abs=1e-4)
-    assert found["confidence"] == pytest.approx(special.stdtr(23, -found["difference"] / error), abs=1e-5)
-    assert found["power"] == pytest.approx(1 - special.nctdtr(23, 0.2 / error, special.stdtrit(23, 0.975)), abs=1e-4)
-    assert special.nctdtr(23, found["detectable"] / error, special.stdtrit(23, 0.975)) == pytest.approx(0.2, abs=1e-4)
+        def loss(beta):
+            point = free @ beta + shift
+            return (half * np.logaddexp(0, point[None, :] - point[:, None])).sum() + 1e-9 * beta @ beta
+
+        point = free @ optimize.minimize(loss, np.zeros(len(models) - 1), options={"gtol": 1e-9}).x + shift
+        information, by_question = np.zeros((len(models),) * 2), np.zeros((24, len(models)))
+        for _, question, _, _, a, b, word in old + new:
+            x = np.eye(len(models))[at[a]] - np.eye(len(models))[at[b]]
+            p = special.expit(point @ x)
+            information += p * (1 - p) * np.outer(x, x)
+            by_question[question] += ({"a": 1, "b": 0, "tie": 0.5}[word] - p) * x
+        return by_question @ np.linalg.pinv(information) @ contrast
+
+    error = np.sqrt(24 * scores(0.0).var(ddof=1))
+    assert found["error"] == pytest.approx(error, rel=1e-3) and found["n_questions"] == 24
+    signs = np.random.default_rng(1).integers(2, size=(40_000, 24)) * 2 - 1
+    for end in ("low", "high"):
+        said = scores(found[end])
+        assert (np.abs(signs @ said) >= abs(said.sum())).mean() == pytest.approx(0.05, abs=0.012)
+    assert found["confidence"] >= 0.999
+    assert found["power"] == pytest.approx(1 - special.nctdtr(23, 0.2 / error, special.stdtrit(23, 0.975)), abs=1e-3)
+    assert special.nctdtr(23, found["detectable"] / error, special.stdtrit(23, 0.975)) == pytest.approx(0.2, abs=2e-3)
     named = [write(tmp_path / "same.csv", renamed(new, "n", "m")), "--model", "m"]
     again = ppe_main("compare", paths[0], *named, "--format", "json").json()
     assert again["difference"] == pytest.approx(found["difference"]) and again["models"] == ["m, old", "m, new"]
@@ -625,7 +646,7 @@ def test_compare_closes_the_gate_with_four_and_errs_with_two(ppe_main, tmp_path)
     gate = "--fail-if", "worse"
     codes = [
         ppe_main("compare", *paths, *words).code
-        for words in ((), gate, (*gate, "--margin", 2), (*gate, "--level", 0.9999999))
+        for words in ((), gate, (*gate, "--margin", 2), (*gate, "--level", 0.9999, "--margin", 1))
     ]
     assert codes == [0, 4, 0, 0] and ppe_main("compare", *reversed(paths), *gate).code == 0
     run = ppe_main("compare", *paths, *gate)
@@ -646,15 +667,16 @@ def test_compare_closes_the_gate_with_four_and_errs_with_two(ppe_main, tmp_path)
     assert "shown first in 100 %" in run.err and "0 %: what the judge" in run.err
     other = write(tmp_path / "other.csv", [("k", *row[1:]) for row in renamed(new)])
     few = write(tmp_path / "few.csv", [row for row in renamed(new) if row[1] < 4])
-    never = [(*row[:6], "b" if row[4] == "n" else row[6]) for row in renamed(new)]
+    pair = "--model", "m", "--model", "n"
+    strange = [(*row[:4], *(f"{name}'" * (name != "n") or name for name in row[4:6]), row[6]) for row in renamed(new)]
     for words, said in (
         ((*paths, paths[0]), "3 files"),
         ((paths[0],), "0 models named"),
         ((paths[0], paths[0]), "which model changed"),
-        ((paths[0], paths[0], "--model", "m"), "say the same of the change"),
+        ((*paths, "--level", "0.99999"), "at most 0.9999"),
         ((paths[0], other), "the judge changed too"),
-        ((paths[0], few), "fewer than 5 decide nothing"),
-        ((paths[0], write(tmp_path / "never.csv", never)), "no chain of wins or ties"),
+        ((paths[0], few), "fewer than 6 decide nothing"),
+        ((paths[0], write(tmp_path / "strange.csv", strange), *pair), "they met different opponents"),
         ((*paths, "--model", "nobody"), "no verdicts of model 'nobody'"),
         ((*paths, "--judges", "--model", "m"), "takes no --model"),
         ((*paths, "--judges"), "two judges are compared"),

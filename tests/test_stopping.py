@@ -41,22 +41,57 @@ def test_standard_errors_written_out(seed):
 
     theta = minimize(loss, np.zeros(n), method="BFGS", options={"gtol": 1e-9}).x
     np.testing.assert_allclose(found.scores, theta, atol=1e-4)
-    information, by_question, squares, expected = 0.1 * np.eye(n), {}, 0.0, 0.0
-    for q, i, j, y in rows:
-        x = np.eye(n)[i] - np.eye(n)[j]
-        p = 1 / (1 + np.exp(theta[j] - theta[i]))
-        information += p * (1 - p) * np.outer(x, x)
-        by_question[q] = by_question.get(q, 0) + (y - p) * x
-        squares, expected = squares + (y - p) ** 2, expected + p * (1 - p)
-    bread, correction = np.linalg.inv(information), len(rows) / (len(rows) - n + 1)
-    meat = sum(np.outer(s, s) for s in by_question.values())
-    robust = bread @ meat @ bread * correction * len(by_question) / (len(by_question) - 1)
     for i, j in itertools.combinations(range(n), 2):
         x = np.eye(n)[i] - np.eye(n)[j]
-        variance = max(x @ robust @ x, x @ bread @ x * squares / expected * correction)
+        equal = np.delete(np.eye(n), j, axis=1)  # the fit in which the two are equal
+        equal[j, i] = 1
+        at = equal @ minimize(lambda free: loss(equal @ free), np.zeros(n - 1), method="BFGS", options={"gtol": 1e-9}).x  # noqa: B023
+        information, by_question, told, expected = 0.1 * np.eye(n), {}, {}, 0.0
+        for q, a, b, y in rows:
+            d, p = np.eye(n)[a] - np.eye(n)[b], 1 / (1 + np.exp(at[b] - at[a]))
+            information += p * (1 - p) * np.outer(d, d)
+            by_question[q] = by_question.get(q, 0) + (y - p) * d
+            told[q] = told.get(q, 0) + p * (1 - p) * np.outer(d, d)
+            expected += p * (1 - p)
+        along = np.linalg.inv(information) @ x
+        steps, share = (np.array([form(q) for q in by_question]) for form in
+                        (lambda q: along @ by_question[q], lambda q: along @ told[q] @ along))  # fmt: skip  # noqa: B023
+        over = ((steps - steps.sum() * share / share.sum()) ** 2).sum() * len(steps) / (len(steps) - 1)
+        ties = sum(y == 0.5 for *_, y in rows) / 4
+        variance = max(over, x @ along * (1 - ties / expected))
         behind = min(len({q for q, a, b, _ in rows if m in (a, b)}) for m in (i, j))
-        z = norm.isf(student.sf((theta[i] - theta[j]) / np.sqrt(variance), behind - 1))
+        t = steps.sum() / np.sqrt(variance * len(rows) / (len(rows) - n + 1))
+        z = norm.isf(student.sf(t, behind - 1))
         assert abs(found.z[i, j] - z) < 1e-3 and abs(found.z[j, i] + z) < 1e-3
+
+
+@pytest.mark.parametrize("won", [1.0, 0.0])
+@pytest.mark.parametrize("goal", ["top=1", "order", "width=0"])
+def test_a_model_that_wins_or_loses_all_settles_and_stays_settled(won, goal):
+    "Judged against one equal pair, which does not settle; the evidence grows with every call."
+    settled, evidence = [], []
+    for size in (10, 40, 100, 400, 4000):
+        at = np.arange(size)
+        found = is_settled(at % 1000, 0 * at, 0 * at, 0 * at + 1, 0 * at + won, n_models=2, goal=Goal("order"))
+        settled.append(found.settled)
+        evidence.append(found.evidence[(0, 1) if won else (1, 0)])
+    assert settled == [False, True, True, True, True] and (np.diff(evidence) > 0).all()
+    rng, at = np.random.default_rng(4), np.arange(1200)
+    first, second = np.where(at % 3 == 2, 1, 0), np.where(at % 3 == 0, 1, 2)  # 400 calls of each pair
+    points = np.where(first == 0, won, rng.integers(0, 2, 1200))
+    found = is_settled(at % 100, at // 100, first, second, points, n_models=3, goal=parse_goal(goal))
+    assert found.settled == (goal == "top=1" and won == 1) and (found.low[0], found.high[0]) == (
+        (1, 1) if won else (3, 3)
+    )
+
+
+def test_what_no_call_has_told_apart_is_not_settled():
+    "Two models that win all against a third, one of them much more often; and ties alone."
+    first, at = np.repeat([0, 1], (400, 20)), np.r_[:400, :20]
+    found = is_settled(at, 0 * at, first, 0 * at + 2, 1.0 + 0 * at, n_models=3, goal=Goal("order"))
+    assert found.open.tolist() in ([[0, 1]], [[1, 0]]) and abs(found.z[0, 1]) < 0.2 and found.z[1, 2] > 3
+    tied = is_settled(at, 0 * at, first, 0 * at + 2, 0.5 + 0 * at, n_models=3, goal=Goal("top", 1))
+    assert not tied.settled and (tied.z == 0).all() and np.isfinite(tied.z).all()
 
 
 def test_what_certain_differences_leave_open_by_hand():

@@ -15,13 +15,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import log_ndtr, ndtri, stdtr
+from scipy.sparse import csr_array
+from scipy.special import expit, log_ndtr, ndtri, stdtr
 
 from ..compiled import njit
 from .pair_designs import PairDesign, design_pairs, pair_table
 from ..errors import InputError, first_five
 from ..inference.intervals import FEW_QUESTIONS, rank_limits
-from ..rankers.bradley_terry import fit_newton
+from ..rankers.bradley_terry import FULL_NEWTON, MAX_NEWTON_STEPS, TOLERANCE, fit_newton
 from ..streams import stream
 from ..verdicts import COLUMNS, validate_verdicts
 
@@ -162,7 +163,9 @@ class Settled:
     level: float
     settled: bool
     scores: np.ndarray  # (n,) Bradley–Terry, half-ties, mean 0
-    z: np.ndarray  # (n, n) score of row less score of column in standard errors over questions, as of a normal
+    z: (
+        np.ndarray
+    )  # (n, n) row less column in standard errors over questions, as of a normal; 0 where nothing may be said
     evidence: np.ndarray  # (n, n) log of the likelihood ratio of "row is better than column"
     low: np.ndarray  # (n,) best rank: all ranges hold at once, at every look; of a placed model its own does
     high: np.ndarray  # (n,) worst rank
@@ -227,6 +230,51 @@ class Settled:
         return f"rank {low}" if low == high else f"rank {low} to {high}"
 
 # %% ../../nbs/designs/adaptive.ipynb #st15-c
+def _from_equal(
+    pairs: np.ndarray,  # (P, 2)
+    scores: np.ndarray,  # (n,)
+    unit: np.ndarray,  # (R,) questions, numbered
+    first: np.ndarray,  # (R,)
+    second: np.ndarray,  # (R,)
+    points: np.ndarray,  # (R,)
+) -> tuple[np.ndarray, np.ndarray]:  # (P,) the difference of each pair, one step from the fit in which it is none
+    """And (P,) its variance over questions; both are finite if a model won everything. Cost: O(P (n³ + R)) at most."""
+    n, at, n_units = len(scores), np.arange(len(pairs)), int(unit.max()) + 1
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    cell, which = np.unique(low * n + high, return_inverse=True)
+    cell_low, cell_high, won = cell // n, cell % n, np.where(first < second, points, 1 - points)
+    shape = n_units, len(cell)
+    gained, met = (csr_array((part, (unit, which)), shape) for part in (won, np.ones(len(won))))
+    total = np.zeros((n, n))
+    total[cell_low, cell_high] = total[cell_high, cell_low] = met.sum(axis=0)
+    taken = np.bincount(first, points, n) + np.bincount(second, 1 - points, n)
+    difference, point = np.zeros((len(pairs), n)), np.tile(scores, (len(pairs), 1))
+    difference[at, pairs[:, 0]], difference[at, pairs[:, 1]] = 1, -1
+    point[at[:, None], pairs] = scores[pairs].mean(axis=1)[:, None]
+    for _ in range(MAX_NEWTON_STEPS):  # Newton steps along which the two stay equal
+        expected = total * expit(point[:, :, None] - point[:, None, :])
+        bend = -expected * np.swapaxes(expected, 1, 2) / np.where(total, total, 1)
+        pull = taken - expected.sum(axis=2) - HOLD * point
+        bend[:, range(n), range(n)] = HOLD - bend.sum(axis=2)
+        free, along = np.moveaxis(np.linalg.solve(bend, np.stack([pull, difference], axis=2)), 2, 0)
+        variance = (difference * along).sum(axis=1)
+        step = free - along * ((difference * free).sum(axis=1) / variance)[:, None]
+        spread = np.ptp(step, axis=1, keepdims=True)
+        point += step * np.where(spread < FULL_NEWTON, 1, np.log1p(spread) / np.maximum(spread, 1e-300))
+        if spread.max() < TOLERANCE:
+            break
+    chance, worth = (part[:, cell_low] - part[:, cell_high] for part in (point, along))
+    chance = expit(chance)
+    moved = gained @ worth.T - met @ (chance * worth).T  # (questions, P): what each adds to the difference
+    gap, n_calls = moved.sum(axis=0), len(points)
+    # A call's variance is p (1 − p), less a quarter where it may be a tie; before anything is lost it still is.
+    ties, alone = (points == 0.5).sum() / 4, (met.sum(axis=0) * chance * (1 - chance)).sum(axis=1)
+    of_calls = variance * (1 - ties / alone)
+    told = met @ (chance * (1 - chance) * worth**2).T  # information of each question
+    over_questions = ((moved - gap * told / told.sum(axis=0)) ** 2).sum(axis=0) * n_units / (n_units - 1)
+    return gap, np.maximum(over_questions, of_calls) * n_calls / max(n_calls - n + 1, 1)
+
+# %% ../../nbs/designs/adaptive.ipynb #b9fd328a
 def is_settled(
     question: np.ndarray,  # (R,) what has been judged, one row for each call
     variant: np.ndarray,  # (R,) wording; wordings of a question share its effects, and are one unit
@@ -244,36 +292,28 @@ def is_settled(
     if not 0 < level < 1:
         raise InputError(f"level = {level}: the chance that nothing wrong is called settled lies between 0 and 1")
 
-    def of_differences(covariance: np.ndarray) -> np.ndarray:
-        own = np.diag(covariance)
-        return own[:, None] + own - 2 * covariance
-
-    scores, inverse = judged_scores(first, second, points, n_models, HOLD)
-    valid = ~np.isnan(points)
+    scores = judged_scores(first, second, points, n_models, HOLD)[0]
+    valid, counted = ~np.isnan(points), np.ones(len(points), dtype=bool)
     unit = np.unique(question[valid], return_inverse=True)[1]
-    n_units = int(unit.max(initial=-1)) + 1
-    one, two, size = unit * n_models + first[valid], unit * n_models + second[valid], n_units * n_models
-    chance = 1 / (1 + np.exp(scores[second[valid]] - scores[first[valid]]))
-    left = points[valid] - chance
-    moved = np.bincount(one, left, size) - np.bincount(two, left, size)
-    moved = moved.reshape(n_units, n_models) @ inverse
-    judged = np.bincount(one, minlength=size) + np.bincount(two, minlength=size)
-    behind = (judged.reshape(n_units, n_models) > 0).sum(axis=0)  # questions behind each model
+    judged = first[valid], second[valid], points[valid]
+    seen = np.zeros((int(unit.max(initial=-1)) + 1, n_models), dtype=np.int64)
+    seen[unit, judged[0]] = seen[unit, judged[1]] = 1
+    behind = seen.sum(axis=0)  # questions behind each model
     fewest = np.minimum.outer(behind, behind)
-    free = np.maximum(len(left) - n_models + 1, 1)
-    spread = float((left**2).sum() / max((chance * (1 - chance)).sum(), 1e-300)) * len(left) / free
-    over_questions = moved.T @ moved * (n_units / max(n_units - 1, 1)) * len(left) / free
-    variance = np.maximum(of_differences(over_questions), of_differences(spread * inverse))
-    np.fill_diagonal(variance, np.inf)
-    variance[variance <= 0] = np.inf
-    gap = scores[:, None] - scores
-    z = -ndtri(stdtr(np.maximum(fewest - 1, 1), -gap / np.sqrt(variance)))
-    z = np.clip(z, -37.0, 37.0)  # beyond which the normal tail is no number above 0
-    evidence = np.where(fewest >= FEW_QUESTIONS, log_evidence(z, 1 / variance), -np.inf)
+    looked = (
+        fewest >= FEW_QUESTIONS if goal.model is None else (fewest >= FEW_QUESTIONS) & _of_one(goal.model, n_models)
+    )
+    gap, variance = np.zeros((n_models, n_models)), np.full((n_models, n_models), np.inf)
+    if len(pairs := np.argwhere(np.triu(looked, 1))):
+        for some in np.array_split(pairs, 1 + len(pairs) * n_models**2 // 2_000_000):  # as many as memory holds
+            gap[*some.T], variance[*some.T] = _from_equal(some, scores, unit, *judged)
+    gap, variance = gap - gap.T, np.minimum(variance, variance.T)
+    variance[variance < 1e-12] = np.inf  # ties alone
+    z = -ndtri(stdtr(np.maximum(fewest - 1, 1), -np.abs(gap) / np.sqrt(variance)))
+    z = np.copysign(np.minimum(z, 37.0), gap)  # beyond which the normal tail is no number above 0
+    evidence = np.where(looked, log_evidence(z, 1 / variance), -np.inf)
     family, sharing = n_models * (n_models - 1), np.full((n_models, n_models), 2.0)
-    counted = np.ones(len(points), dtype=bool)
     if (one := goal.model) is not None:  # only what is said of this model counts
-        evidence = np.where(_of_one(one, n_models), evidence, -np.inf)
         counted, family = (first == one) | (second == one), 2 * (n_models - 1)
         if goal.kind == "top":  # n − k of the others are worse, or k of them better, whichever they are
             sharing[one], sharing[:, one] = 2 * goal.number, 2 * (n_models - goal.number)

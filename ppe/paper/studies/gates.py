@@ -11,25 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ...errors import NoMaximumError
-from ...inference.change import gate, jackknife_error, strengths_without
+from ...inference.change import FLIPS, verdict
 from ...inference.intervals import percentile_limits
+from ...inference.score_tests import ScoreTests
 from ..referenced import real_pools
 from ...rankers.bradley_terry import bradley_terry_batch
 from ...rankers.registry import rank
 from ...streams import stream
 
 # %% ../../../nbs/paper/studies/gates.ipynb #ce5de163
-WAYS = ("paired", "overlap", "any drop", "5 points")
+WAYS = ("paired", "overlap", "by question", "any drop", "5 points")
 
 
-def _rating(sums: list[np.ndarray], pair: tuple[int, ...], draws: int, level: float, rng: np.random.Generator):
-    "Percentile limits of the score of the first of two models, without the other, over resampled verdicts."
-    some = np.delete(np.arange(len(sums[0])), pair[1])
-    cells = np.stack([sums[0], np.triu(sums[1])])[:, some[:, None], some]
-    drawn = rng.multinomial(int(cells.sum()), cells.ravel() / cells.sum(), size=draws).reshape(-1, *cells.shape)
-    scores = bradley_terry_batch(drawn[:, 0] * 1.0, drawn[:, 1] + np.swapaxes(drawn[:, 1], 1, 2) * 1.0).scores
-    return percentile_limits(scores[:, np.flatnonzero(some == pair[0])[0]], level)
+def _limits(wins: np.ndarray, ties: np.ndarray, model: int, level: float) -> tuple[np.ndarray, np.ndarray]:
+    "Percentile limits of the score of a model over resampled counts (B, n, n)."
+    return percentile_limits(bradley_terry_batch(wins, ties).scores[:, model], level)
 
 
 def alarms(
@@ -42,22 +38,34 @@ def alarms(
     level: float,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    "Whether each way calls the new version worse, and `says`; NaN for the paired one where there is no estimate."
+    "Whether each way calls the new version worse, and `says`."
     apart, found = np.ones(wins.shape[1:]), dict.fromkeys((*WAYS, "says"), np.nan)
     apart[versions, versions[::-1]] = 0  # the two never meet
-    half = (wins + ties / 2) * apart
-    try:
-        theta = strengths_without(half, [str(m) for m in range(len(apart))], versions)[:, versions]
-        values = theta[:, 1] - theta[:, 0]
-        told = gate(float(values[0]), float(jackknife_error(values)), len(half), level=level, margin=0, drop=drop)
-        found |= {"paired": float(told["worse"]), "says": told["power"]}
-    except NoMaximumError:
-        pass
-    sums, points = [part.sum(axis=0) * apart for part in (wins, ties)], half.sum(axis=0)
-    before, after = (_rating(sums, pair, draws, level, rng) for pair in (versions, versions[::-1]))
+    wins, ties = wins * apart, ties * apart
+    signs, weights = rng.spawn(2)  # draws of their own: those of the verdicts stay as they were
+    verdicts = [(np.nonzero(part), part[part > 0].astype(int)) for part in (wins, np.triu(ties))]
+    question, first, second = np.hstack([np.repeat(at, times, axis=1) for at, times in verdicts])
+    said = np.repeat([1.0, 0.5], [times.sum() for _, times in verdicts])
+    tests = ScoreTests.of(first, second, said, question, n_models=len(apart), n_flips=FLIPS, rng=signs)
+    told = verdict(tests, *versions, level=level, margin=0, drop=drop)
+    found |= {"paired": float(told["worse"]), "says": told["power"]}
+    times, rated = weights.multinomial(len(wins), np.full(len(wins), 1 / len(wins)), size=draws) * 1.0, []
+    for model, other in (versions, versions[::-1]):
+        some = np.delete(np.arange(len(apart)), other)
+        parts, at = [part[:, some[:, None], some] for part in (wins, ties)], int(np.flatnonzero(some == model)[0])
+        cells = np.stack([parts[0].sum(axis=0), np.triu(parts[1].sum(axis=0))])
+        drawn = (
+            rng.multinomial(int(cells.sum()), cells.ravel() / cells.sum(), size=draws).reshape(-1, *cells.shape) * 1.0
+        )
+        by_verdict = _limits(drawn[:, 0], drawn[:, 1] + np.swapaxes(drawn[:, 1], 1, 2), at, level)
+        by_question = _limits(np.tensordot(times, parts[0], axes=1), np.tensordot(times, parts[1], axes=1), at, level)
+        rated.append((by_verdict, by_question))
+    for way, before, after in zip(("overlap", "by question"), *rated, strict=True):
+        found[way] = float(after[1] < before[0])
+    points = (wins + ties / 2).sum(axis=0)
     rate = points.sum(axis=1) / (points + points.T).sum(axis=1)
     lost = rate[versions[0]] - rate[versions[1]]
-    return found | {"overlap": float(after[1] < before[0]), "any drop": float(lost > 0), "5 points": float(lost > 0.05)}
+    return found | {"any drop": float(lost > 0), "5 points": float(lost > 0.05)}
 
 # %% ../../../nbs/paper/studies/gates.ipynb #199becc3
 def gate_study(
