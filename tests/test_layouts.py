@@ -455,7 +455,9 @@ def imported(ppe_main, tmp_path: Path, name: str, *options: str) -> tuple[dict[s
 
 def test_arena_hard_assumed_baseline(ppe_main, tmp_path: Path):
     case = "arena_hard_assumed_baseline.jsonl"
-    refused(ppe_main("import", CASES / case, "--out", "v.csv"), "--baseline NAME", "9 in all")
+    _, notes, rows = imported(ppe_main, tmp_path, case)  # no model's name is invented
+    assert {row["model_a"] for row in rows} | {row["model_b"] for row in rows} == {"baseline", "my-base", "m1", "m2"}
+    assert "name no baseline, called 'baseline' here (--baseline NAME names it): 9" in notes
     counts, _, rows = imported(ppe_main, tmp_path, case, "--baseline", "my-base")
     assert sum(counts.values()) == 12
     assert {row[side] for row in rows for side in ("model_a", "model_b")} == {"my-base", "m1", "m2"}
@@ -465,7 +467,7 @@ def test_arena_hard_assumed_baseline(ppe_main, tmp_path: Path):
 
 def test_arena_hard_one_game(ppe_main, tmp_path: Path):
     case = "arena_hard_one_game.jsonl"
-    counts, notes, rows = imported(ppe_main, tmp_path, case, "--baseline", "base")
+    counts, notes, rows = imported(ppe_main, tmp_path, case)
     assert counts["invalid"] == 1 and sum(counts.values()) == 32 and "without a score, which are invalid: 1" in notes
     assert [row["question_id"] for row in rows if row["verdict"] == "invalid"] == ["q3"]
     of_x = [("one", [{"score": "A>B"}]), ("null", None), ("none", []), ("second", [None, {"score": "A>B"}])]

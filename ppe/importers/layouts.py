@@ -173,6 +173,7 @@ _SCORES = {
 _STRONG = "strong wins (A>>B, B>>A), each of which counts as one win (--strong 3 counts it as three): {n}"
 _TIMES = "strong wins, each of which stands several times, the copies in further graphs that lack pairs: {n}"
 _NO_GAME = "games without a score, which are invalid: {n}"
+_UNNAMED = "records that name no baseline, called 'baseline' here (--baseline NAME names it): {n}"
 
 
 def _two_scores(games: object) -> bool:
@@ -202,14 +203,16 @@ def _arena_hard(
     if baseline is not None and (others := {str(name) for name in named if name is not None} - {baseline}):
         seen = f"baseline {baseline!r}, but {records.name} names {first_five(sorted(others))}"
         raise InputError(f"{seen}; leave --baseline out")
-    if without and baseline is None:
-        raise records.refuse(without, "no baseline; name the model that the others met with --baseline NAME")
-    filled = (baseline if name is None else name for name in named)
+    if without and baseline is None and newer:
+        rule = "no baseline, which from version 2 on depends on the category; name it with --baseline NAME"
+        raise records.refuse(without, rule)
+    filled = (baseline or "baseline" if name is None else name for name in named)
     columns = {
         "judge": records.names("judge"), "question_id": records.identifiers("uid" if newer else "question_id"),
         "category": records.categories("category"), "variant": 1,
         "model_a": records.with_field("baseline", filled).names("baseline"), "model_b": records.names("model"),
         _NO_GAME: [both.count(None) for both in scores],
+        _UNNAMED: [name is None and baseline is None for name in named],
     }  # fmt: skip
     rows, far = pd.DataFrame(columns), np.array([[str(s)[1:3] in ("<<", ">>") for s in both] for both in scores])
     if games != "agreed":
