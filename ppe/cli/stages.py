@@ -580,7 +580,7 @@ def judge_command(**given: Any) -> int:
     stopped and given again never spends it twice.
 
     The table also has the length (characters) and the markdown (headers, list items, bold passages) of both answers as
-    the judge saw them; `ppe rank --covariates length` asks whether the better one is only longer.
+    the judge saw them; `ppe rank --covariates length` gives the scores at equal length.
 
     A reply without a verdict is asked for again, and then invalid, never a tie. The ledger keeps the exact text that
     was sent, the reply, and who was shown first.

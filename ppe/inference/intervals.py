@@ -23,6 +23,7 @@ from ..streams import stream
 from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.registry import rank_batch
+from ..rankers.separation import same_component
 from ..rankers.rankings import BatchScores, mid_ranks, shown_ranks, tied_places
 from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, find_distance, require_sources
 from .score_tests import PairStatistics, ScoreTests, critical, draws_needed, questions_needed, rank_limits
@@ -258,8 +259,8 @@ class RankIntervals:
         return float(measure(self.ranks, reference)), measure(self.resampled.ranks, reference)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21
-def _percentile(fits: BatchScores, level: float) -> Limits:
-    "Of the pool itself, which comes first, and its resamples."
+def _percentile(fits: BatchScores, level: float, joined: np.ndarray | None = None) -> Limits:
+    "Of the pool itself, which comes first, and its resamples; joined (n, n): comparisons lead from row to column."
     low, high = percentile_limits(fits.scores[1:], level)
     tail, ranks = (1 - level) / 2, fits.ranks
 
@@ -274,6 +275,10 @@ def _percentile(fits: BatchScores, level: float) -> Limits:
     # Six may share rank 3.5 in all resamples: that is no settled place.
     point = lower(ranks[1:]) == -lower(-ranks[1:])
     best, worst = np.where(point, np.minimum(best, own[0]), best), np.where(point, np.maximum(worst, own[1]), worst)
+    if joined is not None and not joined.all():  # how groups that never met stand to each other, nobody knows
+        for group in (np.flatnonzero(row) for row in np.unique(joined, axis=0)):
+            part = _percentile(BatchScores(fits.scores[:, group], fits.ridge), level)
+            best[group], worst[group] = part.rank_low, part.rank_high + len(joined) - len(group)
     return Limits(low, high, best.astype(np.int64), worst.astype(np.int64))
 
 
@@ -345,7 +350,12 @@ def rank_intervals(
     if "percentile" in made:
         weights = np.concatenate([weights, question_weights(method, pool, n_resamples=n_resamples, rng=rng)])
     fits = rank_batch(pool, weights, ranker=ranker, mu=method.mu) if fit_batch is None else fit_batch(weights)
-    limits = {"percentile": _percentile(fits, level)} if "percentile" in made else {}
+    limits, joined = dict[str, Limits](), None
+    if "percentile" in made:
+        if fits.ridge[0]:
+            wins, ties = pool.counts(weights[:1])
+            joined = same_component(wins + np.swapaxes(wins, 1, 2) + ties)[0][0]
+        limits["percentile"] = _percentile(fits, level, joined)
     scale: tuple[str, ...] = ()
     if tests is not None and set(made) - {"percentile"}:
         tested = tests(n_flips=n_resamples, rng=signs)
