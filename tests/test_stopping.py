@@ -244,3 +244,18 @@ def test_a_model_is_placed_among_others_that_are_judged(files, capsys):
     assert "rank of new is open after 0 calls of its own: rank 1 to " in said and "now" not in said
     assert ((drawn := pd.read_csv(rank[rank.index("--out") + 1]))[["model_a", "model_b"]] == "new").any(axis=1).all()
     assert drawn["question_id"].is_unique
+
+
+@pytest.mark.parametrize("won", ["a", "b"])
+def test_a_model_that_won_or_lost_all_of_400_is_settled_by_the_command(tmp_path, capsys, won):
+    "The others are equal, so their order stays open; where the one stands does not."
+    rng = np.random.default_rng(3)
+    rows = [("j", q, "c", 0, "one", other, won) for q in range(100) for other in "wxyz"]
+    rows += [("j", q, "c", 0, a, b, rng.choice(["a", "b"])) for q in range(100) for a, b in ("wx", "xy", "yz", "wz")]
+    write(tmp_path / "verdicts.csv", rows)
+    pd.DataFrame({"question_id": range(400)}).to_csv(tmp_path / "questions.csv", index=False)
+    rank, best = ("rank 1", "top=1") if won == "a" else ("rank 5", "top=4")
+    assert main([*words(tmp_path), "--place", "one", "--until", "rank"]) == 3
+    assert f"after 400 calls of its own, one has {rank} of 5" in capsys.readouterr().out
+    assert main([*words(tmp_path), "--until", best]) == 3
+    assert main([*words(tmp_path), "--until", "order"]) == 0 and "order is open" in capsys.readouterr().out
