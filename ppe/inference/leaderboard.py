@@ -264,7 +264,7 @@ def _excess(rows: pd.DataFrame, fewest: int, by: Sequence[str]) -> pd.DataFrame:
 def invalid_verdicts(
     verdicts: pd.DataFrame,  # validated verdict table
 ) -> pd.DataFrame:  # of (model or judge), name, verdicts, invalid, expected, p
-    """Invalid verdicts of each model and each judge, and whether one has more than its share; each verdict has two models.
+    """Invalid verdicts of each model and judge, and whether one has more than its share; a verdict has two models.
 
     p is one-sided and adjusted by Holm over all names; NaN where nothing can be told. On each question the labels of
     models, or of judges, are exchanged, so verdicts of a question may depend on each other; the tail is that of a
@@ -313,8 +313,8 @@ def uneven_lines(
         "{of} {name} ({invalid:,} of {verdicts:,}, expected {expected:.1f}, p = {p:.2g})".format(**row) for row in rows
     )
     return [
-        f"invalid verdicts fall more often on {said}, tested at level {UNEVEN:g} for all together: where they are missing "
-        "for long or hard answers, the ranking is biased; look at the replies, or judge them again"
+        f"invalid verdicts fall more often on {said}, tested at level {UNEVEN:g} for all together: where they are "
+        "missing for long or hard answers, the ranking is biased; look at the replies, or judge them again"
     ]
 
 # %% ../../nbs/inference/leaderboard.ipynb #c07-9c1a6e
