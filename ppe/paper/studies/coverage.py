@@ -326,6 +326,5 @@ def ahead_study(
             rows.append(own | _summary(part) | _share(part, "first") | _share(part, "open") | scores | made)
     table = pd.DataFrame(rows)
     effects = [setting.name for setting in settings if setting.question_effect or setting.wording_effect]
-    scores = [column for column in table if "scores" in column]
-    table.loc[table["setting"].isin(effects), scores] = np.nan
+    table.loc[table["setting"].isin(effects), [column for column in table if "scores" in column]] = np.nan
     return table
