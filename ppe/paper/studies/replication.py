@@ -11,7 +11,7 @@ __all__ = ['VARIANT_METHODS', 'VARIANTS', 'question_resamples', 'cycle_distance'
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -160,25 +160,22 @@ def variant_table(
 def leaderboards(
     pools: Sequence[Referenced],
     *,
-    n_resamples: int,
-    kind: str = "percentile",  # of the limits, a key of INTERVAL_KINDS
+    n_flips: int,
     seed: int,
-) -> pd.DataFrame:  # one row per pool, rule and model, best first
-    """Scores, ranks and their 95 % limits, and how many resamples were separated.
+) -> pd.DataFrame:  # one row per pool and model, best first
+    """Scores, ranks and their simultaneous 95 % limits; of a score infinite where there is none on that side.
 
     With the reference rank of each model (NaN where it knows only some).
     """
     parts = []
-    for data, method in product(pools, (ALL_GRAPHS, TRUNCATED)):
+    for data in pools:
         rng = stream(seed, "leaderboard", data.name)
-        found = rank_intervals(data.pool, method=method, n_resamples=n_resamples, rng=rng, kinds=[kind])
+        intervals = rank_intervals(data.pool, n_resamples=n_flips, rng=rng, kinds=["simultaneous"])
         # A rank among some of the models cannot stand beside ranks among all.
         reference = pd.Series(data.reference if data.known.all() else np.nan, index=list(data.pool.models))
-        (made,), n_separated = found.limits, int(found.resampled.ridge.sum())  # a selection has percentiles alone
-        table = found.table(made)
-        separated = {"kind": made, "separated": found.separated, "n_separated": n_separated}
-        ranks = table["model"].map(reference)
-        parts.append(table.assign(reference=ranks, pool=data.name, rule=method.name, **separated))
+        table = intervals.table("simultaneous")
+        own = {"pool": data.name, "rule": intervals.method, "separated": intervals.separated}
+        parts.append(table.assign(reference=table["model"].map(reference), **own))
     return pd.concat(parts, ignore_index=True)
 
 # %% ../../../nbs/paper/studies/replication.ipynb #cell-24-b
@@ -192,8 +189,9 @@ def question_ranker_table(
     rows = []
     for data, method, ranker in product(pools, (ALL_GRAPHS, TRUNCATED), PAPER_RANKERS):
         rng = stream(seed, "ranker-robustness", data.name)  # one for all rankers and rules: the same questions
-        how: dict[str, Any] = {"method": method, "ranker": ranker, "kinds": ["percentile"]}
-        found = rank_intervals(data.pool, n_resamples=n_resamples, rng=rng, **how)
+        found = rank_intervals(
+            data.pool, method=method, ranker=ranker, n_resamples=n_resamples, rng=rng, kinds=["percentile"]
+        )
         for metric in DISTANCES:
             value, spread = found.distances(data.reference, metric)
             limits, n_separated = percentile_limits(spread), int(found.resampled.ridge.sum())
