@@ -216,8 +216,8 @@ def emit_rows(table: "pd.DataFrame", form: Form) -> None:
     if form == "json":
         emit_json(table.to_dict("records"))
     elif form == "csv":
-        objects = table.select_dtypes(object)
-        emit(table.assign(**objects.map(_joined)).to_csv(index=False, lineterminator="\n"))
+        joined = {name: table[name].map(_joined) for name in table if table[name].dtype == object}
+        emit(table.assign(**joined).to_csv(index=False, lineterminator="\n"))
     else:
         emit_parts([Shown(table)])
 

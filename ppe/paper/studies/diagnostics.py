@@ -190,7 +190,7 @@ def bt_diagnostic_table(
 def style_study(
     name: str = "h2o-gpt4",  # of a public set whose answers are counted
     *,
-    n_resamples: int,  # of the questions, for the limits of the scores
+    n_resamples: int,  # sign flips of the questions, for the limits of the scores
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:  # one row for each coefficient; one for each model
     "What length and markdown are worth to the judge, alone and together; the leaderboard with both and without."
