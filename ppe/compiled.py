@@ -107,7 +107,9 @@ class Compiled:
             made = compiler(**self.options)(self.function)
         except RuntimeError:  # no folder that could keep what is compiled
             return compiler(**self.options | {"cache": False})(self.function)
-        _compile_again_if_damaged(made._dispatcher.cache if self.by == "vectorize" else made._cache)
+        kept = made._dispatcher.cache if self.by == "vectorize" else getattr(made, "_cache", None)
+        if kept is not None:  # None where numba is told not to compile
+            _compile_again_if_damaged(kept)
         return made
 
     def __call__(self, *args: Any, **named: Any) -> Any:

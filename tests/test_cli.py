@@ -405,7 +405,8 @@ def test_intervals_hold_the_rank_and_the_kinds_are_nested(ppe_main, ask, tmp_pat
     for kind in ("percentile", "differences", "simultaneous"):
         words = ["--ranker", ranker, "--intervals", 60, "--interval-kind", kind]
         report = ask("rank", pool, *words)
-        assert (report["intervals"]["kind"], report["intervals"]["n_resamples"]) == (kind, 60)
+        made = kind if ranker == "bradley-terry" else "percentile"
+        assert (report["intervals"]["kind"], report["intervals"]["n_resamples"]) == (made, 60)
         assert report == ask("rank", pool, *words) and report["fit"] == plain["fit"]
         shown = [{key: row[key] for key in ("model", "score", "rank")} for row in report["models"]]
         assert shown == plain["models"]
@@ -415,14 +416,13 @@ def test_intervals_hold_the_rank_and_the_kinds_are_nested(ppe_main, ask, tmp_pat
     for model, row in found["differences"].items():
         wide = found["simultaneous"][model]
         assert wide["rank_low"] <= row["rank_low"] <= row["rank"] <= row["rank_high"] <= wide["rank_high"]
-    assert found["differences"] != found["simultaneous"]
 
 
 # ---- ppe diagnose
 
 DIAGNOSE_KEYS = set(
     "pool graphs spread cycles question_effects question_effect_size expected halves misspecification ranks "
-    "order_flips first_place judges_together own_models missing cautions use advice n_simulations seed".split()
+    "order_flips first_place invalid judges_together own_models missing cautions use advice n_simulations seed".split()
 )
 HEADS = ["pool", "spread", "cycles", "question effects", "expected gain", "misspecification", "ranks", "order flips"]
 HEADS += ["first place", "advice"]
@@ -521,7 +521,7 @@ def test_incomplete_graphs_serve_where_no_cycle_score_is_needed(ppe_main, ask, t
     assert text.count(f"from {n_complete} complete graphs") == 1 and text.count("from 40 graphs") == 5
     assert text.count(f"choose among the {n_complete} complete graphs") == 2
     table = as_csv(ppe_main("diagnose", path, *FEW, "--format", "csv").out)
-    sizes = {row["part"].replace(" ", "_"): int(row["value"]) for row in table if row["name"] == "graphs"}
+    sizes = {row["part"].replace(" ", "_"): float(row["value"]) for row in table if row["name"] == "graphs"}
     assert sizes == found["graphs"]
     # What needs no cycle score is that of all verdicts; the slope is that of the complete graphs alone.
     ranks = ask("rank", rows, "--incomplete", "keep")["models"]

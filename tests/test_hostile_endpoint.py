@@ -319,7 +319,7 @@ def test_a_first_model_that_nobody_can_judge_stops_a_run_once(tmp_path, serve, n
     bad = BLANK["empty"] if name == "empty" else refusing(400, code="context_length_exceeded")()
     server = serve(lambda s, text, w: bad if "Answer of A " in text else fine(s, text, w))
     answers(tmp_path, 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcd")
-    assert judged(tmp_path, server.url, *SINGLE, "--accept-too-long") == 2 or name == "empty"  # retries take turns
+    assert judged(tmp_path, server.url, *SINGLE, "--accept-too-long") in (0, 2)  # 0 where others were sooner
     assert judged(tmp_path, server.url, *SINGLE, "--accept-too-long") == 0
     assert verdicts(tmp_path).count("invalid") == 29 and len(verdicts(tmp_path)) == 435
 

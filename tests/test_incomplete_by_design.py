@@ -305,16 +305,16 @@ def test_complete_graphs_are_ranked_as_they_were():
 
 @pytest.mark.parametrize(("n_questions", "per_question"), [(60, 3), (60, 1), (30, 1)])
 def test_limits_hold_the_truth_also_where_resamples_fall_apart(n_questions, per_question):
-    "Scores at level 0.95 in 40 pools; with 30 calls one resample in five takes the fallback."
+    "Scores at level 0.95 in 40 pools; with 30 calls a model often has no limit on one side."
     truth, order = marginal_scores(), np.arange(1, N + 1)
-    scores, ranks, apart = [], [], []
+    scores, ranks, open_ends = [], [], []
     for seed in range(40):
         board = leaderboard(spread(n_questions, per_question, seed), on_separation="ridge")
         board = board.with_intervals(n_resamples=60, seed=seed)
         limits = board.table().set_index("model").loc[list(MODELS)]
         scores += ((limits["score_low"] <= truth) & (truth <= limits["score_high"])).tolist()
         ranks += ((limits["rank_low"] <= order) & (order <= limits["rank_high"])).tolist()
-        apart.append(board.intervals.resampled.ridge.mean())
-        assert np.isfinite(limits["score_low"]).all() and np.isfinite(limits["score_high"]).all()
+        open_ends.append(np.isinf(limits[["score_low", "score_high"]].to_numpy()).mean())
+        assert not limits.isna().any(axis=None)
     assert np.mean(scores) > 0.92 and np.mean(ranks) > 0.95
-    assert (np.mean(apart) > 0.1) == (n_questions * per_question == 30)
+    assert (np.mean(open_ends) > 0.05) == (n_questions * per_question == 30)

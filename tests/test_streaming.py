@@ -332,7 +332,7 @@ def test_rows_decide_what_is_large_whatever_they_are_written_in(tmp_path, ppe_ma
     refused(done)
     assert ppe_main("import", "v.jsonl", "--out", "imported.csv", *done.err.split()[-2:]).code == 0
     os.mkfifo(tmp_path / "pipe")
-    for limit, n_graphs in ((len(rows), 11), (len(rows) - 1, None)):
+    for limit, n_graphs in ((len(rows), 12), (len(rows) - 1, None)):
         monkeypatch.setattr("ppe.cli.counting.LARGE", limit)
         files = ("v.parquet", "v.csv", "v.csv.gz", "imported.csv")
         found = [ppe_main("rank", name, "--format", "json") for name in files]
@@ -341,7 +341,7 @@ def test_rows_decide_what_is_large_whatever_they_are_written_in(tmp_path, ppe_ma
         assert all(done == found[0] for done in found) and found[0].json()["n_graphs_used"] == n_graphs
     other = write(tmp_path / "w.csv", [("k", *row[1:]) for row in rows])
     monkeypatch.setattr("ppe.cli.counting.LARGE", 2 * len(rows))
-    assert ppe_main("rank", "v.csv", other, "--format", "json").json()["n_graphs_used"] == 22
+    assert ppe_main("rank", "v.csv", other, "--format", "json").json()["n_graphs_used"] == 24
 
 
 def test_a_size_never_promises_fewer_rows_than_there_are(tmp_path):

@@ -97,7 +97,7 @@ def win_points(
     difference: float,  # log odds, new less old
 ) -> float:
     "Points in a hundred, a tie half a point, that the new one takes from the old one: Bradley–Terry."
-    return 100 / (1 + float(np.exp(-difference)))
+    return 100 * float(np.exp(-np.logaddexp(0.0, -difference)))
 
 # %% ../../nbs/inference/change.ipynb #6e883f66
 def least_variance(

@@ -127,7 +127,7 @@ def _board(verdicts: pd.DataFrame, **options: Any) -> tuple[Leaderboard, str]:
 def _resamples(board: Leaderboard, level: float) -> int:
     "As many as are cheap, and enough for the level."
     most = RESAMPLES if find_ranker(board.ranking.ranker).takes == "counts" else SLOW_RESAMPLES
-    needed = resamples_needed(KIND, level)
+    needed = resamples_needed("percentile", level)  # which some rankers have alone
     return max(SLOW_RESAMPLES, 2 * needed, min(max(most, 20 * needed), DRAWS // max(board.n_used or 1, 1)))
 
 
