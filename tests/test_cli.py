@@ -434,7 +434,7 @@ def test_a_diagnosis_has_every_part_in_every_format(ppe_main, ask, tmp_path):
     found = ask("diagnose", rows, *FEW)
     assert set(found) == DIAGNOSE_KEYS
     assert found["pool"] == {
-        "n_graphs": 24, "n_graphs_used": 24, "n_questions": 12, "n_models": 6, "complete": True,
+        "n_graphs": 24, "n_graphs_used": 24, "n_verdicts": 360, "n_questions": 12, "n_models": 6, "complete": True,
         "n_graphs_complete": 24, "n_graphs_dropped": 0, "mu": 1.0,
     }  # fmt: skip
     assert set(found["graphs"].values()) == {24}

@@ -156,7 +156,7 @@ def test_verdicts_are_ranked_counted_diagnosed_and_imported(session: dict):
     assert json.loads(answer(session, "rank"))["n_models"] == 5
     assert answer(session, "rank with intervals").splitlines()[0].split()[-2:] == ["score_low", "score_high"]
     assert len(answer(session, "cycles").splitlines()) == 1 + 50
-    assert "50 of 50 graphs, on 10 questions, 5 models; complete" in answer(session, "diagnose")
+    assert "500 verdicts on 10 questions, 5 models; 50 of 50 graphs; complete" in answer(session, "diagnose")
     answer(session, "import")
     assert (session["folder"] / "imported.csv").read_text().count("\n") == 1 + 2
 

@@ -175,7 +175,8 @@ class ScoreTests:
         row = pd.DataFrame(table).groupby(list(range(table.shape[1])), sort=True).ngroup().to_numpy()
         table = table[np.unique(row, return_index=True)[1]]
         unit, tied, n_units = numbers % MOST, points == 0.5, min(len(questions), MOST)
-        half = 0.0 if tie_parameter else 0.5
+        ties = tie_parameter and 0 < tied.sum() < len(points)  # nothing but ties: nu has no estimate
+        half = 0.0 if ties else 0.5
         parts = np.stack([(points == 1) + half * tied, (points == 0) + half * tied, tied * (1.0 - 2 * half)])
         outcome, verdict = np.nonzero(parts)
         cells = unit[verdict], row[verdict] + outcome * len(table)
@@ -186,7 +187,6 @@ class ScoreTests:
         met = np.zeros((n_models, n_models))
         met[columns[:, 0], columns[:, 1]] = 1.0
         joined = same_component((met + met.T)[None])[0][0]
-        ties = tie_parameter and bool(tied.any())
         elsewhere = np.empty((n_models, 0)) if elsewhere is None else elsewhere
         flips = np.hstack(
             [rng.integers(2, size=(n_flips, n_units)) * 2.0 - 1, rng.standard_normal((n_flips, elsewhere.shape[1]))]
