@@ -306,6 +306,14 @@ def test_the_public_function(tmp_path: Path):
 # ---- two files
 
 
+def test_percentiles_decide_no_pair_of_a_comparison():
+    old, new = drawn(tuple("abcd"), 12), drawn(tuple("abdc"), 12)
+    for ranker, promised in (("copeland", False), ("bradley-terry", True)):
+        words = text_of(comparison_page(compare(old, new, ranker=ranker, n_resamples=99)))
+        assert promised == ("all pairs of a table at once" in words)
+        assert promised != ("percentiles of resamples, which decide no pair" in words)
+
+
 def test_what_is_compared_is_said():
     old, other = drawn(tuple("abcd"), 20), drawn(tuple("abcd"), 20, judges=("k",), seed=2)
     later = drawn(tuple("abcd"), 30, seed=3)
