@@ -128,7 +128,7 @@ def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
     ("options", "fit"), [({"judges": "weighted"}, weighted_judges), ({"order_effect": True}, order_effect)]
 )
 def test_limits_are_those_of_refits_to_resampled_questions(options, fit):
-    rows, how = table(8, n_questions=8), {"n_resamples": 9, "level": 0.8, "seed": 3, "kind": "percentile"}
+    rows, how = table(8, n_questions=8), {"n_resamples": 9, "level": 0.8, "seed": 3}
     board = leaderboard(frame(rows), **options).with_intervals(**how)
     for counts, scores in zip(resampled_counts(rows, board, 9, 3), board.intervals.resampled.scores[:3], strict=False):
         assert np.allclose(fit(counts, on_separation="ridge").scores, scores, atol=1e-6)
@@ -239,7 +239,7 @@ def test_what_contradicts_people_as_the_yardstick_is_refused(ppe_main, tmp_path)
         (("--on-separation", "ridge"), "--people takes no --on-separation:"),
         (("--people", judges), "people cannot be a judge of themselves"),
         (("--level", "1"), "level = 1.0"),
-        (("--intervals", "3"), "3 draws"),
+        (("--intervals", "3"), "3 draws: level 0.95 needs at least 19; ask for more"),
     ):
         done = ppe_main("rank", judges, *(() if "--people" in words else ("--people", people)), *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err, words

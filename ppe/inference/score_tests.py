@@ -45,10 +45,11 @@ def critical(
 ) -> np.ndarray:  # (…)
     "Order statistic that is exceeded with a chance of 1 − level at most. Raises `InputError` for too few draws."
     place = ceil((len(largest) + 1) * level - 1e-9)  # the slack keeps (B + 1) · level whole where it should be
-    if not 0 < level < 1 or place > len(largest):
-        raise InputError(
-            f"{len(largest)} draws for level {level:g}: at least {draws_needed(1 - level)}, and a level between 0 and 1"
-        )
+    if not 0 < level < 1:
+        raise InputError(f"level = {level}: a level lies between 0 and 1")
+    if place > len(largest):
+        rule = f"level {level:g} needs at least {draws_needed(1 - level)}"
+        raise InputError(f"{len(largest)} draws: {rule}; ask for more, or a lower level")
     return np.partition(largest, place - 1, axis=0)[place - 1]
 
 # %% ../../nbs/inference/score_tests.ipynb #0527656d
