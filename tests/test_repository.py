@@ -412,8 +412,8 @@ def test_what_the_page_on_plans_says():
     least = plans[plans["pool"] == "mtbench"].groupby("size")["in_widened"].mean().mul(100).round()
     assert (abs(near - [33, 49, 58]) <= 0.5).all() and (least.min(), least.max()) == (60, 72)
     assert held.round().tolist() == [90, 92, 90]
-    assert "wrong in at most 1.3 % of the *simulated* runs of any case, where at most 5 % is stated" in text
-    assert round(published("tab_stopping")["wrong any time"].max(), 1) == 1.3
+    assert "wrong in at most 0.7 % of the *simulated* runs of any case, where at most 5 % is stated" in text
+    assert round(published("tab_stopping")["wrong any time"].max(), 1) == 0.7
     text = (ROOT / "site" / "rank.md").read_text(encoding="utf-8")
     names = ["false paired", "false by question", "false overlap", "false 5 points"]
     false = published("tab_gate")[names].mean()
