@@ -150,7 +150,7 @@ def coverage_study(
     method: Method = ALL_GRAPHS,  # which graphs are ranked; chosen again inside each resample
     fitted: bool = False,  # question effects with limits from their covariance in place of resamples
     n_pools: int,  # per setting and ranker
-    n_resamples: int,  # of questions, and sign flips, per pool; with fitted, draws from the normal distribution of the estimate
+    n_resamples: int,  # of questions, and sign flips, per pool; with fitted, draws from the estimate's distribution
     level: float = 0.95,
     seed: int,
     workers: int = 1,
@@ -308,9 +308,10 @@ def ahead_study(
 ) -> pd.DataFrame:  # one row per setting, number of lost verdicts and kind
     """Intervals where the best model loses hardly a verdict, by how many it lost; the same for any number of workers.
 
-    Columns as in `coverage_study`, losses for ranker and method, and four more with standard errors …_se: first and open, share
-    of pools in which the best model is certainly first, and whose score has no limit above; scores and all_scores, share of models and of pools whose true
-    scores are inside (NaN with effects of questions or wordings, where there are none).
+    Columns as in `coverage_study`, losses for ranker and method, and four more with standard errors …_se: first and
+    open, share of pools in which the best model is certainly first, and whose score has no limit above; scores and
+    all_scores, share of models and of pools whose true scores are inside (NaN with effects of questions or
+    wordings, where there are none).
     """
     _check_study(settings, ("bradley-terry",), n_pools, n_resamples, level, workers)
     tasks = [(setting, number) for setting in settings for number in range(n_pools)]
