@@ -360,7 +360,7 @@ def diagnose_command(
 
     --simulations: How many pools to simulate, halves to draw and null data sets to make; of more than 200 graphs fewer
         are made, at least 50.
-    --incomplete: keep: every valid verdict counts, and cycle scores are those of complete graphs; drop: graphs that lack
+    --incomplete: keep: every valid verdict counts, and cycle scores are of complete graphs; drop: graphs that lack
         a pair serve nowhere.
     """
     from ppe.inference.advice import diagnose_verdicts

@@ -516,8 +516,8 @@ def _effect_sizes(pool: Pool) -> QuestionEffectsFit:
     n_models = pd.DataFrame(met).groupby(pool.questions).any().sum(axis=1).to_numpy(dtype=float)
     if (n_models**4).sum() > MOST:
         raise InputError(
-            f"up to {n_models.max():.0f} models on a question: the fit would take minutes to hours, as its time grows with "
-            "their fourth power; give a part of the models"
+            f"up to {n_models.max():.0f} models on a question: the fit would take minutes to hours, as its time "
+            "grows with their fourth power; give a part of the models"
         )
     return fit_question_effects(pool, on_separation="ridge")
 
@@ -850,8 +850,8 @@ def together_line(found: SharedErrors) -> str:
         format_number(value, 1) for value in (found.effective, found.effective_low, found.effective_high)
     )
     return (
-        f"{found.judges_of_all} judges count as {mean} ({low} to {high}) for the scores, whose variance by one judge is "
-        f"so many times that by all; {said}"
+        f"{found.judges_of_all} judges count as {mean} ({low} to {high}) for the scores, whose variance by one judge "
+        f"is so many times that by all; {said}"
     )
 
 

@@ -262,8 +262,8 @@ class Change:
         uneven = abs(self.shown_first[0] - self.shown_first[1]) > APART
         notes = {
             f"{self.n_left_out} questions left out: only one of the two has a valid verdict on them.": self.n_left_out,
-            f"{self.n_unpaired} verdicts left out: the other version has none by the same judge on the same wording, or, "
-            "where several judges or wordings stand on a question, against the same opponent.": self.n_unpaired,
+            f"{self.n_unpaired} verdicts left out: the other version has none by the same judge on the same "
+            "wording, or, where several judges or wordings stand on one, against the same opponent.": self.n_unpaired,
             f"{self.n_questions} questions: limits from fewer than about {few} are rough.": self.n_questions < few,
             f"The old one was shown first in {shares[0]} of its verdicts, the new one in {shares[1]}: what the judge "
             "gives to the first place counts as a change; judge both orders, or deal the places evenly.": uneven,
@@ -325,7 +325,7 @@ def model_change(
     questions; NoMaximumError if no comparison joins the two versions.
     """
     if not (0 < level <= MOST_LEVEL and 0 <= margin <= LARGEST and 0 < drop <= LARGEST):
-        rule = f"a level above 0, at most {MOST_LEVEL}, a margin from 0 to {LARGEST:g} and a drop above 0, at most {LARGEST:g}"
+        rule = f"level above 0, at most {MOST_LEVEL}; margin from 0 to {LARGEST:g}; drop above 0, at most {LARGEST:g}"
         raise InputError(f"level = {level}, margin = {margin}, drop = {drop}: {rule}")
     tables, parts = (old,) if new is None else (old, new), []
     there = [set(model_codes(table)[2]) for table in tables]
@@ -354,9 +354,9 @@ def model_change(
         )
     if n_questions < fewest:
         raise InputError(
-            f"{n_questions} questions on which {shown[0]} and {shown[1]} both have a valid verdict by the same judge on "
-            f"the same wording{f' ({n_unpaired} verdicts have no partner)' * (n_unpaired > 0)}: fewer than {fewest} "
-            f"decide nothing at level {level:g}; ask more questions, the same judge and the same questions of both"
+            f"{n_questions} questions on which {shown[0]} and {shown[1]} both have a valid verdict by the same "
+            f"judge on the same wording{f' ({n_unpaired} verdicts have no partner)' * (n_unpaired > 0)}: fewer than "
+            f"{fewest} decide nothing at level {level:g}; ask more questions, the same judge and the same questions of both"
         )
     used = both["question_id"].isin(kept).to_numpy() & (paired | ~(of[0] | of[1]))
     of, both = [mine[used] for mine in of], both[used]
@@ -375,7 +375,7 @@ def model_change(
     tests = ScoreTests.of(
         renumbered[first[inside]], renumbered[second[inside]], both["points"].to_numpy()[inside],
         both["question_id"].to_numpy()[inside], n_models=int(joined.sum()),
-        n_flips=max(FLIPS, 2 * draws_needed(1 - level)), rng=stream(SEED, "change"),  # the same signs: a gate says the same twice
+        n_flips=max(FLIPS, 2 * draws_needed(1 - level)), rng=stream(SEED, "change"),  # the same twice
     )  # fmt: skip
     settings: dict[str, Any] = {"level": level, "margin": margin, "drop": drop}
     before_after = int(renumbered[number[0]]), int(renumbered[number[1]])

@@ -326,8 +326,8 @@ def rank_intervals(
     """Rank the graphs that a method keeps, with limits of every kind that is asked for.
 
     Kinds but percentile are those of rankers with a likelihood that keep all graphs; alone, percentile is always made.
-    Raises `InputError` for a method that draws, an unknown kind, a level outside (0, 1), too few draws for it, or a pool
-    that is too small.
+    Raises `InputError` for a method that draws, an unknown kind, a level outside (0, 1), too few draws, or a
+    pool that is too small.
     """
     check_draws_once(method)
     ranker = method.ranker or ranker

@@ -225,8 +225,8 @@ def refuse_range(
     heavy = penalised & (most > LARGEST_PENALISED)
     if heavy.any():
         raise InputError(
-            f"a pair has {most[heavy].flat[0]:g} comparisons: the penalty of on_separation='ridge' (--on-separation ridge) holds up to "
-            f"{LARGEST_PENALISED:g}; divide all counts by one number"
+            f"a pair has {most[heavy].flat[0]:g} comparisons: the penalty of on_separation='ridge' "
+            f"(--on-separation ridge) holds up to {LARGEST_PENALISED:g}; divide all counts by one number"
         )
 
 

@@ -377,8 +377,8 @@ def read_coefficients(
             seen = f"coefficient of {name!r:.60} is {found[name]!r:.200}"
             raise InputError(
                 f"{seen}: beta within ±{MOST_BETA:g}, scale from {1 / MOST_SCALE:g} to {MOST_SCALE:g}, difference "
-                f"({' or '.join(KINDS)}), and where they stand se from 0, n_questions, correlation within ±1 and judges "
-                "are needed, as `ppe rank --covariates … --format json` wrote them"
+                f"({' or '.join(KINDS)}), and where they stand se from 0, n_questions, correlation within ±1 "
+                "and judges are needed, as `ppe rank --covariates … --format json` wrote them"
             )
     keys = ("beta", "difference", "scale", *BEHIND)
     return {name: {key: each[key] for key in keys if key in each} for name, each in found.items()}

@@ -313,4 +313,5 @@ def judge_change(
     rest = n_questions, linking, error, int(np.ceil(n_questions * (linking / error) ** 2)), level
     linked_by = tuple(everyone[met[k]] for k in kept)
     table = table.sort_values("old", ascending=False, ignore_index=True)
-    return JudgeChange(names, agreement(both, level=level), kappa, ratio, table, *rest, linked_by, attributed)  # type: ignore[arg-type]
+    agreed = agreement(both, level=level)
+    return JudgeChange(names, agreed, kappa, ratio, table, *rest, linked_by, attributed)  # type: ignore[arg-type]
