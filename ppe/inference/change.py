@@ -356,7 +356,7 @@ def model_change(
         raise InputError(
             f"{n_questions} questions on which {shown[0]} and {shown[1]} both have a valid verdict by the same "
             f"judge on the same wording{f' ({n_unpaired} verdicts have no partner)' * (n_unpaired > 0)}: fewer than "
-            f"{fewest} decide nothing at level {level:g}; ask more questions, the same judge and the same questions of both"
+            f"{fewest} decide nothing at level {level:g}; ask more questions, with the same judge of both"
         )
     used = both["question_id"].isin(kept).to_numpy() & (paired | ~(of[0] | of[1]))
     of, both = [mine[used] for mine in of], both[used]
