@@ -286,7 +286,7 @@ def rank_command(
     --interval-kind: differences: right for a model chosen beforehand; simultaneous: right for all at once; percentile:
         where the middle of the resamples lies, and no promise.
     --level: Level of the intervals: 0.95 is 95 %.
-    --intervals: Resamples of the questions for intervals of scores and ranks; 0: no intervals.
+    --intervals: Sign flips, or resamples, of the questions for ranges of ranks and limits of scores; 0: none.
     --on-separation: error: stop if no estimate exists, as some models never lost to the others; ridge: rank with a
         penalty.
     --keep: Graphs to keep: in all (global) or of each question (block).
@@ -389,7 +389,7 @@ def report_command(
     and asks for nothing, so it can be sent. The same file and options give the same page.
 
     --level: Level of all intervals.
-    --intervals: Resamples of the questions for rank ranges; 0: none. 1000 if left out, fewer where they take long.
+    --intervals: Sign flips, or resamples, of the questions for rank ranges; 0: none. 1000 if left out, or fewer.
     --out: Page to write: .html.
     """
     from tqdm import tqdm
