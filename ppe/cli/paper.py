@@ -8,6 +8,7 @@ __all__ = ['data_group', 'Profile', 'paper_group', 'theory_group', 'data_list', 
            'theory_grid']
 
 # %% ../../nbs/cli/paper.ipynb #c03-05429b
+import ast
 import tempfile
 from functools import partial
 from itertools import chain
@@ -91,31 +92,43 @@ def paper_statements() -> None:
 
 @command("run", paper_group)
 def paper_run(
-    names: tuple[str, ...] = (), *, profile: Profile = "full", workers: Positive = 2, scheduler: str | None = None
-) -> int:
+    names: tuple[str, ...] = (), *, profile: Profile = "full", set: tuple[str, ...] = (), workers: Positive = 2,
+    scheduler: str | None = None,
+) -> int:  # fmt: skip
     """Run the named figures and tables (all of them if none is named); what is up to date is left alone.
 
-    The profile verify runs full again in build/verify/ and compares every CSV with the published one.
+    The profile full runs the notebooks in place and writes figures/; verify runs full again in build/verify/ and
+    compares every file with the published one.
 
+    --set NAME=VALUE: Parameter of the notebook in place of the profile's; repeat for more. All goes to build/set/.
     --workers: Notebooks run at a time.
     --scheduler: Address of a Dask scheduler that computes the studies' cells.
     """
     from ppe.paper.runner import run
 
-    return run(names or None, profile=profile, workers=workers, scheduler=scheduler).exit_code
+    settings = {}
+    for setting in set:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting}: a parameter is set as NAME=VALUE, such as --set k_step=8")
+        try:
+            settings[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            settings[name] = value  # a word needs no quotes
+    return run(names or None, profile=profile, settings=settings, workers=workers, scheduler=scheduler).exit_code
 
 
 @command("publish", paper_group)
 def paper_publish(*, profile: Profile = "full") -> None:
-    """Put today's prose onto the executed notebooks without running any; those whose code has changed are named.
+    """Write figures/README.md anew, and the numbers and the picture of README.md and the site's first pages.
 
-    The numbers and the picture of README.md and of the site's first pages are written anew.
+    Nothing runs: questions and answers are those of the notebooks, numbers those of the published tables.
     """
     from ppe.files import project_root
-    from ppe.paper.runner import publish
+    from ppe.paper.book import write_gallery
     from ppe.paper.story import refresh
 
-    publish(profile=profile)
+    write_gallery(profile=profile)
     if profile == "full":
         refresh(project_root())
 

@@ -10,17 +10,16 @@ import html
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..errors import InputError, PpeError
 from ..files import project_root, write_bytes, write_text
-from .items import BEYOND, FOLDERS, Artefact, Front, Item, place_of, read_fronts, relink
-from .publication import plain_markdown
+from .. import __version__
+from .items import BEYOND, Artefact, Front, Item, place_of, plain_markdown, read_fronts, relink
 
 # %% ../../nbs/paper/book.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen
@@ -31,21 +30,18 @@ def gallery_entry(
     front: Front,
     *,
     place: str,  # folder of the outputs, from the root
-    executed: Collection[str],  # stems of the executed notebooks that lie there
+    notebook: str,  # the executed one, from the root
 ) -> str:  # Markdown
     "Question, picture under its title, answer and links of one notebook."
-    item, source = front.item, os.path.relpath(front.item.notebook, place)
-    published = {f"{folder}/{name}.ipynb" for folder in FOLDERS.values() for name in executed}
-    shown, ran = source, "not made here yet"
-    if item.name in executed:
-        shown, ran = f"{item.name}.ipynb", f"[executed notebook]({item.name}.ipynb)"
+    item, shown = front.item, os.path.relpath(notebook, place)
     question = re.sub(r"\[([^\]]*)\]\([^)\s]+\)", r"\1", item.question)  # the text of links in place of the links
-    parts, links = [f"### [{question}]({shown})"], [item.item, ran, f"[source]({source})"]
+    parts = [f"### [{question}]({shown})"]
+    links = [item.item, f"[notebook]({shown})", *["not made here yet"] * (not front.artefacts)]
     for main in (one for one in front.artefacts[:1] if one.is_figure):
         alt = html.escape(main.caption)
         parts += [f"**{plain_markdown(main.title)}**"] if main.title else []
         parts.append(f'<a href="{shown}"><img src="{main.name}.png" width="{WIDTH}" alt="{alt}"></a>')
-    parts.append(relink(item.answer, source=str(Path(item.notebook).parent), place=place, published=published))
+    parts.append(relink(item.answer, source=str(Path(item.notebook).parent), place=place))
     for artefact in front.artefacts:  # to be looked at, and what else there is of it
         there = {file.rpartition(".")[2]: file for file in artefact.files}
         look = there.get("png") or there.get("md")
@@ -83,9 +79,11 @@ def write_gallery(
         "Every figure, table and theorem of the paper, and what goes beyond it: the question, the answer, and where it "
         f"comes from. This page is written by `{command}`; to change it, change the notebooks.",
     ]
-    executed = {path.stem for path in (root / place).glob("*.ipynb")}
     for heading, part in in_parts(read_fronts(root, profile=profile, items=items).values()).items():
-        page += [f"## {heading}", *(gallery_entry(front, place=place, executed=executed) for front in part)]
+        page.append(f"## {heading}")
+        for item, front in ((front.item, front) for front in part):
+            there = item.executed(profile) if (root / item.executed(profile)).is_file() else item.notebook
+            page.append(gallery_entry(front, place=place, notebook=there))
     text, path = "\n\n".join(page) + "\n", root / place / "README.md"
     return path if path.is_file() and path.read_text(encoding="utf-8") == text else write_text(text, path)
 
@@ -193,7 +191,7 @@ def _article(
         return []
     table = published(root / "figures")
     text = filled(path.read_text(encoding="utf-8"), numbers(table))
-    text = re.sub(r"\[The\s+notebook\]\(\S*?(\w+\.ipynb)\)", r"`figures/\1`", text)  # there are no links on paper
+    text = re.sub(r"\[The\s+notebook\]\(\S*?(nbs/\w+/\w+\.ipynb)\)", r"`\1`", text)  # there are no links on paper
     blocks: list[dict[str, Any]] = []
     for part in re.split(r"\n\s*\n", text.strip()):
         if picture := re.fullmatch(r"!\[([^\]]*)\]\(pictures/(\w+)\.png\)", part):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Json', 'PROFILES', 'FOLDERS', 'Profile', 'BEYOND', 'notebook_cells', 'cell_tags', 'code_cells', 'what_runs',
            'place_of', 'Item', 'read_items', 'Artefact', 'saved_at', 'find_artefacts', 'read_manifest', 'Front',
-           'read_fronts', 'relink']
+           'read_fronts', 'plain_markdown', 'relink']
 
 # %% ../../nbs/paper/items.ipynb #fe1b1b75
 import ast
@@ -14,17 +14,18 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..errors import InputError, first_five
 from ..files import project_root
 
 # %% ../../nbs/paper/items.ipynb #b0700db6
 Json = dict[str, Any]  # a notebook or one of its parts, as the json module reads it
-PROFILES = {"full": "figures", "quick": "build/quick", "verify": "build/verify"}  # profile → where its outputs go
+# profile → where its outputs go; set: parameters of somebody's own, nothing of which is published
+PROFILES = {"full": "figures", "quick": "build/quick", "verify": "build/verify", "set": "build/set"}
 FOLDERS = {"fig": "nbs/figures", "tab": "nbs/tables", "thm": "nbs/theorems"}  # prefix of a name → where it lies
 Profile = Literal["full", "quick", "verify"]  # verify: full again, to be compared with what is published
 BEYOND = "(not in the paper)"  # ends the item of whatever is not
@@ -49,18 +50,14 @@ def code_cells(cells: Iterable[Json]) -> list[Json]:
 
 
 def what_runs(cells: Iterable[Json]) -> list[tuple[str, list[str]]]:
-    "What decides about a notebook's outputs: code and tags, without prose and what only hides or moves a cell."
-
-    def decides(tag: str) -> bool:
-        return not tag.startswith(("hide-", "front"))
-
-    return [(cell["source"], list(filter(decides, cell_tags(cell)))) for cell in code_cells(cells)]
+    "What decides about a notebook's outputs: code and tags, without prose and what only hides a cell."
+    return [(c["source"], [tag for tag in cell_tags(c) if not tag.startswith("hide-")]) for c in code_cells(cells)]
 
 
 def place_of(profile: str) -> str:  # folder, from the root of the checkout
     "Where a profile's outputs go. Raises InputError for an unknown profile."
     if profile not in PROFILES:
-        raise InputError(f"no profile {profile!r}: there are {', '.join(PROFILES)}; choose one")
+        raise InputError(f"no profile {profile!r}: there are {', '.join(get_args(Profile))}; choose one")
     return PROFILES[profile]
 
 # %% ../../nbs/paper/items.ipynb #3d0f68ac
@@ -82,10 +79,9 @@ def _question_and_answer(cells: Sequence[Json], name: str) -> tuple[str, str]:
 def _declared_parameters(cells: Sequence[Json], name: str) -> dict[str, object]:  # parameter → default
     "The literals that the notebook's one cell tagged `parameters` assigns."
     tagged = [cell["source"] for cell in cells if "parameters" in cell_tags(cell)]
-    if len(tagged) != 1 or any("injected-parameters" in cell_tags(cell) for cell in cells):
+    if len(tagged) != 1:
         raise InputError(
-            f"{name} has {len(tagged)} cells tagged parameters, or one tagged injected-parameters: there must be one "
-            "and none; tag the cell that assigns the parameters"
+            f"{name} has {len(tagged)} cells tagged parameters: there must be one; tag the cell that assigns them"
         )
     found: dict[str, object] = {}
     try:
@@ -114,7 +110,7 @@ class Item:
     parameters: Mapping[str, Mapping[str, object]]  # profile → parameter → value, output_dir included
     question: str  # Markdown
     answer: str  # Markdown; links count from the notebook
-    cells: tuple[Json, ...] = field(repr=False)  # of the notebook
+    cells: tuple[Json, ...] = field(repr=False)  # of the notebook, as its author wrote them
 
     @property
     def sources(self) -> list[str]:
@@ -123,8 +119,32 @@ class Item:
 
     @property
     def code_sha256(self) -> str:
-        "What decides about its outputs: an edit of the prose changes nothing."
+        "What decides about its outputs: an edit of the prose changes nothing, nor what a run wrote into the notebook."
         return hashlib.sha256(json.dumps(what_runs(self.cells)).encode()).hexdigest()
+
+    def executed(self, profile: str) -> str:  # path in the checkout
+        "Where the notebook lies when it has run: in the full profile it is the notebook itself."
+        return self.notebook if profile == "full" else f"{PROFILES[profile]}/{self.name}.ipynb"
+
+    def with_settings(self, profile: str, settings: Mapping[str, object]) -> "Item":
+        "The item with parameters of one's own over those of a profile. Raises InputError for other names or kinds."
+        given = {key: value for key, value in self.parameters[profile].items() if key != "output_dir"}
+        if unknown := [key for key in settings if key not in given]:
+            has = ", ".join(f"{key} = {value!r}" for key, value in given.items())
+            raise InputError(f"{self.name} has no parameter {first_five(unknown)}: it has {has}")
+        for key, value in settings.items():
+            if _kind(value) != _kind(given[key]):
+                raise InputError(
+                    f"{self.name}: {key} is {value!r}, another kind than its {given[key]!r}: write one like it"
+                )
+        return replace(
+            self, parameters={**self.parameters, "set": {**given, **settings, "output_dir": PROFILES["set"]}}
+        )
+
+
+def _kind(value: object) -> type:
+    "Whole and broken numbers are one."
+    return float if type(value) is int else type(value)
 
 
 def _item(root: Path, name: str, table: object, defaults: Mapping[str, object]) -> Item:
@@ -139,20 +159,16 @@ def _item(root: Path, name: str, table: object, defaults: Mapping[str, object]) 
             "and the tables quick and full"
         )
     path, parameters = root / folder / f"{name}.ipynb", {}
-    cells = tuple(notebook_cells(path))
+    cells = tuple(cell for cell in notebook_cells(path) if "injected-parameters" not in cell_tags(cell))
     declared = _declared_parameters(cells, path.name)
     for profile, place in PROFILES.items():
-        own = table["full" if profile == "verify" else profile]
+        own = table[profile if profile == "quick" else "full"]
         given = parameters[profile] = {**defaults, **own, "output_dir": place}
-        kind = {  # whole and broken numbers are one; None of the notebook stands for any value
-            key: {float if type(value) is int else type(value) for value in (declared[key], given[key])}
-            for key in declared.keys() & given
-            if declared[key] is not None
-        }
+        both = [key for key in declared.keys() & given if declared[key] is not None]  # None stands for any value
         faults = {
             "sets": given.keys() - declared,
             "does not set": declared.keys() - given,
-            "gives another kind than the notebook for": {key for key in kind if len(kind[key]) > 1},
+            "gives another kind than the notebook for": {k for k in both if _kind(declared[k]) != _kind(given[k])},
         }
         for fault, names in faults.items():
             if names:
@@ -222,7 +238,7 @@ def find_artefacts(
     folder: Path,  # where the files lie
 ) -> tuple[Artefact, ...]:  # the main one first, then as they were saved
     "The pictures and tables among the files: those with a caption that is there."
-    here = [file for file in sorted(files) if (folder / file).is_file() and not file.endswith(".ipynb")]
+    here = [file for file in sorted(files) if (folder / file).is_file()]
 
     def said(name: str) -> tuple[str, str, str]:
         text = (folder / f"{name}.txt").read_text(encoding="utf-8").strip()
@@ -271,6 +287,14 @@ def read_fronts(
     }
 
 # %% ../../nbs/paper/items.ipynb #f57d88d0
+def plain_markdown(
+    text: str,  # one line
+) -> str:
+    "Markdown that shows exactly this text."
+    text = re.sub(r"([\\`*_{}\[\]<>$|~&])", r"\\\1", text)
+    return re.sub(r"^(?=[#+=%:-])|^(\d+)(?=[.)])", r"\1\\", text)
+
+
 _LINK = re.compile(r"\]\((?![a-z]+:|[#/])([^)\s]+)\)")
 
 
@@ -279,15 +303,11 @@ def relink(
     *,
     source: str,  # folder that the links count from, from the project root
     place: str,  # folder that they shall count from
-    published: Collection[str] = (),  # notebooks, from the project root, that have an executed copy in `place`
 ) -> str:
     "The text with its relative links counting from another folder."
 
     def moved(match: re.Match) -> str:
         path, mark, anchor = match[1].partition("#")
-        target = Path(os.path.normpath(Path(source) / path))
-        if target.as_posix() in published:
-            target = Path(place) / target.name
-        return f"]({Path(os.path.relpath(target, place)).as_posix()}{mark}{anchor})"
+        return f"]({Path(os.path.relpath(Path(source) / path, place)).as_posix()}{mark}{anchor})"
 
     return _LINK.sub(moved, text)

@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['PRINTED_WIDTHS', 'FONT_SIZE', 'OKABE_ITO', 'GREY', 'MAIN_TABLE_METHODS', 'RANKERS', 'AGGREGATORS', 'METHOD_STYLES',
            'JUDGE_STYLES', 'DESIGN_STYLES', 'SET_STYLES', 'THRESHOLD_DASHES', 'PAGE', 'SIZES', 'LONG', 'use_style',
-           'printed_figure', 'MethodStyle', 'method_order', 'plot_trend', 'caption', 'describe_pdf', 'save_figure',
-           'escape_tex', 'escape_markdown', 'TextColumn', 'TextTable', 'tex_table', 'markdown_table', 'save_table']
+           'printed_figure', 'MethodStyle', 'method_order', 'plot_trend', 'caption', 'describe_pdf', 'Saved',
+           'save_figure', 'escape_tex', 'escape_markdown', 'TextColumn', 'TextTable', 'tex_table', 'markdown_table',
+           'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
@@ -24,6 +25,7 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..files import write_bytes, write_csv, write_text
+from .items import plain_markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -247,6 +249,26 @@ def describe_pdf(
     return described.getvalue()
 
 # %% ../../nbs/paper/style.ipynb #cell-29
+@dataclass(frozen=True, slots=True, repr=False)
+class Saved:
+    "What was saved; as the value of a cell it shows title, table, caption, and the details folded away."
+
+    files: tuple[Path, ...]
+    title: str  # "" for a table
+    caption: str  # two paragraphs, made with `caption`
+    table: str = ""  # Markdown
+    printed: pd.DataFrame | None = None  # the printed view of a table
+
+    def _repr_markdown_(self) -> str:
+        what, details = map(plain_markdown, self.caption.strip().split("\n\n"))
+        title = f"**{plain_markdown(self.title)}**" if self.title else ""
+        fold = "<details><summary>Details: data, intervals, seed</summary>", details, "</details>"
+        return "\n\n".join(filter(None, (title, self.table.strip(), what, *fold)))
+
+    def __repr__(self) -> str:
+        return f"{self.files[0].stem}: {', '.join(path.suffix[1:] for path in self.files)}"
+
+
 def _check_outputs(name: str, caption: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise InputError(f"name {name!r}: file names are lower-case letters, digits and _; rename it")
@@ -262,7 +284,7 @@ def save_figure(
     title: str,  # the message, a sentence without a full stop
     caption: str,  # made with `caption`
     output_dir: str | Path,
-) -> list[Path]:  # the files written: pdf, png, csv, txt
+) -> Saved:  # with the files written: pdf, png, csv, txt
     """Save a figure, its numbers, its title and its caption; the same figure gives the same bytes.
 
     Raises: InputError for another width than 3.4 or 7.0 in, a title inside, none, or one that ends in a full stop, no
@@ -282,10 +304,11 @@ def save_figure(
     fig.savefig(files["pdf"], format="pdf", dpi=300, metadata={"CreationDate": None, "Creator": None, "Producer": None})
     fig.savefig(files["png"], format="png", dpi=300, metadata={"Software": None})
     pdf = describe_pdf(files["pdf"].getvalue(), title=title)
-    return [
+    written = (
         write_bytes(pdf, stem.with_suffix(".pdf")), write_bytes(files["png"].getvalue(), stem.with_suffix(".png")),
         write_csv(data, stem.with_suffix(".csv")), write_text(f"{title}\n\n{caption}\n", stem.with_suffix(".txt")),
-    ]  # fmt: skip
+    )  # fmt: skip
+    return Saved(written, title, caption)
 
 # %% ../../nbs/paper/style.ipynb #cell-35
 _MISSING = "–"
@@ -590,7 +613,7 @@ def save_table(
     wrap: Mapping[str, float] = {},  # column of long text → inches, within which it is broken into lines
     columns: Sequence[str] = (),  # the printed ones, without limits and half-widths; empty: all
     parts: Sequence[Sequence[str]] = (),  # columns of tables below each other, each after those of no part
-) -> pd.DataFrame:  # the printed view
+) -> Saved:  # with the printed view
     """Write name.csv (all columns, ten digits), name.tex (booktabs, 6.5 in wide at most), name.md and name.txt.
 
     Raises: InputError for an empty frame, an unknown column or direction, an incomplete caption, a table too wide.
@@ -624,7 +647,7 @@ def save_table(
     chosen = [[*keys, *part] for part in parts] if parts else [shown]
     tables = [_text_table(texts, {c: heads[c] for c in part}, best, within, headings) for part in chosen]
     stem, tex = Path(output_dir) / name, tex_table(tables, name=name, caption=caption)
-    write_csv(frame, stem.with_suffix(".csv"))
-    for ending, text in ((".tex", tex), (".md", markdown_table(tables)), (".txt", caption + "\n")):
-        write_text(text, stem.with_suffix(ending))
-    return texts[shown].set_axis([heads[c].name for c in shown], axis=1)
+    texts_of = {".tex": tex, ".md": (markdown := markdown_table(tables)), ".txt": caption + "\n"}
+    written = [write_text(text, stem.with_suffix(ending)) for ending, text in texts_of.items()]
+    printed = texts[shown].set_axis([heads[c].name for c in shown], axis=1)
+    return Saved((write_csv(frame, stem.with_suffix(".csv")), *written), "", caption, markdown, printed)
