@@ -28,11 +28,11 @@ help: ## list the targets
 
 setup: .venv/dev.stamp ## create .venv with everything (library, notebooks, tests, benchmarks)
 
-paper: .venv/paper.stamp ## every figure and table: figures/ (PROFILE=quick: build/quick/; SCHEDULER=tcp://…: on Dask)
+paper: .venv/paper.stamp ## run the paper's notebooks in place: nbs/, figures/ (PROFILE=quick: build/quick/; SCHEDULER=tcp://…: on Dask)
 	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
-verify: .venv/paper.stamp ## the full profile again, in build/verify/: does every CSV come out as published? (half an hour or more; resumable)
-	@$(BIN)/ppe paper run --profile verify --workers $(WORKERS) && echo "every CSV is as published"
+verify: .venv/paper.stamp ## the full profile again, in build/verify/: does it come out as published? (half an hour; resumable)
+	@$(BIN)/ppe paper run --profile verify --workers $(WORKERS) && echo "all is as published"
 
 pdf: .venv/paper.stamp ## all figures and tables with questions, answers and captions as one document: build/ppe.pdf
 	@$(BIN)/ppe paper book --profile $(PROFILE)
@@ -60,11 +60,12 @@ bench-llm: .venv/dev.stamp ## the judging stage at full scale against a server o
 	$(BIN)/python benchmarks/bench_llm.py
 
 export: .venv/dev.stamp ## format the notebooks, write ppe/ from them, and clean them
-	$(BIN)/ruff format --quiet nbs && $(BIN)/nbdev_export && $(BIN)/nbdev_clean
+	$(BIN)/ruff format --quiet nbs && $(BIN)/nbdev_export && $(BIN)/nbdev_clean && $(BIN)/python tests/stage_notebooks.py --number
 	@find ppe -name __pycache__ -prune -exec rm -rf {} + # compiled kernels do not notice an edit in another module
 
 notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
-	$(BIN)/nbdev_export && $(BIN)/python tests/stage_notebooks.py && $(BIN)/nbdev_clean
+	$(BIN)/nbdev_export && $(BIN)/python tests/stage_notebooks.py
+	$(BIN)/nbdev_clean && $(BIN)/python tests/stage_notebooks.py --number
 
 lock: .venv/bin/python ## recompile requirements*.txt from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper pyproject.toml -o requirements.txt

@@ -1,7 +1,7 @@
 """Gather the sources of the site: its own pages, the repository's Markdown, the committed notebooks.
 
-The folder mirrors the repository, so a link between two pages stays as it is. A link to a source notebook of
-a figure leads to the executed one, a link to any other file of the repository to that file on its server.
+The folder mirrors the repository, so a link between two pages stays as it is. A link to any other file of the
+repository leads to that file on its server.
 Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are made from the published tables.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from PIL import Image
 from reference import reference_pages
 
-from ppe.paper.items import Artefact, Front, read_fronts
+from ppe.paper.items import Artefact, Front, read_fronts, saved_at
 from ppe.paper.runner import statement_table
 from ppe.paper.story import PICTURES, filled, numbers, published, write_picture
 
@@ -57,15 +57,12 @@ class Staging:
         self.out = out
         self.fronts: dict[str, Front] = read_fronts(ROOT)
         own = {path.name: path for path in sorted((ROOT / "site").glob("*.md"))}
-        stages = [
-            path
-            for path in sorted((ROOT / "nbs").rglob("*.ipynb"))
-            if path.parent.name not in ("figures", "tables", "theorems", ".ipynb_checkpoints")
-        ]
+        notebooks = sorted((ROOT / "nbs").rglob("*.ipynb"))
         # Where each page comes from, by its place in the site.
         self.pages = own | {name: ROOT / name for name in MARKDOWN}
-        self.pages |= {path.relative_to(ROOT).as_posix(): path for path in stages}
-        self.pages |= {f"figures/{name}.ipynb": ROOT / "figures" / f"{name}.ipynb" for name in self.fronts}
+        self.pages |= {
+            path.relative_to(ROOT).as_posix(): path for path in notebooks if path.parent.name != ".ipynb_checkpoints"
+        }
         self.reference = reference_pages(ROOT, SERVER)
         self.files = {
             f"figures/{file}": ROOT / "figures" / file
@@ -116,9 +113,6 @@ class Staging:
             if not link:
                 return anchor.lower()
             target = posixpath.normpath(posixpath.join(posixpath.dirname(origin), link)).removeprefix("site/")
-            executed = re.sub(r"^nbs/(figures|tables|theorems)/(\w+)\.ipynb$", r"figures/\2.ipynb", target)
-            if executed != place:  # a notebook may lead to its own source
-                target = executed
             target = INSTEAD.get(target, target)
             if (
                 target in self.pages
@@ -139,13 +133,13 @@ class Staging:
 
     def notebook(self, notebook: dict, place: str) -> dict:
         "As it is shown: links of the site, no directives of nbdev, alternative texts of pictures."
-        shown = []
+        shown, front = [], self.fronts.get(Path(place).stem)
+        figures = {one.name: one.caption for one in front.artefacts if one.is_figure} if front else {}
+        drawn = iter(saved_at(figures, front.item.sources) if front else ())  # in the order of their pictures
         for cell in notebook["cells"]:
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                text = self.relinked(source, place, place)
-                front = "front" in cell["metadata"].get("tags", [])  # picture or table, caption, files
-                cell["source"] = f"::::{{container}} front\n{text}\n::::" if front else text
+                cell["source"] = self.relinked(source, place, place)
             elif cell["cell_type"] == "code":
                 lines = source.splitlines()
                 given = {match[1]: match[2] for line in lines if (match := DIRECTIVE.match(line))}
@@ -154,7 +148,9 @@ class Staging:
                 cell["source"] = "\n".join(line for line in lines if not DIRECTIVE.match(line)).strip("\n")
                 if not cell["source"].strip() and not cell["outputs"]:
                     continue
-                alt = given.get("fig-alt") or f"{NO_ALT} {Path(place).stem}"
+                is_figure = figures and any("image/png" in output.get("data", {}) for output in cell["outputs"])
+                alt = given.get("fig-alt") or figures.get(next(drawn, "") if is_figure else "")
+                alt = alt or f"{NO_ALT} {Path(place).stem}"
                 cell["metadata"]["mystnb"] = {"image": {"alt": alt.strip("\"'")}}
             shown.append(cell)
         code = "\n".join(cell["source"] for cell in shown if cell["cell_type"] == "code")
@@ -182,7 +178,7 @@ class Staging:
         target.parent.mkdir(parents=True, exist_ok=True)
         with Image.open(ROOT / "figures" / file) as image:
             image.convert("RGB").reduce(max(1, image.width // THUMBNAIL)).save(target)
-        return f"[![{verbatim(picture.caption)}](thumbnails/{file})]({executed(front)})"
+        return f"[![{verbatim(picture.caption)}](thumbnails/{file})](../{front.item.notebook})"
 
     def first_cells(self, table: Artefact) -> str:
         "The upper left corner of a table, as Markdown."
@@ -195,10 +191,10 @@ class Staging:
         "Cards with thumbnail, question and answer, and the pages in the table of contents."
         cards = []
         for front in map(self.fronts.__getitem__, names):
-            title = f"**[{front.item.question}]({executed(front)})**"
+            title = f"**[{front.item.question}](../{front.item.notebook})**"
             parts = [self.thumbnail(front), title, self.text(front.item.answer), f"_{front.item.item}_"]
             cards.append("\n\n".join(["::::{container} card-of-front", *parts, "::::"]))
-        pages = "".join(f"figures/{name}\n" for name in names)
+        pages = "".join(f"{self.fronts[name].item.notebook.removesuffix('.ipynb')}\n" for name in names)
         contents = f"```{{toctree}}\n:hidden:\n:titlesonly:\n\n{pages}```\n"
         return "\n\n".join([":::::{container} gallery", *cards, ":::::", contents])
 
@@ -220,7 +216,7 @@ class Staging:
             )
             cells = [
                 front.item.item,
-                f"[{front.item.question}]({executed(front)})",
+                f"[{front.item.question}](../{front.item.notebook})",
                 f"`ppe paper run {front.item.name}`",
                 files,
             ]
@@ -231,10 +227,6 @@ class Staging:
 def verbatim(text: str) -> str:
     "Text in which nothing is markup."
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
-
-
-def executed(front: Front) -> str:
-    return f"../figures/{front.item.name}.ipynb"
 
 
 def with_contents(text: str) -> str:

@@ -1,10 +1,12 @@
 """Restart and run the stage notebooks: those of the library and the guides, in the folders of `nbs/`.
 
 As a script it runs the notebooks in place, so that what is committed is what a fresh kernel prints:
-`python tests/stage_notebooks.py [notebook …]`. A notebook that fails is left as it was.
+`python tests/stage_notebooks.py [notebook …]`. A notebook that fails is left as it was. `--number [folder]` gives all
+notebooks, those of the paper too, the execution counts that nbdev's cleaning has stripped.
 `tests/test_notebooks.py` uses the same functions to compare a fresh run with the committed outputs.
 """
 
+import json
 import os
 import re
 import sys
@@ -17,9 +19,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from traitlets.config import Config
 
+from ppe.paper.executed import clean_cells, notebook_text, numbered
+
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_FOLDERS = ("figures", "tables", "theorems")
-KERNELSPEC = {"display_name": "python3", "language": "python", "name": "python3"}
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # What a cell compiles is not kept: numba knows it by the cell's text alone, and not by what the cell calls.
 THREADS["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator"
@@ -102,17 +105,13 @@ def stderr_outputs(notebook: nbformat.NotebookNode) -> list[str]:
     ]
 
 
-def tidy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    "The notebook without what differs from machine to machine; of cell metadata only tags stay."
-    notebook.metadata = {"kernelspec": KERNELSPEC}
-    for cell in notebook.cells:
-        cell.metadata = {key: value for key, value in cell.metadata.items() if key == "tags"}
-        if cell.cell_type == "code":
-            cell.execution_count = None
-            for output in cell.outputs:
-                if output.output_type == "execute_result":
-                    output.execution_count = None
-    return notebook
+def number(folder: Path) -> None:
+    "Write execution counts into all notebooks of a folder, in the form that nbdev writes."
+    for path in folder.rglob("*.ipynb"):
+        whole = json.loads(before := path.read_text(encoding="utf-8"))
+        whole["cells"] = numbered(whole["cells"])
+        if (text := json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False) + "\n") != before:
+            path.write_text(text, encoding="utf-8")
 
 
 def main(paths: list[Path]) -> int:
@@ -127,10 +126,13 @@ def main(paths: list[Path]) -> int:
             failures += 1
             print(f"FAILED {failure}", file=sys.stderr)
         else:
-            nbformat.write(tidy(notebook), path)
+            path.write_text(notebook_text(numbered(clean_cells(notebook.cells))), encoding="utf-8")
             print(f"ran {path.name}")
     return min(failures, 1)
 
 
 if __name__ == "__main__":
-    sys.exit(main([Path(name) for name in sys.argv[1:]]))
+    if sys.argv[1:2] == ["--number"]:
+        number(Path(*sys.argv[2:]) if sys.argv[2:] else ROOT / "nbs")
+    else:
+        sys.exit(main([Path(name) for name in sys.argv[1:]]))

@@ -12,6 +12,8 @@ import stage_notebooks
 from forked_kernels import ForkedKernelManager
 from jupyter_client.manager import AsyncKernelManager
 
+from ppe.paper.executed import KERNELSPEC
+
 # They fit hundreds of models or start kernels of their own: half a minute each.
 SLOW = {
     "inference/advice",
@@ -115,4 +117,5 @@ def test_a_script_run_writes_fresh_outputs_and_keeps_tags(tmp_path: Path):
     written = nbformat.read(path, as_version=4)
     assert stage_notebooks.text_outputs(written) == [("print('now', 1 + 1)", ["now 2\n"])]
     assert written.cells[0].metadata == {"tags": ["parameters"]}
-    assert written.metadata == {"kernelspec": stage_notebooks.KERNELSPEC}
+    assert written.cells[0].execution_count == 1
+    assert written.metadata == {"kernelspec": KERNELSPEC}

@@ -16,8 +16,8 @@ import pytest
 
 from ppe.errors import InputError
 from ppe.files import file_sha256
-from ppe.paper.items import read_items
-from ppe.paper.runner import list_items, publish, run
+from ppe.paper.items import code_cells, notebook_cells
+from ppe.paper.runner import list_items, run
 
 ITEMS = {
     "fig_first": ("Figure 1", "First", 2),
@@ -111,6 +111,11 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
+def results(root: Path) -> dict[str, bytes]:
+    "What is committed of a run."
+    return tree(root / "figures") | tree(root / "nbs")
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     "A project in which everything has run; copy it, do not change it."
@@ -152,16 +157,16 @@ def test_a_changed_notebook_runs_alone_and_drops_what_it_no_longer_makes(project
     assert (project / "figures/fig_first_long.csv").read_text() == "n,double,seed\n2,4,7\n"
     assert not (project / "figures/fig_first.csv").exists()
     manifest = json.loads((project / "figures/manifest.json").read_text())["notebooks"]
-    assert set(manifest["fig_first"]["outputs"]) == {"fig_first.ipynb", "fig_first_long.csv"}
+    assert set(manifest["fig_first"]["outputs"]) == {"fig_first_long.csv"}
     assert set(manifest) == {"fig_first", "fig_second", "tab_votes"}
 
 
 def test_an_edited_or_deleted_output_is_made_again_with_the_same_bytes(project: Path):
-    before = tree(project / "figures")
+    before = results(project)
     (project / "figures/fig_first.csv").write_text("n,double,seed\n2,5,7\n")
-    (project / "figures/tab_votes.ipynb").unlink()
+    (project / "figures/tab_votes.csv").unlink()
     assert run_in(project).ran == ("fig_first", "tab_votes")
-    assert tree(project / "figures") == before
+    assert results(project) == before
 
 
 def test_a_lost_manifest_is_written_again_without_running(project: Path):
@@ -227,18 +232,146 @@ def test_a_stale_figure_is_never_reported_as_up_to_date(tmp_path: Path):
 
 
 def test_outputs_hold_no_time_and_no_path(finished: Path):
-    made = tree(finished / "figures")
+    made = results(finished)
     assert "`ppe paper run`" in made.pop("README.md").decode()
     text = b"".join(made.values()).decode()
     assert str(finished) not in text and str(finished.parent) not in text
     told = r"\d\d:\d\d:\d\d|20\d\d-\d\d-\d\d|0x[0-9a-f]{6}|duration|papermill|build/"
     assert not re.search(told, text.lower().replace("'build/quick'", ""))
-    executed = json.loads((finished / "figures/fig_first.ipynb").read_text())
+
+
+def test_a_notebook_runs_in_place_and_says_with_what(finished: Path):
+    executed = json.loads((finished / FIRST).read_text())
     assert set(executed["metadata"]) == {"kernelspec"}
     assert [set(cell["metadata"]) for cell in executed["cells"]] == [set(), {"tags"}, {"tags"}, set()]
-    assert 'output_dir = "figures"' in "".join(executed["cells"][2]["source"])
+    assert [cell["source"] for cell in code_cells(notebook_cells(finished / FIRST))] == [
+        cell["source"] for cell in json.loads(FILES[FIRST])["cells"][1:]
+    ], "the author's cells are as they were"
+    injected = executed["cells"][2]
+    assert "".join(injected["source"]) == "# Parameters\nseed = 7\nn = 2", "and no folder: by hand it writes to build/"
+    assert [cell["execution_count"] for cell in executed["cells"][1:]] == [1, 2, 3]
     (stream,) = executed["cells"][3]["outputs"]
-    assert stream["text"].startswith("abc<object object> . {")
+    assert "".join(stream["text"]).startswith("abc<object object> . {")
+    assert not list((finished / "figures").glob("*.ipynb"))
+
+
+def test_outputs_and_injected_parameters_are_no_part_of_what_is_up_to_date(project: Path):
+    (project / FIRST).write_text(FILES[FIRST])
+    assert run_in(project).ran == () and (project / FIRST).read_text() == FILES[FIRST]
+    reword(project / FIRST, "n = 0", "n = 9")
+    assert run_in(project).ran == ("fig_first",), "a parameter of its own is code"
+
+
+PICTURE = """
+from pathlib import Path
+import matplotlib.pyplot as plt
+
+fig, ax = plt.subplots(figsize=(WIDTH, 1))
+ax.plot([0, n + SHIFT])
+_ = Path(output_dir, "fig_first.csv").write_text(f"a,b\\n1000,{n + SHIFT}\\nx,1\\n")
+_ = Path(output_dir, "fig_first.tex").write_text(f"{n + SHIFT:.3f} calls of NAME")
+"""
+
+
+def picture(width: str = "2", shift: str = "0.0", name: str = "judges") -> str:
+    return notebook(PICTURE.replace("WIDTH", width).replace("SHIFT", shift).replace("NAME", name))
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({"shift": "1e-8"}, True),
+        ({"shift": "1e-4"}, False),
+        ({"name": "people"}, False),
+        ({"width": "3"}, False),
+    ],
+    ids=["last digits", "a number", "a word", "the picture alone"],
+)
+def test_what_says_the_same_is_left_as_published(tmp_path: Path, change: dict[str, str], left: bool):
+    root = make_project(tmp_path / "project", FILES | {FIRST: picture()})
+    assert run_in(root, "fig_first").left == ()
+    kept = json.loads((root / FIRST).read_text())["cells"][3]["outputs"]
+    assert ["image/png" in output["data"] for output in kept] == [True], "the notebook shows its picture"
+    published = tree(root / "figures")
+    source = json.loads(picture(**change))
+    merged = json.loads((root / FIRST).read_text())  # an edited notebook keeps the outputs of its last run
+    merged["cells"][3]["source"] = source["cells"][2]["source"]
+    (root / FIRST).write_text(json.dumps(merged))
+    before = (root / FIRST).read_bytes()
+    summary = run_in(root, "fig_first")
+    assert summary.ran == ("fig_first",) and summary.left == ("fig_first",) * left
+    assert ("left as published, the same but for last digits: fig_first" in summary.report()) is left
+    same = {name for name, content in tree(root / "figures").items() if content == published[name]}
+    assert same >= ({"fig_first.csv", "fig_first.tex"} if left else set())
+    assert ((root / FIRST).read_bytes() == before) is left
+    assert run_in(root, "fig_first").up_to_date == ("fig_first",)
+    verified = run_in(root, "fig_first", profile="verify")
+    assert not verified.failed
+
+
+def test_a_picture_too_large_for_a_notebook_is_refused(project: Path):
+    noise = "import numpy as np, matplotlib.pyplot as plt\n_ = plt.imshow(np.random.default_rng(0).random((900, 900)))"
+    noise += "\n_ = plt.gcf().set_size_inches(9, 9)"
+    (project / FIRST).write_text(notebook(noise, draw("fig_first")))
+    assert re.search(
+        r"shows a picture of [\d,]+ bytes: at most 150,000", run_in(project, "fig_first").failed["fig_first"]
+    )
+
+
+def test_seconds_are_kept_for_the_order_of_the_next_run(tmp_path: Path):
+    busy = "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: pass\n"
+    order = "with open('order', 'a') as file:\n    _ = file.write('NAME ')"
+    files = {f"nbs/figures/{name}.ipynb": notebook(order.replace("NAME", name), draw(name)) for name in list(ITEMS)[:2]}
+    files["nbs/figures/fig_second.ipynb"] = notebook(busy, order.replace("NAME", "fig_second"), draw("fig_second"))
+    root = make_project(tmp_path / "project", FILES | files)
+    summary = run_in(root, ["fig_first", "fig_second"], workers=1)
+    first, second = (summary.seconds[name] for name in ("fig_first", "fig_second"))
+    assert second[0] > first[0] + 0.5 and all(clock > 0 for _, clock in (first, second))
+    assert json.loads((root / "build/full/seconds.json").read_text()) == summary.seconds
+    (root / "ppe/shared.py").write_text("def double(n):\n    return n + n\n")
+    run_in(root, ["fig_first", "fig_second"], workers=1)
+    assert (root / "order").read_text() == "fig_first fig_second fig_second fig_first "
+
+
+# ---- parameters of one's own
+
+SENTENCES = "x = [n]\nassert n == 2\nassert x[n] == 2\nassert n > 0\nprint('the end')"
+
+
+def test_parameters_of_ones_own_are_drawn_in_build_and_publish_nothing(project: Path, capsys):
+    (project / FIRST).write_text(notebook(draw("fig_first"), SENTENCES.replace("x[n]", "x[n - 2]")))
+    assert run_in(project, "fig_first").ran == ("fig_first",)
+    before = results(project)
+    summary = run(["fig_first"], settings={"n": 5}, root=project, progress=True)
+    aside = "drawn; this sentence holds only for the published parameters: "
+    assert summary.notes == {"fig_first": [f"{aside}n == 2", f"{aside}x[n - 2] == 2"]} and summary.exit_code == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "build/set/: 1 run, 0 up to date", f"fig_first: {aside}n == 2"
+    ]  # fmt: skip
+    assert (project / "build/set/fig_first.csv").read_text() == "n,double,seed\n5,10,7\n"
+    assert "the end" in (project / "build/set/fig_first.ipynb").read_text()
+    assert results(project) == before and run_in(project).ran == ()
+    assert run_in(project, "fig_first", settings={"n": 5}).up_to_date == ("fig_first",)
+    assert run_in(project, "fig_first", settings={"n": 6}, profile="quick").ran == ("fig_first",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["--set", "m=2"], "fig_first has no parameter m: it has seed = 7, n = 2"),
+        (["--set", "output_dir=figures"], "fig_first has no parameter output_dir"),
+        (["--set", "n=two"], "fig_first: n is 'two', another kind than its 2"),
+        (["--set", "n"], "--set n: a parameter is set as NAME=VALUE"),
+    ],
+)
+def test_other_parameters_are_refused_in_one_line(project: Path, settings: list[str], said: str):
+    before = tree(project)
+    call = [sys.executable, "-P", "-c", "import sys; from ppe.cli.main import main; sys.exit(main())", "paper", "run"]
+    done = subprocess.run([*call, "fig_first", *settings], cwd=project, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and said in done.stderr, done.stderr
+    assert tree(project) == before
+    done = subprocess.run([*call, "--set", "n=3"], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 2 and "by name" in done.stderr
 
 
 def test_manifest_and_memory(finished: Path):
@@ -265,7 +398,7 @@ def test_the_quick_profile_leaves_figures_alone(project: Path):
     ("old", "new", "said"),
     [("2,4,7", "2,4.000001,7", ""), ("2,4,7", "2,5,7", "fig_first.csv by 0.2"), ("2,4,7", "2,4,7\n2,4,7", "by inf")],
 )
-def test_the_profile_verify_compares_every_csv_with_the_published_one(project: Path, old: str, new: str, said: str):
+def test_the_profile_verify_compares_what_is_made_with_what_is_published(project: Path, old: str, new: str, said: str):
     reword(project / "figures/fig_first.csv", old, new)
     before = tree(project / "figures")
     summary = run_in(project, ["fig_first", "fig_second"], profile="verify")
@@ -281,14 +414,13 @@ def test_the_profile_verify_compares_every_csv_with_the_published_one(project: P
         ("nbs/figures/fig_second.ipynb", ("# How", "How"), "the first cell begins with .How"),
     ],
 )
-@pytest.mark.parametrize("call", [run, publish])
-def test_a_wrong_notebook_or_profile_is_refused_before_anything_is_done(project: Path, file, change, message, call):
+def test_a_wrong_notebook_or_profile_is_refused_before_anything_is_done(project: Path, file, change, message):
     shutil.rmtree(project / "build")
     before = tree(project)
     reword(project / file, *change)
     reword(project / FIRST, "So much", "Twice as much")
     with pytest.raises(InputError, match=message):
-        call(root=project, progress=False)
+        run(root=project, progress=False)
     reword(project / file, *reversed(change))
     reword(project / FIRST, "Twice as much", "So much")
     assert tree(project) == before
@@ -346,68 +478,33 @@ def test_warnings_in_outputs_are_named(project: Path):
     cell = "import warnings\nwarnings.warn('seen')\nopen(output_dir + '/fig_first.csv', 'w').close()"
     (project / FIRST).write_text(notebook(cell))
     summary = run_in(project, "fig_first")
-    assert (summary.ran, summary.warned) == (("fig_first",), ("fig_first",))
-    assert "fig_first has warnings" in summary.report()
+    assert (summary.ran, list(summary.notes)) == (("fig_first",), ["fig_first"])
+    assert "fig_first: has warnings in its outputs: see nbs/figures/fig_first.ipynb" in summary.report()
 
 
 # ---- prose
 
 
-def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
-    return {name for name in before | after if before.get(name) != after.get(name)}
-
-
-def hashes_of(root: Path) -> dict[str, str]:
-    manifest = json.loads((root / "figures/manifest.json").read_text())["notebooks"]
-    return {file: value for entry in manifest.values() for file, value in entry["outputs"].items()}
-
-
-def test_prose_is_published_without_a_run_and_back_again(project: Path):
-    before, source = tree(project / "figures"), project / FIRST
+def test_prose_runs_nothing_and_stays_when_a_run_ends(project: Path):
+    before, source = results(project), project / FIRST
     state = (project / "build/full/state.json").read_bytes()
     reword(source, "So much", "Twice as much")
-    reword(source, '"metadata": {}, "outputs"', '"metadata": {"tags": ["hide-input"]}, "outputs"')
+    cell = notebook_cells(source)[3]
+    reword(
+        source,
+        f'"id": "{cell["id"]}",\n   "metadata": {{}}',
+        f'"id": "{cell["id"]}",\n   "metadata": {{"tags": ["hide-input"]}}',
+    )
     assert set(states(project).values()) == {"up to date"}
     summary = run_in(project)
     assert (summary.ran, summary.up_to_date) == ((), ("fig_first", "fig_second", "tab_votes"))
-    after = tree(project / "figures")
-    assert changed(before, after) == {"README.md", "fig_first.ipynb", "manifest.json"}
-    assert b"Twice as much" in after["fig_first.ipynb"] and b"hide-input" in after["fig_first.ipynb"]
+    after = results(project)
+    assert {name for name in after if after[name] != before[name]} == {"README.md", "figures/fig_first.ipynb"}
     assert b"Twice as much" in after["README.md"]
-    assert hashes_of(project)["fig_first.ipynb"] == file_sha256(project / "figures/fig_first.ipynb")
     assert (project / "build/full/state.json").read_bytes() == state, "nothing ran"
-    assert run_in(project).ran == () and tree(project / "figures") == after
-    shutil.copy(source, kept := project / "kept.ipynb")
     shutil.rmtree(project / "figures"), shutil.rmtree(project / "build")
     assert len(run_in(project).ran) == 3
-    assert tree(project / "figures") == after, "a run gives the same bytes as publishing"
-    shutil.copy(kept, source)
-    reword(source, "Twice as much", "So much")
-    reword(source, '{"tags": ["hide-input"]}', "{}")
-    assert run_in(project).ran == () and tree(project / "figures") == before
-
-
-def test_publish_needs_no_memory_and_names_what_has_to_run(project: Path, capsys):
-    before = tree(project / "figures")
-    assert not publish(root=project, progress=False)["changed"], "after a run there is nothing to publish"
-    assert tree(project / "figures") == before
-    shutil.rmtree(project / "build")  # as in a fresh clone
-    reword(project / FIRST, "So much", "Twice as much")
-    reword(project / "nbs/figures/fig_second.ipynb", "double(n)", "double(n + 1)")
-    (project / "figures/tab_votes.ipynb").unlink()
-    found = publish(root=project)
-    assert found == {"changed": ["fig_first"], "as before": [], "to run": ["fig_second", "tab_votes"]}
-    assert capsys.readouterr().out.splitlines() == [
-        "figures/: 1 published anew, 0 as before",
-        "not published, because the code is not what has run: `ppe paper run fig_second tab_votes`",
-    ]
-    after = tree(project / "figures")
-    assert changed(before, after) == {"README.md", "fig_first.ipynb", "manifest.json", "tab_votes.ipynb"}
-    assert hashes_of(project)["fig_first.ipynb"] == file_sha256(project / "figures/fig_first.ipynb")
-    assert not publish(root=project, progress=False)["changed"] and tree(project / "figures") == after
-    (project / "figures/fig_first.ipynb").write_text("<<<<<<< HEAD")
-    assert "fig_first" in publish(root=project, progress=False)["to run"]
-    assert publish(root=project, profile="quick", progress=False)["to run"] == list(read_items(project))
+    assert b"Twice as much" in (project / FIRST).read_bytes() and b"hide-input" in (project / FIRST).read_bytes()
 
 
 # ---- several at a time, and interruption
@@ -505,13 +602,15 @@ def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
         children = runner.children(recursive=True)
         assert len(children) >= 2, "papermill and its kernel"
         runner.send_signal(signal.SIGINT)
-        assert "KeyboardInterrupt" in runner.communicate(timeout=30)[1]
+        said = runner.communicate(timeout=30)[1]
+        assert "KeyboardInterrupt" in said
+        assert "stopped: finished fig_first; left fig_second: run again to go on" in said.splitlines()
     finally:
         if runner.poll() is None:
             runner.kill()
     gone, alive = psutil.wait_procs(children, timeout=15)
     assert not alive, "an interrupted run leaves no kernel behind"
-    assert list(tree(root / "figures")) == ["fig_first.csv", "fig_first.ipynb", "manifest.json"]
+    assert list(tree(root / "figures")) == ["fig_first.csv", "manifest.json"]
     (root / "go.ready").touch()
     summary = run_in(root, ["fig_first", "fig_second"])
     assert (summary.up_to_date, summary.ran) == (("fig_first",), ("fig_second",))
@@ -543,7 +642,7 @@ def test_a_killed_runner_leaves_no_child_and_its_rerun_publishes_the_edited_code
         for process in (runner, *runner.children(recursive=True)) if runner.is_running() else ():
             process.kill()
     assert (root / "figures/fig_first.csv").read_text() == "n,double,seed\n2,4,7\n"
-    assert "-double" not in (root / "figures/fig_first.ipynb").read_text() and states(root)["fig_first"] == "up to date"
+    assert "-double" not in (root / FIRST).read_text() and states(root)["fig_first"] == "up to date"
     assert list((root / "build/full/scratch").iterdir()) == []
 
 
@@ -569,7 +668,7 @@ def test_figures_may_lie_on_another_disk(tmp_path: Path):
     with tempfile.TemporaryDirectory(dir=shared) as place:
         (root / "figures").symlink_to(place)
         assert run_in(root, "tab_votes").ran == ("tab_votes",)
-        names = ["manifest.json", "tab_votes.csv", "tab_votes.ipynb"]
+        names = ["manifest.json", "tab_votes.csv"]
         assert (root / "figures/tab_votes.csv").read_text() == "a,b\n" * 4
         assert [name for name in sorted(os.listdir(place)) if name != "README.md"] == names
 

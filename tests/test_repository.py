@@ -146,8 +146,9 @@ def test_export_and_clean_change_nothing(tmp_path: Path):
     settings = (tmp_path / "settings.ini").read_bytes(), (tmp_path / "pyproject.toml").read_bytes()
     for path in [*modules(tmp_path / "ppe"), tmp_path / "ppe" / "_modidx.py"]:
         path.unlink()
-    for command in ("nbdev_export", "nbdev_clean"):
-        done = subprocess.run([BIN / command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    number = [sys.executable, ROOT / "tests" / "stage_notebooks.py", "--number", tmp_path / "nbs"]
+    for command in ([BIN / "nbdev_export"], [BIN / "nbdev_clean"], number):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
     for name, old in before.items():
         new = tree(tmp_path / name)
