@@ -5,6 +5,7 @@ repository leads to that file on its server.
 Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are made from the published tables.
 """
 
+import base64
 import csv
 import json
 import posixpath
@@ -148,9 +149,11 @@ class Staging:
                 cell["source"] = "\n".join(line for line in lines if not DIRECTIVE.match(line)).strip("\n")
                 if not cell["source"].strip() and not cell["outputs"]:
                     continue
-                is_figure = figures and any("image/png" in output.get("data", {}) for output in cell["outputs"])
-                alt = given.get("fig-alt") or figures.get(next(drawn, "") if is_figure else "")
-                alt = alt or f"{NO_ALT} {Path(place).stem}"
+                alt = given.get("fig-alt") or f"{NO_ALT} {Path(place).stem}"
+                pictures = [output["data"] for output in cell["outputs"] if "image/png" in output.get("data", {})]
+                for picture, name in zip(pictures, drawn, strict=False):  # as it is printed, in place of the small one
+                    picture["image/png"] = base64.b64encode((ROOT / f"figures/{name}.png").read_bytes()).decode()
+                    alt = figures[name]
                 cell["metadata"]["mystnb"] = {"image": {"alt": alt.strip("\"'")}}
             shown.append(cell)
         code = "\n".join(cell["source"] for cell in shown if cell["cell_type"] == "code")

@@ -95,7 +95,7 @@ def test_the_reading_of_the_paper_names_places_that_exist():
     assert len(rows) >= 140 and len({row[1] for row in rows}) == len(rows)
     assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=order.index), "in the order of the paper"
     for section, statement, place, verdict in rows:
-        target = re.fullmatch(r"\[([\w]+)\]\(((?:\.\./figures/)?[\w/]+\.ipynb)\)", place)
+        target = re.fullmatch(r"\[([\w]+)\]\(([\w/]+\.ipynb)\)", place)
         assert target and Path(target[2]).stem == target[1] and (ROOT / "nbs" / target[2]).is_file(), place
         assert section in named_and_cited((ROOT / "nbs" / target[2]).resolve())[0], f"{place}, {statement}"
         assert verdict in verdicts, f"{section}, {statement}: {verdict}"

@@ -1,17 +1,16 @@
 """What a reader sees first of each notebook of the paper, and the executed ones as they are committed."""
 
 import html
-import os
 import re
-from pathlib import Path
 
 import markdown_it
 import mistune
+import nbformat
 import pytest
-from stage_notebooks import ROOT, stage_notebooks
+from nbconvert import HTMLExporter
+from stage_notebooks import ROOT
 
-from ppe.paper.items import FOLDERS, Item, notebook_cells, read_fronts, read_items, read_manifest
-from ppe.paper.publication import plain_markdown, published_notebook
+from ppe.paper.items import Item, cell_tags, notebook_cells, plain_markdown, read_fronts, read_items, read_manifest
 
 ITEMS = read_items(ROOT)
 PAPER = pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
@@ -33,7 +32,7 @@ def test_a_notebook_asks_a_question_and_answers_it_in_a_few_sentences(item: Item
 def test_fronts_hold_all_that_was_saved_the_main_one_first():
     manifest = read_manifest(ROOT, "full")
     for name, front in read_fronts(ROOT).items():
-        saved = {file for file in manifest[name]["outputs"] if not file.endswith(".ipynb")}
+        saved = set(manifest[name]["outputs"])
         assert {file for one in front.artefacts for file in one.files} == saved
         names = [one.name for one in front.artefacts if one.is_figure] or [one.name for one in front.artefacts]
         assert front.artefacts[0].name == (name if name in names else names[0])
@@ -88,36 +87,39 @@ def test_a_caption_is_shown_as_it_is(text: str):
 
 
 @PAPER
-def test_publishing_would_change_nothing(item: Item):
-    "The committed notebook has run with the code of its source, and shows its prose and what was saved."
-    path, made = ROOT / "figures" / f"{item.name}.ipynb", read_manifest(ROOT, "full")[item.name]["outputs"]
-    text = published_notebook(
-        item, notebook_cells(path), files=made, folder=ROOT / "figures",
-        place="figures", published={item.notebook for item in ITEMS.values()},
-    )  # fmt: skip
-    assert text is not None, f"the code has changed: `ppe paper run {item.name}`"
-    assert path.read_text(encoding="utf-8") == text, "`ppe paper publish` puts today's prose onto it"
+def test_a_notebook_shows_its_outputs_and_ran_with_the_parameters_of_the_full_profile(item: Item):
+    cells = notebook_cells(ROOT / item.notebook)
+    counts = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]
+    assert counts == list(range(1, len(counts) + 1)), f"it has not run: `ppe paper run {item.name}`"
+    (injected,) = (cell["source"] for cell in cells if "injected-parameters" in cell_tags(cell))
+    given: dict[str, object] = {}
+    exec(injected, given)
+    ran_with = {key: value for key, value in given.items() if key != "__builtins__"}
+    full = {key: value for key, value in item.parameters["full"].items() if key != "output_dir"}
+    assert ran_with == full, "it was run by hand, with other parameters"
+    shown = [data for cell in cells for output in cell.get("outputs", []) if (data := output.get("data"))]
+    front = read_fronts(ROOT)[item.name]
+    figures = [one for one in front.artefacts if one.is_figure]
+    assert sum("image/png" in data for data in shown) == len(figures)
+    told = ["".join(data["text/markdown"]) for data in shown if "text/markdown" in data]
+    for one in front.artefacts:
+        assert any(plain_markdown(one.caption) in text for text in told), f"{one.name}: its caption is not shown"
+
+
+def test_a_notebook_opened_alone_shows_its_pictures():
+    "By nbconvert, in a folder where nothing else is."
+    source = nbformat.reads((ROOT / "nbs/figures/fig_pipeline.ipynb").read_text(encoding="utf-8"), as_version=4)
+    page, _ = HTMLExporter().from_notebook_node(source)
+    (picture,) = re.findall(r'<img[^>]*src="([^"]{40,})"', page)
+    assert picture.startswith("data:image/png;base64,iVBOR")
 
 
 @PAPER
-def test_an_executed_notebook_links_to_executed_ones_and_to_its_source(item: Item):
-    for at, cell in enumerate(notebook_cells(ROOT / "figures" / f"{item.name}.ipynb")):
+def test_a_notebook_leads_to_files_that_are_there(item: Item):
+    for cell in notebook_cells(ROOT / item.notebook):
         for link in LINK.findall(cell["source"]) if cell["cell_type"] == "markdown" else ():
-            target = Path(os.path.normpath(ROOT / "figures" / link))
-            assert target.exists(), link
-            if target.parent in {ROOT / folder for folder in FOLDERS.values()}:
-                assert at == 1 and target == ROOT / item.notebook, f"{link} has not run"
+            assert (ROOT / item.notebook).parent.joinpath(link).exists(), link
 
 
-def test_stage_notebooks_guides_and_pages_link_to_the_executed_notebooks():
-    pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / "nbs").glob("*.md")}
-    for path in stage_notebooks():
-        cells = [cell["source"] for cell in notebook_cells(path) if cell["cell_type"] == "markdown"]
-        pages[path] = "\n\n".join(cells)
-    unexecuted = {ROOT / item.notebook for item in ITEMS.values()}
-    for path, text in pages.items():
-        for link in LINK.findall(text):
-            target = Path(os.path.normpath(path.parent / link))
-            assert target not in unexecuted, f"{path.relative_to(ROOT)}: {link} has not run; link to figures/"
-            if target.parent == ROOT / "figures" and target.suffix == ".ipynb":
-                assert target.is_file(), f"{path.relative_to(ROOT)}: {link}"
+def test_no_page_leads_to_a_copy_of_a_notebook():
+    assert not list((ROOT / "figures").glob("*.ipynb"))

@@ -28,7 +28,7 @@ FIRST = {
 }
 MADE = {
     f"{name}.{end}": "A *grows*\n\n" * (name == "fig_size") + CAPTION if end == "txt" else ""
-    for name, ends in (("fig_size", "csv pdf png txt ipynb"), ("tab_later", "csv md tex txt ipynb"))
+    for name, ends in (("fig_size", "csv pdf png txt"), ("tab_later", "csv md tex txt"))
     for end in ends.split()
 }
 
@@ -77,7 +77,8 @@ def test_a_page_shows_what_has_run_and_names_what_has_not(tmp_path: Path, profil
     assert text.count("**A \\*grows\\***\n\n<a ") == 1
     assert not dead_links(path) and {"tab_later.md", "tab_later.tex", "fig_size.pdf"} <= set(page.links)
     # The answer's link counts from the notebook in the source and from the page here.
-    assert text.count("](fig_size.ipynb)") == 3 and text.count("not made here yet") == 1
+    up = "/".join([".."] * len(Path(place).parts))
+    assert text.count(f"]({up}/nbs/figures/fig_size.ipynb)") == 3 and text.count("not made here yet") == 1
     before = path.read_bytes()
     assert write_gallery(root, profile).read_bytes() == before
 
@@ -108,7 +109,7 @@ def test_the_order_is_that_of_the_paper():
     assert beyond == sorted(beyond)
 
 
-def test_every_picture_of_a_notebook_is_described_by_its_cell():
+def test_every_picture_of_a_stage_notebook_is_described_by_its_cell():
     "In a first line that readers who do not see the picture are given in its place."
     found, wanting = 0, []
     for path in stage_notebooks():

@@ -118,14 +118,12 @@ def staging(tmp_path_factory: pytest.TempPathFactory) -> stage.Staging:
 
 def test_links_lead_to_pages_files_and_the_server(staging: stage.Staging):
     server = f"{stage.SERVER}/blob/main"
-    executed = ("figures/fig_mu.ipynb",) * 2
+    figure = ("nbs/figures/fig_mu.ipynb",) * 2
     page, reading = ("site/rank.md", "rank.md"), ("nbs/reading.md",) * 2
     for (origin, place), link, wanted in (
-        (executed, "../nbs/cycles.ipynb", "../nbs/cycles.ipynb"),
-        (executed, "../nbs/figures/fig_keep_k.ipynb", "fig_keep_k.ipynb"),
-        (executed, "../nbs/figures/fig_mu.ipynb", f"{server}/nbs/figures/fig_mu.ipynb"),
-        (executed, "fig_mu.csv", "fig_mu.csv"),
-        (reading, "tables/tab_main.ipynb", "../figures/tab_main.ipynb"),
+        (figure, "../cycles.ipynb", "../cycles.ipynb"),
+        (figure, "../../figures/fig_mu.csv", "../../figures/fig_mu.csv"),
+        (reading, "tables/tab_main.ipynb", "tables/tab_main.ipynb"),
         (reading, "#Here", "#here"),
         (page, "../nbs/guide.ipynb#A-b", "nbs/guide.ipynb#a-b"),
         (page, "glossary.md", "glossary.md"),
@@ -268,7 +266,10 @@ def test_every_notebook_and_page_of_the_contents_is_there(pages: dict[str, links
         "search.html",
     }
     wanted |= {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in stage_notebooks()}
-    wanted |= {f"figures/{name}.html" for name in read_fronts(ROOT)} | {f"{page.stem}.html" for page in PAGES}
+    notebooks = [front.item.notebook for front in read_fronts(ROOT).values()]
+    wanted |= {Path(notebook).with_suffix(".html").as_posix() for notebook in notebooks} | {
+        f"{page.stem}.html" for page in PAGES
+    }
     assert wanted <= set(pages)
 
 
@@ -312,7 +313,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
 # table, a theorem, stage notebooks with formulas and wide tables, guides, Markdown of the repository.
 SHOWN = (
     "index", "story", "found", "paper", "rank", "theory", "glossary", "library", "api/index", "api/ppe-inference",
-    "figures/fig_beyond", "figures/tab_main", "figures/thm_main", "nbs/cycles", "nbs/theory/mallows",
+    "nbs/figures/fig_beyond", "nbs/tables/tab_main", "nbs/theorems/thm_main", "nbs/cycles", "nbs/theory/mallows",
     "nbs/guide", "nbs/guide_calls", "nbs/guide_decisions", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
 )  # fmt: skip
 WARPED = """[...document.images].filter(i => i.clientHeight && getComputedStyle(i).objectFit == 'fill'
@@ -387,7 +388,7 @@ def test_search_finds_a_word_in_a_site_opened_from_a_file(browser: Browser, site
 
 @pytest.mark.slow
 def test_a_picture_opens_large_by_click_or_key(browser: Browser, address: str, site: Path):
-    browser.open(f"{address}figures/fig_mu.html")
+    browser.open(f"{address}nbs/figures/fig_mu.html")
     link = browser.evaluate("(link => (link.focus(), link === document.activeElement && link.href))"
                             "(document.querySelector('a.enlarge'))")  # fmt: skip
     shown = browser.evaluate("document.querySelector('a.enlarge img').getAttribute('src')")

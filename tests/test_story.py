@@ -94,13 +94,11 @@ def test_a_picture_fits_its_page_and_says_its_message(name: str):
 def test_the_article_has_eight_to_ten_pictures_each_with_its_notebook_and_fits_its_length():
     text = TEXTS["site/story.md"]
     shown = re.findall(
-        r"!\[(.+)\]\(pictures/(\w+)\.png\)\n\n\*(?s:.+?)\[The\s+notebook\]\(\.\./figures/(\w+)\.ipynb\)\*", text
+        r"!\[(.+)\]\(pictures/(\w+)\.png\)\n\n\*(?s:.+?)\[The\s+notebook\]\(\.\./(nbs/\w+/\w+\.ipynb)\)\*", text
     )
     names = [name for _, name, _ in shown]
     assert 8 <= len(names) <= 10 and len(set(names)) == len(names) == text.count("](pictures/")
-    assert set(names) <= set(story.PICTURES) and all(
-        (ROOT / f"figures/{notebook}.ipynb").is_file() for *_, notebook in shown
-    )
+    assert set(names) <= set(story.PICTURES) and all((ROOT / notebook).is_file() for *_, notebook in shown)
     everywhere = "".join(TEXTS.values())
     assert all(f"pictures/{name}.png" in everywhere for name in story.PICTURES)
     words = len(re.sub(r"<!--.*?-->|\]\([^)]*\)|!\[.*?\]", " ", text).split())
