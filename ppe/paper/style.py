@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import InputError, first_five
-from ..files import write_bytes, write_csv, write_text
+from ..files import project_root, write_bytes, write_csv, write_text
 from .items import plain_markdown
 
 if TYPE_CHECKING:
@@ -269,11 +269,14 @@ class Saved:
         return f"{self.files[0].stem}: {', '.join(path.suffix[1:] for path in self.files)}"
 
 
-def _check_outputs(name: str, caption: str) -> None:
+def _stem(output_dir: str | Path, name: str, caption: str) -> Path:
+    "Where files of this name go: a relative folder counts from the checkout, wherever the notebook's kernel stands."
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise InputError(f"name {name!r}: file names are lower-case letters, digits and _; rename it")
     if not _CAPTION.search(caption):
         raise InputError(f"caption {caption[:60]!r} is incomplete: make it with ppe.paper.style.caption(…)")
+    folder = Path(output_dir)
+    return (folder if folder.is_absolute() else project_root() / folder) / name
 
 
 def save_figure(
@@ -290,7 +293,7 @@ def save_figure(
     Raises: InputError for another width than 3.4 or 7.0 in, a title inside, none, or one that ends in a full stop, no
     data, an incomplete caption.
     """
-    _check_outputs(name, caption)
+    stem = _stem(output_dir, name, caption)
     width = float(fig.get_figwidth())
     if not any(math.isclose(width, printed) for printed in PRINTED_WIDTHS.values()):
         raise InputError(f"{name} is {width:g} in wide: printed widths are 3.4 and 7.0; use printed_figure")
@@ -300,7 +303,7 @@ def save_figure(
         raise InputError(f"{name} has a title inside: it stands above the picture; pass it as title=…")
     if data.empty:
         raise InputError(f"{name} comes without data: pass the frame that was drawn")
-    stem, files = Path(output_dir) / name, {"pdf": io.BytesIO(), "png": io.BytesIO()}
+    files = {"pdf": io.BytesIO(), "png": io.BytesIO()}
     fig.savefig(files["pdf"], format="pdf", dpi=300, metadata={"CreationDate": None, "Creator": None, "Producer": None})
     fig.savefig(files["png"], format="png", dpi=300, metadata={"Software": None})
     pdf = describe_pdf(files["pdf"].getvalue(), title=title)
@@ -618,7 +621,7 @@ def save_table(
 
     Raises: InputError for an empty frame, an unknown column or direction, an incomplete caption, a table too wide.
     """
-    _check_outputs(name, caption)
+    stem = _stem(output_dir, name, caption)
     if frame.empty:
         raise InputError(f"{name} has no rows: a table shows at least one")
     within = [within] if isinstance(within, str) else list(within)
@@ -646,7 +649,7 @@ def save_table(
     best, keys = _best_cells(frame, best_is, specs, within), [c for c in shown if c not in in_parts]
     chosen = [[*keys, *part] for part in parts] if parts else [shown]
     tables = [_text_table(texts, {c: heads[c] for c in part}, best, within, headings) for part in chosen]
-    stem, tex = Path(output_dir) / name, tex_table(tables, name=name, caption=caption)
+    tex = tex_table(tables, name=name, caption=caption)
     texts_of = {".tex": tex, ".md": (markdown := markdown_table(tables)), ".txt": caption + "\n"}
     written = [write_text(text, stem.with_suffix(ending)) for ending, text in texts_of.items()]
     printed = texts[shown].set_axis([heads[c].name for c in shown], axis=1)
