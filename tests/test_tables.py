@@ -168,6 +168,15 @@ def test_a_character_without_a_command_is_refused_in_caption_cell_and_heading(tm
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
+def test_run_by_hand_in_its_own_folder_a_notebook_writes_to_build_of_the_checkout(tmp_path: Path, monkeypatch):
+    (tmp_path / "settings.ini").write_text("[DEFAULT]\nlib_name = ppe\n")
+    (here := tmp_path / "nbs" / "tables").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    saved = save_table(pd.DataFrame({"a": ["x"]}), name="tab_made", caption=CAPTION, output_dir="build/quick")
+    assert sorted(path.name for path in (tmp_path / "build/quick").iterdir()) == sorted(p.name for p in saved.files)
+    assert not list(here.iterdir())
+
+
 def test_every_character_that_is_known_compiles(tmp_path: Path, pdflatex):
     known = "→←↑↓×±≤≥≈≠∞∈√·°§½ℓ†‡αβγδεζηθικλμνξπρςστυφχψωΓΔΘΛΞΠΣΦΨΩ"
     known += "⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉–—−“”‘’…\\&%$#_{}~^`'<>|\u00a0\u202fÄéő"
