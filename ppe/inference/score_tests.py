@@ -131,6 +131,7 @@ class ScoreTests:
     values: np.ndarray  # (R, k)
     offset: np.ndarray  # (R,)
     outcomes: Any  # sparse (U, 3 R): won, lost and tied of every row on each question
+    counts: np.ndarray  # (3, R) the same of all questions
     ties: bool  # with a tie parameter
     n_models: int
     flips: np.ndarray  # (B, U + K) ±1; for what comes from elsewhere, standard normal
@@ -204,12 +205,7 @@ class ScoreTests:
         spread = float((counts.sum(axis=0) * chance * (1 - chance)).sum())
         dispersion = max(1 - tied.sum() / (4 * spread), 0.0) if tied.any() and not ties else 1.0
         made: Any = flips, start, ridge, joined, elsewhere, dispersion, int(rng.integers(2**63))
-        return cls(*design, outcomes, ties, n_models, *made)
-
-    @property
-    def counts(self) -> np.ndarray:  # (3, R)
-        "Won, lost and tied of every row."
-        return self.outcomes.sum(axis=0).reshape(3, -1)
+        return cls(*design, outcomes, counts, ties, n_models, *made)
 
     @property
     def n_units(self) -> int:
@@ -328,16 +324,25 @@ class ScoreTests:
 
         centre, ends = float(contrast @ self.start[: self.n_models]), []
 
-        def beyond(value: float, start: np.ndarray) -> float:  # how far z is beyond its critical value
-            z, null, *_ = self._statistic(contrast, value, start)
-            return abs(z) - max(float(critical(np.abs(null), level)), least) - ROUNDING
+        def beyond(value: float, start: np.ndarray) -> tuple[float, np.ndarray]:  # z past its critical value; the fit
+            z, null, _, fit = self._statistic(contrast, value, start)
+            return abs(z) - max(float(critical(np.abs(null), level)), least) - ROUNDING, fit
 
-        _, _, error, fit = self._statistic(contrast, centre)
+        def past(value: float, start: np.ndarray, outer: float, found: float) -> float:
+            "The first alone, for a solver that asks for both ends again."
+            return found if value == outer else beyond(value, start)[0]
+
+        _, _, error, middle = self._statistic(contrast, centre)
         for side in (-1.0, 1.0):
-            inner, start, step = centre, fit, min(max(2 * error, 1e-3), FAR / 2)
-            while step <= FAR and beyond(outer := centre + side * step, start) <= 0:
-                inner, start, step = outer, self._statistic(contrast, outer, start)[3], step * 1.5
-            ends.append(side * np.inf if step > FAR else brentq(beyond, inner, outer, (start,), xtol=1e-8, rtol=1e-12))
+            inner, start, step = centre, middle, min(max(2 * error, 1e-3), FAR / 2)
+            while step <= FAR:
+                found, fit = beyond(outer := centre + side * step, start)
+                if not found <= 0:
+                    ends.append(brentq(past, inner, outer, (start, outer, found), xtol=1e-8, rtol=1e-12))
+                    break
+                inner, start, step = outer, fit, step * 1.5
+            else:
+                ends.append(side * np.inf)
         return ends[0], ends[1]
 
     def scale(self, level: float) -> np.ndarray:  # (n,) bool

@@ -65,13 +65,13 @@ def simulate_votes(
     *,
     n_trials: int,
     rng: np.random.Generator,
-    by_counts: bool | None = None,  # as `wrong_pairs`, up to n = 300 if not given
+    by_counts: bool | None = None,  # as `wrong_pairs`, up to n = 100 if not given
 ) -> pd.DataFrame:  # one row per trial: recovered (every pair is right), triangles, distance (as `wins_distance`)
     "Majority votes of t graphs. Source: paper, sections 5.1 and 5.2, Theorems 1 and 2."
     found, q = [], float(mallows_q(p))
     for _ in range(n_trials):
         if law == "plain":
-            i, j = wrong_pairs(n, t, p, rng=rng, by_counts=n <= 300 if by_counts is None else by_counts)
+            i, j = wrong_pairs(n, t, p, rng=rng, by_counts=n <= 100 if by_counts is None else by_counts)
         else:
             i, j = outvoted_pairs(sample_orders(n, q, size=t, rng=rng))
         degrees = np.arange(n - 1, -1, -1) - np.bincount(i, minlength=n) + np.bincount(j, minlength=n)

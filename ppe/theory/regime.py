@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta, norm
 
+from ..compiled import njit
 from ..cycles import cycle_counts
 from ..errors import InputError
 from ..streams import stream
@@ -98,21 +99,30 @@ def _cycle_scores(
     return cycle_counts(adjacency).score(mu).reshape(right.shape[:2])
 
 # %% ../../nbs/theory/regime.ipynb #cell-21
-def _errors_along(
-    right: np.ndarray,  # (R, G, n(n-1)/2) bool, in the order in which the graphs of a pool join
-    degrees: np.ndarray,  # (R, G, n)
-    weights: np.ndarray,  # (R, G)
-) -> np.ndarray:  # (R, G, 2) wrong pairs of the order by wins and of the majority, after each graph
-    n, weights = degrees.shape[2], weights[..., None]
-    above, below = np.triu_indices(n, 1)
-    wins = np.cumsum(weights * degrees, axis=1)
-    gaps = wins[..., above] - wins[..., below]
-    votes = np.cumsum(np.where(right, weights, -weights), axis=1)
-    # Sums of weights that should cancel do so only up to rounding; ties are half wrong.
-    slack = 1e-9 * np.cumsum(weights, axis=1)
-    sides = ((gaps, n * slack), (votes, slack))
-    wrong = [(np.sum(margin < -tied, axis=2) + np.sum(margin <= tied, axis=2)) / 2 for margin, tied in sides]
-    return np.stack(wrong, axis=2)
+@njit(cache=True)
+def _errors_along(right, degrees, weights, order):
+    "(R, G, 2) wrong pairs of the order by wins and of the majority, after each of a pool's graphs in this order (R, G)."
+    n_pools, n_graphs, n_pairs = right.shape
+    n = degrees.shape[2]
+    wrong = np.empty((n_pools, n_graphs, 2))
+    for pool in range(n_pools):
+        wins, votes, total = np.zeros(n), np.zeros(n_pairs), 0.0
+        for place in range(n_graphs):
+            graph = order[pool, place]
+            weight = weights[pool, graph]
+            wins += weight * degrees[pool, graph]
+            total += weight
+            # Sums of weights that should cancel do so only up to rounding; ties are half wrong.
+            slack, pair, by_wins, by_votes = 1e-9 * total, 0, 0, 0
+            for above in range(n):
+                for below in range(above + 1, n):
+                    votes[pair] += weight if right[pool, graph, pair] else -weight
+                    gap, vote = wins[above] - wins[below], votes[pair]
+                    by_wins += (gap < -n * slack) + (gap <= n * slack)
+                    by_votes += (vote < -slack) + (vote <= slack)
+                    pair += 1
+            wrong[pool, place, 0], wrong[pool, place, 1] = by_wins / 2, by_votes / 2
+    return wrong
 
 # %% ../../nbs/theory/regime.ipynb #cell-22
 RULES = ("wins", "majority")
@@ -136,11 +146,11 @@ def pool_errors(
     if quality.shape != right.shape[:2]:
         raise InputError(f"qualities of shape {quality.shape}: need one for each of {right.shape[:2]} pools and graphs")
     degrees, ones = _out_degrees(right, n_models), np.ones(quality.shape)
-    by_score = np.argsort(_cycle_scores(right, degrees, mu), axis=1, kind="stable")[..., None]
-    sorted_right, sorted_degrees = (np.take_along_axis(array, by_score, axis=1) for array in (right, degrees))
-    kept = _errors_along(sorted_right, sorted_degrees, ones)
-    blind = _errors_along(right, degrees, ones)
-    oracle = _errors_along(right, degrees, oracle_weights(quality))
+    by_score = np.argsort(_cycle_scores(right, degrees, mu), axis=1, kind="stable")
+    as_drawn = np.tile(np.arange(right.shape[1]), (len(right), 1))
+    kept = _errors_along(right, degrees, ones, by_score)
+    blind = _errors_along(right, degrees, ones, as_drawn)
+    oracle = _errors_along(right, degrees, oracle_weights(quality), as_drawn)
     return {"kept": kept, "random": blind, "all": blind[:, -1], "oracle": oracle[:, -1]}
 
 # %% ../../nbs/theory/regime.ipynb #cell-34
