@@ -10,6 +10,7 @@ __all__ = ['TIE_TOLERANCE', 'COUNTED', 'ORDERS', 'DISTANCES', 'OnSeparation', 'm
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-03
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -179,11 +180,13 @@ def _expected_largest(ranks: np.ndarray, reference_ranks: np.ndarray) -> float:
     "Expected largest displacement: counted if only one ranking has ties, in groups of at most COUNTED, else drawn."
     n, swapped = len(ranks), len(set(ranks.tolist())) == len(ranks)
     tied, places = (reference_ranks, ranks) if swapped else (ranks, reference_ranks)
-    groups = [np.flatnonzero(tied == rank) for rank in dict.fromkeys(tied.tolist())]
+    groups = [np.flatnonzero(tied == rank) for rank, size in Counter(tied.tolist()).items() if size > 1]
     if len(set(places.tolist())) < n or max(map(len, groups)) > COUNTED:
         apart = _random_places(ranks, "ranks") - _random_places(reference_ranks, "reference ranks")
         return float(np.abs(apart).max(axis=-1).mean())
-    within = np.ones(n)  # share of the orders in which every model moves at most t = 0 … n-1 places
+    alone = np.abs(tied - places)
+    alone[np.concatenate(groups)] = 0.0
+    within = 1.0 * (alone.max() <= np.arange(n))  # share of the orders where all models move at most t = 0 … n-1 places
     for group in groups:
         size = len(group)
         taken = tied[group[0]] - (size - 1) / 2 + np.arange(size)

@@ -402,7 +402,7 @@ def _from_pairs(between: np.ndarray) -> np.ndarray:  # (n, n)
     return np.diag(between.sum(axis=1)) - between
 
 
-def asked_covariance(one: Scored, asked: Asked) -> np.ndarray:  # (n, n)
+def asked_covariance(one: Scored, asked: Sequence[Asked]) -> list[np.ndarray]:  # (n, n) each
     "Covariance of the mean points of what is asked, from moments over questions and wordings."
     n_questions, n_wordings, n = one.points.shape
 
@@ -417,11 +417,12 @@ def asked_covariance(one: Scored, asked: Asked) -> np.ndarray:  # (n, n)
         return within / n_questions / n_wordings, (whole - within) / n_questions / n_wordings / (n_wordings - 1)
 
     (within, across), (single, repeated) = moments(one.points), moments(one.verdicts / 2)
-    if asked.kind == "spread":
-        return single / asked.questions
-    if asked.kind == "mixed":  # two pairs are asked in the same wording once in W times
-        return (single + (within - single) / n_wordings + (1 - 1 / n_wordings) * (across - repeated)) / asked.questions
-    return (across + (within - across) / asked.wordings) / asked.questions
+    # Two pairs of a mixed design are asked in the same wording once in W times.
+    mixed = single + (within - single) / n_wordings + (1 - 1 / n_wordings) * (across - repeated)
+    of_question = [
+        {"spread": single, "mixed": mixed}.get(each.kind, across + (within - across) / each.wordings) for each in asked
+    ]
+    return [covariance / each.questions for covariance, each in zip(of_question, asked, strict=True)]
 
 # %% ../../../nbs/paper/studies/wordings.ipynb #w35
 SINGLES = (5, 8, 10, 15, 20, 30, 40, 60, 80)  # questions asked once, to compare ten in five wordings with
@@ -445,9 +446,9 @@ def _study_one(
     seen = np.zeros((len(asked), len(REFERENCES)))
     for _ in range(n_draws // 250):  # so many at a time, for memory
         seen += asked_distances(sets, asked, draw_questions(250, one.points.shape[:2], rng), rng) * 250 / n_draws
-    left = asked_covariance(one, Asked(len(one.points) // 2, one.points.shape[1]))
+    *covariances, left = asked_covariance(one, [*asked, Asked(len(one.points) // 2, one.points.shape[1])])
     mean = one.points.mean(axis=(0, 1))
-    forecast = [float(expected_distance(mean, asked_covariance(one, each) + left)) for each in asked]
+    forecast = [float(expected_distance(mean, covariance + left)) for covariance in covariances]
     cells = [(one.title, each.kind, each.questions, each.wordings, each.calls) for each in asked]
     curves = pd.DataFrame(cells, columns=["set", "kind", "questions", "wordings", "calls"])
     curves = curves.assign(**dict(zip(REFERENCES, seen.T, strict=True)), predicted=forecast)
