@@ -445,9 +445,9 @@ def run(
             )
     order = [item.name for item in chosen]
     summary.failed = {name: summary.failed[name] for name in order if name in summary.failed}
-    summary.ran, summary.up_to_date = (
+    summary.ran, summary.up_to_date, summary.left = (
         tuple(name for name in order if name in names and name not in summary.failed)
-        for names in (summary.ran, summary.up_to_date)
+        for names in (summary.ran, summary.up_to_date, summary.left)
     )
     for name in summary.ran:
         path = book.items[name].executed(book.profile)
