@@ -241,12 +241,10 @@ class ScoreTests:
         unseen = np.sqrt(np.maximum(self.dispersion * variance - (scores**2).sum(axis=1), 0.0))
         size = np.sqrt(seen + unseen**2)
         both[size < 1e-9], unseen[size < 1e-9], size = 0.0, 0.0, np.maximum(size, 1e-9)  # just what the hypothesis says
-        noise = np.random.default_rng(self.noise).standard_normal((len(scores), len(self.flips))).T
-        return (
-            both[:, : self.n_units].sum(axis=1) / size,
-            self.flips @ (both / size[:, None]).T + noise * (unseen / size),
-            size,
-        )
+        null = self.flips @ (both / size[:, None]).T
+        if unseen.any():
+            null += np.random.default_rng(self.noise).standard_normal(null.shape[::-1]).T * (unseen / size)
+        return both[:, : self.n_units].sum(axis=1) / size, null, size
 
     def scores(
         self,

@@ -101,7 +101,7 @@ def _cycle_scores(
 # %% ../../nbs/theory/regime.ipynb #cell-21
 @njit(cache=True)
 def _errors_along(right, degrees, weights, order):
-    "(R, G, 2) wrong pairs of the order by wins and of the majority, after each of a pool's graphs in this order (R, G)."
+    "(R, G, 2) wrong pairs of the order by wins and of the majority, after each graph of a pool, in an order (R, G)."
     n_pools, n_graphs, n_pairs = right.shape
     n = degrees.shape[2]
     wrong = np.empty((n_pools, n_graphs, 2))
