@@ -115,7 +115,7 @@ def effects_on_one_question(
         if gaps[-1] < 1e-9:
             return 1.0
         missing = lambda kappa: float(gaps @ _expected(kappa * gaps, sigma, nu)[0]) - wanted  # noqa: E731
-        return brentq(missing, 0.0, 1000.0 * (1 + sigma), xtol=1e-3, rtol=1e-3)
+        return brentq(missing, 0.0, 1000.0 * (1 + sigma), xtol=1e-13, rtol=1e-14)
 
     def away(logs: np.ndarray) -> tuple[float, float]:
         points, share = _expected(exp(min(logs[0], 30.0)) * gaps, sigma, exp(min(logs[1], 30.0)))
@@ -127,11 +127,11 @@ def effects_on_one_question(
     found = None
     if ties >= 1e-4 and gaps[-1] >= 1e-9:
         with np.errstate(over="ignore"):
-            found = root(away, [log(1 + sigma), log(2 * ties * (1 + sigma))], tol=1e-4)
-    if found is not None and found.success and np.abs(found.fun).max() < 1e-3:
+            found = root(away, [log(1 + sigma), log(2 * ties * (1 + sigma))], tol=1e-14)
+    if found is not None and np.abs(found.fun).max() < 1e-9:  # it stops at the last digits, where it calls itself stuck
         factor, nu = map(exp, found.x)
     else:  # one inside the other: slower, and always there
-        nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2)) if ties >= 1e-4 else 0.0
+        nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-12)) if ties >= 1e-4 else 0.0
         factor = factor_of(nu)
     return CallEffects(factor * np.asarray(scores, dtype=np.float64), sigma, nu, factor * first_place)
 
@@ -414,9 +414,9 @@ CERTAIN = 0.9  # a top k is reached when it is right with this probability
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
-    "A matrix A with A Aᵀ = covariance (…, n, n), rounding errors below 0 cut off."
+    "The symmetric A with A A = covariance (…, n, n), rounding errors below 0 cut off; the signs of eigenvectors are none."
     values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    return (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 # %% ../../nbs/designs/plans.ipynb #plan-17-b
 @dataclass(frozen=True, eq=False)
