@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ALPHAS', 'N_REPEATS', 'TAU', 'n_kept', 'held_out_log_loss', 'CrossValidation', 'cross_validate', 'RankStability',
-           'rank_stability', 'BudgetChoice', 'main_rule', 'appendix_rule', 'rescaled']
+           'rank_stability', 'BudgetChoice', 'main_rule', 'appendix_rule', 'best_factor', 'rescaled']
 
 # %% ../../nbs/inference/budget.ipynb #cell-04
 import math
@@ -240,23 +240,29 @@ def appendix_rule(
     return BudgetChoice("appendix", cv, cv.mean, limit, stable, position)
 
 # %% ../../nbs/inference/budget.ipynb #cell-41
+def best_factor(
+    strengths: np.ndarray,  # (…, n)
+    weights: np.ndarray,  # (…, n, n) comparisons that the row won, broadcast against the strengths
+    least: float = 0.0,
+    most: float = 10.0,
+) -> float:  # between these
+    "The one factor of strengths that makes the log loss of comparisons smallest."
+    behind = strengths[..., None, :] - strengths[..., :, None]
+
+    def slope(factor: float) -> float:
+        return float((weights * behind * expit(factor * behind)).sum())
+
+    # The loss is convex, and flat at its minimum: compared losses would find half the digits, and others elsewhere.
+    if at_least(slope(least), 0.0):
+        return least
+    return most if slope(most) <= 0 else brentq(slope, least, most, xtol=1e-14)
+
+
 def rescaled(
     cv: CrossValidation,
 ) -> tuple[CrossValidation, np.ndarray]:  # with the losses after scaling; the factors (A,), in [0, 10]
     "Scale the strengths of each candidate by the one factor that makes its mean held-out loss smallest."
-
-    weights = cv.held_out / cv.held_out.sum(axis=(1, 2), keepdims=True)
-    behind = np.moveaxis(cv.strengths[..., None, :] - cv.strengths[..., :, None], 1, 0)  # (A, B, n, n)
-
-    def slope(factor: float, behind: np.ndarray) -> float:
-        return float((weights * behind * expit(factor * behind)).sum() / len(weights))
-
-    # The loss is convex, and flat at its minimum: comparing losses would find it to half the digits, another half elsewhere.
-    def lowest(behind: np.ndarray) -> float:
-        if at_least(slope(0.0, behind), 0.0):
-            return 0.0
-        return 10.0 if slope(10.0, behind) <= 0 else brentq(slope, 0.0, 10.0, (behind,), xtol=1e-14)
-
-    factors = np.array([lowest(each) for each in behind])
+    weights = cv.held_out / cv.held_out.sum(axis=(1, 2), keepdims=True) / len(cv.held_out)
+    factors = np.array([best_factor(each, weights) for each in np.swapaxes(cv.strengths, 0, 1)])
     strengths = factors[:, None] * cv.strengths
     return replace(cv, strengths=strengths, losses=held_out_log_loss(strengths, cv.held_out[:, None])), factors

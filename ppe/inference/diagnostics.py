@@ -388,7 +388,7 @@ def _null_shares(
     "Bootstrap p-values, and the means, warnings and labels under the null."
     fields = ("deviance", "max_residual", "hodge_ratio", "held_out_gap")
     # Values equal up to rounding are counted as at least as extreme: a p-value errs upwards.
-    hits = (drawn.extremity() >= seen.extremity() - 1e-9).sum(axis=0)
+    hits = at_least(drawn.extremity(), seen.extremity()).sum(axis=0)
     warned = drawn.warnings()
     named = warning_labels(warned)
     return {
@@ -572,7 +572,7 @@ def _order_p_value(rows: Placed) -> float | None:
 
     rng, there = stream(0, "order of the answers", rows.judges[0]), unevenness(np.ones((net.shape[0], 1)))
     turned = [unevenness(rng.choice([-1.0, 1.0], size=(net.shape[0], 1))) for _ in range(N_FLIPS)]
-    reached = (np.concatenate(turned, axis=1) >= there - 1e-9).sum(axis=1)
+    reached = at_least(np.concatenate(turned, axis=1), there).sum(axis=1)
     return float(min(1.0, 2 * (1 + reached.min()) / (1 + N_FLIPS)))
 
 # %% ../../nbs/inference/diagnostics.ipynb #first-10-b
