@@ -71,15 +71,16 @@ def keep_k() -> object:
     from ppe.paper.referenced import simulated_pools
     from ppe.paper.studies.budget import budget_study
 
-    return budget_study(simulated_pools(seed=SEED, categories=["writing"], replicated=False), n_splits=1, seed=SEED)
+    pools = simulated_pools(seed=SEED, categories=["coding", "stem"], replicated=False)
+    return budget_study(pools, n_splits=1, seed=SEED)
 
 
 def plans() -> Iterator[object]:
     from ppe.designs.plans import make_plan, parse_target, public_beliefs
     from ppe.streams import stream
 
-    beliefs = public_beliefs([f"model {k}" for k in range(6)], n_draws=40, rng=stream(SEED, "beliefs"))
-    for how in ({"n_calls": 600}, {"target": parse_target("top=2", 6)}):
+    for n, how in ((6, {"target": parse_target("top=2", 6)}), (15, {"n_calls": 1000}), (20, {"n_calls": 1000})):
+        beliefs = public_beliefs([f"model {k}" for k in range(n)], n_draws=60, rng=stream(SEED, "beliefs"))
         yield make_plan(beliefs, 80, rng=stream(SEED, "plan"), n_wordings=3, **how).table
 
 
