@@ -42,10 +42,9 @@ def _few_colors(png: str) -> str:
     image = Image.open(io.BytesIO(base64.b64decode(png)))
     if image.mode == "P":
         return png.rstrip()  # as nbdev writes it
-    image, made = image.convert("RGBA"), io.BytesIO()
-    white = Image.new("RGBA", image.size, "white")
-    few = Image.alpha_composite(white, image).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    few.save(made, "png", optimize=True)
+    on_white, made = Image.new("RGBA", image.size, "white"), io.BytesIO()
+    on_white.alpha_composite(image.convert("RGBA"))
+    on_white.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(made, "png", optimize=True)
     return base64.b64encode(made.getvalue()).decode()
 
 
