@@ -23,6 +23,7 @@ from .pair_designs import PairDesign, design_pairs, pair_table
 from ..errors import InputError, first_five
 from ..inference.intervals import FEW_QUESTIONS, rank_limits
 from ..rankers.bradley_terry import FULL_NEWTON, MAX_NEWTON_STEPS, TOLERANCE, fit_newton
+from ..rankers.rankings import at_least, best_first
 from ..streams import stream
 from ..verdicts import COLUMNS, validate_verdicts
 
@@ -142,7 +143,7 @@ def reached(
     high: np.ndarray,  # (n,) worst rank
 ) -> tuple[bool, np.ndarray]:  # whether it is reached, and the pairs that keep it open (P, 2), the one ahead first
     "What certain differences leave open of a goal."
-    place = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
+    place = np.argsort(best_first(scores))
     needed = place[:, None] < place
     if goal.model is not None:
         needed &= _of_one(goal.model, len(scores))
@@ -179,7 +180,7 @@ class Settled:
         models: Sequence[str],  # (n) names
     ) -> dict[str, object]:
         "As values for JSON, models by name; the order is that of the scores, settled or not."
-        order, one = np.argsort(-self.scores, kind="stable"), self.goal.model
+        order, one = best_first(self.scores), self.goal.model
         placed = {} if one is None else {"place": models[one]}
         return placed | {
             "goal": str(self.goal), "level": self.level, "settled": self.settled,
@@ -203,7 +204,7 @@ class Settled:
             ahead, behind = (models[at] for at in self.open[0])
             lacking = f"{len(self.open)} pairs are not certain, first of all {ahead} and {behind}"
             return f"{goal} is open after {calls}: {lacking}"
-        order = [models[at] for at in np.argsort(-self.scores, kind="stable")]
+        order = [models[at] for at in best_first(self.scores)]
         best = f"the best{f' {goal.number}' * (goal.number > 1)}: {', '.join(sorted(order[: goal.number]))}"
         wide, whole = f"no rank range is wider than {goal.number}", f"the order: {', '.join(order)}"
         said = {"top": best, "order": whole, "width": wide}[goal.kind]
@@ -212,7 +213,7 @@ class Settled:
     def _placed(self, name: str, models: Sequence[str], calls: str) -> str:
         "The same of the model that is placed."
         goal, n, one = self.goal, len(self.scores), self.goal.model
-        rank = 1 + int((self.scores > self.scores[one]).sum())
+        rank = 1 + int((~at_least(self.scores[one], self.scores)).sum())
         if self.settled:
             said = {"rank": f"{name} has rank {rank} of {n}", "width": f"{name} has {self._range()} of {n}"}
             said["top"] = f"{name} is {'not ' * (rank > goal.number)}among the best {goal.number} of {n}"
@@ -321,7 +322,8 @@ def is_settled(
     certain = everywhere if goal.kind == "width" else evidence >= np.log(sharing / (1 - level))
     low, high = rank_limits(everywhere, everywhere.T)
     settled, pairs = reached(goal, scores, certain, low, high)
-    pairs = pairs[np.argsort(evidence[pairs[:, 0], pairs[:, 1]], kind="stable")]
+    if len(pairs):  # any evidence there is lies above −1000
+        pairs = pairs[best_first(-np.maximum(evidence[*pairs.T], -1000.0))]
     counts = int(counted.sum()), int((counted & ~valid).sum()), len(np.unique(question[valid & counted]))
     return Settled(goal, level, settled, scores, z, evidence, low, high, pairs, *counts)
 
@@ -515,7 +517,7 @@ def next_calls(
     theta, covariance = judged_scores(first, second, points, n_models, PRIOR)
     matters = np.ones((n_models, n_models))
     if goal is not None and goal.kind == "top":
-        best = np.argsort(np.argsort(-theta, kind="stable"), kind="stable") < goal.number
+        best = np.argsort(best_first(theta)) < goal.number
         matters = (best[:, None] != best).astype(np.float64)
     if placed >= 0:
         matters *= _of_one(placed, n_models)

@@ -26,10 +26,12 @@ from ppe.designs.precision import (
     WORDING_SHARE, CallEffects, ScorePrecision, block_sharing, expected_distance, score_precision, spread_sharing,
 )  # fmt: skip
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
+from ..inference.intervals import symmetric_root
 from ..places import placed
 from ..pool import Pool, comparison_graphs, half_tie_wins
 from ..rankers.order_effect import order_effect, question_errors
 from ..rankers.question_effects import fit_question_effects
+from ..rankers.rankings import best_first
 
 # %% ../../nbs/designs/plans.ipynb #plan-05
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def effects_on_one_question(
         if gaps[-1] < 1e-9:
             return 1.0
         missing = lambda kappa: float(gaps @ _expected(kappa * gaps, sigma, nu)[0]) - wanted  # noqa: E731
-        return brentq(missing, 0.0, 1000.0 * (1 + sigma), xtol=1e-3, rtol=1e-3)
+        return brentq(missing, 0.0, 1000.0 * (1 + sigma), xtol=1e-13, rtol=1e-14)
 
     def away(logs: np.ndarray) -> tuple[float, float]:
         points, share = _expected(exp(min(logs[0], 30.0)) * gaps, sigma, exp(min(logs[1], 30.0)))
@@ -127,11 +129,11 @@ def effects_on_one_question(
     found = None
     if ties >= 1e-4 and gaps[-1] >= 1e-9:
         with np.errstate(over="ignore"):
-            found = root(away, [log(1 + sigma), log(2 * ties * (1 + sigma))], tol=1e-4)
-    if found is not None and found.success and np.abs(found.fun).max() < 1e-3:
+            found = root(away, [log(1 + sigma), log(2 * ties * (1 + sigma))], tol=1e-14)
+    if found is not None and np.abs(found.fun).max() < 1e-9:  # it stops at the last digits, where it calls itself stuck
         factor, nu = map(exp, found.x)
     else:  # one inside the other: slower, and always there
-        nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-2)) if ties >= 1e-4 else 0.0
+        nu = exp(brentq(tied, -10.0, 20.0, xtol=1e-12)) if ties >= 1e-4 else 0.0
         factor = factor_of(nu)
     return CallEffects(factor * np.asarray(scores, dtype=np.float64), sigma, nu, factor * first_place)
 
@@ -412,12 +414,6 @@ def layouts(
 _REPEATS = 4000  # estimates in all, for the top k and the ranges
 CERTAIN = 0.9  # a top k is reached when it is right with this probability
 
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-    "A matrix A with A Aᵀ = covariance (…, n, n), rounding errors below 0 cut off."
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-
 # %% ../../nbs/designs/plans.ipynb #plan-17-b
 @dataclass(frozen=True, eq=False)
 class Forecast:
@@ -459,7 +455,7 @@ class Forecast:
     @cached_property
     def targets(self) -> np.ndarray:  # (D, n)
         "Scores of all questions, one draw each."
-        return self._scores() + np.einsum("dij,dj->di", _root(self.all_questions), self._normals[0])
+        return self._scores() + np.einsum("dij,dj->di", symmetric_root(self.all_questions), self._normals[0])
 
     def distances(self, layout: Layout, n_calls: int) -> np.ndarray:  # (D,)
         "Expected normalised Spearman distance to the ranking of all questions, for each draw."
@@ -477,7 +473,7 @@ class Forecast:
 
     def estimates(self, layout: Layout, n_calls: int) -> np.ndarray:  # (D, R, n)
         "Scores that the design might give, drawn around those of all questions."
-        left = _root(self.covariances(layout, n_calls) - self.all_questions)
+        left = symmetric_root(self.covariances(layout, n_calls) - self.all_questions)
         return self.targets[:, None] + np.einsum("dij,drj->dri", left, self._normals[1])
 
 # %% ../../nbs/designs/plans.ipynb #plan-17-c
@@ -485,7 +481,7 @@ def top_chance(forecast: Forecast, layout: Layout, n_calls: int, k: int) -> floa
     "Probability that the k best of all questions are the k best of the design, in whatever order."
 
     def best(scores: np.ndarray) -> np.ndarray:
-        return np.sort(np.argsort(-scores, axis=-1)[..., :k], axis=-1)
+        return np.sort(best_first(scores)[..., :k], axis=-1)
 
     return float((best(forecast.estimates(layout, n_calls)) == best(forecast.targets)[:, None]).all(axis=-1).mean())
 
@@ -672,12 +668,11 @@ def make_plan(
             f"target {target}: none of the designs reaches it with {n_questions} questions; {best.most} calls are all "
             "there are: ask for less, or add questions"
         )
-    by = ["distance"] if target is None else ["cost", "calls"]
-    table = (
-        pd.DataFrame(rows)
-        .astype(dict.fromkeys(("block_size", "calls_low", "calls_high"), "Int64"))
-        .sort_values(by, kind="stable", ignore_index=True)
-    )
+    table = pd.DataFrame(rows).astype(dict.fromkeys(("block_size", "calls_low", "calls_high"), "Int64"))
+    if target is None:
+        table = table.iloc[best_first(-table["distance"])].reset_index(drop=True)
+    else:
+        table = table.sort_values(["cost", "calls"], kind="stable", ignore_index=True)
     beyond = float(np.median(forecast.beyond()))
     whole, them = (f"all {n_questions} questions are", "them") if n_questions > 1 else ("the whole question is", "it")
     even = f"even {whole} expected at {beyond:.3f} from the ranking that endless questions like {them} would give"

@@ -34,7 +34,7 @@ from ..parallel import parallel_map
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
 from ..rankers.discrimination import DiscriminationFit, draw_graphs, fit_discrimination, fit_discrimination_batch
 from ..rankers.question_effects import QuestionEffectsFit, fit_question_effects
-from ..rankers.rankings import DISTANCES, mid_ranks
+from ..rankers.rankings import DISTANCES, best_first, mid_ranks
 from ..rankers.registry import rank_batch
 from ..streams import replicate_streams, stream
 
@@ -480,7 +480,7 @@ def _cautions(pool: Pool) -> tuple[str, ...]:
         found.append(f"{_questions(n_questions)}: with fewer than {SMALL_POOL} no estimate here can be relied on.")
     scores = rank_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
     if scores.ridge[0]:
-        best = [pool.models[k] for k in np.argsort(-scores.scores[0], kind="stable")]
+        best = [pool.models[k] for k in best_first(scores.scores[0])]
         found.append(
             "Some models never lost to the others, or were never compared with them: strengths, and all that is "
             f"computed from them, depend on a penalty (best first: {first_five(best)})."

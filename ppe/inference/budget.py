@@ -4,17 +4,17 @@
 
 # %% auto #0
 __all__ = ['ALPHAS', 'N_REPEATS', 'TAU', 'n_kept', 'held_out_log_loss', 'CrossValidation', 'cross_validate', 'RankStability',
-           'rank_stability', 'BudgetChoice', 'main_rule', 'appendix_rule', 'rescaled']
+           'rank_stability', 'BudgetChoice', 'main_rule', 'appendix_rule', 'best_factor', 'rescaled']
 
 # %% ../../nbs/inference/budget.ipynb #cell-04
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq
+from scipy.special import expit
 
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..cycles import cycle_counts
@@ -23,7 +23,7 @@ from .methods import find_distance
 from ..errors import InputError, first_five
 from ..pool import Pool, half_tie_wins, win_tie_counts
 from ..streams import stream
-from ..rankers.rankings import TIE_TOLERANCE
+from ..rankers.rankings import at_least
 from ..truncation import global_top_k
 
 ALPHAS = tuple(step / 20 for step in range(1, 21))  # candidate keep proportions, 0.05 … 1.00
@@ -141,7 +141,7 @@ class RankStability:
         "Which candidates have a mean distance of at most `tau`."
         if not tau >= 0:
             raise InputError(f"tau = {tau}: the largest distance that passes is a number of at least 0")
-        return self.distance <= tau
+        return at_least(tau, self.distance)
 
 # %% ../../nbs/inference/budget.ipynb #cell-26
 def rank_stability(
@@ -189,7 +189,7 @@ class BudgetChoice:
     @property
     def within(self) -> np.ndarray:  # (A,) bool
         "Candidates whose criterion is within the limit, up to rounding error."
-        return _within(self.criterion, self.limit)
+        return at_least(self.limit, self.criterion)
 
     @property
     def alpha(self) -> float | None:
@@ -205,16 +205,13 @@ class BudgetChoice:
         return None if self.position is None else int(self.cv.ridge[:, self.position].sum())
 
 # %% ../../nbs/inference/budget.ipynb #cell-32
-def _within(values: np.ndarray, limit: float) -> np.ndarray:
-    "Up to rounding error."
-    return values <= limit + TIE_TOLERANCE * max(1.0, abs(limit))
-
-
 def main_rule(cv: CrossValidation) -> BudgetChoice:
     "The α of least mean + standard deviation of the loss over folds (paper, section 4.3); of several the largest."
     criterion = cv.mean + cv.sd
     limit, admitted = float(criterion.min()), np.ones(len(cv.alphas), dtype=bool)
-    return BudgetChoice("main text", cv, criterion, limit, admitted, int(np.flatnonzero(_within(criterion, limit))[-1]))
+    return BudgetChoice(
+        "main text", cv, criterion, limit, admitted, int(np.flatnonzero(at_least(limit, criterion))[-1])
+    )
 
 # %% ../../nbs/inference/budget.ipynb #cell-33
 def appendix_rule(
@@ -234,25 +231,38 @@ def appendix_rule(
             f"{len(cv.alphas)} candidates cross-validated on {len(cv.fold)} graphs, {len(stability.alphas)} screened "
             f"with up to {stability.budgets.max()}: give both steps the same pool and the same keep proportions"
         )
-    best = np.flatnonzero(_within(cv.mean, cv.mean.min()))[0]
+    best = np.flatnonzero(at_least(cv.mean.min(), cv.mean))[0]
     limit, stable = float(cv.mean[best] + cv.se[best]), stability.passes(tau)
-    left, position = np.flatnonzero(_within(cv.mean, limit) & stable), None
+    left, position = np.flatnonzero(at_least(limit, cv.mean) & stable), None
     if len(left):
         same = (cv.n_kept[:, left] == cv.n_kept[:, left[:1]]).all(axis=0)
         position = int(left[same][-1])
     return BudgetChoice("appendix", cv, cv.mean, limit, stable, position)
 
 # %% ../../nbs/inference/budget.ipynb #cell-41
+def best_factor(
+    strengths: np.ndarray,  # (…, n)
+    weights: np.ndarray,  # (…, n, n) comparisons that the row won, broadcast against the strengths
+    least: float = 0.0,
+    most: float = 10.0,
+) -> float:  # between these
+    "The one factor of strengths that makes the log loss of comparisons smallest."
+    behind = strengths[..., None, :] - strengths[..., :, None]
+
+    def slope(factor: float) -> float:
+        return float((weights * behind * expit(factor * behind)).sum())
+
+    # The loss is convex, and flat at its minimum: compared losses would find half the digits, and others elsewhere.
+    if at_least(slope(least), 0.0):
+        return least
+    return most if slope(most) <= 0 else brentq(slope, least, most, xtol=1e-14)
+
+
 def rescaled(
     cv: CrossValidation,
 ) -> tuple[CrossValidation, np.ndarray]:  # with the losses after scaling; the factors (A,), in [0, 10]
     "Scale the strengths of each candidate by the one factor that makes its mean held-out loss smallest."
-
-    def mean_loss(factor: float, strengths: np.ndarray) -> float:
-        return float(held_out_log_loss(factor * strengths, cv.held_out).mean())
-
-    how: dict[str, Any] = {"bounds": (0.0, 10.0), "method": "bounded", "options": {"xatol": 1e-7}}
-    each = np.swapaxes(cv.strengths, 0, 1)
-    factors = np.array([minimize_scalar(mean_loss, args=(strengths,), **how).x for strengths in each])
+    weights = cv.held_out / cv.held_out.sum(axis=(1, 2), keepdims=True) / len(cv.held_out)
+    factors = np.array([best_factor(each, weights) for each in np.swapaxes(cv.strengths, 0, 1)])
     strengths = factors[:, None] * cv.strengths
     return replace(cv, strengths=strengths, losses=held_out_log_loss(strengths, cv.held_out[:, None])), factors

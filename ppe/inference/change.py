@@ -20,6 +20,7 @@ from .leaderboard import SEED
 from .score_tests import FAR, ROUNDING, ScoreTests, critical, draws_needed, questions_needed
 from ..places import placed
 from ..rankers.bradley_terry import bradley_terry_batch
+from ..rankers.rankings import at_least
 from ..rankers.separation import same_component, strongly_connected_components
 from ..streams import stream
 from ..verdicts import model_codes, nothing_selected
@@ -159,8 +160,8 @@ def verdict(
 
     (scores, least), n_units = _scores(tests, old, new, -margin), tests.n_units
     said, drawn, error = scores.sum(), tests.flips @ scores, float(np.sqrt(n_units * scores.var(ddof=1)))
-    p = (1 + (drawn <= said + 1e-9).sum()) / (1 + len(drawn))
-    p = max(p, norm.cdf(said / least)) if said < 0 < least else p
+    p = (1 + at_least(said, drawn).sum()) / (1 + len(drawn))
+    p = max(p, norm.cdf(said / least)) if not at_least(said, 0.0) and least > 0 else p
     quantile, told = float(student.isf((1 - level) / 2, n_units - 1)), error > 1e-9
     sees = brentq(lambda z: nct.sf(quantile, n_units - 1, z) - 0.8, 0, 2 * quantile + 10)
     return {

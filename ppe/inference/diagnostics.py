@@ -36,7 +36,7 @@ from ..rankers.order_effect import order_effect, question_errors
 from ..rankers.discrimination import draw_graphs
 from ..rankers.hodgerank import hodgerank_batch, mean_flow
 from ..rankers.question_effects import QuestionEffectsFit
-from ..rankers.rankings import OnSeparation, check_counts, check_on_separation
+from ..rankers.rankings import OnSeparation, at_least, check_counts, check_on_separation
 from ..streams import stream
 from ..verdicts import model_codes
 
@@ -156,9 +156,10 @@ class DiagnosticBatch:
 
     def warnings(self) -> np.ndarray:  # (B, 4) bool
         "Which diagnostics warn, in the order of `DIAGNOSTICS`."
-        deviance = (self.p_value < DEVIANCE_P) & (self.deviance / self.df >= DEVIANCE_PER_DF)
-        residuals = (self.max_residual >= MAX_RESIDUAL) | (self.large_share > LARGE_SHARE)
-        hodge, held_out = self.hodge_ratio >= HODGE_RATIO, self.held_out_gap >= HELD_OUT_GAP
+        # Few graphs give few values, and some stand at a threshold exactly.
+        deviance = ~at_least(self.p_value, DEVIANCE_P) & at_least(self.deviance / self.df, DEVIANCE_PER_DF)
+        residuals = at_least(self.max_residual, MAX_RESIDUAL) | ~at_least(LARGE_SHARE, self.large_share)
+        hodge, held_out = at_least(self.hodge_ratio, HODGE_RATIO), at_least(self.held_out_gap, HELD_OUT_GAP)
         return np.stack([deviance, residuals, hodge, held_out], axis=-1)
 
     def extremity(self) -> np.ndarray:  # (B, 4)
@@ -237,7 +238,7 @@ def diagnostic_batch(
         df,
         bradley_terry_deviance(half, fits.scores),
         size.max(axis=(1, 2)),
-        (size > 2).sum(axis=(1, 2)) / np.count_nonzero(n_compared[0]),
+        (~at_least(2.0, size)).sum(axis=(1, 2)) / np.count_nonzero(n_compared[0]),
         *_hodge(all_wins, all_ties),
         gap,
         fits.ridge,
@@ -299,7 +300,7 @@ def fit_tied_null(
 
     if n_ties == 0:
         return tied_null(theta, nu=0.0)
-    if surplus(np.inf) <= 0:
+    if at_least(0.0, surplus(np.inf)):
         return tied_null(theta, nu=np.inf)
     high = 1.0
     while surplus(high) < 0:
@@ -319,7 +320,8 @@ def simulate_counts(
     chances = np.stack([null.win[i, j], null.tie[i, j], null.win[j, i]], axis=-1)
     drawn = rng.multinomial(
         n_compared[:, i, j].astype(np.int64),
-        chances / chances.sum(axis=-1, keepdims=True),
+        # Equal models have a chance of 1/2 up to rounding, and above 1/2 the generator draws in another way.
+        (chances / chances.sum(axis=-1, keepdims=True)).round(12),
         size=(n_replicates, len(n_compared), len(i)),
     )
     wins, ties = np.zeros((2, n_replicates, *n_compared.shape))
@@ -386,7 +388,7 @@ def _null_shares(
     "Bootstrap p-values, and the means, warnings and labels under the null."
     fields = ("deviance", "max_residual", "hodge_ratio", "held_out_gap")
     # Values equal up to rounding are counted as at least as extreme: a p-value errs upwards.
-    hits = (drawn.extremity() >= seen.extremity() - 1e-9).sum(axis=0)
+    hits = at_least(drawn.extremity(), seen.extremity()).sum(axis=0)
     warned = drawn.warnings()
     named = warning_labels(warned)
     return {
@@ -570,7 +572,7 @@ def _order_p_value(rows: Placed) -> float | None:
 
     rng, there = stream(0, "order of the answers", rows.judges[0]), unevenness(np.ones((net.shape[0], 1)))
     turned = [unevenness(rng.choice([-1.0, 1.0], size=(net.shape[0], 1))) for _ in range(N_FLIPS)]
-    reached = (np.concatenate(turned, axis=1) >= there - 1e-9).sum(axis=1)
+    reached = at_least(np.concatenate(turned, axis=1), there).sum(axis=1)
     return float(min(1.0, 2 * (1 + reached.min()) / (1 + N_FLIPS)))
 
 # %% ../../nbs/inference/diagnostics.ipynb #first-10-b

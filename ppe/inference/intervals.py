@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies', 'question_weights',
            'question_resample', 'percentile_limits', 'mean_interval', 'means_without', 'question_variance',
-           'resamples_needed', 'Limits', 'RankIntervals', 'pool_tests', 'check_draws_once', 'rank_intervals',
-           'normal_intervals', 'fitted_intervals']
+           'resamples_needed', 'Limits', 'RankIntervals', 'symmetric_root', 'pool_tests', 'check_draws_once',
+           'rank_intervals', 'normal_intervals', 'fitted_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
@@ -287,6 +287,16 @@ def _tested(pairs: PairStatistics, low: np.ndarray, high: np.ndarray, level: flo
     return Limits(low, high, *rank_limits(above, below), above)
 
 
+def symmetric_root(
+    covariance: np.ndarray,  # (…, n, n)
+) -> np.ndarray:  # (…, n, n)
+    "The symmetric A with A A = covariance. Another root has the signs of eigenvectors, a matter of the library."
+    values, vectors = np.linalg.eigh(covariance)
+    # Rounding, and a penalised fit without curvature, leave values below 0, or just above: no spread there.
+    values = np.where(values > 1e-12 * values[..., -1:], values, 0.0)
+    return (vectors * np.sqrt(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
 def pool_tests(
     pool: Pool,
     *,
@@ -396,11 +406,7 @@ def normal_intervals(
         wider = student.isf(tails, n_questions - 1) * np.sqrt(n_questions / (n_questions - 1))
         return np.copysign(wider, values)
 
-    values, vectors = np.linalg.eigh(covariance)
-    # Rounding, and a penalised fit without curvature, leave values below 0: no spread there. A symmetric root, since
-    # the signs of eigenvectors are a matter of the library.
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    moved, n = rng.standard_normal((n_draws, len(scores))) @ root, len(scores)
+    moved, n = rng.standard_normal((n_draws, len(scores))) @ symmetric_root(covariance), len(scores)
     first, second = np.triu_indices(n, 1)
     apart, gap = moved[:, first] - moved[:, second], scores[first] - scores[second]
     own = np.sqrt(np.maximum(np.diag(covariance), 1e-300))

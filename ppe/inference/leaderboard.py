@@ -19,7 +19,7 @@ import pandas as pd
 
 from ..counts import PairCounts
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import INTERVAL_KINDS, RankIntervals, check_draws_once, rank_intervals
+from .intervals import INTERVAL_KINDS, RankIntervals, check_draws_once, rank_intervals, symmetric_root
 from .methods import ALL_GRAPHS, Method, source_rows
 from .score_tests import ScoreTests
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
@@ -35,7 +35,7 @@ from ppe.rankers.covariates import (
 from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
 from ..rankers.order_effect import check_order_form, order_effect_batch, question_errors
 from ..rankers.order_effect import order_effect as fit_order_effect
-from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, reference_ranks
+from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
 from ..rankers.separation import unjudged_orders
 from ..streams import stream
@@ -88,10 +88,9 @@ class PlacedGraphs:
                 return fits
             # The error of frozen coefficients moves every resample but the first row, which is the pool itself.
             _, added = coefficient_effects(self.covaried, weights[0][self.graph], ranker=ranker)
-            values, vectors = np.linalg.eigh(added)
             normal = stream(SEED, "frozen coefficients").standard_normal((len(weights), len(added)))
             normal[0] = 0
-            return replace(fits, scores=fits.scores + normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
+            return replace(fits, scores=fits.scores + normal @ symmetric_root(added))
         n_judges, n = len(self.rows.judges), len(self.rows.models)
         cell = ((self.rows.outcome * n_judges + self.rows.judge) * n + self.rows.first) * n + self.rows.second
         sums = [np.bincount(cell, row[self.graph], minlength=3 * n_judges * n * n) for row in weights]
@@ -106,9 +105,7 @@ class PlacedGraphs:
         more: dict[str, Any] = {"further": rows.judge[:, None], "values": np.ones((len(rows.judge), 1))}
         if style is not None and style.frozen is not None:
             added = coefficient_effects(style, ranker="davidson" if tie_parameter else "bradley-terry")[1]
-            values, vectors = np.linalg.eigh(added)
-            root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-            more = {"offset": style.z @ style.frozen, "elsewhere": root}
+            more = {"offset": style.z @ style.frozen, "elsewhere": symmetric_root(added)}
         elif style is not None:
             more = {"further": np.tile(np.arange(len(style.names)), (len(style.z), 1)), "values": style.z}
         points = np.array([1.0, 0.0, 0.5])[rows.outcome]
@@ -299,8 +296,10 @@ def invalid_report(
     counts = {
         f"by_{of}": dict(zip(part["name"], part["invalid"].tolist(), strict=True)) for of, part in invalid.groupby("of")
     }
-    uneven = invalid[invalid["p"] < UNEVEN].sort_values("p", kind="stable").to_dict("records")
-    return counts | {"level": UNEVEN, "uneven": uneven}
+    uneven = invalid[invalid["p"] < UNEVEN]
+    if len(uneven):
+        uneven = uneven.iloc[best_first(-np.log(np.maximum(uneven["p"], 1e-300)))]
+    return counts | {"level": UNEVEN, "uneven": uneven.to_dict("records")}
 
 
 def uneven_lines(

@@ -18,7 +18,7 @@ import pandas as pd
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .intervals import RankIntervals, normal_intervals
 from ..rankers.bradley_terry import RIDGE, fit_newton
-from ..rankers.rankings import Fit, Ranking
+from ..rankers.rankings import Fit, Ranking, at_least, best_first
 from ..rankers.separation import same_component
 from ..verdicts import model_codes
 
@@ -142,9 +142,9 @@ def _raise_no_maximum(wins: np.ndarray, models: tuple[str, ...]) -> None:
     joined = same_component((wins + wins.T)[None])[0][0, 0]  # with the first model
     # Groups that never met take nothing from each other, but the penalty leaves them in no order.
     strength = fit_newton(wins, RIDGE, np.zeros(len(wins)))[0] if joined.all() else joined
-    order = np.argsort(-1.0 * strength, kind="stable")
+    order = best_first(strength)
     taken = [wins[np.ix_(order[k:], order[:k])].sum() for k in range(1, len(order))]
-    k = int(np.argmin(taken)) + 1
+    k = int(best_first(np.negative(taken))[0]) + 1
     above, below = ([models[v] for v in group] for group in (order[:k], order[k:]))
     if taken[k - 1] > 1e-9:
         raise ConvergenceError(
@@ -181,7 +181,10 @@ def _best_weights(A: np.ndarray, b: np.ndarray) -> np.ndarray:
         for face in map(list, combinations(range(len(b)), size)):
             inside, ones = A[np.ix_(face, face)], np.ones((size, 1))
             edge = np.block([[inside, ones], [ones.T, np.zeros((1, 1))]])
-            for x in (np.linalg.lstsq(inside, -b[face])[0], np.linalg.lstsq(edge, np.append(-b[face], 1.0))[0][:-1]):
+            for x in (
+                np.linalg.lstsq(inside, -b[face], 1e-12)[0],
+                np.linalg.lstsq(edge, np.append(-b[face], 1.0), 1e-12)[0][:-1],
+            ):
                 weights = np.zeros(len(b))
                 weights[face] = x
                 value = weights @ A @ weights + 2 * b @ weights
@@ -258,7 +261,9 @@ def _sandwich(battles: Battles, theta: np.ndarray, wins: np.ndarray) -> np.ndarr
     "The contributions, times the inverse of the derivative: what each question moves the scores by."
     share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
     bend = (wins + wins.T) * share * share.T
-    return _contributions(battles, theta) @ np.linalg.pinv(np.diag(bend.sum(axis=1)) - bend, hermitian=True)
+    return _contributions(battles, theta) @ np.linalg.pinv(
+        np.diag(bend.sum(axis=1)) - bend, rcond=1e-12, hermitian=True
+    )
 
 
 def _sampling_p(battles: Battles, theta: np.ndarray, weights: np.ndarray) -> float | None:
@@ -272,7 +277,7 @@ def _sampling_p(battles: Battles, theta: np.ndarray, weights: np.ndarray) -> flo
     share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
     apart = ((wins + wins.T) * share - wins).sum(axis=1)
     parts = np.tensordot(weights, _contributions(battles, theta)[1:], 1)
-    statistic = apart @ np.linalg.pinv(parts.T @ parts, hermitian=True) @ apart
+    statistic = apart @ np.linalg.pinv(parts.T @ parts, rcond=1e-12, hermitian=True) @ apart
     return float(fisher.sf(statistic * (n_questions - k) / (k * (n_questions - 1)), k, n_questions - k))
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-21
@@ -294,7 +299,7 @@ def _tuned(battles: Battles, terms: np.ndarray, n_people: int) -> tuple[np.ndarr
 def _given(weights: Mapping[str, float], judges: tuple[str, ...]) -> np.ndarray:
     "Weights in the order of the judges. Raises `InputError`."
     given = np.array([weights.get(judge, np.nan) for judge in judges], dtype=np.float64)
-    if set(weights) != set(judges) or not (given >= 0).all() or given.sum() > 1 + 1e-9:
+    if set(weights) != set(judges) or not (given >= 0).all() or ~at_least(1.0, given.sum()):
         rule = f"one number from 0 on for each of {', '.join(judges)}, at most 1 in sum"
         raise InputError(f"weights {dict(weights)}: {rule}")
     return given

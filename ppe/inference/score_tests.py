@@ -17,6 +17,7 @@ import pandas as pd
 from ..compiled import njit
 from ..errors import ConvergenceError, InputError
 from ..rankers.likelihood import RIDGE, ascend, efficient_weights
+from ..rankers.rankings import best_first
 from ..rankers.separation import same_component
 
 MOST = 1000  # units of questions; more questions are dealt into so many groups
@@ -342,7 +343,7 @@ class ScoreTests:
 
     def scale(self, level: float) -> np.ndarray:  # (n,) bool
         "Models whose mean the limits of scores refer to: the longest run of the order without a loose cut."
-        order = np.argsort(-self.start[: self.n_models].round(9), kind="stable")
+        order = best_first(self.start[: self.n_models])
         place = np.argsort(order)
         unit, cell = self.outcomes.nonzero()
         outcome, row = np.divmod(cell, len(self.columns))

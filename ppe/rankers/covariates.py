@@ -20,7 +20,7 @@ from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ..places import Placed
 from .bradley_terry import FULL_NEWTON, RIDGE, TOLERANCE
 from .order_effect import check_order_form
-from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
+from .rankings import BatchScores, Fit, OnSeparation, Ranking, at_least, check_on_separation
 from .separation import OR_RIDGE, raise_separated, separation
 
 KINDS = ("relative", "plain")  # differences: (x_a − x_b) / (x_a + x_b), or x_a − x_b
@@ -393,7 +393,7 @@ def coefficient_notes(
     notes = []
     for name, each in coefficients.items():
         inflation = each["variance_inflation"]
-        if not frozen and inflation is not None and round(inflation, 6) >= INFLATED:
+        if not frozen and inflation is not None and at_least(inflation, INFLATED):
             notes.append(
                 f"{name} is hard to tell from strength: variance inflation {inflation:.3g} (from {INFLATED:g} on, most "
                 "of its differences follow from which models are compared, or from other covariates); scores at equal "

@@ -131,15 +131,16 @@ def _search(problem: _Problem) -> tuple[np.ndarray, float, int]:
         value, point = marginal(log(spread), point)
         tried.append((value, point))
     best = int(np.argmax([value for value, _ in tried]))
-    from scipy.optimize import minimize_scalar  # here: a table of one judge does without
+    from scipy.optimize import brentq  # here: a table of one judge does without
 
-    around = np.log(SPREADS[[max(best - 1, 0), min(best + 1, len(SPREADS) - 1)]])
-    found = minimize_scalar(
-        lambda x: -marginal(x, tried[best][1])[0], bounds=around, method="bounded", options={"xatol": 1e-5}
-    )
-    if not max(-found.fun, tried[best][0]) > none + 1e-6:
+    def slope(x: float) -> float:  # compared values would find a flat maximum to half the digits
+        return marginal(x + 0.02, tried[best][1])[0] - marginal(x - 0.02, tried[best][1])[0]
+
+    low, high = np.log(SPREADS[[max(best - 1, 0), min(best + 1, len(SPREADS) - 1)]])
+    inside = slope(low) > 0 > slope(high)
+    spread = exp(brentq(slope, low, high, xtol=1e-13)) if inside else float(SPREADS[best])
+    if not marginal(log(spread), tried[best][1])[0] > none + 1e-6:
         return alike, 0.0, steps
-    spread = exp(found.x) if -found.fun > tried[best][0] else float(SPREADS[best])
     point, _, _, steps = _maximise(problem, spread, tried[best][1])
     return point, spread, steps
 

@@ -18,6 +18,7 @@ from ..inference.change import MOST, jackknife_error, model_change, question_win
 from ..inference.intervals import questions_needed
 from ..places import placed
 from .report import OUTCOMES, Report, Tick, agreement, cells, make_report, shared
+from ..rankers.rankings import best_first
 from ..verdicts import model_codes
 
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371
@@ -312,6 +313,6 @@ def judge_change(
     names = (*before["judges"], *after["judges"])
     rest = n_questions, linking, error, int(np.ceil(n_questions * (linking / error) ** 2)), level
     linked_by = tuple(everyone[met[k]] for k in kept)
-    table = table.sort_values("old", ascending=False, ignore_index=True)
+    table = table.iloc[best_first(table["old"])].reset_index(drop=True)
     agreed = agreement(both, level=level)
     return JudgeChange(names, agreed, kappa, ratio, table, *rest, linked_by, attributed)  # type: ignore[arg-type]

@@ -222,7 +222,7 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
     "What is said of the cycles, and their picture, if there are any."
     if (found := report.cycles) is None:
         return {}, ""
-    table = found.table().sort_values(["confident", "low"], ascending=False, kind="stable")
+    table = found.table().round({"low": 9}).sort_values(["confident", "low"], ascending=False, kind="stable")
     real = int(found.confident.sum())
     rows = table[table["confident"]].head(10) if real else table.head(3)
     view = {"real": real, "n": len(table), "n_triples": found.n_triples, "rows": rows.to_dict("records")}

@@ -29,6 +29,7 @@ from ..inference.intervals import resamples_needed
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
 from ..inference.real_cycles import RealCycles, real_cycles
 from ..pool import Pool, complete_graphs, win_tie_counts_from_table
+from ..rankers.rankings import best_first
 from ..rankers.registry import find_ranker
 from ..streams import stream
 from ..verdicts import GRAPH_COLUMNS, graph_codes, model_codes, select_verdicts
@@ -259,7 +260,7 @@ def further_calls(
     design = next_calls(*calls, n_models=n, n_variants=n_variants, n_calls=n_calls, rng=rng)
     low, high = np.minimum(design.first, design.second), np.maximum(design.first, design.second)
     pair, times = np.unique(low * n + high, return_counts=True)
-    places = np.argsort(np.argsort(-order.scores, kind="stable"), kind="stable")
+    places = np.argsort(best_first(order.scores))
     # The model that is ahead first; pairs with most calls first, then by the places of the two.
     ends = np.sort(places[np.stack([pair // n, pair % n])], axis=0)
     by_call = np.lexsort((ends[1], ends[0], -times))

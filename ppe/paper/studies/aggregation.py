@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import minimize_scalar
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import t as student
 
 from ...compiled import njit
 from ...errors import InputError
 from ...inference.advice import central, cycle_slope, question_effects
+from ...inference.budget import best_factor
 from ...inference.intervals import mean_interval, means_without, question_variance
 from ...inference.methods import METHODS, Method, draw_weights, source_rows
 from ..referenced import LEFT_OUT, Referenced
@@ -251,11 +251,7 @@ class _Deletions:
         ranks, n = mid_ranks(scores), len(scores)
         among = mid_ranks(scores[..., self.known]).mean(axis=1)[:, None]
         ahead = (np.sign(ranks[..., :, None] - ranks[..., None, :]).mean(axis=1) + 1) / 2
-
-        def log_loss(log_scale: float) -> float:
-            return float((_log_losses(scores, np.exp(log_scale)) * self.rest[:n]).sum())
-
-        scale = np.exp(minimize_scalar(log_loss, bounds=(-5, 3), method="bounded", options={"xatol": 1e-4}).x)
+        scale = best_factor(scores, self.rest[:n, None] / scores.shape[1], np.exp(-5.0), np.exp(3.0))
         given = np.broadcast_to(mean_spearman(among, self.given), self.inside[:n].shape)
         own = mean_spearman(ranks.mean(axis=1)[:, None], self.own[:n])
         held_out = (self._held_out(values) for values in (ahead, _log_losses(scores, scale)))

@@ -27,6 +27,7 @@ from ppe.inference.budget import (
 from ..published import STANDS_FOR, data_driven_k
 from ..referenced import Referenced
 from ...pool import Pool
+from ...rankers.rankings import best_first
 from ...rankers.registry import rank_batch
 from ...streams import stream
 from ...truncation import global_top_k
@@ -85,7 +86,7 @@ def pool_budgets(
     at_random = np.mean([half_kept(replace(pool, given_scores=order)) for order in orders], axis=0)
     cv, first, (loss, factor) = splits[0], appendices[0], half_kept(pool)
     main, appendix = _chosen(mains)[:3], _chosen(appendices)
-    lowest = (float(cv.alphas[of_split.mean.argmin()]) for of_split in (cv, rescaled(cv)[0]))
+    lowest = (float(cv.alphas[best_first(-of_split.mean)[0]]) for of_split in (cv, rescaled(cv)[0]))
     half = loss, float(at_random[0]), factor, float(at_random[1])
     counts = int((first.within & ~first.admitted).sum()), int(cv.ridge.sum())
     distances = _distances(data, [main[0], appendix[0], len(pool)])

@@ -36,7 +36,7 @@ from ..simulated import load_parameters, simulate_pool
 from ...parallel import parallel_map
 from ...pool import Pool, comparison_graphs
 from ...rankers.bradley_terry import bradley_terry_batch
-from ...rankers.rankings import mid_ranks, spearman_distance
+from ...rankers.rankings import at_least, mid_ranks, spearman_distance
 from ...streams import stream
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-06
@@ -445,7 +445,7 @@ def calls_needed(
 ) -> np.ndarray:  # (…) NaN if the level is not reached; the first size if that is below it
     "Calls after which the mean distance is down to a level, interpolated in logarithms."
     calls, distances, level = np.asarray(sizes, dtype=np.float64), np.asarray(distances), np.asarray(level)
-    below = distances <= level[..., None] * (1 + 1e-12)
+    below = at_least(level[..., None], distances)
     k = below.argmax(axis=-1)
     before = np.maximum(k - 1, 0)
     above, reached = (np.take_along_axis(distances, at[..., None], -1)[..., 0] for at in (before, k))

@@ -16,6 +16,7 @@ from ...inference.intervals import percentile_limits
 from ...inference.score_tests import ScoreTests
 from ..referenced import real_pools
 from ...rankers.bradley_terry import bradley_terry_batch
+from ...rankers.rankings import at_least, best_first
 from ...rankers.registry import rank
 from ...streams import stream
 
@@ -65,7 +66,7 @@ def alarms(
     points = (wins + ties / 2).sum(axis=0)
     rate = points.sum(axis=1) / (points + points.T).sum(axis=1)
     lost = rate[versions[0]] - rate[versions[1]]
-    return found | {"any drop": float(lost > 0), "5 points": float(lost > 0.05)}
+    return found | {"any drop": float(~at_least(0, lost)), "5 points": float(~at_least(0.05, lost))}
 
 # %% ../../../nbs/paper/studies/gates.ipynb #199becc3
 def gate_study(
@@ -82,7 +83,7 @@ def gate_study(
     for judged, n_questions, run in runs:
         pool, rng = judged.pool, stream(seed, "gates", judged.name, n_questions, run)
         question, scores = pd.factorize(pool.questions)[0], rank(pool, on_separation="ridge").scores
-        order, at, some = np.argsort(-scores), rng.integers(pool.n_models - 1), rng.permutation(question.max() + 1)
+        order, at, some = best_first(scores), rng.integers(pool.n_models - 1), rng.permutation(question.max() + 1)
         counts = np.stack(pool.counts(np.equal.outer(some[:n_questions], question).astype(float)))
         versions, swapped = (int(order[at]), int(order[at + 1])), np.arange(len(order))
         swapped[[*versions]] = versions[::-1]

@@ -37,7 +37,7 @@ from ..referenced import Referenced, simulated_pools
 from ..simulated import load_parameters
 from ...parallel import parallel_map
 from ...pool import largest_component_sizes, tie_rates
-from ...rankers.rankings import DISTANCES
+from ...rankers.rankings import DISTANCES, best_first
 from ...rankers.registry import PAPER_RANKERS
 from ...streams import stream
 
@@ -69,7 +69,7 @@ def best_single_keep(
     for cell in cells:
         found = resample(cell.sources, methods, n_resamples=1, rng=stream(seed))
         distances.append([result.distances(cell.reference)[0] for result in found.values()])
-    return int(np.argmin(np.mean(distances, axis=0))) + 1
+    return int(best_first(-np.mean(distances, axis=0))[0]) + 1
 
 
 def _tuned(methods: Sequence[Method], cells: Sequence[Referenced], seed: int) -> list[Method]:

@@ -19,6 +19,7 @@ from ...errors import InputError
 from ..referenced import real_pools
 from ...parallel import parallel_map
 from ...pool import Pool
+from ...rankers.rankings import best_first, mid_ranks, tied_places
 from ...streams import stream
 
 # %% ../../../nbs/paper/studies/placing.ipynb #pg-05
@@ -46,7 +47,7 @@ def _recorded(name: str) -> tuple[str, Pool, Calls, np.ndarray]:
     graphs, pairs = (np.repeat(part, len(first)) for part in (question, variant)), np.tile((first, second), len(pool))
     calls = *graphs, *pairs, points
     scores = _scores(calls, pool.n_models)
-    return real.title, pool, calls, 1.0 + (scores[:, None] < scores).sum(axis=1)
+    return real.title, pool, calls, 1.0 * tied_places(mid_ranks(scores))[0]
 
 # %% ../../../nbs/paper/studies/placing.ipynb #pg-09
 def anchor_models(
@@ -54,7 +55,7 @@ def anchor_models(
     n_anchors: int = ANCHORS,  # at most m
 ) -> np.ndarray:  # (n_anchors,) their numbers, from the best to the worst
     "Evenly spaced in the order of the others."
-    return np.argsort(-scores, kind="stable")[np.linspace(0, len(scores) - 1, n_anchors).round().astype(int)]
+    return best_first(scores)[np.linspace(0, len(scores) - 1, n_anchors).round().astype(int)]
 
 
 def placed_again(
@@ -95,7 +96,7 @@ def placed_again(
         settled = {"rank_calls": look.settled, "width_calls": look.high[model] - look.low[model] <= width}
         row |= {what: look.n_calls for what, there in settled.items() if there and np.isnan(row[what])}
         if look.n_calls in sizes:
-            row[f"off_{look.n_calls}"] = abs(1 + (look.scores > look.scores[model]).sum() - ranks[model])
+            row[f"off_{look.n_calls}"] = abs(tied_places(mid_ranks(look.scores))[0][model] - ranks[model])
         if not np.isnan(row["rank_calls"]) and look.n_calls >= max(sizes):
             break
     return row

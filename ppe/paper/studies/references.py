@@ -23,7 +23,7 @@ from ...inference.methods import METHODS, resample
 from .. import datasets
 from ..referenced import Referenced
 from ...pool import comparison_graphs
-from ...rankers.rankings import DISTANCES, mid_ranks
+from ...rankers.rankings import DISTANCES, at_least, mid_ranks
 from ...rankers.registry import rank_batch
 from ...streams import stream
 
@@ -76,7 +76,7 @@ def vote_covariance(
     def laplacian(weights):
         return np.diag(weights.sum(axis=1)) - weights
 
-    bread = np.linalg.pinv(laplacian(met * chance * chance.T), hermitian=True)
+    bread = np.linalg.pinv(laplacian(met * chance * chance.T), rcond=1e-12, hermitian=True)
     return bread @ laplacian(scatter) @ bread
 
 # %% ../../../nbs/paper/studies/references.ipynb #cell-07-2
@@ -267,7 +267,7 @@ def _row(measured: Measured) -> dict[str, float]:
     "What the frame says of one method."
     fixed, resampled, expected, drawn, perfect, noise, best = measured
     share = noise / fixed if fixed > 0 else np.nan  # a distance of zero has no parts
-    as_far = (perfect >= fixed - 1e-12).mean()  # the slack keeps equal distances equal after averaging
+    as_far = at_least(perfect, fixed).mean()
     distances = fixed, *percentile_limits(resampled), drawn.mean(), *percentile_limits(expected)
     numbers = *distances, perfect.mean(), np.quantile(perfect, 0.95), best, noise, share, as_far
     return dict(zip(_NUMBERS, map(float, numbers), strict=True))

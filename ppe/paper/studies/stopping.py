@@ -23,6 +23,7 @@ from ..referenced import real_pools
 from ...parallel import parallel_map
 from ...pool import Pool
 from ...rankers.discrimination import draw_graphs
+from ...rankers.rankings import at_least, best_first, mid_ranks, tied_places
 from ...rankers.registry import rank
 from ...streams import stream
 from ...theory.recovery import wilson
@@ -63,13 +64,13 @@ def is_wrong(
     truth: np.ndarray,  # (n,) true strengths; equal ones are ties
 ) -> bool:
     "Whether what was called settled is not so."
-    order = truth[np.argsort(-scores, kind="stable")]
+    order = truth[best_first(scores)]
     if goal.kind == "width":
-        better, worse = (truth[:, None] < truth).sum(axis=1), (truth[:, None] > truth).sum(axis=1)
-        return bool(((low > 1 + better) | (high < len(truth) - worse)).any())
+        first, last = tied_places(mid_ranks(truth))
+        return bool(((low > first) | (high < last)).any())
     if goal.kind == "top":
-        return bool(order[: goal.number].min() <= order[goal.number :].max())
-    return bool((np.diff(order) >= 0).any())
+        return bool(at_least(order[goal.number :].max(), order[: goal.number].min()))
+    return bool(at_least(order[1:], order[:-1]).any())
 
 # %% ../../../nbs/paper/studies/stopping.ipynb #sp12
 RULES = {

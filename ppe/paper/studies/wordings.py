@@ -25,7 +25,7 @@ from ..referenced import REAL_POOLS, real_pools
 from ...parallel import Progress, no_progress, parallel_map
 from ...rankers.bradley_terry import bradley_terry_batch
 from ...rankers.question_effects import attenuated_probability, fit_question_effects
-from ...rankers.rankings import mid_ranks, spearman_distance
+from ...rankers.rankings import best_first, mid_ranks, spearman_distance
 from ...streams import stream
 from ...theory.recovery import wilson
 from ...theory.tournaments import exact_recovery_inhomogeneous
@@ -176,8 +176,8 @@ def compare_ways(
     `voted` is the closed form of Theorem 1 with the margin of each edge, which knows independent errors only.
     """
     theta, rows = effects.theta, []
-    best_first = np.argsort(-theta)
-    margins = np.abs(edge_margins(effects))[np.ix_(best_first, best_first)]
+    order = best_first(theta)
+    margins = np.abs(edge_margins(effects))[np.ix_(order, order)]
     for way, n_graphs in [*((way, float(size)) for way in WAYS for size in sizes), ("wordings", np.inf)]:
         rng = stream(seed, "wordings", way, str(n_graphs))
         wins, ties = draw_sums(
