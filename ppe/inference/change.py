@@ -161,7 +161,7 @@ def verdict(
     (scores, least), n_units = _scores(tests, old, new, -margin), tests.n_units
     said, drawn, error = scores.sum(), tests.flips @ scores, float(np.sqrt(n_units * scores.var(ddof=1)))
     p = (1 + at_least(said, drawn).sum()) / (1 + len(drawn))
-    p = max(p, norm.cdf(said / least)) if said < 0 < least else p
+    p = max(p, norm.cdf(said / least)) if not at_least(said, 0.0) and least > 0 else p
     quantile, told = float(student.isf((1 - level) / 2, n_units - 1)), error > 1e-9
     sees = brentq(lambda z: nct.sf(quantile, n_units - 1, z) - 0.8, 0, 2 * quantile + 10)
     return {

@@ -300,7 +300,7 @@ def fit_tied_null(
 
     if n_ties == 0:
         return tied_null(theta, nu=0.0)
-    if surplus(np.inf) <= 0:
+    if at_least(0.0, surplus(np.inf)):
         return tied_null(theta, nu=np.inf)
     high = 1.0
     while surplus(high) < 0:
