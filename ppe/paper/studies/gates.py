@@ -7,6 +7,7 @@ __all__ = ['WAYS', 'alarms', 'gate_study']
 
 # %% ../../../nbs/paper/studies/gates.ipynb #3ce67caa
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -79,17 +80,20 @@ def gate_study(
     seed: int,
 ) -> pd.DataFrame:  # a row for each run and kind: set, questions, kind, drop, and what `alarms` gives
     "Run all ways on the same draws."
-    rows, runs = [], [(judged, size, run) for judged in real_pools(names) for size in sizes for run in range(n_runs)]
-    for judged, n_questions, run in runs:
-        pool, rng = judged.pool, stream(seed, "gates", judged.name, n_questions, run)
+    rows = []
+    for judged in real_pools(names):
+        pool = judged.pool
         question, scores = pd.factorize(pool.questions)[0], rank(pool, on_separation="ridge").scores
-        order, at, some = best_first(scores), rng.integers(pool.n_models - 1), rng.permutation(question.max() + 1)
-        counts = np.stack(pool.counts(np.equal.outer(some[:n_questions], question).astype(float)))
-        versions, swapped = (int(order[at]), int(order[at + 1])), np.arange(len(order))
-        swapped[[*versions]] = versions[::-1]
-        drop = float(scores[versions[0]] - scores[versions[1]])
-        mixed = np.where(rng.random((n_questions, 1, 1)) < 0.5, counts[:, :, swapped][..., swapped], counts)
-        for kind, (wins, ties) in (("no change", mixed), ("change", counts)):
-            said = alarms(wins, ties, versions, drop=drop, draws=draws, level=level, rng=rng)
-            rows.append({"set": judged.name, "questions": n_questions, "kind": kind, "drop": drop} | said)
+        order = best_first(scores)
+        for n_questions, run in product(sizes, range(n_runs)):
+            rng = stream(seed, "gates", judged.name, n_questions, run)
+            at, some = rng.integers(pool.n_models - 1), rng.permutation(question.max() + 1)
+            counts = np.stack(pool.counts(np.equal.outer(some[:n_questions], question).astype(float)))
+            versions, swapped = (int(order[at]), int(order[at + 1])), np.arange(len(order))
+            swapped[[*versions]] = versions[::-1]
+            drop = float(scores[versions[0]] - scores[versions[1]])
+            mixed = np.where(rng.random((n_questions, 1, 1)) < 0.5, counts[:, :, swapped][..., swapped], counts)
+            for kind, (wins, ties) in (("no change", mixed), ("change", counts)):
+                said = alarms(wins, ties, versions, drop=drop, draws=draws, level=level, rng=rng)
+                rows.append({"set": judged.name, "questions": n_questions, "kind": kind, "drop": drop} | said)
     return pd.DataFrame(rows)
