@@ -353,6 +353,8 @@ def test_parameters_of_ones_own_are_drawn_in_build_and_publish_nothing(project: 
     assert results(project) == before and run_in(project).ran == ()
     assert run_in(project, "fig_first", settings={"n": 5}).up_to_date == ("fig_first",)
     assert run_in(project, "fig_first", settings={"n": 6}, profile="quick").ran == ("fig_first",)
+    (project / "build/set/fig_first.ipynb").unlink()
+    assert run_in(project, "fig_first", settings={"n": 6}).ran == ("fig_first",), "its notebook is an output there"
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ class _Book:
         if not known or (known["code"], known["parameters"]) != (item.code_sha256, item.parameters[self.profile]):
             return False
         outputs = {f"{self.folder}/{name}": value for name, value in known["outputs"].items()}
-        return all(self.hashed(at) == value for at, value in (outputs | known["files"]).items())
+        there = (self.root / item.executed(self.profile)).is_file()
+        return there and all(self.hashed(at) == value for at, value in (outputs | known["files"]).items())
 
     def enter(self, item: Item, outputs: Mapping[str, str], inputs: Mapping[str, str]) -> None:
         "What the manifest says of an item whose outputs lie in their place."
