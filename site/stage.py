@@ -164,11 +164,12 @@ class Staging:
 
     # ---- what the marks stand for; links are those of a page in site/
 
-    def text(self, markdown: str) -> str:
-        "Markdown of a notebook's front, for a page in site/."
+    def answer(self, front: Front) -> str:
+        "That of a notebook, for a page in site/."
+        folder = posixpath.dirname(f"../{front.item.notebook}")
         return LINK.sub(
-            lambda match: posixpath.normpath(posixpath.join("../nbs/figures", match[1])) + (match[2] or ""),
-            markdown,
+            lambda match: posixpath.normpath(posixpath.join(folder, match[1])) + (match[2] or ""),
+            front.item.answer,
         )
 
     def thumbnail(self, front: Front) -> str:
@@ -195,7 +196,7 @@ class Staging:
         cards = []
         for front in map(self.fronts.__getitem__, names):
             title = f"**[{front.item.question}](../{front.item.notebook})**"
-            parts = [self.thumbnail(front), title, self.text(front.item.answer), f"_{front.item.item}_"]
+            parts = [self.thumbnail(front), title, self.answer(front), f"_{front.item.item}_"]
             cards.append("\n\n".join(["::::{container} card-of-front", *parts, "::::"]))
         pages = "".join(f"{self.fronts[name].item.notebook.removesuffix('.ipynb')}\n" for name in names)
         contents = f"```{{toctree}}\n:hidden:\n:titlesonly:\n\n{pages}```\n"
