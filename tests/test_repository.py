@@ -430,6 +430,7 @@ def test_the_manifest_is_of_the_committed_figures():
     assert sorted(manifest) == sorted(items)
     for name, entry in manifest.items():
         assert entry["parameters"] == items[name].parameters["full"], name
+        assert entry["code"] == items[name].code_sha256, f"the code has changed: `ppe paper run {name}`"
         wrong = [file for file, digest in entry["outputs"].items() if file_sha256(ROOT / "figures" / file) != digest]
         assert not wrong, f"{name}: {wrong} are not what was made"
     made = {file for entry in manifest.values() for file in entry["outputs"]}
