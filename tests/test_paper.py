@@ -16,6 +16,7 @@ import pytest
 
 from ppe.errors import InputError
 from ppe.files import file_sha256
+from ppe.paper.executed import difference
 from ppe.paper.items import code_cells, notebook_cells
 from ppe.paper.runner import list_items, run
 
@@ -308,6 +309,24 @@ def test_what_says_the_same_is_left_as_published(tmp_path: Path, change: dict[st
     assert run_in(root, "fig_first").up_to_date == ("fig_first",)
     verified = run_in(root, "fig_first", profile="verify")
     assert not verified.failed
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("a.tex", "p = 3.0e-10", "p = 9.0e-07"),
+        ("a.tex", "best: gpt-4", "best: gpt-3"),
+        ("a.tex", "12e4567abc", "12e4568abc"),
+        ("a.csv", "", "a\n1\n"),
+        ("a.csv", 'a\n"1\n', "a\n1\n"),
+        ("a.png", "version https://git-lfs", "other"),
+    ],
+)
+def test_other_names_small_numbers_and_damaged_files_do_not_say_the_same(tmp_path: Path, name: str, old: str, new: str):
+    for folder, text in (("old", old), ("new", new)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+    assert difference(tmp_path / "old" / name, tmp_path / "new" / name) == float("inf")
 
 
 def test_a_picture_too_large_for_a_notebook_is_refused(project: Path):

@@ -130,7 +130,7 @@ def with_results(
 # %% ../../nbs/paper/executed.ipynb #0b9e91cc
 TOLERANCE = 1e-6  # of the largest number in a column
 _LEVELS = 16  # of 255, of a pixel
-_NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d*)?(?:e[-+−]?\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)[-+−]?\d[\d,]*(?:\.\d*)?(?:e[-+−]?\d+)?")
 _TEXTS = (".txt", ".md", ".tex", ".json")
 
 
@@ -143,7 +143,8 @@ def _same_text(old: str, new: str) -> bool:
         for number in _NUMBER.findall(text):
             digits, _, exponent = number.replace(",", "").replace("−", "-").partition("e")
             place = int(exponent or 0) - len(digits.partition(".")[2])
-            found.append((float(f"{digits}e{exponent or 0}"), max(10.0**place, TOLERANCE * abs(float(digits)))))
+            value = float(f"{digits}e{exponent or 0}")
+            found.append((value, max(10.0**place, TOLERANCE * abs(value))))
         return found
 
     close = (abs(a - b) <= 1.01 * max(s, t) for (a, s), (b, t) in zip(numbers(old), numbers(new), strict=False))
@@ -182,15 +183,7 @@ def _same_outputs(old: Sequence[Json], new: Sequence[Json]) -> bool:
     return len(before) == len(after) and all(kind == other and same(kind, a, b) for (kind, a), (other, b) in pairs)
 
 
-def difference(
-    old: Path,  # a file, published before
-    new: Path,  # of the same name
-) -> float:  # share of the largest number of a column of a CSV; else 0 or infinite
-    "How far two outputs are apart; infinite where more than numbers or more than a last place differs."
-    if not (old.is_file() and new.is_file()):
-        return float("inf")
-    if old.read_bytes() == new.read_bytes():
-        return 0.0
+def _difference(old: Path, new: Path) -> float:
     if old.suffix == ".csv":
         import numpy as np
         import pandas as pd
@@ -215,3 +208,16 @@ def difference(
     else:
         same = old.suffix == ".pdf"  # which is drawn with its PNG
     return 0.0 if same else float("inf")
+
+
+def difference(
+    old: Path,  # a file, published before
+    new: Path,  # of the same name
+) -> float:  # share of the largest number of a column of a CSV; else 0 or infinite
+    "How far two outputs are apart; infinite where more than numbers or more than a last place differs."
+    if not (old.is_file() and new.is_file()):
+        return float("inf")
+    try:
+        return 0.0 if old.read_bytes() == new.read_bytes() else _difference(old, new)
+    except Exception:  # a damaged file says nothing, and so not the same
+        return float("inf")
