@@ -3,7 +3,6 @@
 A notebook holds its module's tests next to each function, so a passing run here means that those tests pass.
 """
 
-import re
 from pathlib import Path
 
 import nbformat
@@ -12,7 +11,7 @@ import stage_notebooks
 from forked_kernels import ForkedKernelManager
 from jupyter_client.manager import AsyncKernelManager
 
-from ppe.paper.executed import KERNELSPEC
+from ppe.paper.executed import KERNELSPEC, same_text
 
 # They fit hundreds of models or start kernels of their own: half a minute each.
 SLOW = {
@@ -33,31 +32,9 @@ def test_the_slow_notebooks_exist():
     assert SLOW <= {notebook.id for notebook in NOTEBOOKS}
 
 
-NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d*)?(?:e[-+]?\d+)?")
-
-
-def numbers(text: str) -> list[tuple[float, float]]:
-    "The numbers of a text, each with what processors may change of it: its last digits, or 1e-9 of it."
-    found = []
-    for number in NUMBER.findall(text):
-        digits, _, exponent = number.replace(",", "").replace("−", "-").partition("e")
-        value, decimals = float(digits + (exponent and "e" + exponent)), len(digits.partition(".")[2])
-        last = 2.1 * 10.0 ** (int(exponent or 0) - decimals) if "." in digits else 0.0
-        found.append((value, max(min(last, 0.2), 1e-9 * abs(value), 1e-12 * ("." in digits))))
-    return found
-
-
-def alike(old: list[str], new: list[str]) -> bool:
-    "The same words, and numbers that differ no more than processors do (a sum in another order, rounded)."
-    before, after = " ".join(old), " ".join(new)
-    words = [" ".join(NUMBER.sub(" # ", text).split()) for text in (before, after)]
-    close = (abs(x - y) <= max(a, b) for (x, a), (y, b) in zip(numbers(before), numbers(after), strict=True))
-    return before == after or (words[0] == words[1] and all(close))
-
-
-def test_what_processors_change_is_alike_and_nothing_else():
-    assert alike(["x 0.5456749006025227, 1,896"], ["x  0.5456749006025228, 1,896"])
-    assert alike(["a 6.7 (1, 3) 3.4e-17"], ["a 6.6 (1, 3) -1.5e-16"])
+def test_what_processors_change_is_the_same_text_and_nothing_else():
+    assert same_text("x 0.5456749006025227, 1,896", "x  0.5456749006025228, 1,896")
+    assert same_text("a 6.7 (1, 3) 3.4e-17", "a 6.6 (1, 3) -1.5e-16")
     for old, new in (
         ("a 6.7", "a 6.4"),
         ("n 15", "n 16"),
@@ -65,7 +42,7 @@ def test_what_processors_change_is_alike_and_nothing_else():
         ("a 1.0", "a"),
         ("0.50001", "0.50005"),
     ):
-        assert not alike([old], [new]), (old, new)
+        assert not same_text(old, new), (old, new)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS)
@@ -77,7 +54,9 @@ def test_notebook_runs_and_prints_what_is_committed(path: Path):
     assert not stage_notebooks.stderr_outputs(fresh), "the notebook writes to stderr"
     committed = stage_notebooks.text_outputs(nbformat.read(path, as_version=4))
     for (source, old), (_, new) in zip(committed, stage_notebooks.text_outputs(fresh), strict=True):
-        assert alike(old, new), f"stale output in {path.name}; run `make notebooks`. Cell:\n{source}"
+        assert same_text(" ".join(old), " ".join(new)), (
+            f"stale output in {path.name}; run `make notebooks`. Cell:\n{source}"
+        )
 
 
 # Ports are drawn before the kernel binds them, and another program may have taken one by then.

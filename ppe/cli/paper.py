@@ -109,7 +109,7 @@ def paper_run(
     settings = {}
     for setting in set:
         name, equals, value = setting.partition("=")
-        if not equals:
+        if not (name and equals):
             raise InputError(f"--set {setting}: a parameter is set as NAME=VALUE, such as --set k_step=8")
         try:
             settings[name] = ast.literal_eval(value)

@@ -230,8 +230,14 @@ def _publish(book: _Book, item: Item, folder: Path) -> bool:  # whether what was
         )
     write_text(notebook_text(cells), own)
     files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
+    if by_hand := {"README.md", "MOVED.md", "manifest.json"} & set(files):
+        raise PpeError(f"{first_five(sorted(by_hand))} is not a notebook's to write: rename the output")
     for other, entry in book.manifest.items():
-        if other != item.name and (shared := [file for file in files if file in entry["outputs"]]):
+        if (
+            other != item.name
+            and other in book.items
+            and (shared := [file for file in files if file in entry["outputs"]])
+        ):
             raise PpeError(f"{first_five(shared)} is made by {other} too: an output has one notebook; rename it")
     for file in files:
         content = (made / file).read_bytes() if file.endswith((".csv", ".tex", ".txt", ".json", ".md")) else b""
@@ -414,6 +420,8 @@ def run(
             f"no figure or table {first_five(unknown)}: there are {', '.join(book.items)}; see `ppe paper list`"
         )
     if settings:
+        if profile == "verify":
+            raise InputError("verify compares with what is published: parameters are set over full or quick")
         if names is None:
             raise InputError(
                 "parameters are set for figures and tables by name: `ppe paper run fig_keep_k --set k_step=8`"
@@ -421,7 +429,8 @@ def run(
         book.items = {name: book.items[name].with_settings(profile, settings) for name in wanted}
     with _alone(book):
         chosen = [item for name, item in book.items.items() if name in wanted]
-        current = [item for item in chosen if book.is_current(item)]
+        # A run with settings says which sentences they break, and so it runs every time.
+        current = [item for item in chosen if not settings and book.is_current(item)]
         for item in current:
             known = book.state[item.name]
             book.enter(item, known["outputs"], known["files"])
