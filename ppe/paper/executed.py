@@ -131,8 +131,8 @@ def with_results(
 # %% ../../nbs/paper/executed.ipynb #0b9e91cc
 TOLERANCE = 1e-6  # of the largest number in a column
 _LEVELS = 16  # of 255, of a pixel
-_NUMBER = re.compile(
-    r"(?<![\w.])(?<![A-Za-z]-)[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+−]?\d+)?(?!\w)"  # not in a name: gpt-4, 7b
+_NUMBER = re.compile(  # a digit in a name is none: gpt-4, 7b
+    r"(?<![\w.])(?<![A-Za-z]-)[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[-+−]?\d+)?(?!\w)"
 )
 _TEXTS = (".txt", ".md", ".tex", ".json")
 
