@@ -414,7 +414,7 @@ def theory_lines(quick: bool) -> list[Line]:
             ratio >= 300, show(median(theirs)), f"{ratio:,.0f} ×",
         ),
     ]  # fmt: skip
-    for size, level, bound in ((20, 0.0, 25e-3), (20, 0.25, 25e-3), (50, 0.25, 1.0)):
+    for size, level, bound in ((20, 0.0, 1.0), (20, 0.25, 25e-3)):
         counts = []
         for _ in range(3 if quick else 9):
             right = np.triu(rng.binomial(25, 0.5 + level, size=(size, size)), 1)
