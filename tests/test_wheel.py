@@ -30,7 +30,6 @@ COMMANDS = {
     "perturb": "perturb mt-bench --model any --out prompts.jsonl --dry-run",
     "paper list": "paper list",
     "paper run": "paper run fig_mu",
-    "paper statements": "paper statements",
 }
 # What a process does that has the base dependencies only: the README's example and every command.
 SESSION = """
@@ -178,7 +177,7 @@ def test_the_public_sets_come_along(session: dict):
     assert "question.jsonl, which lm-sys/FastChat publishes" in refusal(session, "perturb")
 
 
-@pytest.mark.parametrize("name", ["paper list", "paper run", "paper statements"])
+@pytest.mark.parametrize("name", ["paper list", "paper run"])
 def test_what_needs_a_checkout_says_so(session: dict, name: str):
     assert "no checkout of ppe around" in refusal(session, name)
 
