@@ -69,7 +69,7 @@ class Compiled:
             made = numba.njit(**self.options)(self.function)
         except RuntimeError:  # no folder that could keep what is compiled
             return numba.njit(**self.options | {"cache": False})(self.function)
-        kept = getattr(made, "_cache", None)  # None where numba is told not to compile
+        kept: Any = getattr(made, "_cache", None)  # None where numba is told not to compile
 
         def load_or_nothing(signature: Any, context: Any) -> Any:
             try:
