@@ -237,7 +237,7 @@ def peer_calls(
         for pair, (i, j) in enumerate(zip(first, second, strict=True)):
             free = np.flatnonzero(~judged[:, i, j])
             if len(free):
-                question[pair] = least = free[np.lexsort((priority[free], used[free]))[0]]
+                question[pair] = least = int(free[np.lexsort((priority[free], used[free]))][0])
                 used[least] += 1
                 judged[least, i, j] = judged[least, j, i] = True
         calls = np.concatenate([calls, [question, first, second]], axis=1)
