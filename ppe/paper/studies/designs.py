@@ -233,11 +233,11 @@ def peer_calls(
         first, second = next_round(half, half + half.T < n_questions, rng)
         turned = rng.random(len(first)) < 0.5
         first, second = np.where(turned, second, first), np.where(turned, first, second)
-        question, priority = np.full(len(first), -1), rng.random(n_questions)
+        question, priority = np.full(len(first), -1), rng.random((n_questions,))
         for pair, (i, j) in enumerate(zip(first, second, strict=True)):
             free = np.flatnonzero(~judged[:, i, j])
             if len(free):
-                question[pair] = least = int(free[np.lexsort((priority[free], used[free]))][0])
+                question[pair] = least = free[np.lexsort((priority[free], used[free]))[0]]
                 used[least] += 1
                 judged[least, i, j] = judged[least, j, i] = True
         calls = np.concatenate([calls, [question, first, second]], axis=1)
