@@ -78,7 +78,7 @@ def test_all_verdicts_count(ppe_main, file):
 
 @pytest.mark.parametrize(
     "options",
-    [("--select", "global", "--keep", "9"), ("--select", "block", "--keep", "1"), ("--ranker", "soft-weights")],
+    [("--select", "global", "--keep", "9"), ("--select", "block", "--keep", "1")],
 )
 def test_what_needs_cycle_scores_says_so_in_one_line(ppe_main, file, options):
     said = "needs complete graphs", "the fullest with 3 of 15 pairs", "rank every verdict", "ppe design --kind complete"
@@ -178,7 +178,7 @@ def test_a_selection_by_cycles_says_how_many_valid_verdicts_it_loses(ppe_main, t
     graph = verdicts[["question_id", "variant"]].astype(str).agg("/".join, axis=1)
     broken = graph.isin(graph[verdicts["verdict"] == "invalid"])
     n_lost, n_broken = int((broken & (verdicts["verdict"] != "invalid")).sum()), graph[broken].nunique()
-    for words in (["--select", "global", "--keep", "20"], ["--ranker", "soft-weights"], ["--incomplete", "drop"]):
+    for words in (["--select", "global", "--keep", "20"], ["--incomplete", "drop"]):
         done = ppe_main("rank", path, *words)
         notes = [line for line in done.err.splitlines() if "left out" in line]
         assert len(notes) == 1 and f"{n_broken} graphs" in notes[0] and f"{n_lost} valid verdicts" in notes[0]

@@ -43,7 +43,17 @@ if TYPE_CHECKING:
     from ppe.inference.advice import Advice
 
 # %% ../../nbs/cli/ranking.ipynb #c05-cd23a7
-Ranker = Annotated[str, click.Choice(list(RANKERS))]
+class _RankerName(click.Choice):
+    "A key of `RANKERS`; a name that is gone is told what to use."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return find_ranker(value).name
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+Ranker = Annotated[str, _RankerName(list(RANKERS))]
 
 
 def _given(name: str) -> bool:
@@ -159,9 +169,6 @@ def _estimate_lines(board: Leaderboard) -> list[str]:
         return _covariate_lines(found)
     if board.weighted or "first_place" in found:
         return _judge_lines(found, board.weighted)
-    if "beta" in found:
-        means = "(0: all graphs alike, inf: the better half alone)"
-        return [f"soft weights: beta {found['beta']} by cross-validation {means}"]
     if "sigma" in found:
         reach = "no upper end" if found["sigma_high"] is None else f"{found['sigma_high']:.4f}"
         limits = f"95 %: {found['sigma_low']:.4f} to {reach}"
@@ -169,9 +176,6 @@ def _estimate_lines(board: Leaderboard) -> list[str]:
     if "spread" not in found:
         return []
     line = f"spread of log discrimination {found['spread']:.4f}, share of the question {found['block_share']:.2f}"
-    if found["cycle_slope"] is not None:
-        slope = f"cycle slope {found['cycle_slope']:.4f}"
-        line += f", {slope} (negative even where cycles tell nothing: see ppe diagnose)"
     caution = "above a spread of 1 several answers can fit equally well: look at bradley-terry beside it"
     return [line, caution] if float(found["spread"] or 0) > 1 else [line]
 
