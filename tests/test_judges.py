@@ -101,13 +101,18 @@ def test_separate_refuses_what_has_no_distance(ppe_main, tmp_path):
 # ---- weighted
 
 
+def weighted(counts, **options):
+    outcomes = np.stack([counts.first, counts.second, counts.ties])
+    return weighted_judges(outcomes, models=counts.models, judges=counts.judges, **options)
+
+
 def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
     rows = table(6)
     words = "rank", write(tmp_path / "t.csv", rows), "--judges", "weighted"
     done = ppe_main(*words)
     assert all(f"judge {judge}: discrimination" in done.out for judge in JUDGES)
     assert "spread of log discrimination over judges" in done.out and done.err == ""
-    report, fitted = ppe_main(*words, "--format", "json").json(), weighted_judges(place_counts(rows))
+    report, fitted = ppe_main(*words, "--format", "json").json(), weighted(place_counts(rows))
     scores = dict(zip(fitted.models, fitted.scores, strict=True))
     assert {row["model"]: row["score"] for row in report["models"]} == pytest.approx(scores, abs=1e-9)
     assert all(report["fit"][name] == pytest.approx(value) for name, value in fitted.fit.estimates.items())
@@ -125,7 +130,7 @@ def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "fit"), [({"judges": "weighted"}, weighted_judges), ({"order_effect": True}, order_effect)]
+    ("options", "fit"), [({"judges": "weighted"}, weighted), ({"order_effect": True}, order_effect)]
 )
 def test_limits_are_those_of_refits_to_resampled_questions(options, fit):
     rows, how = table(8, n_questions=8), {"n_resamples": 9, "level": 0.8, "seed": 3}

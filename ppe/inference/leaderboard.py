@@ -95,9 +95,11 @@ class PlacedGraphs:
         cell = ((self.rows.outcome * n_judges + self.rows.judge) * n + self.rows.first) * n + self.rows.second
         sums = [np.bincount(cell, row[self.graph], minlength=3 * n_judges * n * n) for row in weights]
         outcomes = np.reshape(sums, (len(weights), 3, n_judges, n, n))
+        if weighted:
+            return weighted_judges_batch(outcomes)
         names = self.rows.judges, self.rows.models
         tables = (PlaceCounts(first, second, ties, *names) for first, second, ties in outcomes)
-        return weighted_judges_batch(tables) if weighted else order_effect_batch(tables, ranker=ranker)
+        return order_effect_batch(tables, ranker=ranker)
 
     def tests(self, *, tie_parameter: bool, n_flips: int, rng: np.random.Generator) -> ScoreTests:
         "Score tests at equal covariates, or less an effect of the first place for each judge."
@@ -359,8 +361,9 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
     "The ranking with an order effect, its standard errors over questions, and the share of pairs in both orders."
     counts, more = rows.counts(), dict[str, Any]()
     if weighted:
-        ranking = weighted_judges(counts, on_separation=on_separation)
-        if over := takes_over(counts, ranking):
+        of_judges, names = np.stack([counts.first, counts.second, counts.ties]), (counts.models, counts.judges)
+        ranking = weighted_judges(of_judges, models=names[0], judges=names[1], on_separation=on_separation)
+        if over := takes_over(of_judges, ranking):
             weight, points, alike, sharp = (
                 f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
             )

@@ -4,12 +4,14 @@
 
 # %% auto #0
 __all__ = ['MOST', 'LARGEST_SHARE', 'REACH', 'STEP', 'FINEST', 'SHARP', 'MAX_STEPS', 'STEP_TOLERANCE', 'ROUGHLY', 'BEGIN',
-           'draw_graphs', 'DiscriminationFit', 'fit_discrimination', 'fit_discrimination_batch', 'discrimination',
-           'discrimination_batch']
+           'draw_graphs', 'climb', 'DiscriminationFit', 'fit_discrimination', 'fit_discrimination_batch',
+           'discrimination', 'discrimination_batch']
 
 # %% ../../nbs/rankers/discrimination.ipynb #0a71b9b8
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -129,17 +131,21 @@ MAX_STEPS, STEP_TOLERANCE, ROUGHLY = (
 BEGIN = 0.4, 0.5  # s and ρ
 
 
-def _climb(
-    taken: _Taken, point: np.ndarray, inverse: np.ndarray, step: float, tolerance: float
-) -> tuple[np.ndarray, np.ndarray, _Marginal, int]:  # the maximum, inverse information, M, steps (0: not converged)
-    here = _marginal(taken, point, step)
+def climb(
+    at: Callable[[np.ndarray], Any],  # what is known at a point: value, gradient and more
+    point: np.ndarray,
+    inverse: np.ndarray,  # information there, about
+    tolerance: float,  # of the last step, relative where a parameter is above 1
+) -> tuple[np.ndarray, np.ndarray, Any, int]:  # the maximum, inverse information, what is known there, steps
+    "Maximise by BFGS, ended by the gradient; 0 steps if that did not converge."
+    here = at(point)
     for steps in range(1, MAX_STEPS + 1):
         move = inverse @ here.gradient
-        largest = np.abs(move / np.append(np.full(len(point) - 2, max(1.0, np.abs(point).max())), [1.0, 1.0])).max()
+        largest = np.abs(move / np.maximum(1.0, np.abs(point))).max()
         if largest < tolerance:
             return point, inverse, here, steps
         move *= min(1.0, 0.5 / largest)
-        while (new := _marginal(taken, point + move, step)).value < here.value - 1e-11 * (1 + abs(here.value)):
+        while not (new := at(point + move)).value >= here.value - 1e-11 * (1 + abs(here.value)):
             move /= 2
             if np.abs(move).max() < 1e-13:
                 return point, inverse, here, 0
@@ -165,11 +171,11 @@ def _maximise(taken: _Taken, theta: np.ndarray, which: str) -> tuple[np.ndarray,
     alike = _marginal(taken, np.append(theta, [0.0, 0.0]), STEP)
     point = np.append(theta, [np.arcsin(BEGIN[0] / MOST), np.arcsin(np.sqrt(BEGIN[1] / LARGEST_SHARE))])
     step = STEP
-    point, inverse, top, steps = _climb(taken, point, inverse, step, ROUGHLY)
+    point, inverse, top, steps = climb(partial(_marginal, taken, step=step), point, inverse, ROUGHLY)
     while steps and top.sharpest > SHARP and step > FINEST:
         step /= 2
-        point, inverse, top, steps = _climb(taken, point, inverse, step, ROUGHLY)
-    point, inverse, top, steps = _climb(taken, point, inverse, step, STEP_TOLERANCE)
+        point, inverse, top, steps = climb(partial(_marginal, taken, step=step), point, inverse, ROUGHLY)
+    point, inverse, top, steps = climb(partial(_marginal, taken, step=step), point, inverse, STEP_TOLERANCE)
     if not steps:
         raise ConvergenceError(
             f"the discrimination model found no maximum{which} on {len(taken.unit)} graphs of {n} models; graphs that "
