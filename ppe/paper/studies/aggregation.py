@@ -6,7 +6,8 @@
 __all__ = ['COMPARED', 'BASELINE', 'SLOW', 'ACYCLIC', 'CHUNK', 'OWN', 'Differences', 'DECISIONS', 'CONTRASTS', 'MAP_METHODS',
            'WORLDS', 'SHAPES', 'MAP_NU', 'question_pools', 'method_scores', 'acyclic_wins', 'acyclic_scores', 'Losses',
            'StudyCell', 'mean_spearman', 'replication_cells', 'Contrast', 'holm', 'replication_table', 'contrast_table',
-           'random_effects', 'together_table', 'spread_table', 'pool_spread', 'draw_map_pool', 'heterogeneity_map']
+           'random_effects', 'together_table', 'draw_pool_like', 'across_variance', 'cycle_slope', 'effects_ratio',
+           'spread_table', 'pool_spread', 'draw_map_pool', 'heterogeneity_map']
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-03
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,18 +24,17 @@ from scipy.stats import t as student
 
 from ...compiled import njit
 from ...errors import InputError
-from ...inference.advice import central, cycle_slope, question_effects
 from ...inference.budget import best_factor
 from ...inference.intervals import mean_interval, means_without, question_variance
 from ...inference.methods import METHODS, Method, draw_weights, source_rows
 from ..referenced import LEFT_OUT, Referenced
 from ...parallel import parallel_map
-from ...pool import Pool, half_tie_wins
+from ...pool import Pool, compared_pairs, half_tie_wins
 from ...rankers.bradley_terry import bradley_terry_batch
-from ...rankers.discrimination import draw_graphs, fit_discrimination, fit_discrimination_batch
+from ...rankers.discrimination import DiscriminationFit, draw_graphs, fit_discrimination, fit_discrimination_batch
 from ...rankers.rankings import mid_ranks, spearman_distance
 from ...rankers.registry import rank_batch
-from ...streams import stream
+from ...streams import replicate_streams, stream
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-06
 _VARIANTS = ("discrimination-cycles", "discrimination-davidson")  # of discrimination: they take half of the time of all
@@ -517,6 +517,62 @@ def together_table(
         tables.append(_adjusted(pd.DataFrame(rows, columns=columns)))
     return pd.concat(tables, ignore_index=True)
 
+# %% ../../../nbs/paper/studies/aggregation.ipynb #drawn-like-1
+def draw_pool_like(
+    pool: Pool,
+    fit: DiscriminationFit,  # of this pool, with ties
+    *,
+    rng: np.random.Generator,
+) -> Pool:
+    "A pool of the same shape from the fitted model, in which the same pairs are missing."
+    questions, place = np.unique(pool.blocks, return_inverse=True)
+    common = np.sqrt(fit.block_share) * rng.standard_normal(len(questions))[place]
+    log_a = fit.spread * (common + np.sqrt(1 - fit.block_share) * rng.standard_normal(len(pool)))
+    # Penalised strengths may be huge; 300 logits are as certain as any number of them, and exp(300) is finite.
+    utility = np.clip(np.exp(log_a)[:, None] * fit.theta, -300.0, 300.0)
+    adjacency = draw_graphs(utility, fit.nu or 0.0, rng=rng) & compared_pairs(pool)
+    return Pool.of(adjacency, pool.blocks, models=pool.models)
+
+
+def across_variance(pool: Pool) -> float:
+    "Mean squared points of the models across their mean direction: how much graphs order them otherwise."
+    doubled = pool.adjacency.sum(axis=2, dtype=float) - pool.adjacency.sum(axis=1)  # wins less losses
+    mean = doubled.mean(axis=0)
+    along = doubled @ mean / max(float(mean @ mean), 1e-12)
+    return float(((doubled - along[:, None] * mean) ** 2).sum(axis=1).mean()) / 4
+
+
+def cycle_slope(
+    pool: Pool,  # complete graphs
+    *,
+    n_simulations: int,  # pools of equal graphs, in which cycles are chance
+    rng: np.random.Generator,
+) -> tuple[float, float, float]:
+    "Slope of log discrimination on the cycle score, and the central 95 % of what equal graphs give. Cost: R fits."
+    how: dict[str, Any] = {"ties": True, "on_separation": "ridge"}
+    equal = fit_discrimination(pool, spread=0.0, **how)
+    near: dict[str, Any] = {"near": (0.0, 0.5), "block_share": 0.5 if len(pool) > 200 else None}
+    streams = replicate_streams(int(rng.integers(2**63)), "equal", n=n_simulations)
+    drawn = [fit_discrimination(draw_pool_like(pool, equal, rng=r), cycles=True, **near, **how) for r in streams]
+    # A pool whose scores are all the same has no slope.
+    slopes = [np.nan if fit.cycle_slope_se is None else float(fit.cycle_slope or 0.0) for fit in drawn]
+    low, high = np.nanquantile(slopes, [0.025, 0.975])
+    return float(fit_discrimination(pool, cycles=True, **how).cycle_slope or 0.0), float(low), float(high)
+
+
+def effects_ratio(
+    pool: Pool,
+    *,
+    n_simulations: int,  # pools of the fitted model, in which questions favour no models
+    rng: np.random.Generator,
+) -> tuple[float, float, float]:
+    "`across_variance` in units of the mean of drawn pools, and the central 95 % of those. Cost: one fit."
+    fit = fit_discrimination(pool, ties=True, on_separation="ridge")
+    streams = replicate_streams(int(rng.integers(2**63)), "effects", n=n_simulations)
+    drawn = np.array([across_variance(draw_pool_like(pool, fit, rng=r)) for r in streams])
+    low, high = np.quantile(drawn / drawn.mean(), [0.025, 0.975])
+    return across_variance(pool) / float(drawn.mean()), float(low), float(high)
+
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-23
 def spread_table(
     pools: Mapping[str, Pool],  # by label
@@ -533,11 +589,9 @@ def spread_table(
     for label, pool in pools.items():
         found = fit_discrimination(pool, on_separation="ridge", ties=True)
         ratio = 2 * (found.log_marginal - found.log_marginal_equal)
-        slope = cycle_slope(pool, n_simulations=n_simulations, rng=stream(seed, "cycle-slope", label)).done()
-        effects = question_effects(pool, n_simulations=n_simulations, rng=stream(seed, "question-effects", label))
-        spread = label, len(pool), found.spread, found.block_share, ratio
-        usual = central(effects.model / effects.model.mean())
-        rows.append((*spread, slope.slope, *central(slope.equal), effects.ratio, *usual))
+        slope = cycle_slope(pool, n_simulations=n_simulations, rng=stream(seed, "cycle-slope", label))
+        effects = effects_ratio(pool, n_simulations=n_simulations, rng=stream(seed, "question-effects", label))
+        rows.append((label, len(pool), found.spread, found.block_share, ratio, *slope, *effects))
     columns = "label n_graphs spread block_share likelihood_ratio cycle_slope slope_low slope_high"
     return pd.DataFrame(rows, columns=[*columns.split(), "effects", "effects_low", "effects_high"])
 
