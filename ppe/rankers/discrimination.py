@@ -123,11 +123,8 @@ def _marginal(taken: _Taken, point: np.ndarray, step: float) -> _Marginal:
     return _Marginal(float(value), gradient, posterior @ log_a, float(sharpest))
 
 # %% ../../nbs/rankers/discrimination.ipynb #d250d885
-MAX_STEPS, STEP_TOLERANCE, ROUGHLY = (
-    300,
-    1e-9,
-    1e-1,
-)  # of the last step, relative to the largest strength, and in radians
+MAX_STEPS = 300
+STEP_TOLERANCE, ROUGHLY = 1e-9, 1e-1  # of the last step: strengths relative to 1 where larger, angles in radians
 BEGIN = 0.4, 0.5  # s and ρ
 
 

@@ -125,7 +125,8 @@ def _search(problem: _Problem) -> tuple[np.ndarray, float, int]:
 def _separated(counts: np.ndarray, models: Sequence[str], judges: Sequence[str], order: bool, refuse: bool) -> bool:
     "Whether no unique maximum exists, which is refused with the names of the models."
     if order:
-        placed = PlaceCounts(*counts, tuple(judges), tuple(models))
+        won, lost, tied = counts
+        placed = PlaceCounts(won, lost, tied, tuple(judges), tuple(models))
         if (by_place := place_separation(placed)) is not None and refuse:
             raise_place_separated(by_place, placed)
         return by_place is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -249,11 +249,11 @@ def _study_cell(
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     deletions, losses, separated = _Deletions(judged, rows), {}, {}
     usual = float(np.median(np.unique(pool.blocks, return_counts=True)[1]))  # graphs of a question
+    how: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "names": (judged.name, n_questions)}
     methods = [m for m in methods if m.by == "pool" or not isinstance(m.keep, int) or usual >= m.keep]
     for method in methods:
         stops = sorted({min(n_slow_pools, len(rows)), len(rows)})[: 1 if method.ranker in SLOW else 2]
-        first, how = rows[: stops[-1]], {"n_resamples": n_resamples, "seed": seed, "names": (judged.name, n_questions)}
-        acyclic = method == ACYCLIC
+        first, acyclic = rows[: stops[-1]], method == ACYCLIC
         scores, ridge = acyclic_scores(pool, first) if acyclic else method_scores(method, pool, first, **how)
         separated[method.name] = float(ridge.mean())
         for reference, values in deletions.losses(scores).items():
@@ -289,8 +289,8 @@ def replication_cells(
     if min(n_pools, n_slow_pools or n_pools) < 2:
         raise InputError(f"{n_pools} pools, {n_slow_pools} for slow rankers: a mean with an error needs at least two")
     cells = [(judged, size) for judged in sets for size in pool_sizes]
-    how = {"methods": tuple(methods), "n_slow_pools": n_slow_pools or n_pools, "n_resamples": n_resamples}
-    run = partial(_study_cell, n_pools=n_pools, seed=seed, **how)
+    how: dict[str, Any] = {"methods": tuple(methods), "n_pools": n_pools, "n_slow_pools": n_slow_pools or n_pools}
+    run = partial(_study_cell, n_resamples=n_resamples, seed=seed, **how)
     return parallel_map(run, cells, workers=workers, cost=lambda cell: cell[1] * len(cell[0].pool))
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-2
@@ -557,7 +557,7 @@ def _map_cell(cell: tuple[str, str, float], *, n_pools: int, n_resamples: int, s
         pool, truth = draw_map_pool(*cell, rng=stream(seed, "map", *place, number))
         fit, accuracy = fit_discrimination(pool, on_separation="ridge"), _accuracy(pool, truth)
         placed[number] = fit.spread, accuracy.mean(), accuracy.std()
-        how = {"n_resamples": n_resamples, "seed": seed, "names": (*place, number)}
+        how: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "names": (*place, number)}
         for k, name in enumerate(MAP_METHODS):
             if name == "discrimination":
                 scores = fit.theta

@@ -105,7 +105,8 @@ def _judges_alone(arena: JudgedBattles, half: np.ndarray) -> dict[str, Ranking]:
     for name, (of, effect) in groups.items():
         counts = arena.counts(half, *of)
         rankings[name] = arena.pooled(counts)
-        rankings[f"{name}, {effect}"] = order_effect(PlaceCounts(*counts, of, models))
+        won, lost, tied = counts
+        rankings[f"{name}, {effect}"] = order_effect(PlaceCounts(won, lost, tied, of, models))
     together = arena.counts(half, *judges)
     rankings["weighted"] = weighted_judges(together, models=models, order_effect=False)
     return rankings | {"weighted, order effects": weighted_judges(together, models=models)}
@@ -239,7 +240,7 @@ def _battle_distances(
     inside = order[: n_questions // 2]
     place = groups[rows.question], np.isin(np.arange(n_questions), inside)[rows.question].astype(np.int64), rows.judge
     shape = n_groups, 2, n_judges
-    parts = rows.counts(np.ravel_multi_index(place, shape), size=np.prod(shape)).reshape(3, *shape, n, n)
+    parts = rows.counts(np.ravel_multi_index(place, shape), size=int(np.prod(shape))).reshape(3, *shape, n, n)
     whole = parts.sum(axis=1, keepdims=True)
     left, half = np.moveaxis(np.concatenate([whole, whole - parts], axis=1), 2, 0)  # (3, 1 + G, J, n, n) each
 
@@ -248,7 +249,7 @@ def _battle_distances(
 
     reference, found = ranks(left, PEOPLE), {(0, judge): ranks(half, judge) for judge in of.judges}
     together = half[:, :, [rows.judges.index(judge) for judge in of.judges]].swapaxes(0, 1)
-    tables = [PlaceCounts(*counts, of.judges, rows.models) for counts in together]
+    tables = [PlaceCounts(won, lost, tied, of.judges, rows.models) for won, lost, tied in together]
     found[0, "pooled, order effects"] = order_effect_batch(tables).ranks
     for size in sizes:
         wins = np.zeros((1 + n_groups, n, n))
