@@ -361,9 +361,9 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
     "The ranking with an order effect, its standard errors over questions, and the share of pairs in both orders."
     counts, more = rows.counts(), dict[str, Any]()
     if weighted:
-        of_judges, names = np.stack([counts.first, counts.second, counts.ties]), (counts.models, counts.judges)
-        ranking = weighted_judges(of_judges, models=names[0], judges=names[1], on_separation=on_separation)
-        if over := takes_over(of_judges, ranking):
+        outcomes = np.stack([counts.first, counts.second, counts.ties])
+        ranking = weighted_judges(outcomes, models=counts.models, judges=counts.judges, on_separation=on_separation)
+        if over := takes_over(outcomes, ranking):
             weight, points, alike, sharp = (
                 f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
             )
