@@ -91,7 +91,7 @@ def question_resample(
     for method in methods:
         pool = pools[method.source]
         weights = question_weights(method, pool, n_resamples=n_resamples, rng=stream(seed))
-        fits = rank_batch(pool, weights, ranker=method.ranker or ranker, mu=method.mu)
+        fits = rank_batch(pool, weights, ranker=method.ranker or ranker)
         shape = (n_resamples, -1)
         results[method.name] = Resampled(fits.ranks.reshape(*shape, fits.ranks.shape[1]), fits.ridge.reshape(shape))
     return results
@@ -359,7 +359,7 @@ def rank_intervals(
     weights = draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=1, rng=rng)
     if "percentile" in made:
         weights = np.concatenate([weights, question_weights(method, pool, n_resamples=n_resamples, rng=rng)])
-    fits = rank_batch(pool, weights, ranker=ranker, mu=method.mu) if fit_batch is None else fit_batch(weights)
+    fits = rank_batch(pool, weights, ranker=ranker) if fit_batch is None else fit_batch(weights)
     limits, joined = dict[str, Limits](), None
     if "percentile" in made:
         if fits.ridge[0]:

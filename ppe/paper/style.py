@@ -121,9 +121,6 @@ RANKERS = _family(
 )
 AGGREGATORS = _family(
     ("discrimination", "Discrimination", "reddish purple", "*", _SOLID),
-    ("discrimination-cycles", "Discrimination, cycles", "orange", "P", _LONG),
-    ("discrimination-davidson", "Discrimination, ties", "vermillion", "X", _DASHDOT),
-    ("soft-weights", "Soft weights", "bluish green", "p", _SHORT),
     ("denoise", "Denoise", "black", "<", _DOT),
     ("acyclic", "Acyclic graphs", "blue", "d", _SPARSE),
     ("question-effects", "Question effects", "sky blue", ">", _LONGDOT),
