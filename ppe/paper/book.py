@@ -192,7 +192,7 @@ def write_book(
         # A heading between the rows of a table takes a whole line.
         body = _GROUP.sub(lambda row: f"table.cell(colspan: {row[2].count('[') + 1}){row[1]},", body)
         source = f"{looks.read_text(encoding='utf-8')}\n{body}".encode()
-        pdf = typst.compile(source, root=str(root), ignore_system_fonts=True, sys_inputs=inputs)  # type: ignore[type-var]
+        pdf = typst.compile(source, root=str(root), ignore_system_fonts=True, sys_inputs=inputs)  # type: ignore
     except RuntimeError as error:  # of either
         raise InputError(f"the book cannot be set; write otherwise what is named here: {error}") from None
     described = describe_pdf(pdf, title=title)
