@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -75,7 +76,8 @@ class SimulationParameters:
                 f"judge name {real[0]!r} does not say that it is simulated: no table may pass for a real judge's; put "
                 "'simulated' into the name"
             )
-        for owner in (self, *self.categories, *self.judges):
+        owners: tuple[Any, ...] = (self, *self.categories, *self.judges)
+        for owner in owners:
             for field in (field for field in fields(owner) if field.type in (int, float)):
                 value, is_whole, most = getattr(owner, field.name), field.type is int, _MOST.get(field.name, 100_000)
                 is_number = isinstance(value, int if is_whole else (int, float)) and not isinstance(value, bool)
