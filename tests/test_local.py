@@ -93,7 +93,9 @@ def test_replies_agree_with_the_library_asked_directly(smollm2: LocalBackend):
             [{"role": "user", "content": text}], add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
         with torch.inference_mode():
-            written = smollm2.network.generate(**shown, max_new_tokens=8, do_sample=False)[0, shown["input_ids"].shape[1] :]
+            written = smollm2.network.generate(**shown, max_new_tokens=8, do_sample=False)[
+                0, shown["input_ids"].shape[1] :
+            ]
         assert reply.text == smollm2.tokenizer.decode(written, skip_special_tokens=True)
         assert (reply.tokens_in, reply.tokens_out) == (shown["input_ids"].shape[1], len(written))
 
