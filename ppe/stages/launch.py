@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Worker', 'free_workers', 'Job', 'ending', 'JobResult', 'run_command', 'launch']
 
-# %% ../../nbs/stages/launch.ipynb #2178b528
+# %% ../../nbs/stages/launch.ipynb #a75486db
 import os
 import re
 import shlex
@@ -22,7 +22,7 @@ from typing import Any
 
 from ..errors import InputError, PpeError, first_five
 
-# %% ../../nbs/stages/launch.ipynb #1d139852
+# %% ../../nbs/stages/launch.ipynb #bb685600
 @dataclass(frozen=True, slots=True)
 class Worker:
     "What runs one job at a time."
@@ -55,22 +55,18 @@ def free_workers(
 ) -> list[Worker]:
     "A worker to each GPU that is visible and free. Raises `InputError` for a bad mask, `PpeError` if no GPU is free."
     mask, to_the_cpu = os.environ.get("CUDA_VISIBLE_DEVICES"), "set CUDA_VISIBLE_DEVICES to nothing to use the CPU"
-    words = None if mask is None else [word.strip() for word in mask.split(",")]
-    gpus: list[Worker] = []
-    if words is None or words[0] not in ("", "-1", "NoDevFiles"):
-        try:
+    words, gpus = [word.strip() for word in mask.split(",")] if mask is not None else None, list[Worker]()
+    try:
+        if words is None or words[0] not in ("", "-1", "NoDevFiles"):
             import pynvml
 
             pynvml.nvmlInit()
             handles = [pynvml.nvmlDeviceGetHandleByIndex(k) for k in range(pynvml.nvmlDeviceGetCount())]
             gpus = [Worker(f"GPU {k}", pynvml.nvmlDeviceGetUUID(handle), handle) for k, handle in enumerate(handles)]
-        except ImportError:
-            raise InputError(
-                f"nvidia-ml-py, which asks for GPUs, is missing: pip install it, or {to_the_cpu}"
-            ) from None
-        except pynvml.NVMLError_LibraryNotFound:
-            pass
-        except pynvml.NVMLError as error:
+    except ImportError:
+        raise InputError(f"no nvidia-ml-py, which asks for GPUs: pip install nvidia-ml-py, or {to_the_cpu}") from None
+    except pynvml.NVMLError as error:
+        if not isinstance(error, pynvml.NVMLError_LibraryNotFound):
             raise PpeError(f"the driver of the GPUs fails ({error}): repair it, or {to_the_cpu}") from None
     if not gpus:
         say(f"no GPU is visible, CUDA_VISIBLE_DEVICES is {mask!r}: jobs run on the CPU")
@@ -78,11 +74,9 @@ def free_workers(
     if words:
         fits = [[gpu for gpu in gpus if gpu.name == f"GPU {word}" or gpu.device.startswith(word)] for word in words]
         if wrong := [f"{word!r} fits {len(fit)}" for word, fit in zip(words, fits, strict=True) if len(fit) != 1]:
-            there = first_five(f"{gpu.name} {gpu.device}" for gpu in gpus)
-            raise InputError(
-                f"CUDA_VISIBLE_DEVICES={mask}: {first_five(wrong)} of {there}; give numbers or UUIDs of GPUs"
-            )
-        gpus = [gpu for number, (gpu,) in enumerate(fits) if [gpu] not in fits[:number]]
+            seen = f"{first_five(wrong)} of {first_five(f'{gpu.name} {gpu.device}' for gpu in gpus)}"
+            raise InputError(f"CUDA_VISIBLE_DEVICES={mask}: {seen}; give numbers or UUIDs of GPUs")
+        gpus = list({gpu.name: gpu for (gpu,) in fits}.values())
     objections = {gpu.name: gpu.objection() for gpu in gpus}
     for name in filter(objections.get, objections):
         say(f"left out {name}: it is {objections[name]}")
@@ -91,7 +85,7 @@ def free_workers(
         raise PpeError(f"no GPU is free, {why}: wait, or {to_the_cpu}")
     return [gpu for gpu in gpus if not objections[gpu.name]][:limit]
 
-# %% ../../nbs/stages/launch.ipynb #37893398
+# %% ../../nbs/stages/launch.ipynb #59002e78
 @dataclass(frozen=True, slots=True)
 class Job:
     "A command to be run to its end."
@@ -121,34 +115,28 @@ class JobResult:
         tried = ", ".join(f"{worker} ({ending(status)})" for worker, status in self.attempts)
         return f"{self.job.name}: {self.outcome} at attempt {len(self.attempts)}; {tried}; {self.log}"
 
-# %% ../../nbs/stages/launch.ipynb #9f9196fe
+# %% ../../nbs/stages/launch.ipynb #98eb765f
 def run_command(
     words: Sequence[str],
     log: Path,  # what the command says is added to it
-    environment: dict[str, str],
+    device: str,  # its CUDA_VISIBLE_DEVICES
     stop: threading.Event,  # when set, the command is asked to end
     grace_seconds: float,  # until it is killed
 ) -> int:  # its status, negative for a signal
     "Run a command until it ends."
-    shell = ["sh", "-c", 'read go && exec "$@" < /dev/null', "sh", *words]
-    guard, pipe = ["sh", "-c", 'read end; kill -s KILL -- "-$0"'], subprocess.PIPE
-    how: dict[str, Any] = {"stdin": pipe, "start_new_session": True, "env": environment}
-    with (
-        open(log, "ab") as sink,
-        subprocess.Popen(shell, stdout=sink, stderr=sink, **how) as command,
-        subprocess.Popen([*guard, str(command.pid)], stderr=subprocess.DEVNULL, **how),
-    ):
-        os.write(command.stdin.fileno(), b"go\n")  # type: ignore[union-attr]  # a pipe is there
+    guarded = 'exec 3<&0; (trap "" TERM; read end <&3; kill -s KILL 0) & exec "$@" < /dev/null 3<&-'
+    how: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
+    how["env"] = os.environ | {"CUDA_VISIBLE_DEVICES": device}
+    with open(log, "ab") as sink, subprocess.Popen(["sh", "-c", guarded, "sh", *words], stdout=sink, **how) as command:
         while command.poll() is None and not stop.is_set():
             time.sleep(0.1)
-        for number in (signal.SIGTERM, signal.SIGCONT):  # one that was stopped takes notice when it is continued
-            with suppress(OSError):  # nothing of it runs any more
+        for number, seconds in ((signal.SIGTERM, 0), (signal.SIGCONT, grace_seconds), (signal.SIGKILL, 0)):
+            with suppress(OSError, subprocess.TimeoutExpired):  # one that was stopped ends when it is continued
                 os.killpg(command.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            command.wait(grace_seconds)
+                command.wait(seconds)
     return command.returncode
 
-# %% ../../nbs/stages/launch.ipynb #c39daf0b
+# %% ../../nbs/stages/launch.ipynb #97cf4ca7
 def launch(
     jobs: Sequence[Job],
     *,
@@ -168,8 +156,8 @@ def launch(
     if not jobs or len({job.name for job in jobs}) < len(jobs):
         said = first_five(job.name for job in jobs)
         raise InputError(f"jobs {said}: one at least, and no name twice; logs and results go by name")
-    names = [re.sub(r"[^A-Za-z0-9._-]+", "-", job.name)[:80] for job in jobs]
-    logs = [Path(log_folder, f"{k:02d}-{name}.log") for k, name in enumerate(names, start=1)]
+    names = enumerate((re.sub(r"[^A-Za-z0-9._-]+", "-", job.name)[:80] for job in jobs), start=1)
+    logs = [Path(log_folder, f"{k:02d}-{name}.log") for k, name in names]
     try:
         Path(log_folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -198,8 +186,7 @@ def launch(
             try:
                 with open(logs[k], "ab") as sink:
                     sink.write(f"# {heading}: {shlex.join(jobs[k].arguments)}\n".encode())
-                environment = os.environ | {"CUDA_VISIBLE_DEVICES": worker.device}
-                status = run_command(jobs[k].arguments, logs[k], environment, stop, grace_seconds)
+                status = run_command(jobs[k].arguments, logs[k], worker.device, stop, grace_seconds)
                 say(f"{heading}: {ending(status)}, see {logs[k]}")
             except OSError as error:
                 status = 1
