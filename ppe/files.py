@@ -6,7 +6,7 @@
 __all__ = ['project_root', 'data_file', 'format_number', 'refuse_other_than_file', 'check_outputs', 'write_bytes', 'write_text',
            'write_csv', 'json_text', 'write_json', 'file_sha256', 'errors_at', 'entry_places', 'require_distinct',
            'is_name', 'check_name', 'plain_number', 'check_text', 'unpacked', 'read_whole', 'read_content',
-           'json_object', 'numbered_objects', 'read_json_lines', 'needed_fields', 'write_json_lines']
+           'single_keys', 'json_object', 'numbered_objects', 'read_json_lines', 'needed_fields', 'write_json_lines']
 
 # %% ../nbs/files.ipynb #cell-03
 import codecs
@@ -312,7 +312,10 @@ def read_content(
     return unpacked(data, path.name).removeprefix(codecs.BOM_UTF8), hashlib.sha256(data).hexdigest()
 
 # %% ../nbs/files.ipynb #cell-12
-def _single_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def single_keys(
+    pairs: list[tuple[str, object]],  # of a JSON object
+) -> dict[str, object]:
+    "The object. Raises InputError for a key that is written twice."
     if len(row := dict(pairs)) < len(pairs):
         require_distinct([key for key, _ in pairs], entry_places(pairs), "each key of an object is written once")
     return row
@@ -323,7 +326,7 @@ def json_object(
 ) -> dict[str, object]:
     "The one JSON object that the text is. Raises InputError, also for a key that is written twice."
     try:
-        row = json.loads(text.decode(), object_pairs_hook=_single_keys)
+        row = json.loads(text.decode(), object_pairs_hook=single_keys)
     except InputError:
         raise
     except UnicodeDecodeError:
