@@ -305,7 +305,7 @@ def _alpaca_eval(records: Records) -> Rows:
         "category": datasets, "variant": 1,
         "model_a": records.names("generator_1"), "model_b": records.names("generator_2"),
         "verdict": np.select([signs < 0, signs == 0, signs > 0], ["a", "tie", "b"], "invalid").astype(object),
-        _ORDER: 1, _BETWEEN: [not math.isnan(preference) and preference not in (1, 1.5, 2) for preference in preferences],
+        _ORDER: 1, _BETWEEN: [not (math.isnan(number) or number in (1, 1.5, 2)) for number in preferences],
     }  # fmt: skip
     return pd.DataFrame(columns | _style(records.fields["output_1"], records.fields["output_2"]))
 
