@@ -239,20 +239,11 @@ def test_a_loop_of_links_is_one_line_wherever_a_file_is_read(ppe_main, place):
         refused(ppe_main(*words), "loop")
 
 
-@pytest.mark.parametrize("command", [["rank"], ["import", "--out", "o.csv"]])
-def test_a_device_that_never_ends_and_a_gzip_file_that_explodes(ppe_main, place, command, monkeypatch):
-    monkeypatch.setattr("ppe.files.MAX_UNPACKED", 2**24)
-    (place / "bomb.csv.gz").write_bytes(gzip.compress(text(duel("x", "y")) + bytes(2**25)))
-    refused(ppe_main(*command, "/dev/zero"), "/dev/zero", "more than 16 MiB")
-    refused(ppe_main(*command, "bomb.csv.gz"), "bomb.csv.gz unpacks to more than 16 MiB")
-
-
 def test_memory_is_bounded(place):
     "Without the bound the four gigabytes would not fit into the two that the process may take."
     part = gzip.compress(bytes(2**26))
     (place / "bomb.csv.gz").write_bytes(gzip.compress(text(duel("x", "y"))) + part * 64)
-    for words, size in (("rank bomb.csv.gz", 50), ("cycles bomb.csv.gz", 512), ("rank - < <(yes)", 512)):
-        refused(shell(f"ppe {words}", place), f"more than {size} MiB")
+    refused(shell("ppe rank bomb.csv.gz", place), "more than 50 MiB")
 
 
 def test_a_pipe_gives_what_a_file_gives(ppe_main, place):
