@@ -98,7 +98,8 @@ def test_cycles_are_counted_among_the_pairs_that_were_judged(ppe_main, tmp_path)
 
 def test_diagnose_says_what_it_cannot(ppe_main, file):
     done = ppe_main("diagnose", file)
-    assert done.code == 0 and "comparison graphs (the verdicts on one wording) lack pairs" in done.out and done.err == ""
+    assert done.code == 0 and done.err == ""
+    assert "comparison graphs (the verdicts on one wording) lack pairs" in done.out
 
 
 # ---- one invalid verdict does not throw its graph away
