@@ -356,8 +356,8 @@ def _cautions(data: _Data) -> Said:
 USE = "all-graphs"
 ADVICE = (
     "Use all graphs, once: over four independent public sets, keeping the half with the fewest cycles ranked the "
-    "models farther from the judge's other questions, by 0.014 (0.007 to 0.021) in Spearman distance, and no other choice "
-    "of graphs was shown to be closer."
+    "models farther from the judge's other questions, by 0.014 (0.007 to 0.021) in Spearman distance, and no other "
+    "choice of graphs was shown to be closer."
 )
 SECTIONS: dict[str, tuple[str, Callable[[_Data], Said]]] = {  # what each is about, and what finds it
     "pool": ("What the file holds", _holds),
