@@ -35,7 +35,7 @@ class Finding:
 
     section: str
     name: str
-    value: Any
+    value: Any  # None, as every limit, where a number is not finite
     low: float | None = None
     high: float | None = None
     level: float | None = None  # of the limits
@@ -56,26 +56,16 @@ class Diagnosis:
 
     def table(self) -> pd.DataFrame:  # section, name, value, low, high, level
         "Every number, one row each."
-        rows = [(f.section, f.name, *map(_plain, (f.value, f.low, f.high)), f.level) for f in self.findings]
-        return pd.DataFrame(rows, columns=["section", "name", "value", "low", "high", "level"], dtype=object)
+        return pd.DataFrame(self.findings, dtype=object).drop(columns="sentence")
 
     def report(self) -> dict[str, Any]:
         "As JSON takes it: by section and name a number, or with limits value, low, high and level; null: see missing."
         report: dict[str, Any] = {name: None if name in self.missing else {} for name in SECTIONS}
-        for finding in (f for f in self.findings if report.get(f.section) is not None):
-            value = _plain(finding.value)
-            if finding.level is not None:
-                limits = {"low": _plain(finding.low), "high": _plain(finding.high), "level": finding.level}
-                value = {"value": value} | limits
-            report[finding.section][finding.name] = value
+        for found in (f for f in self.findings if report.get(f.section) is not None):
+            limits = {"value": found.value, "low": found.low, "high": found.high, "level": found.level}
+            report[found.section][found.name] = found.value if found.level is None else limits
         about = {"use": USE, "advice": ADVICE, "missing": dict(self.missing)}
         return report | about | {"sentences": self.lines(), "seed": self.seed}
-
-
-def _plain(value: Any) -> Any:
-    "None where a number is not finite, as the end of an open interval; no numbers of numpy."
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 # %% ../../nbs/inference/advice.ipynb #f238bf9c
 @dataclass(frozen=True)
@@ -114,7 +104,7 @@ def _with_limits(table: pd.DataFrame, names: Sequence[str], value: str = "share"
     "The rows of a table as numbers."
     return dict(zip(names, table[[value, "low", "high"]].itertuples(index=False, name=None), strict=True))
 
-# %% ../../nbs/inference/advice.ipynb #fd062302
+
 def _holds(data: _Data) -> Said:
     pool, judges = data.pool, sorted(set(data.verdicts["judge"].astype(str)))
     met, whole, n = compared_pairs(pool), int(complete_graphs(pool).sum()), pool.n_models
@@ -218,7 +208,7 @@ def open_ranks(
             times[tuple(names[list(two)])] = float(reach / max(abs(pairs.z[met[0]]), 1e-9)) ** 2
     return table, times
 
-# %% ../../nbs/inference/advice.ipynb #45fcab2d
+
 MOST_TIMES = 20  # as many questions: what would take more is not to be had
 
 
@@ -287,7 +277,7 @@ def _agreement(data: _Data) -> Said:
     sentence += f"{least['judge']} the least often, in {_percent(least['share'])}"
     return sentence, _with_limits(table, table["judge"].replace("", "all"))
 
-# %% ../../nbs/inference/advice.ipynb #37a00f55
+
 def _together(data: _Data) -> Said:
     if data.verdicts["judge"].nunique() < 2:
         return "", {}
@@ -366,8 +356,8 @@ def _cautions(data: _Data) -> Said:
 USE = "all-graphs"
 ADVICE = (
     "Use all graphs, once: over four independent public sets, keeping the half with the fewest cycles ranked the "
-    "models farther from the judge's other questions, by 0.014 (0.007 to 0.021) in Spearman distance, and no other choice "
-    "of graphs was shown to be closer."
+    "models farther from the judge's other questions, by 0.014 (0.007 to 0.021) in Spearman distance, and no other "
+    "choice of graphs was shown to be closer."
 )
 SECTIONS: dict[str, tuple[str, Callable[[_Data], Said]]] = {  # what each is about, and what finds it
     "pool": ("What the file holds", _holds),
@@ -385,7 +375,13 @@ SECTIONS: dict[str, tuple[str, Callable[[_Data], Said]]] = {  # what each is abo
     "cautions": ("What to be careful with", _cautions),
 }
 
-# %% ../../nbs/inference/advice.ipynb #d98535d8
+
+def _plain(value: Any) -> Any:
+    "None where a number is not finite, as the end of an open interval; no numbers of numpy."
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
 def diagnose(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
@@ -415,6 +411,6 @@ def diagnose(
         said = f"{sentence}{'.' * (sentence[-1:] not in ('', '?'))}"
         for name, value in numbers.items():
             amount, low, high, at = (*value, level)[:4] if isinstance(value, tuple) else (value, None, None, None)
-            findings.append(Finding(section, name, amount, low, high, at, said))
+            findings.append(Finding(section, name, _plain(amount), _plain(low), _plain(high), at, said))
             said = ""
     return Diagnosis((*findings, Finding("advice", "use", USE, sentence=ADVICE)), missing, seed)

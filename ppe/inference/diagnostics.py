@@ -73,15 +73,13 @@ def misfit(
     z, null = rest.sum(axis=0), rng.choice([-1.0, 1.0], size=(FLIPS, len(rest))) @ rest
     reached = [at_least((null**2).sum(axis=1), (z**2).sum()), at_least(np.abs(null).max(axis=1), np.abs(z).max())]
     p_value = min(1.0, 2 * (1 + min(map(np.sum, reached))) / (1 + FLIPS))
-    worst = np.flatnonzero(free)[np.abs(z).argmax()]
-    share = ((net + met) / 2).sum(axis=0)[worst] / total[worst]
-    sides_of = (i[worst], j[worst], share, expected[worst])
-    if share < expected[worst]:
-        sides_of = (j[worst], i[worst], 1 - share, 1 - expected[worst])
-    better, worse, share, chance = sides_of
-    deviance = float((z**2).sum() / (null**2).sum(axis=1).mean())
-    names = pool.models[better], pool.models[worse]
-    return Misfit(deviance, float(p_value), *names, float(share), float(chance), len(z))
+    deviance, largest = float((z**2).sum() / (null**2).sum(axis=1).mean()), np.abs(z).round(9).argmax()
+    pair = np.flatnonzero(free)[largest]
+    share, chance = float((net + met).sum(axis=0)[pair] / total[pair] / 2), float(expected[pair])
+    one, other = pool.models[i[pair]], pool.models[j[pair]]
+    if z[largest] > 0:
+        return Misfit(deviance, float(p_value), one, other, share, chance, len(z))
+    return Misfit(deviance, float(p_value), other, one, 1 - share, 1 - chance, len(z))
 
 # %% ../../nbs/inference/diagnostics.ipynb #flips-68
 def order_flips(
@@ -173,7 +171,7 @@ def _order_p_value(rows: Comparisons) -> float | None:
     reached = at_least(np.array(turned), there).sum(axis=0)
     return float(min(1.0, 2 * (1 + reached.min()) / (1 + N_FLIPS)))
 
-# %% ../../nbs/inference/diagnostics.ipynb #first-10-b
+
 def _basis(rows: Comparisons) -> tuple[str, str, np.ndarray]:
     "One of BASES, the reason for the last, and the rows of one judge that the rate is taken from."
     everything, forward = np.arange(len(rows)), rows.first < rows.second
@@ -280,7 +278,7 @@ def _half_width(values: np.ndarray, level: float) -> float:
 
     return float(student.isf((1 - level) / 2, len(values) - 2) * jackknife_error(values)) if len(values) > 2 else np.nan
 
-# %% ../../nbs/inference/diagnostics.ipynb #joint-03
+
 def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float) -> tuple[float, float, float]:
     "Variance of scores (jackknife over questions) by one judge over that by all, with limits; NaN if unknown."
     unknown, moved = (np.nan,) * 3, []
@@ -331,7 +329,7 @@ def shared_errors(
     limits = rho, rho - half, rho + half
     return SharedErrors(float(several["m"].mean()), len(several), *limits, of_all["judge"].nunique(), *worth)
 
-# %% ../../nbs/inference/diagnostics.ipynb #joint-03-b
+
 def judges_agree(
     verdicts: pd.DataFrame,  # validated verdict table
     people: pd.DataFrame | None = None,  # to compare with them; with the other judges if not given
