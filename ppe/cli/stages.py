@@ -602,7 +602,7 @@ def judge_command(**given: Any) -> int:
 # %% ../../nbs/cli/stages.ipynb #cell-18
 @click.group("ledger")
 def ledger_group() -> None:
-    "Look into a ledger: what was sent and said, and the verdicts so far."
+    "Look into a ledger: what was sent and said, verdicts so far."
 
 # %% ../../nbs/cli/stages.ipynb #e-export
 @ledger_group.command("export")
@@ -719,9 +719,9 @@ def launch_command(logs: str, arguments: tuple[str, ...], **given: Any) -> int:
 
     ppe launch -- judge answers.jsonl --backend local --model prometheus --out verdicts.csv
 
-    A card counts as free when others leave its memory and its processors alone, at the start: two launches at the same
-    moment may take the same card. A job that dies goes to another card. Without a card the same jobs run on the
-    processor. The file is written at the end, from the ledger that all jobs fill.
+    A card counts as free when others leave its memory and its processors alone, which is looked up before each job. A
+    job that dies goes to another card. Without a card the same jobs run on the processor. The file is written at the
+    end, from the ledger that all jobs fill.
     """
     from ppe.stages.launch import Job, launch
 

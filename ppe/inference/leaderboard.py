@@ -95,9 +95,11 @@ class PlacedGraphs:
         cell = ((self.rows.outcome * n_judges + self.rows.judge) * n + self.rows.first) * n + self.rows.second
         sums = [np.bincount(cell, row[self.graph], minlength=3 * n_judges * n * n) for row in weights]
         outcomes = np.reshape(sums, (len(weights), 3, n_judges, n, n))
+        if weighted:
+            return weighted_judges_batch(outcomes)
         names = self.rows.judges, self.rows.models
         tables = (PlaceCounts(first, second, ties, *names) for first, second, ties in outcomes)
-        return weighted_judges_batch(tables) if weighted else order_effect_batch(tables, ranker=ranker)
+        return order_effect_batch(tables, ranker=ranker)
 
     def tests(self, *, tie_parameter: bool, n_flips: int, rng: np.random.Generator) -> ScoreTests:
         "Score tests at equal covariates, or less an effect of the first place for each judge."
@@ -320,11 +322,9 @@ def uneven_lines(
 Incomplete = Literal["auto", "drop", "keep"]  # graphs that lack a pair; auto: keep, unless cycle scores are compared
 
 
-def _by_cycles(method: Method, ranker: str) -> str:
+def _by_cycles(method: Method) -> str:
     "What compares cycle scores, in words; empty if nothing does."
-    if not method.keeps_all:
-        return f"selection by cycle scores ({method.name})"
-    return f"{ranker}, which weighs graphs by cycle scores," if find_ranker(ranker).takes == "scores" else ""
+    return "" if method.keeps_all else f"selection by cycle scores ({method.name})"
 
 
 def _chosen_rows(method: Method, pool: Pool) -> np.ndarray:
@@ -361,8 +361,9 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
     "The ranking with an order effect, its standard errors over questions, and the share of pairs in both orders."
     counts, more = rows.counts(), dict[str, Any]()
     if weighted:
-        ranking = weighted_judges(counts, on_separation=on_separation)
-        if over := takes_over(counts, ranking):
+        outcomes = np.stack([counts.first, counts.second, counts.ties])
+        ranking = weighted_judges(outcomes, models=counts.models, judges=counts.judges, on_separation=on_separation)
+        if over := takes_over(outcomes, ranking):
             weight, points, alike, sharp = (
                 f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
             )
@@ -428,7 +429,7 @@ def leaderboard(
         if weighted or order_effect:
             other = "--judges weighted" if weighted else "--order-effect"
             raise InputError(f"--covariates with {other}: the two are not estimated together; leave one of them out")
-    by_cycles = _by_cycles(method, ranker) if incomplete == "auto" else ""
+    by_cycles = _by_cycles(method) if incomplete == "auto" else ""
     kept: Literal["drop", "keep"] = "drop" if by_cycles or incomplete == "drop" else "keep"
     valid = (verdicts["verdict"] != "invalid").to_numpy()
     made: dict[str, Any] = {"n_graphs": len(graph_codes(verdicts)[1]), "n_dropped": 0}
@@ -465,7 +466,7 @@ def leaderboard(
     elif pool is None:
         ranking = rank_counts(wins, ties, ranker=ranker, models=models, on_separation=on_separation)
     else:
-        ranking = rank(part, ranker=ranker, mu=method.mu, on_separation=on_separation)
+        ranking = rank(part, ranker=ranker, on_separation=on_separation)
     made |= {"places": graphs, "judges": tuple(sorted(judged.astype(str).unique())), "weighted": weighted}
     made |= {"without": without, "n_verdicts": _total(wins, ties), "separated": _separated(ranking, wins, ties)}
     return Leaderboard(ranking, method, distances=None if ranks is None else _distances(ranking, ranks), **made)
@@ -519,18 +520,18 @@ def _report(board: Leaderboard) -> dict[str, Any]:
     return report | {"distances": None if board.distances is None else dict(board.distances), "intervals": intervals}
 
 # %% ../../nbs/inference/leaderboard.ipynb #c17-a6644e
-NO_BEST_ORDER = "the order is not proved to be a best one: a minute was not enough; copeland has no such search"
+NO_BEST_ORDER = "the order is not certified to be a best one: more than 20 models beat each other in circles; copeland has no such search"
 BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
     "no": "several orders have the fewest disagreements ({:g}): a score counts the models below in all of them, "
     "less those above in all of them; rank ranges (--intervals) hold the places in each",
-    "not decided": "whether other orders have as few disagreements was not settled within a minute: a score counts the "
-    "models that are proved to be below in all of them, less those above",
+    "none": "there is no best order: the majorities go in circles, and the orders with the fewest disagreements ({:g}) agree "
+    "about no pair of models",
 }
 
 
 def _notes(board: Leaderboard) -> list[str]:
     notes, found = [] if board.intervals is None else board.intervals.notes(board.kind), board.estimates()
-    by_cycles = _by_cycles(board.method, board.ranking.ranker)
+    by_cycles = _by_cycles(board.method)
     notes += [board.separated] * bool(board.separated) + uneven_lines(board.invalid)
     if board.n_lost:
         left = (
