@@ -197,13 +197,3 @@ def random_pool(
                     )
                 rows += graph_rows(judge, question, category, variant, verdicts)
     return rows
-
-
-@pytest.fixture(scope="module")
-def hasty():
-    "Replies are written down at once: a stand-in has none that could share a transaction with the first."
-    from ppe.stages import dispatch
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "GROUP_SECONDS", 0.0)
-        yield

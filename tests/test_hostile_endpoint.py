@@ -47,7 +47,7 @@ def answered(folder: Path, url: str, *more: str, texts: tuple[str, ...] = ("Why?
 
 def states(folder: Path) -> dict[str, int]:
     with Ledger(folder / "ledger.sqlite") as ledger:
-        assert ledger.integrity() == "ok"
+        assert ledger.query("PRAGMA integrity_check") == [("ok",)]
         return dict(ledger.query("SELECT status, count(*) FROM requests GROUP BY status"))
 
 
@@ -396,19 +396,6 @@ def test_who_refuses_all_from_some_moment_on_has_judged_what_came_before(tmp_pat
     assert judged(tmp_path, server.url, "--concurrency", workers) == 2 and "in a row" in one_line(capsys)
     assert states(tmp_path) == {"open": 48, "done": 12}
     goes_on(tmp_path, server)
-
-
-def test_two_processes_that_are_refused_everything_do_not_wait_for_each_other(tmp_path, serve):
-    refuse, codes = refusing(400, message="content policy"), []
-    server = serve(lambda *_: after(0.05, refuse()))
-    answers(tmp_path, 10)
-    run = lambda: codes.append(judged(tmp_path, server.url, "--concurrency", "9"))  # noqa: E731
-    both = [threading.Thread(target=run) for _ in range(2)]
-    for thread in both:
-        thread.start()
-    for thread in both:
-        thread.join(30)
-    assert codes == [2, 2] and states(tmp_path) == {"open": 60}
 
 
 # ---- one poisonous reply
@@ -782,7 +769,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-@pytest.mark.parametrize("command", ["judge", "status", "export", "show"])
+@pytest.mark.parametrize("command", ["judge", "export", "show"])
 def test_a_broken_ledger_is_refused_in_one_line(tmp_path, serve, name, command, capsys):
     path, content = tmp_path / "ledger.sqlite", BROKEN[name]
     if isinstance(content, bytes):
@@ -796,22 +783,6 @@ def test_a_broken_ledger_is_refused_in_one_line(tmp_path, serve, name, command, 
     run = judged(tmp_path, server.url) if command == "judge" else main(["ledger", command, str(path), *more])
     assert run == 2 and (name if name == "version 1" else "") in one_line(capsys)
     assert path.read_bytes() == before and server.asked == 0
-
-
-def test_only_lock_files_that_we_made_are_deleted(tmp_path, serve):
-    kept = {"precious.txt": "precious", "ledger.sqlite-notes.lock": "mine"}
-    for name, text in kept.items():
-        (tmp_path / name).write_text(text)
-    assert judged(tmp_path, serve().url, "--max-requests", "1") == 3
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        for name in (*kept, "../precious.txt", "", "ledger.sqlite-" + "0" * 31 + "/.lock"):
-            ledger.query("INSERT INTO workers (lock) VALUES (?)", name)
-    ours = tmp_path / f"ledger.sqlite-{'a' * 32}.lock"
-    ours.touch()
-    assert judged(tmp_path, serve().url) == 0
-    assert {name: (tmp_path / name).read_text() for name in kept} == kept and not ours.exists()
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert ledger.query("SELECT count(*) FROM workers") == [(0,)]
 
 
 # ---- batches

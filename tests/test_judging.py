@@ -9,11 +9,9 @@ from stages import answer, by_number, number, pool, reader, tagged
 
 from ppe.stages.chat import CallFailed, Decoding
 from ppe.stages.dispatch import Limits, Prices, Session
-from ppe.stages.judging import judge, plan_judging
-from ppe.stages.ledger import Ledger, run_progress
+from ppe.stages.judging import judge
+from ppe.stages.ledger import Ledger
 from ppe.verdicts import MIRRORED
-
-pytestmark = pytest.mark.usefixtures("hasty")
 
 
 @pytest.fixture
@@ -131,27 +129,6 @@ def test_cost_limit_holds_for_both_phases(session):
     limited = Session(session(backend).ledger, backend, Limits(max_cost=12.0), Prices(1000, 1000))
     judge(pool(n_questions=2, n_models=4), session=limited, model="m")
     assert 0 < len(backend.sent) * 1100 * 1000 / 1e6 <= 12.0
-
-
-# Graphs and tables
-
-
-def test_scores_planned_by_another_process_are_sent_too(session, monkeypatch):
-    # The other process sees the last pair settled and plans the scores before this one looks what is left.
-    answers, own = pool(), session(by_number(bias=2.5))
-    work = Session.work
-
-    def then_the_other_plans(self, run, label=""):
-        summary = work(self, run, label)
-        if label == "judge":
-            plan_judging(self.ledger, answers, backend="api", model="m")
-            summary.left = run_progress(self.ledger, run).unfinished
-            assert summary.left
-        return summary
-
-    monkeypatch.setattr(Session, "work", then_the_other_plans)
-    result = judge(answers, session=own, model="m")
-    assert result.complete and result.details["basis"].str.startswith("scored").any()
 
 
 # What is sent and what it is known by

@@ -14,12 +14,10 @@ from ppe.errors import InputError
 from ppe.pairs import write_pairs
 from ppe.stages.benchmarks import Prompt, write_prompts
 from ppe.stages.dispatch import Session
-from ppe.stages.judging import judge, plan_judging, run_details
+from ppe.stages.judging import judge, run_details
 from ppe.stages.ledger import results
-from ppe.stages.responses import STOCHASTIC, plan_responses, respond
+from ppe.stages.responses import STOCHASTIC, respond
 from ppe.verdicts import read_verdicts
-
-pytestmark = pytest.mark.usefixtures("hasty")
 
 
 def echo() -> StandIn:
@@ -71,9 +69,9 @@ def test_a_run_that_is_partly_in_both_orders_is_read_back_from_the_ledger_alone(
     backend = by_number(0.5)
     judged = judged_by(ledger, backend, LIST, **SINGLE)
     assert len(judged.details) == 3
-    plan = plan_judging(ledger, named(), pairs=LIST, backend="api", model="m", mode="single")
+    plan = judge(named(), pairs=LIST, session=Session(ledger, "api"), model="m", mode="single")
     pd.testing.assert_frame_equal(run_details(ledger, plan.run), judged.details)
-    assert len(backend.sent) == 4 and plan.n_pairs == 3
+    assert len(backend.sent) == 4 and plan.complete and plan.run == judged.run
 
 
 def test_the_hybrid_asks_in_both_orders_whatever_the_list_says(ledger):
@@ -143,14 +141,14 @@ def prints(ledger, run: int) -> tuple[str, str, str]:
 def test_a_ledger_from_before_lists_is_continued(ledger, options, settings, requests):
     "Settings, inputs, keys and items as the program wrote them before it knew lists of pairs."
     answers = [answer(q, m, f"{m} says {q}") for q in (1, 2) for m in "xyz"]
-    run = plan_judging(ledger, answers, backend="api", model="m", **options).run
+    run = judge(answers, session=Session(ledger, "api"), model="m", **options).run
     inputs = "487da7dce6fef5d110eae69c3df4cf75446ef3e04dabe0192714537effd641a8"
     assert prints(ledger, run) == (settings, requests, inputs)
 
 
 def test_answers_of_before_lists_are_continued(ledger):
     prompts = [Prompt(1, "test", variant, f"Q {variant}") for variant in range(3)]
-    run = plan_responses(ledger, prompts, backend="api", model="m")
+    run = respond(prompts, session=Session(ledger, "api"), model="m").run
     inputs = "acf4f18f3ebe36eaa7bb18061cbab024a742c2122e9efea96feb2cbd9db60f1d"
     assert prints(ledger, run) == ("d6b18b4aa8949321", "25edd536a74d56e4", inputs)
 

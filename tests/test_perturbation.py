@@ -6,7 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
-import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from stages import StandIn, read_rows, write_rows
@@ -15,10 +14,8 @@ from ppe.stages.benchmarks import Question
 from ppe.stages.chat import Decoding
 from ppe.stages.dispatch import Limits, Session, read_batch, write_batch
 from ppe.stages.ledger import Ledger, exchange
-from ppe.stages.perturbation import COUNTS, perturb, plan_perturbation
+from ppe.stages.perturbation import COUNTS, perturb
 from ppe.stages.prompts import load_prompts
-
-pytestmark = pytest.mark.usefixtures("hasty")
 
 
 def question(number: int) -> Question:
@@ -149,15 +146,15 @@ def test_batch_files_serve_both_phases(tmp_path: Path, ledger: Ledger):
     "What a command with --batch does, by hand, and the live stage finds nothing left to do."
     questions, runs = [question(number) for number in range(4)], []
     for phase, reply in (("generate", wordings(0)), ("check", ["NO"] * 2 + ["YES"] * 6)):
-        run, later = plan_perturbation(ledger, questions, backend="api", model="x")
-        (written,) = write_batch(ledger, run, tmp_path / f"{phase}.jsonl")
+        plan = perturb(questions, session=Session(ledger, "api"), model="x")
+        (written,) = write_batch(ledger, plan.run, tmp_path / f"{phase}.jsonl")
         choice = {"message": {"content": json.dumps(reply)}}
         results = write_rows(tmp_path / f"{phase}-out.jsonl", [
             {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": {"choices": [choice]}}}
             for line in read_rows(written)
         ])  # fmt: skip
         assert read_batch(ledger, results)["done"] == 4
-        runs.append((run, later))
+        runs.append((plan.run, plan.later))
     assert runs[0] != runs[1] and [later for _, later in runs] == [4, 0]
     done = perturb(questions, session=Session(ledger, silent := scripted(wordings)), model="x")
     assert not silent.sent and done.complete and [p.prompt for p in done.prompts[1:5]] == wordings(0)[2:6]

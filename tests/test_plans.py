@@ -187,7 +187,6 @@ def test_a_number_that_is_none_is_refused_before_anything_is_done(value, tmp_pat
         ("next", "v.csv", "--questions", "v.csv", "--calls", 1, "--out", "n.csv", f"--level={value}"),
         (*adaptive, f"--level={value}"),
         *((*judge, f"--{limit}={value}") for limit in ("timeout", "max-cost", "requests-per-minute")),
-        (*judge, f"--tokens-per-minute={value}"),
         ("report", "v.csv", "--out", "r.html", f"--level={value}"),
     ):
         assert_refused(words, words[-1][2:].split("=")[0])

@@ -15,8 +15,6 @@ from ppe.stages.dispatch import Limits, Session
 from ppe.stages.ledger import Ledger
 from ppe.stages.responses import STOCHASTIC, respond
 
-pytestmark = pytest.mark.usefixtures("hasty")
-
 PROMPTS = tuple(
     Prompt(number, "made", variant, f"Task {number}.{variant}") for number in range(6) for variant in range(3)
 )

@@ -39,7 +39,7 @@ COMMANDS = {  # name → module, and first sentence of its help, which fits a li
     "perturb": ("stages", "Paraphrase the questions of SOURCE, keeping their meaning."),
     "respond": ("stages", "Answer every prompt of PROMPTS with one target model."),
     "judge": ("stages", "Judge pairs of ANSWERS and write the verdict table."),
-    "ledger": ("stages", "Look into a ledger: how far runs are, what was sent and said."),
+    "ledger": ("stages", "Look into a ledger: what was sent and said, verdicts so far."),
     "launch": ("stages", "Run a stage on all free graphics cards."),
 }
 

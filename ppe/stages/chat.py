@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import ipaddress
 import json
-import math
 import os
 import re
 import time
@@ -151,22 +150,16 @@ def check_base_url(
     url = url.strip()
     try:
         parts = urlsplit(url)
-        sound = url.isascii() and url.isprintable() and not re.search(r"[\s\\]", url) and parts.port != 0
+        sound = parts.port != 0 and parts.hostname and re.fullmatch(r"(?i)https?://[!-~]+", url) and "\\" not in url
     except ValueError:  # brackets, a port that is none
         sound = False
-    if not sound:
-        shown = "" if "@" in url else f" {url!r:.60}"
+    if not sound or parts.username or parts.password or parts.query or parts.fragment:
+        shown = "" if "@" in url or "?" in url else f" {url!r:.60}"
         raise InputError(
-            f"base URL{shown}: no address; one looks like https://api.openai.com/v1 or http://127.0.0.1:8000/v1"
+            f"base URL{shown}: an address such as https://api.openai.com/v1 or http://127.0.0.1:8000/v1 is needed, "
+            "without user name, password or parameters: secrets come from the environment only, see --key-variable"
         )
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise InputError(
-            f"base URL for {parts.hostname}: it holds a user name, a password or parameters; secrets come from the "
-            "environment only, see --key-variable"
-        )
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"base URL {url!r}: it starts with https:// (or http:// on this machine) and names a host")
-    if parts.scheme == "http" and not is_loopback(parts.hostname) and not allow_insecure:
+    if parts.scheme == "http" and not is_loopback(parts.hostname or "") and not allow_insecure:
         raise InputError(
             f"base URL {url!r}: http to another machine would send prompts and key in the clear; use https, or "
             "--allow-insecure on a network that you trust"
@@ -389,7 +382,7 @@ def _wait(headers: Mapping[str, str]) -> float | None:
             seconds = (parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds()
         except (TypeError, ValueError, OverflowError):  # no date, or one without a time zone
             return None
-    return seconds if math.isfinite(seconds) and 0 <= seconds <= _MAX_WAIT else None
+    return seconds if 0 <= seconds <= _MAX_WAIT else None
 
 
 def _failure(error: Exception, secret: str) -> CallFailed:
@@ -404,14 +397,13 @@ def _failure(error: Exception, secret: str) -> CallFailed:
         unsent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
         kind = "timeout" if isinstance(error, openai.APITimeoutError) else "connection failed"
         return CallFailed(kind, quoted(str(cause) or type(cause).__name__, secret), charged=not unsent)
-    status, said = error.status_code, quoted(error.message, secret)
-    if status in _FATAL_STATUS:
-        return CallFailed(f"http {status}", f"{_FATAL_STATUS[status]}: {said}", fatal=True)
+    status, said, fatal = error.status_code, quoted(error.message, secret), _FATAL_STATUS.get(error.status_code, "")
     if 300 <= status < 400:
-        elsewhere = "the endpoint sends us elsewhere; give its right address as the base URL"
-        return CallFailed(f"http {status}", elsewhere, fatal=True)
-    if status == 429 and getattr(error, "code", None) == "insufficient_quota":
-        return CallFailed("http 429", f"the account has no credit left: {said}", fatal=True)
+        fatal, said = "the endpoint sends us elsewhere", "give its right address as the base URL"
+    elif status == 429 and getattr(error, "code", None) == "insufficient_quota":
+        fatal = "the account has no credit left"
+    if fatal:
+        return CallFailed(f"http {status}", f"{fatal}: {said}", fatal=True)
     of_text = refusal(f"{error.message} {error.body}") if status in (400, 422) else ""
     if kind := TOO_LONG if status == 413 else of_text:
         return CallFailed(kind, f"http {status}: {said}", decided=True)
@@ -419,18 +411,6 @@ def _failure(error: Exception, secret: str) -> CallFailed:
     return CallFailed(f"http {status}", said, retryable=passing, wait=_wait(error.response.headers))
 
 # %% ../../nbs/stages/chat.ipynb #cell-41
-def _certificates() -> Any:
-    "What an encrypted connection is checked against. Raises `InputError` if it cannot be read."
-    import httpx2
-
-    try:
-        return httpx2.create_ssl_context()
-    except OSError as error:
-        named = ", ".join(f"{k}={os.environ[k]}" for k in ("SSL_CERT_FILE", "SSL_CERT_DIR") if k in os.environ)
-        where = named or "of this machine"
-        raise InputError(f"cannot read the certificates ({where}): {error}; correct or unset it") from None
-
-
 def _taking_whole(limit: int, secret: str) -> Any:
     "A hook that receives a reply as it comes, up to the limit, and leaves it where the client looks for it."
     import httpx2
@@ -448,27 +428,6 @@ def _taking_whole(limit: int, secret: str) -> Any:
         response.is_closed = False
 
     return take_whole
-
-
-async def _received(client: Any, body: bytes, timeout: float, secret: str) -> Any:
-    "The JSON that a chat completion request brings."
-    import httpx2
-    import openai
-
-    options = {"headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"}}
-    try:
-        async with asyncio.timeout(timeout):
-            # The low-level call leaves out the typed model of a reply, a third of its cost.
-            response = await client.post("/chat/completions", cast_to=httpx2.Response, content=body, options=options)
-    except TimeoutError:
-        raise CallFailed("timeout", f"no whole reply within {timeout:g} s", charged=True) from None
-    except (openai.OpenAIError, httpx2.HTTPError, CallFailed) as error:
-        raise _failure(error, secret) from None
-    try:
-        return json.loads(response.content)
-    except (ValueError, RecursionError):
-        said = quoted(response.content[:2000].decode("utf-8", "replace"), secret)
-        raise CallFailed("malformed reply", f"not JSON: {said[:120]!r}", charged=True) from None
 
 # %% ../../nbs/stages/chat.ipynb #cell-42
 @dataclass(eq=False)
@@ -492,32 +451,53 @@ class ApiBackend:
             raise InputError(f"token parameter {self.token_parameter!r}: it is max_tokens or max_completion_tokens")
         if not 0 < self.timeout <= 86_400:
             raise InputError(f"timeout {self.timeout}: a call gets more than 0 seconds and at most a day, 86400")
+        import httpx2
+
         self.name = api_name(self.base_url, self.endpoint_name, allow_insecure=self.allow_insecure)
         self.endpoint = check_base_url(self.base_url, allow_insecure=self.allow_insecure)
         self._secret = read_key(self.key_variable, needed=not is_loopback(urlsplit(self.endpoint).hostname or ""))
-        self._certificates = _certificates()
         self._client: Any = None
+        try:
+            self._certificates = httpx2.create_ssl_context()
+        except OSError as error:
+            named = ", ".join(f"{k}={os.environ[k]}" for k in ("SSL_CERT_FILE", "SSL_CERT_DIR") if k in os.environ)
+            where = named or "of this machine"
+            raise InputError(f"cannot read the certificates ({where}): {error}; correct or unset it") from None
 
     async def complete(self, request: Request) -> Reply:
         "Send one request, once; raises `CallFailed`."
         import httpx2
         import openai
 
-        started = time.perf_counter()
+        started, secret = time.perf_counter(), self._secret
         if self._client is None:  # for the running loop
             http_client = httpx2.AsyncClient(
                 verify=self._certificates, timeout=httpx2.Timeout(self.timeout, connect=min(self.timeout, 30.0)),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256),
-                event_hooks={"response": [_taking_whole(self.max_reply_bytes, self._secret)]},
+                event_hooks={"response": [_taking_whole(self.max_reply_bytes, secret)]},
                 # Neither a redirect nor a proxy of the environment leads prompts and key to another address.
                 follow_redirects=False, trust_env=False,
             )  # fmt: skip
             self._client = openai.AsyncOpenAI(
-                api_key=self._secret or "none", base_url=self.endpoint, max_retries=0, http_client=http_client
+                api_key=secret or "none", base_url=self.endpoint, max_retries=0, http_client=http_client
             )
         body = json.dumps(request_body(request, self.token_parameter)).encode()
-        received = await _received(self._client, body, self.timeout, self._secret)
-        return reply_from_body(received, seconds=time.perf_counter() - started, secret=self._secret)
+        options = {"headers": {"Content-Type": "application/json", "Accept-Encoding": "identity"}}
+        try:
+            async with asyncio.timeout(self.timeout):
+                # The low-level call leaves out the typed model of a reply, a third of its cost.
+                post = self._client.post("/chat/completions", cast_to=httpx2.Response, content=body, options=options)
+                received = (await post).content
+        except TimeoutError:
+            raise CallFailed("timeout", f"no whole reply within {self.timeout:g} s", charged=True) from None
+        except (openai.OpenAIError, httpx2.HTTPError, CallFailed) as error:
+            raise _failure(error, secret) from None
+        try:
+            said = json.loads(received)
+        except (ValueError, RecursionError):
+            start = quoted(received[:2000].decode("utf-8", "replace"), secret)
+            raise CallFailed("malformed reply", f"not JSON: {start[:120]!r}", charged=True) from None
+        return reply_from_body(said, seconds=time.perf_counter() - started, secret=secret)
 
     async def close(self) -> None:
         "Close all connections; the next request opens new ones."
