@@ -112,7 +112,7 @@ def placing_study(
     seed: int,
     workers: int = 1,
 ) -> pd.DataFrame:  # one row for each set, model, way and run
-    """Every model, left out in turn and placed again in each of `PLACINGS`; anchors where there are more than ten others.
+    """Every model, left out in turn and placed again in each of `PLACINGS`; anchors with more than ten others.
 
     Columns: set, title, n_models, model, way, run, rank (by all verdicts), rank_calls, width_calls (NaN: not settled
     after `most` calls, or all there are), off_N: places that its rank after N calls is off. Raises `InputError` for no

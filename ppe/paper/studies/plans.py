@@ -107,7 +107,7 @@ def _known(data: Judged, size: int) -> list[tuple[str, int, str, int, float]]:
 
     Their scores and effects are known. Rows of pool, size, design, calls, distance.
     """
-    pool, sigma = data.pool, fit_question_effects(data.pool).sigma
+    pool, sigma = data.pool, fit_question_effects(data.pool, on_separation="ridge").sigma  # at most the search's end
     wins, ties = pool.counts()
     scores, share = bradley_terry(wins, ties).scores, ties.sum() / (2 * wins.sum() + ties.sum())
     one = Beliefs(scores[None], np.array([sigma]), np.array([share]), np.zeros(1), pool.models, "all questions")
