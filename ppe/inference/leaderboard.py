@@ -520,12 +520,15 @@ def _report(board: Leaderboard) -> dict[str, Any]:
     return report | {"distances": None if board.distances is None else dict(board.distances), "intervals": intervals}
 
 # %% ../../nbs/inference/leaderboard.ipynb #c17-a6644e
-NO_BEST_ORDER = "the order is not certified to be a best one: more than 20 models beat each other in circles; copeland has no such search"
+NO_BEST_ORDER = (
+    "the order is not certified to be a best one: more than 20 models beat each other in circles; copeland has no such "
+    "search"
+)
 BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
     "no": "several orders have the fewest disagreements ({:g}): a score counts the models below in all of them, "
     "less those above in all of them; rank ranges (--intervals) hold the places in each",
-    "none": "there is no best order: the majorities go in circles, and the orders with the fewest disagreements ({:g}) agree "
-    "about no pair of models",
+    "none": "there is no best order: the majorities go in circles, and the orders with the fewest disagreements ({:g}) "
+    "agree about no pair of models",
 }
 
 

@@ -288,9 +288,9 @@ def _estimate(
         if on_separation == "error":
             raise NoMaximumError(
                 f"no maximum likelihood estimate: question effects grow beyond sigma = {exp(LOG_SIGMAS[1]):g}, "
-                f"for hardly any of {pool.n_questions} questions contradicts itself; some must hold a cycle of verdicts; "
-                "add questions or wordings, rank with bradley-terry, or stop the search there: on_separation='ridge' "
-                "(--on-separation ridge)"
+                f"for hardly any of {pool.n_questions} questions contradicts itself; some must hold a cycle of "
+                "verdicts; add questions or wordings, rank with bradley-terry, or stop the search there: "
+                "on_separation='ridge' (--on-separation ridge)"
             )
         questions = questions._replace(ridge=RIDGE)
 

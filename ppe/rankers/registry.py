@@ -72,7 +72,7 @@ _GONE = {
 def find_ranker(
     name: str,  # a key of `RANKERS`
 ) -> Ranker:
-    "The method of this name; an unknown name is an InputError that lists the known ones, one that went says what to use."
+    "The method of this name; an unknown name is an InputError that lists the known ones, or what took its place."
     if name in _GONE:
         raise InputError(f"ranker {name} is gone: it was not shown to rank closer; use {_GONE[name]}")
     if name not in RANKERS:
