@@ -41,9 +41,11 @@ def find_room() -> None:
 # %% ../nbs/compiled.ipynb #5c324b93
 @cache
 def _tell_of_compiling() -> None:
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
     from multiprocessing import parent_process
 
-    if sys.stderr is not None and sys.stderr.isatty() and parent_process() is None:
+    if parent_process() is None:
         from tqdm import tqdm  # which knows of the lines of progress that are there
 
         tqdm.write("ppe: note: compiling, once after an installation: up to two minutes", file=sys.stderr)

@@ -234,7 +234,7 @@ def test_a_loop_of_links_is_one_line_wherever_a_file_is_read(ppe_main, place):
         ("design", "--models", "x,y", *pairs, "--questions", "loop"),
         ("plan", "--questions", 2, "--models", 3, "--calls", 4, "--pilot", "loop"),
         ("perturb", "loop", "--model", "m", "--dry-run"), ("respond", "loop", "--model", "m", "--dry-run"),
-        ("judge", "loop", "--model", "m", "--dry-run"), ("ledger", "status", "loop"),
+        ("judge", "loop", "--model", "m", "--dry-run"), ("ledger", "show", "loop", "x"),
     ):  # fmt: skip
         refused(ppe_main(*words), "loop")
 

@@ -23,6 +23,6 @@ def test_the_noise_of_the_arena_reference_is_the_same_in_table_and_figure():
 def test_the_coverage_table_counts_its_methods_and_kinds_of_limits():
     table = rows("tab_coverage")
     kinds = [column for column in table[0] if column.startswith("inside ")]
-    assert (len({row["method"] for row in table}), len(kinds)) == (5, 3)
+    assert (len({row["method"] for row in table}), len(kinds)) == (4, 3)
     page = (FIGURES.parent / "nbs/tables/tab_coverage.ipynb").read_text(encoding="utf-8")
-    assert "for five methods and three kinds of limits" in page
+    assert "for four methods and three kinds of limits" in page

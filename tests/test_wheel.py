@@ -174,7 +174,7 @@ def test_the_public_sets_come_along(session: dict):
     assert len(sets) == 9 and sets["mt-bench-gpt4"] == 2400
     answer(session, "data write")
     assert (session["folder"] / "real.csv").read_text().count("\n") == 1 + 2400
-    assert "question.jsonl, which lm-sys/FastChat publishes" in refusal(session, "perturb")
+    assert "they are question.jsonl of lm-sys/FastChat" in refusal(session, "perturb")
 
 
 @pytest.mark.parametrize("name", ["paper list", "paper run"])

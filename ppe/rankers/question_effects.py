@@ -206,7 +206,8 @@ class _Profile:
                 phi = minimize(loss, self.phi, jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9}).x
             phi = root(equations, phi, jac=True, tol=1e-12).x
             found = _marginal(self.questions, phi, log_sigma, eta)
-            if np.abs(np.linalg.solve(found.information, found.gradient)).max() < 1e-8:
+            move = np.linalg.solve(found.information, found.gradient)
+            if np.abs(move / np.maximum(1.0, np.abs(phi))).max() < 1e-8:
                 self.tried[log_sigma], self.phi = found, phi
                 return found
         raise ConvergenceError(
