@@ -9,6 +9,7 @@ from scipy.special import expit
 
 from ppe.inference.intervals import question_weights
 from ppe.inference.methods import ALL_GRAPHS
+from ppe.comparisons import Comparisons
 from ppe.places import placed
 from ppe.streams import stream
 from ppe.verdicts import validate_verdicts
@@ -34,6 +35,10 @@ def frame(rows):
 
 def place_counts(rows, models=None):
     return placed(frame(rows), models=models).counts()
+
+
+def comparisons(rows, models=None):
+    return Comparisons.of(frame(rows), models=models)
 
 
 def resampled_counts(rows, board, n_resamples, seed):

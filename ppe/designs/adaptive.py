@@ -22,7 +22,8 @@ from ..compiled import njit
 from .pair_designs import PairDesign, design_pairs, pair_table
 from ..errors import InputError, first_five
 from ..inference.intervals import FEW_QUESTIONS, rank_limits
-from ..rankers.bradley_terry import FULL_NEWTON, MAX_NEWTON_STEPS, TOLERANCE, fit_newton
+from ..rankers.bradley_terry import fit_newton
+from ..rankers.likelihood import FULL_NEWTON, MAX_STEPS, TOLERANCE
 from ..rankers.rankings import at_least, best_first
 from ..streams import stream
 from ..verdicts import COLUMNS, validate_verdicts
@@ -252,7 +253,7 @@ def _from_equal(
     difference, point = np.zeros((len(pairs), n)), np.tile(scores, (len(pairs), 1))
     difference[at, pairs[:, 0]], difference[at, pairs[:, 1]] = 1, -1
     point[at[:, None], pairs] = scores[pairs].mean(axis=1)[:, None]
-    for _ in range(MAX_NEWTON_STEPS):  # Newton steps along which the two stay equal
+    for _ in range(MAX_STEPS):  # Newton steps along which the two stay equal
         expected = total * expit(point[:, :, None] - point[:, None, :])
         bend = -expected * np.swapaxes(expected, 1, 2) / np.where(total, total, 1)
         pull = taken - expected.sum(axis=2) - HOLD * point

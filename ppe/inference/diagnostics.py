@@ -29,10 +29,10 @@ from ..rankers.bradley_terry import bradley_terry_batch
 from ..errors import InputError, NoMaximumError, first_five
 from .change import jackknife_error, question_wins, strengths_without
 from .people_and_judges import battle_points
-from ..places import Placed, placed
+from ..comparisons import Comparisons
 from ..pool import Pool, compared_pairs, half_tie_wins, win_tie_counts
 from ..rankers.separation import raise_separated, separation
-from ..rankers.order_effect import order_effect, question_errors
+from ..rankers.order_effect import order_effect
 from ..rankers.discrimination import draw_graphs
 from ..rankers.hodgerank import hodgerank_batch, mean_flow
 from ..rankers.question_effects import QuestionEffectsFit
@@ -542,17 +542,12 @@ def clustered_interval(
     return float(low), float(high)
 
 # %% ../../nbs/inference/diagnostics.ipynb #first-10
-def _pair(rows: Placed) -> np.ndarray:
-    "Number of the pair of models, whichever stood first, (rows,)."
-    return np.minimum(rows.first, rows.second) * len(rows.models) + np.maximum(rows.first, rows.second)
-
-
-def _order_p_value(rows: Placed) -> float | None:
+def _order_p_value(rows: Comparisons) -> float | None:
     "How often orders turned at random are as uneven over pairs or models as those of one judge; None: too few."
     from scipy.sparse import csr_matrix
 
     n, first, second = len(rows.models), rows.first, rows.second
-    pairs, pair = np.unique(_pair(rows), return_inverse=True)
+    pairs, pair = np.unique(rows.pair, return_inverse=True)
     # All pairs of a question together: one shuffled list may order them all. Few questions allow few turns.
     unit = rows.question
     if rows.n_questions < FEWEST_TURNS:
@@ -576,18 +571,18 @@ def _order_p_value(rows: Placed) -> float | None:
     return float(min(1.0, 2 * (1 + reached.min()) / (1 + N_FLIPS)))
 
 # %% ../../nbs/inference/diagnostics.ipynb #first-10-b
-def _basis(rows: Placed) -> tuple[str, str, np.ndarray]:
+def _basis(rows: Comparisons) -> tuple[str, str, np.ndarray]:
     "One of BASES, the reason for the last, and the rows of one judge that the rate is taken from."
     everything = np.arange(len(rows.judge))
     # A question and pair that were shown as often in one order as in the other.
-    unit = pd.factorize(rows.question * len(rows.models) ** 2 + _pair(rows))[0]
+    unit = pd.factorize(rows.question * len(rows.models) ** 2 + rows.pair)[0]
     balanced = np.bincount(unit, np.where(rows.first < rows.second, 1, -1))[unit] == 0
     if 2 * balanced.sum() >= len(balanced):
         return "both orders", "", everything[balanced]
     if (p := _order_p_value(rows)) is None:
         return "confounded", "too few verdicts to see whether the order of the answers is random", everything
     if p < NOT_RANDOM:
-        pair, forward = np.unique(_pair(rows), return_inverse=True)[1], rows.first < rows.second
+        pair, forward = np.unique(rows.pair, return_inverse=True)[1], rows.first < rows.second
         often, times = np.bincount(pair, forward), np.bincount(pair)
         fixed = (times > 1).any() and ((often == 0) | (often == times))[times > 1].all()
         how = "every pair is in one order only" if fixed else f"orders drawn at random are as uneven with p = {p:.3f}"
@@ -599,13 +594,14 @@ def _basis(rows: Placed) -> tuple[str, str, np.ndarray]:
     return "random order", "", everything
 
 # %% ../../nbs/inference/diagnostics.ipynb #first-12
-def _effect(rows: Placed) -> tuple[float, float, str]:
+def _effect(rows: Comparisons) -> tuple[float, float, str]:
     "The effect of the first place of one judge, its standard error over questions, and why there is none."
     try:
-        ranking = order_effect(rows.counts())
+        found = order_effect(rows).fit.estimates
     except (NoMaximumError, InputError) as error:
         return np.nan, np.nan, f"no effect in log odds: {error}"
-    return ranking.fit.estimates["first_place"][rows.judges[0]], float(question_errors(ranking, rows)[0]), ""
+    effect, spread = (found[name][rows.judges[0]] for name in ("first_place", "first_place_se_questions"))
+    return effect, np.nan if spread is None else spread, ""
 
 # %% ../../nbs/inference/diagnostics.ipynb #first-12-b
 def first_place_rates(
@@ -625,9 +621,9 @@ def first_place_rates(
     """
     if not 0 < level < 1:
         raise InputError(f"level = {level}: it lies between 0 and 1")
-    everything, table = placed(verdicts), []
+    everything, table = Comparisons.of(verdicts), []
     for number, judge in enumerate(everything.judges):
-        rows = everything.taken(everything.judge == number)
+        rows = everything.take(everything.judge == number)
         basis, reason, used = _basis(rows)
         outcome, question = rows.outcome[used], rows.question[used]
         first, second, ties = (np.bincount(question[outcome == k], minlength=rows.n_questions) for k in range(3))

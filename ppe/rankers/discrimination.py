@@ -18,7 +18,8 @@ from ..compiled import njit
 from ..errors import ConvergenceError, InputError
 from ..pool import Pool, block_units, check_weights, half_tie_wins
 from .davidson import davidson, maximum_exists
-from .bradley_terry import RIDGE, bradley_terry, newton_batch
+from .likelihood import RIDGE
+from .bradley_terry import bradley_terry, fit_newton
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_on_separation
 from .separation import separation
 
@@ -508,7 +509,7 @@ Fitted = namedtuple("Fitted", "problem state spread share value steps none log_a
 
 def _start(problem, half):
     "Strengths of the half-tie Bradley–Terry fit, and a tie parameter from the share of ties."
-    phi = np.append(newton_batch(half[None], max(problem.ridge, 1e-12))[0][0], [0.0, 0.0])
+    phi = np.append(fit_newton(half, max(problem.ridge, 1e-12))[0], [0.0, 0.0])
     if problem.ties:
         codes = problem.codes[problem.entries]
         tied, met = 1 + problem.each @ (codes == 0).sum(axis=1), 2 + problem.each @ (codes != 2).sum(axis=1)

@@ -16,10 +16,10 @@ import numpy as np
 from ..errors import ConvergenceError
 from ..places import PlaceCounts
 from ..pool import half_tie_wins
-from .bradley_terry import RIDGE, refuse_range
-from .order_effect import place_separation, raise_place_separated
+from .bradley_terry import pair_rows
+from .likelihood import RIDGE, maximise
+from .order_effect import WAY_OUT, place_rows
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
-from .separation import raise_separated, separation
 
 # %% ../../nbs/rankers/judges.ipynb #jud-07
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,15 +161,14 @@ def weighted_judges(
     Cost: about 20 fits of O(J n² + (n + J)³) per Newton step.
     """
     check_on_separation(on_separation)
-    by_place = place_separation(counts) if order_effect else None
-    by_group = None if order_effect else separation(half_tie_wins(*counts.counts()) > 0)
-    if by_place is not None and on_separation == "error":
-        raise_place_separated(by_place, counts)
-    if by_group is not None and on_separation == "error":
-        raise_separated(by_group, counts.models)
-    ridge, n = RIDGE if by_place or by_group else 0.0, len(counts.models)
+    design, outcomes = pair_rows(*counts.counts(), counts.models)
+    if order_effect:
+        design, outcomes = place_rows(
+            np.stack([counts.first, counts.second, counts.ties]), counts.models, counts.judges
+        )
+    alike = maximise(design, outcomes[None], on_separation=on_separation, way_out=WAY_OUT if order_effect else "")
+    ridge, n = RIDGE * bool(alike.penalised[0]), len(counts.models)
     problem = _Problem(counts.first + counts.ties / 2, counts.second + counts.ties / 2, order_effect, ridge)
-    refuse_range(problem.first.reshape(-1, n), problem.second.reshape(-1, n), penalised=ridge > 0)
     point, spread, steps = _search(problem)
     if not steps:
         raise ConvergenceError(

@@ -18,7 +18,7 @@ from ..compiled import njit
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..pool import Pool, block_units, check_weights, half_tie_wins
 from .davidson import davidson, davidson_batch
-from .bradley_terry import FULL_NEWTON, RIDGE
+from .likelihood import FULL_NEWTON, RIDGE
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-06

@@ -21,11 +21,12 @@ from ...inference.diagnostics import first_place_rates
 from ...inference.people_and_judges import Battles, PeopleAndJudges, fit_people_and_judges, matched_battles
 from .. import datasets
 from ...parallel import parallel_map
-from ...places import PlaceCounts, Placed, placed
+from ...comparisons import Comparisons, wins_and_ties
+from ...places import PlaceCounts
 from ...rankers.bradley_terry import bradley_terry, bradley_terry_batch
 from ...rankers.judges import weighted_judges
 from ...rankers.order_effect import order_effect, order_effect_batch
-from ...rankers.rankings import DISTANCES, Ranking
+from ...rankers.rankings import DISTANCES, OnSeparation, Ranking
 from ...streams import stream
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-07
@@ -37,7 +38,7 @@ class JudgedBattles:
     "Battles that people and all judges judged, each on a question of its own."
 
     battles: Battles  # row q is question q
-    rows: Placed  # the same verdicts with who was shown first; question q
+    rows: Comparisons  # the same verdicts with who was shown first; question q
     verdicts: pd.DataFrame  # the table, in this order of the questions
 
     @classmethod
@@ -49,7 +50,7 @@ class JudgedBattles:
         verdicts = verdicts.sort_values("question_id", kind="stable", ignore_index=True)
         human = (verdicts["judge"] == PEOPLE).to_numpy()
         battles = matched_battles(verdicts[human], verdicts[~human])
-        rows = placed(verdicts, models=battles.models)
+        rows = Comparisons.of(verdicts, models=battles.models)
         n = rows.n_questions
         if not np.array_equal(battles.question, np.arange(n)) or len(rows.judge) != n * len(rows.judges):
             raise InputError(
@@ -64,9 +65,15 @@ class JudgedBattles:
         *judges: str,
     ) -> PlaceCounts:
         "Outcomes of some judges on some questions."
-        found = self.rows.counts(questions)
-        chosen = [found.judges.index(judge) for judge in judges]
-        return PlaceCounts(found.first[chosen], found.second[chosen], found.ties[chosen], judges, found.models)
+        rows = self.rows
+        found = rows.counts(rows.judge, times=questions[rows.question], size=len(rows.judges))
+        won, lost, tied = found[:, [rows.judges.index(judge) for judge in judges]]
+        return PlaceCounts(won, lost, tied, judges, rows.models)
+
+    def ordered(self, questions: np.ndarray, *judges: str, on_separation: OnSeparation = "error") -> Ranking:
+        "Their ranking with an effect of the first place for each."
+        chosen = np.isin(np.array(self.rows.judges)[self.rows.judge], judges)
+        return order_effect(self.rows.take(chosen & questions[self.rows.question]), on_separation=on_separation)
 
     def part(
         self,
@@ -98,10 +105,11 @@ def _judges_alone(arena: JudgedBattles, half: np.ndarray) -> dict[str, Ranking]:
     "Rankings without people, by method."
     judges, found = arena.battles.judges, {}
     together = arena.counts(half, *judges)
-    groups = {judge: (arena.counts(half, judge), "order effect") for judge in judges}
-    for name, (counts, effect) in (groups | {"pooled": (together, "order effects")}).items():
+    groups = {judge: ((judge,), "order effect") for judge in judges} | {"pooled": (judges, "order effects")}
+    for name, (of, effect) in groups.items():
+        counts = arena.counts(half, *of)
         found[name] = bradley_terry(*counts.counts(), models=counts.models)
-        found[f"{name}, {effect}"] = order_effect(counts)
+        found[f"{name}, {effect}"] = arena.ordered(half, *of)
     found["weighted"] = weighted_judges(together, order_effect=False)
     found["weighted, order effects"] = weighted_judges(together)
     return found
@@ -249,15 +257,12 @@ def _battle_distances(
     whole = parts.sum(axis=0)
     left, half = np.swapaxes(np.concatenate([whole[None], whole - parts]), 0, 1)  # (1 + G, 3, J, n, n) each
 
-    def tables(counts: np.ndarray, *judges: str) -> list[PlaceCounts]:
-        which = [rows.judges.index(judge) for judge in judges]
-        return [PlaceCounts(first, second, ties, judges, rows.models) for first, second, ties in counts[:, :, which]]
+    def ranks(counts: np.ndarray, judge: str) -> np.ndarray:
+        return bradley_terry_batch(*wins_and_ties(np.swapaxes(counts[:, :, rows.judges.index(judge)], 0, 1))).ranks
 
-    def ranks(found: list[PlaceCounts]) -> np.ndarray:
-        return bradley_terry_batch(*map(np.array, zip(*(one.counts() for one in found), strict=True))).ranks
-
-    reference, found = ranks(tables(left, PEOPLE)), {(0, judge): ranks(tables(half, judge)) for judge in of.judges}
-    found[0, "pooled, order effects"] = order_effect_batch(tables(half, *of.judges)).ranks
+    reference, found = ranks(left, PEOPLE), {(0, judge): ranks(half, judge) for judge in of.judges}
+    judges = [rows.judges.index(judge) for judge in of.judges]
+    found[0, "pooled, order effects"] = order_effect_batch(half[:, :, judges]).ranks
     for size in sizes:
         wins = np.zeros((1 + n_groups, n, n))
         for group, won in enumerate(wins, start=-1):
