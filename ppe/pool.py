@@ -15,7 +15,6 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from .compiled import njit
 from .cycles import CycleCounts, cycle_counts
 from .errors import InputError
 from .verdicts import COLUMNS, GRAPH_COLUMNS, graph_codes, model_codes, validate_verdicts
@@ -284,26 +283,19 @@ def check_weights(
     return weights.astype(np.int64, order="C")  # rows in one layout, for which alone kernels are compiled
 
 
-@njit(cache=True)
 def block_units(
     weights: np.ndarray,  # (G,) int64, copies of each graph, at least one in all
     blocks: np.ndarray,  # (G,) question of each
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # graph of each entry, first entry and copies of each unit
     "Graphs taken c times stand in c copies of their question; what these copies have in common is a unit, stored once."
-    order = np.argsort(blocks, kind="mergesort")
-    entries, starts, copies, at = np.empty(weights.sum(), np.int64), [0], [0.0], 0
-    while at < len(order):
-        end, level = at, 0
-        while end < len(order) and blocks[order[end]] == blocks[order[at]]:
-            end += 1
-        for most in np.unique(weights[order[at:end]]):
-            if most > 0:
-                starts.append(starts[-1])
-                for graph in order[at:end]:
-                    if weights[graph] > level:
-                        entries[starts[-1]] = graph
-                        starts[-1] += 1
-                copies.append(float(most - level))
-                level = most
-        at = end
-    return entries[: starts[-1]], np.array(starts), np.array(copies[1:])
+    taken = np.flatnonzero(weights)
+    order, base = taken[np.argsort(blocks[taken], kind="stable")], int(weights.max()) + 1
+    levels, of = np.unique(blocks[order] * base + weights[order], return_inverse=True)  # a unit each
+    first = np.searchsorted(levels // base, levels // base)  # unit of its question
+    number = of - first[of] + 1  # of units that each graph is in
+    unit = np.repeat(first[of], number) + np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+    starts = np.append(0, np.cumsum(np.bincount(unit)))
+    copies = np.diff(levels % base, prepend=0)
+    begin = np.arange(len(levels)) == first
+    copies[begin] = (levels % base)[begin]
+    return np.repeat(order, number)[np.argsort(unit, kind="stable")], starts, copies.astype(np.float64)

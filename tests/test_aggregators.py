@@ -15,7 +15,7 @@ from ppe.errors import InputError, NoMaximumError
 from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
 from ppe.inference.methods import ALL_GRAPHS
 from ppe.pool import Pool, comparison_graphs
-from ppe.rankers.discrimination import LIMITS, fit_discrimination, fit_discrimination_batch
+from ppe.rankers.discrimination import fit_discrimination
 from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS, rank, rank_batch
 from ppe.streams import stream
@@ -65,9 +65,7 @@ def same_scores(found, expected):
 
 def has_one_maximum(pool, ranker):
     "A few graphs can have a spread of several units; the objective then has several maxima."
-    if not ranker.startswith("discrimination"):
-        return True
-    return fit_discrimination(pool, on_separation="ridge", **RANKERS[ranker].options).spread < 1
+    return ranker != "discrimination" or fit_discrimination(pool, on_separation="ridge").spread < 1
 
 
 @POOL_RANKER
@@ -126,12 +124,11 @@ def test_intervals_run_the_whole_method_in_every_resample(ranker):
     assert found.separated == (own.fit.ridge > 0)
     few = rank_intervals(pool, n_resamples=4, rng=stream(SEED), ranker=ranker, level=0.6)
     assert np.array_equal(few.resampled.scores, found.resampled.scores[:4])
-    # Copies of a question: questions of their own to the discrimination models, a heavier one to others.
+    # Copies of a question are questions of their own.
     weights = question_weights(ALL_GRAPHS, pool, n_resamples=9, rng=stream(SEED))
     for row, scores, flag in zip(weights[:4], found.resampled.scores, found.resampled.ridge, strict=False):
         rows, own_block = question_copies(pool.blocks, row[np.unique(pool.blocks, return_index=True)[1]])
-        drawn = Pool.of(pool.adjacency[rows], pool.blocks[rows] if ranker == "soft-weights" else own_block)
-        again = rank(drawn, ranker=ranker, on_separation="ridge")
+        again = rank(Pool.of(pool.adjacency[rows], own_block), ranker=ranker, on_separation="ridge")
         np.testing.assert_allclose(again.scores, scores, atol=1e-3, rtol=1e-3)
         assert (again.fit.ridge > 0) == flag
     assert set(found.limits) == (set(INTERVAL_KINDS) if ranker in ORDER_FORMS else {"percentile"})
@@ -150,11 +147,15 @@ def test_bad_weights_are_refused_in_one_line_by_every_ranker():
             with pytest.raises(InputError, match="whole numbers of copies") as caught:
                 rank_batch(pool, weights, ranker=ranker)
             assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="spread"):
-        fit_discrimination(pool, spread=-1.0)
-    limit = float(np.exp(LIMITS[0][1]))  # rounding must not take the end of the search beyond what is taken
-    assert 9.999999 < limit <= 10 and fit_discrimination(pool, spread=limit).spread == limit
-    assert np.isfinite(fit_discrimination_batch(pool, ones.astype(int), cycles=True)[1]).all()
+
+
+@pytest.mark.parametrize("ranker", ["soft-weights", "discrimination-cycles", "discrimination-davidson"])
+def test_a_ranker_that_is_gone_says_what_to_use(ranker):
+    pool = comparison_graphs(table())
+    for call in (lambda: rank(pool, ranker=ranker), lambda: rank_batch(pool, np.ones((1, len(pool))), ranker=ranker)):
+        with pytest.raises(InputError, match=f"{ranker} is gone.*use (bradley-terry|discrimination)") as caught:
+            call()
+        assert "\n" not in str(caught.value)
 
 
 # ---- the benchmark

@@ -95,7 +95,7 @@ def odd_project(figure: Path, tmp_path_factory) -> Path:
         "fig_odd.txt": f"{HOSTILE}\n\n" + caption_of(f"Picture of {HOSTILE}"),
         "tab_big.md": pipe_table(["name", "**v**"], [[markdown(HOSTILE), "**0.125**"]], ":-- --:"),
         "tab_big_wide.md": wide + "\n" + wide.replace("column", "further"),
-        "tab_big_long.md": pipe_table(["place<br>at last", "words"], sentences, "--: :--"),
+        "tab_big_long.md": pipe_table(["place at last", "words"], sentences, "--: :--"),
         **{f"tab_big{end}.txt": caption_of(f"Table{end}") for end in ("", "_wide", "_long")},
     }
     firsts = {
@@ -172,14 +172,22 @@ def test_a_table_that_is_not_there_is_said(odd_project: Path, tmp_path: Path):
         write_book(tmp_path / "project")
 
 
+def test_mathematics_that_is_not_known_is_named(odd_project: Path, tmp_path: Path):
+    shutil.copytree(odd_project, tmp_path / "project")
+    notebook = tmp_path / "project" / "nbs" / "tables" / "tab_big.ipynb"
+    notebook.write_text(notebook.read_text().replace("> It does.", "> $a \\\\nonsense$."))
+    with pytest.raises(InputError, match=r"write otherwise .*nonsense"):
+        write_book(tmp_path / "project")
+
+
 @pytest.mark.slow
 def test_the_committed_outputs_make_a_book():
     book = write_book(ROOT)
     reader = PdfReader(book)
     assert reader.outline[0]["/Title"] == "The paper and what became of its ideas"
-    outline = [item for part in reader.outline if isinstance(part, list) for item in part]
-    assert len(outline) == len(read_fronts(ROOT))
-    # The article is on the first pages, with today's numbers and without their marks.
+    article, *parts = [part for part in reader.outline if isinstance(part, list)]
+    assert sum(map(len, parts)) == len(read_fronts(ROOT)) and len(article) > 5
+    # The contents are on page 2, the article on the next pages, with today's numbers and without their marks.
     first = squeezed(" ".join(reader.pages[page].extract_text() for page in range(1, 8)))
     said = numbers(published(ROOT / "figures"))
     assert all(squeezed(said[name]) in first for name in ("cut", "cycles_oa", "regime_beside")) and "<!--" not in first

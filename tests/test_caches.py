@@ -19,14 +19,11 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "other bytes": lambda data: b"no such file " * 9,
 }
 MODULE = """
-from ppe.compiled import njit, vectorize
+from ppe.compiled import njit
 @njit(cache=True)
 def add(a, b):
     return a + b
-@vectorize(cache=True)
-def half(x):
-    return x / 2
-print(add(2, 3), half(3.0))
+print(add(2, 3))
 """
 
 
@@ -58,7 +55,7 @@ def test_a_damaged_compiled_function_is_compiled_again(tmp_path: Path, kind: str
     call = [sys.executable, "module.py"]
     for _ in range(2):
         done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "5 1.5\n", "")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "5\n", "")
         damage(sorted(tmp_path.rglob(f"*.{kind}")), how)
     subprocess.run(call, cwd=tmp_path, check=True, capture_output=True)
     assert all(file.read_bytes() != DAMAGE[how](file.read_bytes()) for file in tmp_path.rglob(f"*.{kind}"))

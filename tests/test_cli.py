@@ -32,11 +32,12 @@ from oracles import (
 )  # fmt: skip
 from scipy import optimize, special
 
+from ppe.inference.advice import SECTIONS
+
 CYCLE_KEYS = [*GRAPH_KEYS, *"n_models c3 c4 c3_bad c4_bad score tie_rate largest_scc".split()]
 RANK_KEYS = set("ranker n_models n_graphs n_graphs_dropped selection kept models fit".split())
 RANKERS = ["bradley-terry", "davidson", "copeland", "rank-centrality", "hodgerank"]
-POOL_RANKERS = "discrimination discrimination-cycles discrimination-davidson soft-weights question-effects".split()
-FEW = ["--simulations", 12]
+POOL_RANKERS = ["discrimination", "question-effects"]
 
 
 @pytest.fixture(scope="module")
@@ -301,8 +302,8 @@ OPTIONS = """
     --mu 1e308: .; --select global --keep 3 --mu 1e308: .
 """
 DIAGNOSE_OPTIONS = """
-    --simulations 1: 1; --simulations many: many; --judge nobody: nobody; --category poetry: poetry
-    --format xml: xml csv; --seed x: x; --mu 1e308: .
+    --level 1: 1; --level many: many; --judge nobody: nobody; --category poetry: poetry
+    --format xml: xml csv; --seed x: x; --people nowhere.csv: nowhere.csv; --incomplete auto: auto
 """
 
 
@@ -354,7 +355,6 @@ def test_a_table_without_any_complete_graph_is_refused_where_complete_ones_are_a
         "rank --incomplete drop",
         "cycles --incomplete drop",
         "rank --select global --keep 2",
-        "rank --ranker soft-weights",
     )
     for command, *words in map(str.split, lines):
         refused(ppe_main(command, path, *words, "--format", "json"))
@@ -376,8 +376,7 @@ def test_rankers_of_graphs_take_every_selection(ppe_main, ask, tmp_path, ranker)
         alone = ask("rank", [row for key in kept for row in rows if row[:4] == key], "--ranker", ranker)
         assert scores(found) == pytest.approx(scores(alone), abs=1e-5), "the kept graphs alone give the same"
     text = ppe_main("rank", write(tmp_path / "pool.csv", rows), "--ranker", ranker).out
-    assert {"soft-weights": "beta", "question-effects": "sigma"}.get(ranker, "spread") in text
-    assert ("cycle slope" in text) == (ranker == "discrimination-cycles")
+    assert {"question-effects": "sigma", "discrimination": "spread"}[ranker] in text
 
 
 @pytest.mark.parametrize("ranker", [*RANKERS, *POOL_RANKERS])
@@ -385,7 +384,12 @@ def test_every_ranker_takes_incomplete_graphs(ppe_main, tmp_path, ranker):
     path = write(tmp_path / "pool.csv", incomplete_pool()[0])
     done = ppe_main("rank", path, "--ranker", ranker, "--incomplete", "keep", "--format", "json")
     assert done.json()["n_graphs"] == 12
-    assert ("lacks pairs" in done.err) == (ranker in ("discrimination-cycles", "soft-weights"))
+    assert "lacks pairs" not in done.err
+
+
+@pytest.mark.parametrize("ranker", ["soft-weights", "discrimination-cycles", "discrimination-davidson"])
+def test_a_ranker_that_is_gone_says_so_in_one_line(ppe_main, tmp_path, pool, ranker):
+    refused(ppe_main("rank", write(tmp_path / "pool.csv", pool), "--ranker", ranker), f"{ranker} is gone", "use ")
 
 
 def test_tables_too_large_for_their_graphs(ppe_main, ask, tmp_path, pool, monkeypatch):
@@ -393,12 +397,12 @@ def test_tables_too_large_for_their_graphs(ppe_main, ask, tmp_path, pool, monkey
     monkeypatch.setattr("ppe.pool.MAX_ADJACENCY_BYTES", 10)
     counted = ask("rank", pool, "--incomplete", "keep")
     assert counted["kept"] is None and counted["models"] == whole["models"]
-    for words in (["--ranker", "discrimination"], ["--ranker", "soft-weights"], ["--intervals", 50]):
+    for words in (["--ranker", "discrimination"], ["--intervals", 50]):
         refused(ppe_main("rank", path, "--incomplete", "keep", *words), "too large", "--judge")
     refused(ppe_main("diagnose", path, "--incomplete", "keep"), "too large")
 
 
-@pytest.mark.parametrize("ranker", ["bradley-terry", "discrimination", "soft-weights"])
+@pytest.mark.parametrize("ranker", ["bradley-terry", "discrimination"])
 def test_intervals_hold_the_rank_and_the_kinds_are_nested(ppe_main, ask, tmp_path, pool, ranker):
     plain, found = ask("rank", pool, "--ranker", ranker), {}
     assert plain["intervals"] is None and "rank_low" not in plain["models"][0]
@@ -420,56 +424,45 @@ def test_intervals_hold_the_rank_and_the_kinds_are_nested(ppe_main, ask, tmp_pat
 
 # ---- ppe diagnose
 
-DIAGNOSE_KEYS = set(
-    "pool graphs spread cycles question_effects question_effect_size expected halves misspecification ranks "
-    "order_flips first_place invalid judges_together own_models missing cautions use advice n_simulations seed".split()
-)
-HEADS = ["pool", "spread", "cycles", "question effects", "expected gain", "misspecification", "ranks", "order flips"]
-HEADS += ["first place", "advice"]
-WAYS = ["all-graphs", "truncated-once", "soft-weights", "discrimination"]
+DIAGNOSE_KEYS = {*SECTIONS, "use", "advice", "missing", "sentences", "seed"}
 
 
 def test_a_diagnosis_has_every_part_in_every_format(ppe_main, ask, tmp_path):
     rows, path = unlike_pool(), tmp_path / "pool.csv"
-    found = ask("diagnose", rows, *FEW)
+    found = ask("diagnose", rows)
     assert set(found) == DIAGNOSE_KEYS
     assert found["pool"] == {
-        "n_graphs": 24, "n_graphs_used": 24, "n_verdicts": 360, "n_questions": 12, "n_models": 6, "complete": True,
-        "n_graphs_complete": 24, "n_graphs_dropped": 0, "mu": 1.0,
+        "n_verdicts": 360, "n_judges": 1, "n_questions": 12, "n_models": 6, "n_graphs": 24, "n_graphs_used": 24,
+        "n_graphs_complete": 24, "n_graphs_dropped": 0, "n_pairs_never_compared": 0,
     }  # fmt: skip
-    assert set(found["graphs"].values()) == {24}
-    spread = found["spread"]
-    assert 0 < spread["low"] < spread["spread"] < spread["high"] and spread["excludes_zero"] is True
-    for part in ("expected", "halves"):
-        assert [row["way"] for row in found[part]] == WAYS
-        for row in found[part]:
-            assert row["difference"] == pytest.approx(row["distance"] - found[part][0]["distance"], abs=1e-12)
-            assert row["low"] <= row["difference"] <= row["high"] and 0 <= row["distance"] <= 1
-    assert found["misspecification"]["label"] in ("no strong", "possible", "likely")
-    assert found["use"] in WAYS and "drawn from the discrimination fit" in found["advice"]
+    assert found["use"] == "all-graphs" and found["advice"].startswith("Use all graphs, once")
     assert list(found["missing"]) == ["order_flips"] and found["order_flips"] is None
-    ranks = [(row["rank"], row["model"]) for row in found["ranks"]]
-    assert ranks == [(row["rank"], row["model"]) for row in ask("rank", rows)["models"]]
-    assert spread["spread"] == pytest.approx(ask("rank", rows, "--ranker", POOL_RANKERS[2])["fit"]["spread"])
-    text = ppe_main("diagnose", path, *FEW).out
-    assert [line for line in text.splitlines() if line and not line.startswith(" ")] == HEADS
-    assert found["advice"] in text and f"{spread['spread']:.3f}" in text
-    table = as_csv(ppe_main("diagnose", path, *FEW, "--format", "csv").out)
-    values = {(row["part"], row["name"]): row for row in table}
-    assert list(table[0]) == ["part", "name", "value", "low", "high"]
-    assert float(values["spread", "spread"]["high"]) == pytest.approx(spread["high"])
-    for row in found["halves"]:
-        assert float(values["halves", f"{row['way']} difference"]["low"]) == pytest.approx(row["low"])
+    assert 0 < found["misspecification"]["p_value"] <= 1
+    ranked = ask("rank", rows, "--intervals", 1000, "--interval-kind", "differences")["models"]
+    ranks = [(model, row["value"], row["low"], row["high"]) for model, row in found["ranks"].items()]
+    assert ranks == [tuple(row[key] for key in ("model", "rank", "rank_low", "rank_high")) for row in ranked]
+    assert {row["level"] for row in found["ranks"].values()} == {0.95}
+    text = ppe_main("diagnose", path).out.splitlines()
+    assert text == found["sentences"] and len(text) <= 15 and all(line.endswith((".", "?")) for line in text)
+    table = as_csv(ppe_main("diagnose", path, "--format", "csv").out)
+    assert list(table[0]) == ["section", "name", "value", "low", "high", "level"]
+    values = {(row["section"], row["name"]): row for row in table}
+    assert float(values["question_effect_size", "sigma"]["high"]) == pytest.approx(
+        found["question_effect_size"]["sigma"]["high"]
+    )
+    assert {section for section, _ in values} == {name for name in SECTIONS if found[name] != {}} | {"advice"}
+    wider = ask("diagnose", rows, "--level", 0.99)["ranks"]
+    assert all(wider[m]["low"] <= row["low"] and row["high"] <= wider[m]["high"] for m, row in found["ranks"].items())
 
 
 def test_a_diagnosis_is_the_same_for_the_same_seed(ppe, ppe_main, tmp_path):
     rows = unlike_pool()
     backwards = [row for key in graphs_of(rows) for row in reversed([row for row in rows if row[:4] == key])]
     path, turned = write(tmp_path / "pool.csv", rows), write(tmp_path / "turned.csv", backwards)
-    first = ppe_main("diagnose", path, *FEW, "--seed", 1)
-    assert first == ppe("diagnose", path, *FEW, "--seed", 1, env={"PYTHONHASHSEED": "1"})
-    assert first.err == "" and first.out == ppe_main("diagnose", turned, *FEW, "--seed", 1).out
-    assert first.out != ppe_main("diagnose", path, *FEW, "--seed", 2).out
+    first = ppe_main("diagnose", path, "--seed", 1)
+    assert first == ppe("diagnose", path, "--seed", 1, env={"PYTHONHASHSEED": "1"})
+    assert first.err == "" and first.out == ppe_main("diagnose", turned, "--seed", 1).out
+    assert first.out != ppe_main("diagnose", path, "--seed", 2).out
 
 
 def baseline_rows():
@@ -488,52 +481,36 @@ def battle_rows():
 
 @pytest.mark.parametrize(
     ("rows", "lacks"),
-    [(baseline_rows, {"cycles", "diagnosis", "order_flips"}), (battle_rows, {"spread", "order_flips"})],
+    [
+        (baseline_rows, {"misspecification", "order_flips"}),
+        (battle_rows, {"question_effect_size", "order_flips"}),
+    ],
 )
 def test_a_table_without_complete_graphs_is_diagnosed_as_far_as_it_goes(ppe_main, tmp_path, rows, lacks):
     path = write(tmp_path / "table.csv", rows())
-    done = ppe_main("diagnose", path, *FEW, "--format", "json")
-    found, text = done.json(), ppe_main("diagnose", path, *FEW).out
-    assert "no graph is complete" in done.err and found["pool"]["complete"] is False
-    assert set(found["missing"]) == lacks and found["use"] == "all-graphs"
-    assert found["cycles"] is None and len(found["ranks"]) == found["pool"]["n_models"]
-    if "spread" not in lacks:
-        assert [row["way"] for row in found["expected"]] == ["all-graphs", "discrimination"]
-    assert all(reason in text for reason in found["missing"].values())
+    found, text = ppe_main("diagnose", path, "--format", "json").json(), ppe_main("diagnose", path).out
+    assert found["pool"]["n_graphs_complete"] == 0 and set(found["missing"]) == lacks
+    assert len(found["ranks"]) == found["pool"]["n_models"] and "nan" not in text
+    assert all(found[section] is None and reason in text for section, reason in found["missing"].items())
+    assert "comparison graphs (the verdicts on one wording) lack pairs" in text
 
 
-SECTIONS = ("spread", "question_effects", "question_effect_sizes", "expected_gain", "misspecification", "ranks")
-SCORED = ("cycles", "truncation_and_soft_weights")  # sections that need cycle scores
-
-
-def test_incomplete_graphs_serve_where_no_cycle_score_is_needed(ppe_main, ask, tmp_path):
+def test_incomplete_graphs_serve_or_are_dropped(ppe_main, ask, tmp_path):
     rng, path = np.random.default_rng(6), tmp_path / "pool.csv"
     rows = [(*row[:6], "invalid") if rng.random() < 0.037 else row for row in unlike_pool(20)]
     spoilt = {row[:4] for row in rows if row[6] == "invalid"}
     n_complete = 40 - len(spoilt)
-    whole = ask("diagnose", [row for row in rows if row[:4] not in spoilt], *FEW)
-    found, dropped = ask("diagnose", rows, *FEW), ask("diagnose", rows, "--incomplete", "drop", *FEW)
-    assert 0 < len(spoilt) < 40 and found["pool"]["complete"] is False
+    whole = ask("diagnose", [row for row in rows if row[:4] not in spoilt])
+    found, dropped = ask("diagnose", rows), ask("diagnose", rows, "--incomplete", "drop")
+    assert 0 < len(spoilt) < 40
     assert [found["pool"][f"n_graphs{part}"] for part in ("", "_complete", "_dropped")] == [40, n_complete, 0]
-    assert found["graphs"] == dict.fromkeys(SECTIONS, 40) | dict.fromkeys(SCORED, n_complete)
-    assert [row["way"] for row in found["expected"]] == [row["way"] for row in found["halves"]] == WAYS
-    text = ppe_main("diagnose", path, *FEW).out
-    assert text.count(f"from {n_complete} complete graphs") == 1 and text.count("from 40 graphs") == 5
-    assert text.count(f"choose among the {n_complete} complete graphs") == 2
-    table = as_csv(ppe_main("diagnose", path, *FEW, "--format", "csv").out)
-    sizes = {row["part"].replace(" ", "_"): float(row["value"]) for row in table if row["name"] == "graphs"}
-    assert sizes == found["graphs"]
-    # What needs no cycle score is that of all verdicts; the slope is that of the complete graphs alone.
+    assert f"{len(spoilt)} of 40 comparison graphs" in ppe_main("diagnose", path).out
     ranks = ask("rank", rows, "--incomplete", "keep")["models"]
-    assert [row["model"] for row in found["ranks"]] == [row["model"] for row in ranks]
-    assert dropped["cycles"]["slope"] == pytest.approx(found["cycles"]["slope"])
-    assert [dropped["pool"][f"n_graphs{part}"] for part in ("", "_used", "_dropped")] == [
-        40,
-        n_complete,
-        40 - n_complete,
-    ]
-    assert set(dropped["graphs"].values()) == {n_complete} and dropped["spread"] != found["spread"]
-    assert all(dropped[part] == whole[part] for part in ("spread", "cycles", "expected", "halves", "ranks"))
+    assert [*found["ranks"]] == [row["model"] for row in ranks]
+    parts = [dropped["pool"][f"n_graphs{part}"] for part in ("", "_used", "_dropped")]
+    assert parts == [40, n_complete, 40 - n_complete] and f"{len(spoilt)} graphs" in dropped["sentences"][0]
+    for part in ("misspecification", "question_effect_size", "ranks"):
+        assert dropped[part] == whole[part] != found[part]
 
 
 def test_question_effects_and_the_first_place_are_reported(ppe_main, ask, tmp_path):
@@ -547,29 +524,37 @@ def test_question_effects_and_the_first_place_are_reported(ppe_main, ask, tmp_pa
                 chance = special.expit(moved[a] - moved[b] + lean)
                 verdicts["vwxyz"[a], "vwxyz"[b]] = "a" if rng.random() < chance else "b"
             rows += graph_rows(judge, question, "c", 0, verdicts)
-    found = ask("diagnose", rows, *FEW)
-    places, size = {row["judge"]: row for row in found["first_place"]}, found["question_effect_size"]
+    found = ask("diagnose", rows)
+    places, size = found["first_place"], found["question_effect_size"]
     shares = {judge: np.mean([row[6] == "a" for row in rows if row[0] == judge]) for judge in ("fair", "first")}
     for judge, share in shares.items():
-        assert places[judge]["rate"] == pytest.approx(share) and places[judge]["basis"] == "random order"
+        assert places[judge]["value"] == pytest.approx(share)
         assert places[judge]["low"] < share < places[judge]["high"]
     assert places["fair"]["low"] < 0.5 < places["first"]["low"]
-    assert 0 < size["low"] < size["sigma"] < size["high"] and size["p_value"] < 0.001
-    text = ppe_main("diagnose", path, *FEW).out
-    assert f"sigma = {size['sigma']:.3f}" in text
-    assert f"first: the answer shown first wins {100 * shares['first']:.1f} %" in text
-    table = as_csv(ppe_main("diagnose", path, *FEW, "--format", "csv").out)
-    values = {(row["part"], row["name"]): row for row in table}
-    assert float(values["first place", "first"]["value"]) == pytest.approx(shares["first"])
-    assert float(values["question effects", "sigma"]["low"]) == pytest.approx(size["low"])
+    assert 0 < size["sigma"]["low"] < size["sigma"]["value"] < size["sigma"]["high"] and size["p_value"] < 0.001
+    text = ppe_main("diagnose", path).out
+    assert "Questions favour different models" in text
+    assert f"where 50 % is fair: first {100 * shares['first']:.1f} %" in text
+    table = as_csv(ppe_main("diagnose", path, "--format", "csv").out)
+    values = {(row["section"], row["name"]): row for row in table}
+    assert float(values["first_place", "first"]["value"]) == pytest.approx(shares["first"])
 
 
 @pytest.mark.parametrize(("rows", "said"), [(unlike_pool(1), "fewer than 5"), (SEPARATED, "never lost")])
 def test_a_small_or_separated_pool_is_cautioned(ppe_main, ask, tmp_path, rows, said):
-    found = ask("diagnose", rows, *FEW)
-    assert any(said in line for line in found["cautions"])
-    assert said == "never lost" or (found["use"] == "all-graphs" and found["halves"] is None)
-    assert all(line in ppe_main("diagnose", tmp_path / "pool.csv", *FEW).out for line in found["cautions"])
+    cautions = ask("diagnose", rows)["cautions"].values()
+    assert any(said in line for line in cautions)
+    assert all(line in ppe_main("diagnose", tmp_path / "pool.csv").out for line in cautions)
+
+
+def test_people_are_compared_with(ppe_main, tmp_path):
+    rows = unlike_pool()
+    path = write(tmp_path / "judges.csv", rows)
+    people = write(tmp_path / "people.csv", [("someone", *row[1:]) for row in rows if int(row[1]) % 2])
+    shares = ppe_main("diagnose", path, "--people", people, "--format", "json").json()["people"]
+    assert [row["value"] for row in shares.values()] == [1.0]
+    assert "what a person says in so many cases: " in ppe_main("diagnose", path, "--people", people).out
+    refused(ppe_main("diagnose", "-", "--people", "-"), "standard input holds one table")
 
 
 # ---- ppe compare

@@ -120,7 +120,7 @@ def test_counts_come_from_a_pipe_and_from_standard_input(tmp_path):
         (words, words)
         for words in ("--intervals 100", "--judge me", "--category law", "--incomplete drop", "--order-effect")
     ]
-    + [(f"--ranker {ranker}", "choose one of bradley-terry") for ranker in ("discrimination", "soft-weights")]
+    + [(f"--ranker {ranker}", "choose one of bradley-terry") for ranker in ("discrimination", "question-effects")]
     + [("--select global --keep 1", "--select global")],
 )
 def test_what_counts_do_not_hold_is_refused_with_the_way_out(tmp_path, ppe_main, words, said):

@@ -1,39 +1,45 @@
-"""Diagnostics across modules: from a verdict table to warnings, each beside how often chance gives it."""
+"""Whether one score per model fits: chance does not warn, what no score can say does."""
 
 from itertools import combinations
 
+import numpy as np
 from drawn import frame
 
-from ppe.inference.advice import diagnose_verdicts
-from ppe.inference.diagnostics import DIAGNOSTICS
+from ppe.inference.advice import diagnose
 from ppe.streams import stream
 
 
-def test_a_warning_is_printed_beside_how_often_chance_gives_it():
-    "Verdicts by tossing a coin: every model is as good as another, and HodgeRank finds a score in noise."
+def told(rows) -> tuple[dict, str]:
+    found = diagnose(frame(rows), sections=["misspecification"])
+    return found.report()["misspecification"], found.lines()[0]
+
+
+def test_chance_is_not_taken_for_a_misfit():
+    "Verdicts by tossing a coin, and coins that whole questions toss: every model is as good as another."
     rng, pairs = stream(20260324, "coins"), list(combinations(["m0", "m1", "m2", "m3", "m4", "m5"], 2))
-    found = diagnose_verdicts(
-        frame([("j", q, "any", 0, *pair, "ab"[rng.integers(2)]) for q in range(8) for pair in pairs]), n_simulations=99
-    )
-    diagnosis = found.diagnosis
-    assert diagnosis.warnings == ("hodge",) and diagnosis.bootstrap_p["hodge"] > 0.05
-    rests_on, warned, meaning, *_ = found.sections()["misspecification"]
-    assert rests_on == "from 8 graphs"
-    assert warned == (
-        "possible misspecification of Bradley–Terry by the paper's thresholds; "
-        f"warnings: hodge (p = {diagnosis.bootstrap_p['hodge']:.3f})"
-    )
-    assert "99 data sets" in meaning and "below 0.05: none, so nothing that such a pool" in meaning
-    report = found.report()["misspecification"]
-    assert report["warnings"] == ("hodge",) and report["bootstrap_p"] == dict(diagnosis.bootstrap_p)
-    assert list(report["bootstrap_p"]) == list(DIAGNOSTICS)
-    assert found.table().set_index("name")["value"]["bootstrap p of hodge"] == diagnosis.bootstrap_p["hodge"]
+    rows = [("j", q, "any", 0, *pair, "ab"[rng.integers(2)]) for q in range(8) for pair in pairs]
+    report, sentence = told(rows)
+    assert report["p_value"] > 0.05 and sentence.startswith("One score per model describes these verdicts")
+    again = [(judge, *row[1:]) for judge in "jklm" for row in rows]  # the same verdicts by four judges say no more
+    assert told(again)[0]["p_value"] > 0.05 and np.isclose(told(again)[0]["deviance"], report["deviance"])
 
 
 def test_a_circle_is_beyond_chance():
-    "Rock, paper, scissors: the warnings stand, and every p-value says so."
     circle = (("rock", "scissors"), ("scissors", "paper"), ("paper", "rock"))
     rows = [("j", q, "any", 0, *pair, "a" if q < 18 else "b") for q in range(20) for pair in circle]
-    found = diagnose_verdicts(frame(rows), n_simulations=99)
-    assert set(found.diagnosis.warnings) >= {"deviance", "residuals", "hodge"}
-    assert "below 0.05: deviance, residuals, hodge" in found.sections()["misspecification"][2]
+    report, sentence = told(rows)
+    assert report["p_value"] < 0.01 and "does not describe these verdicts" in sentence
+    assert report["worst_pair"].split(" over ") in [list(pair) for pair in circle]
+    assert (report["worst_share"], report["worst_share_expected"]) == (0.9, 0.5) and "90.0 % of the points" in sentence
+
+
+def test_a_single_pair_beyond_the_scores_is_named():
+    "Everything by strength, but the worst model always beats the best."
+    rng, names = stream(20260324, "one pair"), ["a", "b", "c", "d"]
+    rows = []
+    for q in range(40):
+        for i, j in combinations(range(4), 2):
+            ahead = (i, j) != (0, 3) if rng.random() < 0.8 else (i, j) == (0, 3)
+            rows.append(("j", q, "any", 0, names[i], names[j], "a" if ahead else "b"))
+    report, sentence = told(rows)
+    assert report["p_value"] < 0.01 and report["worst_pair"] == "d over a" and "is d, which took" in sentence

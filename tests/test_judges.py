@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import write
-from drawn import drawn_rows, frame, place_counts, refused, resampled_counts
+from drawn import comparisons, drawn_rows, frame, refused, resampled
 from scipy.special import expit
 from scipy.stats import kendalltau, spearmanr
 
@@ -101,13 +101,17 @@ def test_separate_refuses_what_has_no_distance(ppe_main, tmp_path):
 # ---- weighted
 
 
+def weighted(rows, **options):
+    return weighted_judges(rows.counts(rows.judge), models=rows.models, judges=rows.judges, **options)
+
+
 def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
     rows = table(6)
     words = "rank", write(tmp_path / "t.csv", rows), "--judges", "weighted"
     done = ppe_main(*words)
     assert all(f"judge {judge}: discrimination" in done.out for judge in JUDGES)
     assert "spread of log discrimination over judges" in done.out and done.err == ""
-    report, fitted = ppe_main(*words, "--format", "json").json(), weighted_judges(place_counts(rows))
+    report, fitted = ppe_main(*words, "--format", "json").json(), weighted(comparisons(rows))
     scores = dict(zip(fitted.models, fitted.scores, strict=True))
     assert {row["model"]: row["score"] for row in report["models"]} == pytest.approx(scores, abs=1e-9)
     assert all(report["fit"][name] == pytest.approx(value) for name, value in fitted.fit.estimates.items())
@@ -125,13 +129,13 @@ def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "fit"), [({"judges": "weighted"}, weighted_judges), ({"order_effect": True}, order_effect)]
+    ("options", "fit"), [({"judges": "weighted"}, weighted), ({"order_effect": True}, order_effect)]
 )
 def test_limits_are_those_of_refits_to_resampled_questions(options, fit):
     rows, how = table(8, n_questions=8), {"n_resamples": 9, "level": 0.8, "seed": 3}
     board = leaderboard(frame(rows), **options).with_intervals(**how)
-    for counts, scores in zip(resampled_counts(rows, board, 9, 3), board.intervals.resampled.scores[:3], strict=False):
-        assert np.allclose(fit(counts, on_separation="ridge").scores, scores, atol=1e-6)
+    for copies, scores in zip(resampled(rows, board, 9, 3), board.intervals.resampled.scores[:3], strict=False):
+        assert np.allclose(fit(copies, on_separation="ridge").scores, scores, atol=1e-6)
     assert not board.intervals.resampled.ridge[:3].any()
 
 
@@ -266,21 +270,21 @@ def test_a_judge_cannot_take_over_a_weighted_ranking(ppe_main, tmp_path):
 def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_main, tmp_path):
     rows = [("a-2024-05-13" if row[0] == "careful" else row[0], *row[1:]) for row in table(5)]
     path, page = write(tmp_path / "t.csv", rows), tmp_path / "r.html"
-    found = ppe_main("diagnose", path, "--simulations", 2, "--format", "json").json()
-    (own,), together = found["own_models"], found["judges_together"]
-    assert (own["judge"], own["model"]) == ("a-2024-05-13", "a") and own["low"] < own["excess"] < own["high"]
-    assert together["effective_low"] < together["effective"] < together["effective_high"] and together["effective"] > 1
-    assert together["judges"] == together["judges_of_all"] == 3 and together["low"] < together["correlation"]
-    shown = ppe_main("diagnose", path, "--simulations", 2).out
-    assert "3 judges count as" in shown and "a-2024-05-13 gives a, of its family," in shown
+    found = ppe_main("diagnose", path, "--format", "json").json()
+    own, together = found["own_models"]["a-2024-05-13 on a"], found["judges_together"]
+    worth, rho = together["effective"], together["correlation"]
+    assert own["low"] < own["value"] < own["high"] and 1 < worth["low"] < worth["value"] < worth["high"]
+    assert together["judges"] == together["judges_of_all"] == 3 and rho["low"] < rho["value"]
+    assert set(found["agreement"]) == {"all", "a-2024-05-13", "hasty", "middling"}
+    shown = ppe_main("diagnose", path).out
+    assert "3 judges are worth" in shown and "other judges give, apart from sharpness: a-2024-05-13 on a" in shown
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
-    assert (
-        "Judges together, and on their own models" in page.read_text() and "gives a, of its family" in page.read_text()
-    )
-    alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13", "--simulations", 2)
-    assert "a-2024-05-13 judges a, of its family: no other judge to compare with" in alone.out
-    other = ppe_main("diagnose", path, "--judge", "hasty", "--simulations", 2, "--format", "json").json()
-    assert other["judges_together"] is None and other["own_models"] == []
+    text = page.read_text()
+    assert "Judges together, and on their own models" in text and "sharpness: a-2024-05-13 on a" in text
+    alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
+    assert "cannot be told without another judge: a-2024-05-13 on a, of its family" in alone.out
+    other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()
+    assert other["judges_together"] == other["own_models"] == other["agreement"] == {}
 
 
 def test_a_batch_that_stands_twice_is_seen(ppe_main, tmp_path):
@@ -288,9 +292,9 @@ def test_a_batch_that_stands_twice_is_seen(ppe_main, tmp_path):
     again = [(row[0], str(int(row[1]) + 500), *row[2:]) for row in rows if int(row[1]) in (3, 4)]
     path, page = write(tmp_path / "twice.csv", rows + again), tmp_path / "r.html"
     said = "2 questions repeat the verdicts of another, all of them (the first: 3 and 503)"
-    assert said in ppe_main("diagnose", path, "--simulations", 2).out
+    assert said in ppe_main("diagnose", path).out
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0 and said in page.read_text()
-    assert "repeat the verdicts" not in ppe_main("diagnose", write(tmp_path / "t.csv", rows), "--simulations", 2).out
+    assert "repeat the verdicts" not in ppe_main("diagnose", write(tmp_path / "t.csv", rows)).out
 
 
 def test_what_a_judge_says_of_its_own_model_does_not_hang_on_names():

@@ -1,7 +1,7 @@
-"""`launch` with real Dask workers and commands: a stand-in for `nvidia-smi`, `kill -9`, and signals.
+"""`launch` with real commands: a stand-in for the driver's library, `kill -9`, and signals.
 
 No test measures time: commands wait for files, and the only clocks are limits that a passing run does not
-reach. Tests that do not concern the GPUs of a machine share one cluster of two workers.
+reach. Tests that do not concern the GPUs of a machine run on its CPU.
 """
 
 import os
@@ -11,16 +11,15 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ppe.errors import InputError, PpeError
-from ppe.stages.launch import Job, JobResult, choose_devices, launch, local_cluster, query_gpus
-
-pytest.importorskip("distributed", reason="needs ppe[cluster]")
+from ppe.stages.launch import Job, JobResult, free_workers, launch
 
 LIMIT = 120.0  # seconds after which a test has failed
-FREE, BUSY, BROKEN = "512, 81559, 0", "70120, 81559, 97", "[Unknown Error], 81559, [GPU requires reset]"
+FREE, BUSY, BROKEN = (512, 0), (70120, 97), (512, None)  # MiB of 81,559, percent; None is a fault
 
 
 def wait_for(condition):
@@ -42,11 +41,6 @@ def shell(name: str, script: str, *arguments: object) -> Job:
     return Job(name, ("sh", "-c", script, *map(str, arguments)))
 
 
-def lines(*gpus: str) -> str:
-    "A table of the driver."
-    return "".join(f"{number}, GPU-{number}, {gpu}\n" for number, gpu in enumerate(gpus))
-
-
 def workers(*results: JobResult) -> set[str]:
     return {worker for result in results for worker, _ in result.attempts}
 
@@ -65,57 +59,57 @@ def home(tmp_path: Path, monkeypatch) -> Path:
 
 @pytest.fixture
 def machine(home, monkeypatch):
-    "An `nvidia-smi` on PATH that prints this table."
-    folder = home / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    "The driver's library on a machine with these GPUs."
 
-    def table(answer: str, status: int = 0) -> None:
-        (folder / "table").write_text(answer)
-        script = folder / "nvidia-smi"
-        script.write_text(f'#!/bin/sh\ncd "{folder}"\necho "$*" >> arguments\ncat table\nexit {status}\n')
-        script.chmod(0o755)
+    class Fault(Exception):
+        "An NVMLError."
 
-    return table
+    class Other(Fault):
+        "One that does not occur here."
+
+    def gpus(*table: tuple[int, int | None], init=lambda: None) -> type[Exception]:
+        def utilisation(number: int) -> SimpleNamespace:
+            if table[number][1] is None:
+                raise Fault("GPU requires reset")
+            return SimpleNamespace(gpu=table[number][1])
+
+        monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(
+            NVMLError=Fault, NVMLError_NotSupported=Other, NVMLError_LibraryNotFound=Other, nvmlInit=init,
+            nvmlDeviceGetCount=lambda: len(table), nvmlDeviceGetHandleByIndex=lambda number: number,
+            nvmlDeviceGetUUID=lambda number: f"GPU-{number}", nvmlDeviceGetUtilizationRates=utilisation,
+            nvmlDeviceGetMemoryInfo=lambda number: SimpleNamespace(used=table[number][0], total=81559),
+        ))  # fmt: skip
+        return Fault
+
+    return gpus
 
 
 @pytest.fixture
 def run(home):
-    return lambda jobs, **options: launch(jobs, **{"log_folder": "logs", "patience": LIMIT} | options)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    "A cluster that exists: two workers, and a Dask scheduler."
-    with local_cluster({"one": "", "two": ""}) as cluster:
-        cluster.wait_for_workers(2, timeout=LIMIT)
-        yield cluster
+    return lambda jobs, **options: launch(jobs, **{"log_folder": "logs"} | options)
 
 
 @pytest.fixture
-def remote(run, cluster):
-    return lambda jobs, **options: run(jobs, scheduler=cluster.scheduler_address, **options)
-
-
-# ---- the driver
-
-
-def test_a_gpu_without_a_uuid_goes_by_its_number_and_one_whose_uuid_is_a_fault_is_left_out(home, monkeypatch):
-    table = "3, [N/A], 512, 81559, 0\n4, [GPU requires reset], 512, 81559, 0\n5, [Unknown Error], [N/A], [N/A], [N/A]\n"
-    said: list[str] = []
-    assert choose_devices(lambda: table, None, said.append) == {"GPU 3": "3"}
-    assert len(said) == 2 and "out of order: 4, [GPU" in said[0] and "out of order: 5, [Unknown" in said[1]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert choose_devices(lambda: pytest.fail("asked"), 2, said.append) == {"CPU 1": "", "CPU 2": ""}
-
-
-def test_a_driver_that_hangs_is_killed(home):
-    with pytest.raises(PpeError, match="has not answered"):
-        query_gpus(("sh", "-c", "echo $$ > pid; exec sleep 300"), timeout_seconds=0.5)
-    wait_for(lambda: not Path("pid").exists() or not runs(int(Path("pid").read_text())))
+def on_cpu(run, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    return lambda jobs, **options: run(jobs, **{"workers": 2} | options)
 
 
 # ---- GPUs
+
+
+def test_without_the_package_of_the_driver_it_is_named_and_a_driver_that_fails_is_an_error(machine, home, monkeypatch):
+    def failing() -> None:
+        raise fault("Driver/library version mismatch")
+
+    fault = machine(FREE, init=failing)
+    with pytest.raises(PpeError, match="version mismatch.*repair it, or set CUDA_VISIBLE_DEVICES to nothing"):
+        free_workers(None, print)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(InputError, match="nvidia-ml-py.*pip install"):
+        free_workers(None, print)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert [worker.name for worker in free_workers(2, print)] == ["CPU 1", "CPU 2"]
 
 
 def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine, home, run):
@@ -125,47 +119,40 @@ def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine
     > "seen.$CUDA_VISIBLE_DEVICES"; while [ ! -e seen.GPU-0 -o ! -e seen.GPU-3 ]; do sleep 0.02; done
     sleep 0.1; rm "gpu.$CUDA_VISIBLE_DEVICES"
     """
-    machine(lines(FREE, BUSY, BROKEN, FREE) + "GPU is lost\n")
+    machine(FREE, BUSY, BROKEN, FREE)
     said: list[str] = []
     results = run([shell(f"job {k}", claim) for k in range(6)], say=said.append)
     assert all_done(results) and all(len(result.attempts) == 1 for result in results)
     assert workers(*results) == {"GPU 0", "GPU 3"}
     for result in results:
         assert result.log.read_text().splitlines()[-1] == result.attempts[0][0].replace(" ", "-")
-    left_out = [text.partition(" (")[0] for text in said if text.startswith("left out")]
-    why = (f"busy: 1, GPU-1, {BUSY}", f"out of order: 2, GPU-2, {BROKEN}", "out of order: GPU is lost")
-    assert left_out == [f"left out a GPU that is {words}" for words in why]
-    asked = "--query-gpu=index,uuid,memory.used,memory.total,utilization.gpu --format=csv,noheader,nounits\n"
-    assert (home / "bin" / "arguments").read_text() == asked, "once"
+    left_out = ["left out GPU 1: it is busy", "left out GPU 2: it is out of order (GPU requires reset)"]
+    assert [text for text in said if text.startswith("left out")] == left_out
 
 
-def test_a_killed_workers_job_is_done_on_another_gpu_and_nothing_of_it_is_left(run):
-    # The worker is the parent of the command. The helper would outlive both.
+def test_a_killed_job_is_done_on_another_gpu_and_nothing_of_it_is_left(machine, run):
+    # The helper would outlive the command.
     script = """
-    if [ ! -e first ]; then sleep 300 & echo "$$ $!" > tmp; mv tmp first; kill -9 $PPID; wait; fi
+    if [ ! -e first ]; then sleep 300 & echo "$$ $!" > tmp; mv tmp first; kill -9 $$; fi
     for pid in $(cat first); do
         while ps -o stat= -p $pid | grep -qv Z; do sleep 0.02; done
     done
     """
+    machine(FREE, FREE)
     said: list[str] = []
     jobs = [shell("math", script), shell("stem", "while [ ! -e first ]; do sleep 0.02; done")]
-    math, stem = results = run(jobs, query=lambda: lines(FREE, FREE), say=said.append)
-    assert all_done(results) and [status for _, status in math.attempts] == [None, 0]
+    math, stem = results = run(jobs, say=said.append)
+    assert all_done(results) and [status for _, status in math.attempts] == [-9, 0]
     assert len(workers(math)) == 2, "the other GPU"
     assert len(stem.attempts) == 1, "who did not die is not run again"
-    assert any("math died on" in text and "its worker died" in text for text in said)
+    assert any("math, attempt 1" in text and "Killed" in text for text in said)
     assert math.log.read_text().count("# math, attempt") == 2
 
 
-def test_a_cluster_without_workers_is_waited_for_and_then_told(run):
-    with local_cluster({}) as cluster, pytest.raises(PpeError, match="0.1 workers"):
-        run([shell("a", "true"), shell("b", "true")], scheduler=cluster.scheduler_address, patience=0.2)
+# ---- jobs
 
 
-# ---- a cluster that exists
-
-
-def test_each_job_ends_in_its_own_way_and_a_later_launch_adds_to_the_logs(remote):
+def test_each_job_ends_in_its_own_way_and_a_later_launch_adds_to_the_logs(on_cpu):
     cases = {
         "bad": ("exit 2", "bad input", 1),
         "dies": ("exit 1", "failed", 2),
@@ -175,30 +162,30 @@ def test_each_job_ends_in_its_own_way_and_a_later_launch_adds_to_the_logs(remote
         **{300 * "x" + more: ("true", "done", 1) for more in ("", "y")},
     }
     for times in (1, 2):
-        results = remote([shell(name, script) for name, (script, *_) in cases.items()], attempts=2)
+        results = on_cpu([shell(name, script) for name, (script, *_) in cases.items()], attempts=2)
         assert [[result.outcome, len(result.attempts)] for result in results] == [end for _, *end in cases.values()]
         log = Path("logs/05-a-b-c.log").read_text().splitlines()
         assert log[1::2] == times * ["said"] and log[0].startswith("# a/b c, attempt 1, ")
     words = "bad input|(exit 2)|failed|(exit 1)|(Killed)|(exit 127)|done|(exit 0)|logs/05-a-b-c".split("|")
     assert all(word in "\n".join(map(str, results)) for word in words)
     assert "no-such-command" in Path("logs/04-gone.log").read_text() and len({result.log for result in results}) == 7
-    assert workers(*results) == {"one", "two"}
+    assert workers(*results) == {"CPU 1", "CPU 2"}
 
 
-def test_outside_the_main_thread_signals_are_left_alone(remote):
+def test_outside_the_main_thread_signals_are_left_alone(on_cpu):
     before, found = signal.getsignal(signal.SIGTERM), []
-    thread = threading.Thread(target=lambda: found.append(remote([Job("a", ("true",))])))
+    thread = threading.Thread(target=lambda: found.append(on_cpu([Job("a", ("true",))])))
     thread.start()
     thread.join(LIMIT)
     assert all_done(found[0]) and signal.getsignal(signal.SIGTERM) == before
 
 
-def test_dask_is_imported_by_a_launch_alone_and_the_extra_is_named_where_it_is_missing(run, monkeypatch):
-    code = "import sys, ppe.stages.launch; sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"pip install 'ppe\[cluster\]'"):
-        run([Job("a", ("true",))])
+def test_a_log_that_cannot_be_written_fails_its_job_alone(on_cpu):
+    Path("logs/01-a.log").mkdir(parents=True)
+    said: list[str] = []
+    bad, good = on_cpu([Job("a", ("true",)), Job("b", ("true",))], say=said.append)
+    assert (bad.outcome, len(bad.attempts), good.outcome) == ("failed", 3, "done")
+    assert any("Is a directory" in text for text in said)
 
 
 # ---- the launching process is told to end, or killed
@@ -212,9 +199,8 @@ signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from ppe.stages.launch import Job, launch
 
-table = "0, GPU-0, 512, 81559, 0\\n1, GPU-1, 512, 81559, 0"
 jobs = [*(Job(name, ("sh", "-c", sys.argv[1], name)) for name in "ab"), Job("c", ("true",))]
-launch(jobs, query=lambda: table, grace_seconds=float(sys.argv[2]), log_folder="logs")
+launch(jobs, workers=2, grace_seconds=float(sys.argv[2]), log_folder="logs")
 print("returned", flush=True)
 """
 HELPER = 'sleep 300 & echo "$$ $!" > tmp.$0; mv tmp.$0 pids.$0; wait; sleep 300'
@@ -222,7 +208,7 @@ HELPER = 'sleep 300 & echo "$$ $!" > tmp.$0; mv tmp.$0 pids.$0; wait; sleep 300'
 
 def launcher(script: str, grace: float, folder: Path) -> tuple[subprocess.Popen, list[int]]:
     "A launching process with two commands at work, and the process ids of these and of their helpers."
-    environment = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     process = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, script, str(grace)], start_new_session=True,
         cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -241,8 +227,7 @@ def test_a_signal_ends_the_commands_and_all_they_started(home, number):
     trap = 'trap "" TERM; ' if deaf else 'trap "> asked.$0; exit" TERM; '
     process, pids = launcher(trap + HELPER, 0.1 if deaf else LIMIT, home)
     assert all(map(runs, pids))
-    # A terminal sends Ctrl-C to the launch and to its workers.
-    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    process.send_signal(number)
     out, err = process.communicate(timeout=LIMIT)
     wait_for(lambda: not any(map(runs, pids)))
     assert out == "" and all((home / f"asked.{name}").exists() != deaf for name in "ab")
@@ -263,10 +248,10 @@ def test_a_second_signal_does_not_wait_for_the_grace_and_a_killed_launch_leaves_
     wait_for(lambda: not any(map(runs, pids)))
 
 
-def test_a_signal_that_was_ignored_stays_ignored(remote):
+def test_a_signal_that_was_ignored_stays_ignored(on_cpu):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
     try:
-        (result,) = remote([shell("a", 'kill -HUP "$0"', os.getpid())])
+        (result,) = on_cpu([shell("a", 'kill -HUP "$0"', os.getpid())])
         assert result.outcome == "done" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -15,7 +15,6 @@ from ppe.paper.executed import KERNELSPEC, same_text
 
 # They fit hundreds of models or start kernels of their own: half a minute each.
 SLOW = {
-    "inference/advice",
     "paper/runner",
     "paper/studies/aggregation",
     "paper/studies/coverage",

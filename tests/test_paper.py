@@ -701,7 +701,7 @@ def test_figures_may_lie_on_another_disk(tmp_path: Path):
 
 
 @pytest.mark.parametrize("settings", ["[DEFAULT]\nlib_name = theirs\n", "[server]\nport = 80\n"])
-@pytest.mark.parametrize("words", [["run"], ["list"], ["publish"], ["statements"], ["book"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["run"], ["list"], ["publish"], ["book"]], ids=" ".join)
 def test_another_projects_settings_are_refused_in_one_line(tmp_path: Path, settings: str, words: list[str]):
     (tmp_path / "settings.ini").write_text(settings)
     (tmp_path / "nbs").mkdir() if "lib_name" in settings else None

@@ -126,7 +126,7 @@ def replication() -> object:
     from ppe.paper.referenced import real_pools
     from ppe.paper.studies.aggregation import replication_cells, replication_table
 
-    names = ("AllGraphs", "TruncFixed", "BlockTop1", "soft-weights", "denoise", "ScoreWin40")
+    names = ("AllGraphs", "TruncFixed", "BlockTop1", "discrimination", "denoise", "ScoreWin40")
     how = {"methods": [METHODS[name] for name in names], "n_pools": 8, "seed": SEED}
     return replication_table(replication_cells(real_pools(["h2o", "mtbench"]), pool_sizes=[5], **how))
 

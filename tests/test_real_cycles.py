@@ -4,7 +4,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from ppe.inference.real_cycles import count_majority_cycles, cycles_by_chance, real_cycles
+from ppe.inference.real_cycles import count_majority_cycles, real_cycles
+from ppe.paper.studies.real_cycles import cycles_by_chance
 from ppe.pool import Pool
 from ppe.streams import stream
 

@@ -20,7 +20,7 @@ from ppe.errors import InputError
 from ppe.inference.leaderboard import leaderboard
 from ppe.reports.comparison import compare
 from ppe.reports.page import comparison_page, report_page
-from ppe.reports.report import make_report
+from ppe.reports.report import SAID, make_report
 from ppe.streams import stream
 from ppe.verdicts import validate_verdicts, write_verdicts
 
@@ -214,10 +214,15 @@ def test_every_verdict_of_incomplete_graphs_counts():
     )
 
 
-def test_too_large_for_advice_is_said(monkeypatch):
-    monkeypatch.setattr("ppe.reports.report.ADVISED", 10)
-    report = make_report(drawn(tuple("abc")), n_resamples=99)
-    assert report.advice is None and "more than 10 verdicts" in text_of(report_page(report))
+def test_what_diagnose_says_is_on_the_page_and_of_large_tables_what_is_quick(monkeypatch):
+    table = drawn(tuple("abcd"), 12)
+    report = make_report(table, n_resamples=99)
+    whole = text_of(report_page(report))
+    assert all(line in whole for line in report.said(*SAID, "advice")) and len(report.said("misspecification")) == 1
+    monkeypatch.setattr("ppe.reports.report.LARGE", 10)
+    report = make_report(table, n_resamples=99)
+    assert not report.said("misspecification", "question_effect_size")
+    assert report.said("advice")[0] in text_of(report_page(report)) and whole.count("One score per model") == 1
 
 
 def test_all_rankers_make_a_report():
@@ -436,7 +441,8 @@ def test_fifty_models_on_a_thousand_graphs_stay_small(tmp_path: Path):
     rows |= {side: pd.Categorical.from_codes(np.tile(at, 1000), names) for side, at in (("model_a", i), ("model_b", j))}
     verdicts = validate_verdicts(pd.DataFrame(rows | {"verdict": np.where(wins.ravel(), "a", "b")}))
     path = ppe.write_report(verdicts, tmp_path / "r.html")
-    assert path.stat().st_size < 2_000_000 and "left out of a report" in text_of(path.read_text())
+    text = text_of(path.read_text())
+    assert path.stat().st_size < 2_000_000 and "Use all graphs, once" in text and "a typical question" not in text
 
 
 def test_a_public_set():

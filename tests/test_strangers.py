@@ -239,20 +239,11 @@ def test_a_loop_of_links_is_one_line_wherever_a_file_is_read(ppe_main, place):
         refused(ppe_main(*words), "loop")
 
 
-@pytest.mark.parametrize("command", [["rank"], ["import", "--out", "o.csv"]])
-def test_a_device_that_never_ends_and_a_gzip_file_that_explodes(ppe_main, place, command, monkeypatch):
-    monkeypatch.setattr("ppe.files.MAX_UNPACKED", 2**24)
-    (place / "bomb.csv.gz").write_bytes(gzip.compress(text(duel("x", "y")) + bytes(2**25)))
-    refused(ppe_main(*command, "/dev/zero"), "/dev/zero", "more than 16 MiB")
-    refused(ppe_main(*command, "bomb.csv.gz"), "bomb.csv.gz unpacks to more than 16 MiB")
-
-
 def test_memory_is_bounded(place):
     "Without the bound the four gigabytes would not fit into the two that the process may take."
     part = gzip.compress(bytes(2**26))
     (place / "bomb.csv.gz").write_bytes(gzip.compress(text(duel("x", "y"))) + part * 64)
-    for words, size in (("rank bomb.csv.gz", 50), ("cycles bomb.csv.gz", 512), ("rank - < <(yes)", 512)):
-        refused(shell(f"ppe {words}", place), f"more than {size} MiB")
+    refused(shell("ppe rank bomb.csv.gz", place), "more than 50 MiB")
 
 
 def test_a_pipe_gives_what_a_file_gives(ppe_main, place):
@@ -420,13 +411,13 @@ print(found != folder and not os.stat(found).st_mode & 0o077)
 # ---- interruption
 
 
-@pytest.mark.parametrize("words", [["diagnose", "--simulations", "1000000"], ["rank", "--intervals", "1000000"]])
-def test_ctrl_c_ends_a_long_computation_at_once(tmp_path, words):
+def test_ctrl_c_ends_a_long_computation_at_once(tmp_path):
     "Also while compiled code runs, or the compiler. A shell shows the status as 130."
     rows = random_pool(judges=["j"], models=["p", "q", "r", "s"], questions=[(q, "c") for q in range(12)])
     (tmp_path / "v.csv").write_bytes(text(rows))
     done = subprocess.Popen(
-        [ENTRY, words[0], "v.csv", *words[1:]], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [ENTRY, "rank", "v.csv", "--intervals", "1000000"], cwd=tmp_path, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     try:

@@ -80,8 +80,6 @@ def test_no_table_is_broken_at_80_columns(tmp_path):
     plan = SGR.sub("", on_terminal("plan", "--models", 10, "--questions", 50, columns=80))
     assert all(len(line) <= 80 for text in (listed, cycles, plan) for line in text.splitlines())
     assert plan.count("●") == plan.split("distance:")[0].count("\ncomplete") * 2 == 8, "a bar in one of two tables"
-    said = piped("diagnose", ppe, "--simulations", 2)
-    assert said.count("0 for every way") == 2 and "way distance difference" not in said
 
 
 def test_json_and_csv_are_the_same_on_a_terminal(verdicts):
@@ -91,11 +89,9 @@ def test_json_and_csv_are_the_same_on_a_terminal(verdicts):
 
 
 def test_diagnose_and_plan_on_a_terminal(verdicts):
-    command = ("diagnose", verdicts, "--simulations", 2)
-    shown, plain = SGR.sub("", on_terminal(*command)), piped(*command)
-    headings = [line for line in plain.splitlines() if line and not line.startswith(" ")]
-    assert [line for line in shown.splitlines() if line in headings] == headings
-    assert "advice" in headings and "●" not in plain
+    shown, plain = SGR.sub("", on_terminal("diagnose", verdicts, columns=80)), piped("diagnose", verdicts)
+    assert shown.split() == plain.split() and len(plain.splitlines()) <= 15
+    assert all(len(line) <= 80 for line in shown.splitlines())
     command = ("plan", "--models", 4, "--questions", 20, "--calls", 100)
     shown = SGR.sub("", on_terminal(*command, columns=150))
     found = json.loads(piped(*command, "--format", "json"))
@@ -105,7 +101,8 @@ def test_diagnose_and_plan_on_a_terminal(verdicts):
 
 def test_a_line_before_the_first_compilation_and_none_where_all_is_kept(tmp_path):
     "On standard error if that is a terminal; a pipe gets nothing."
-    code = "import numpy as np; from ppe.rankers.likelihood import strengths_exist as s; assert s(np.zeros((0, 2), int), np.zeros((3, 0)), 1, False)"
+    uses = "import numpy as np; from ppe.rankers.likelihood import strengths_exist"
+    code = f"{uses}; assert strengths_exist(np.zeros((0, 2), int), np.zeros((3, 0)), 1, False)"
 
     def said(folder: str, *, terminal: bool) -> str:
         master, slave = pty.openpty()

@@ -1,6 +1,5 @@
-"""`ppe theory`: answers of the library, and grids that give the same rows wherever they run."""
+"""`ppe theory`: answers of the library. Grids give the same rows wherever they run."""
 
-import errno
 import json
 import math
 import os
@@ -64,55 +63,11 @@ def test_graphs_needed_and_alpha_are_those_of_the_library(ppe_main):
     "graphs-needed --n 5 --p -0.1",
     "alpha --p 0.1 --d 0",
     "alpha --p 0.6 --d 2",
-    "grid --n 5 --p 0.7 --out grid.csv",
-    "grid --n 1 --p 0.1 --out grid.csv",
-    "grid --n 5 --p 0.1 --out no/such/folder/grid.csv",
 ])  # fmt: skip
 def test_bad_input_is_one_line(ppe_main, words):
     done = ppe_main("theory", *words.split())
     assert (done.code, done.out, done.new_files) == (2, "", ())
     assert done.err.startswith("ppe: error: ") and done.err.count("\n") == 1
-
-
-GRID = ("theory", "grid", "--n", 6, "--p", 0.25, "--trials", 50, "--seed", 3)
-
-
-def test_a_grid_is_the_same_for_any_number_of_workers(ppe_main, tmp_path):
-    words = (*GRID, "--law", "plain", "--law", "truncated", "--c", 1 / 3, "--c", 3)
-    assert ppe_main(*words, "--out", "one.csv", "--workers", 1).code == 0
-    assert ppe_main(*words, "--out", "two.csv", "--workers", 2).code == 0
-    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
-
-
-def test_a_grid_is_not_written_through_a_link_or_onto_a_device(ppe_main, tmp_path, monkeypatch):
-    monkeypatch.setattr("ppe.theory.recovery.run_cell", lambda *_, **__: pytest.fail("computed first"))
-    (tmp_path / "finished.csv").write_text("precious\n")
-    (tmp_path / "link.csv").symlink_to("finished.csv")
-    (tmp_path / "dangling.csv").symlink_to("nowhere.csv")
-    os.mkfifo(tmp_path / "fifo.csv")
-    done = ppe_main(*GRID, "--workers", 1, "--out", "finished.csv")
-    assert done.code == 2 and "finished.csv exists and holds no grid" in done.err
-    for name in ("link.csv", "dangling.csv", "fifo.csv"):
-        done = ppe_main(*GRID, "--workers", 1, "--out", name)
-        assert (done.code, done.out, done.new_files) == (2, "", ())
-        assert done.err.startswith(f"ppe: error: cannot write {name}") and done.err.count("\n") == 1
-    assert (tmp_path / "link.csv").is_symlink() and (tmp_path / "finished.csv").read_text() == "precious\n"
-    assert (tmp_path / "dangling.csv").is_symlink() and not (tmp_path / "nowhere.csv").exists()
-
-
-def test_a_grid_that_cannot_be_written_is_not_computed(ppe_main, tmp_path, monkeypatch):
-    monkeypatch.setattr("ppe.theory.recovery.run_cell", lambda *_, **__: pytest.fail("computed first"))
-
-    def refuse(*_, **__):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    # As root every folder can be written to, so the attempt itself is made to fail.
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    done = ppe_main(*GRID, "--workers", 1, "--out", "grid.csv")
-    assert (done.code, done.out, done.new_files) == (2, "", ())
-    way_out = "name a file in a folder to write to"
-    assert done.err == f"ppe: error: cannot write grid.csv: Permission denied; {way_out}\n"
 
 
 def running(process: psutil.Process) -> bool:
@@ -133,9 +88,10 @@ def within(seconds: float, condition) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_workers_end_with_the_command(tmp_path, number):
-    words = "theory grid --n 3000 --p 0.1 --trials 100000 --workers 2 --out grid.csv"
-    program = [Path(sys.executable).parent / "ppe", *words.split()]
-    process = psutil.Popen(program, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE)
+    code = "from ppe.theory.recovery import recovery_cells, run_grid\n"
+    code += "cells = recovery_cells(sizes=[3000], levels=[0.1], constants=[1, 2, 3])\n"
+    code += "run_grid(cells, n_trials=100000, seed=1, workers=2)"
+    process = psutil.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE)
     workers = []
     try:
         assert within(60, lambda: len(process.children()) == 2)
@@ -146,8 +102,6 @@ def test_workers_end_with_the_command(tmp_path, number):
         # At once on a quiet machine; without an end to them the workers stay until their cells are done.
         assert within(10, lambda: process.poll() is not None)
         assert within(10, lambda: not any(map(running, workers)))
-        if number == signal.SIGINT:
-            assert (process.returncode, process.stderr.read().strip()) == (130, b"ppe: interrupted")
     finally:
         for one in filter(running, [process, *workers]):
             one.kill()
@@ -194,13 +148,12 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_rows(tmp_path, monkeypatch
     pd.testing.assert_frame_equal(remote, local, check_exact=True)
 
 
-def test_no_scheduler_is_one_line(ppe_main, monkeypatch):
+def test_no_scheduler_is_one_line(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr("ppe.parallel.SCHEDULER_SECONDS", 0.5)
-    words = ("theory", "grid", "--n", 5, "--p", 0.1, "--out", "grid.csv", "--scheduler", "tcp://127.0.0.1:9")
-    done = ppe_main(*words)
-    assert (done.code, done.new_files) == (2, ())
-    assert "127.0.0.1:9" in done.err
+    cells = recovery_cells(sizes=[5], levels=[0.1], constants=[1])
+    with pytest.raises(InputError, match="127.0.0.1:9"):
+        run_grid(cells, n_trials=2, seed=1, scheduler="tcp://127.0.0.1:9")
     with pytest.raises(InputError, match="127.0.0.1:9"):  # before a notebook is started
         run("fig_pipeline", profile="quick", scheduler="tcp://127.0.0.1:9", root=Path(__file__).parents[1])
 

@@ -23,14 +23,13 @@ COMMANDS = {
     "rank": "rank verdicts.csv --format json",
     "rank with intervals": "rank verdicts.csv --intervals 20",
     "cycles": "cycles verdicts.csv --format csv",
-    "diagnose": "diagnose verdicts.csv --simulations 2",
+    "diagnose": "diagnose verdicts.csv",
     "import": "import battles.jsonl --out imported.csv",
     "data list": "data list --format json",
     "data write": "data write mt-bench-gpt4 --out real.csv",
     "perturb": "perturb mt-bench --model any --out prompts.jsonl --dry-run",
     "paper list": "paper list",
     "paper run": "paper run fig_mu",
-    "paper statements": "paper statements",
 }
 # What a process does that has the base dependencies only: the README's example and every command.
 SESSION = """
@@ -156,7 +155,7 @@ def test_verdicts_are_ranked_counted_diagnosed_and_imported(session: dict):
     assert json.loads(answer(session, "rank"))["n_models"] == 5
     assert answer(session, "rank with intervals").splitlines()[0].split()[-2:] == ["score_low", "score_high"]
     assert len(answer(session, "cycles").splitlines()) == 1 + 50
-    assert "500 verdicts on 10 questions, 5 models; 50 of 50 graphs; complete" in answer(session, "diagnose")
+    assert "on 10 questions and 5 models; each of its 50 comparison graphs" in answer(session, "diagnose")
     answer(session, "import")
     assert (session["folder"] / "imported.csv").read_text().count("\n") == 1 + 2
 
@@ -178,7 +177,7 @@ def test_the_public_sets_come_along(session: dict):
     assert "question.jsonl, which lm-sys/FastChat publishes" in refusal(session, "perturb")
 
 
-@pytest.mark.parametrize("name", ["paper list", "paper run", "paper statements"])
+@pytest.mark.parametrize("name", ["paper list", "paper run"])
 def test_what_needs_a_checkout_says_so(session: dict, name: str):
     assert "no checkout of ppe around" in refusal(session, name)
 

@@ -180,7 +180,7 @@ def counts_command(
 def import_command(
     files: Annotated[tuple[str, ...], "FILE..."], *, format: Literal["table", "json"] = "table", force: bool = False,
     questions: str | None = None, judge: str | None = None, anonymous_only: bool = False,
-    tie_width: float | None = None, baseline: str | None = None, columns: str | None = None,
+    baseline: str | None = None, columns: str | None = None,
     strong: Positive | None = None, turns: Literal["variants", "questions"] | None = None,
     games: Literal["both", "agreed"] | None = None, out: Out, layout: str | None = None,
 ) -> None:  # fmt: skip
@@ -196,7 +196,6 @@ def import_command(
     --questions FILE: JSON lines with question_id (or uid) and category.
     --judge: Name of the judge in the table; the files' if left out.
     --anonymous-only: chatbot-arena: leave out votes that were not anonymous.
-    --tie-width: alpaca-eval: preferences this close to 1.5 are ties (0).
     --baseline: arena-hard: the model that the others met, where the files do not name it.
     --columns NAMES: Of a file in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN and the words in the last,
         a=WORD,b=WORD,tie=WORD,invalid=WORD (without a and b it holds the winner's name); also question_id=, judge=,
@@ -212,7 +211,7 @@ def import_command(
 
     target = new_file(out, force=force, inputs=(*files, questions))
     table, report = import_verdicts(
-        files, layout, games=games, turns=turns, strong=strong, baseline=baseline, tie_width=tie_width,
+        files, layout, games=games, turns=turns, strong=strong, baseline=baseline,
         anonymous_only=anonymous_only or None, judge=judge, questions=questions, columns=columns,
     )  # fmt: skip
     write_verdicts(table, target)

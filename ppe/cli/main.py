@@ -28,7 +28,7 @@ COMMANDS = {  # name → module, and first sentence of its help, which fits a li
     "cycles": ("ranking", "Count the 3- and 4-cycles of every graph in FILE."),
     "data": ("paper", "The public verdict sets that come with ppe."),
     "design": ("designing", "Choose which pairs of models to judge on which questions."),
-    "diagnose": ("ranking", "Advise how to use the graphs in FILE, and show why."),
+    "diagnose": ("ranking", "Say what the verdicts in FILE hold, and what speaks against them."),
     "import": ("counting", "Make a verdict table from the files of another project."),
     "next": ("designing", "Choose the pairs to judge next, after the verdicts in FILE."),
     "paper": ("paper", "The figures and tables of the paper."),

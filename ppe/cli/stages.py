@@ -737,9 +737,7 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
 @option(
     "--workers", type=_COUNT, help="Workers on this machine; one for each free card if left out, one without cards."
 )
-@option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers take the jobs, instead of this machine.")
 @option("--attempts", type=_COUNT, default=3, help="Of a job that dies.")
-@option("--patience", type=Finite(min=0), default=600.0, help="Seconds to wait for the first worker of --scheduler.")
 @option("--logs", type=click.Path(file_okay=False), default="launch-logs", help="Folder for the output of the jobs.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def launch_command(logs: str, arguments: tuple[str, ...], **given: Any) -> int:
@@ -749,10 +747,9 @@ def launch_command(logs: str, arguments: tuple[str, ...], **given: Any) -> int:
 
     ppe launch -- judge answers.jsonl --backend local --model prometheus --out verdicts.csv
 
-    A card counts as free when others leave its memory and its processors alone, at the start: two launches at the same
-    moment may take the same card. A job that dies goes to another card. Without a card the same jobs run on the
-    processor. The file is written at the end, from the ledger that all jobs fill.
-    The workers of --scheduler need the same files in the same place; the ledger is SQLite, so keep them on one machine.
+    A card counts as free when others leave its memory and its processors alone, which is looked up before each job. A job
+    that dies goes to another card. Without a card the same jobs run on the processor. The file is written at the end,
+    from the ledger that all jobs fill.
     """
     from ppe.stages.launch import Job, launch
 

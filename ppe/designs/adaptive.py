@@ -20,10 +20,10 @@ from scipy.special import expit, log_ndtr, ndtri, stdtr
 
 from ..compiled import njit
 from .pair_designs import PairDesign, design_pairs, pair_table
-from ..errors import InputError, first_five
+from ..errors import ConvergenceError, InputError, first_five
 from ..inference.intervals import FEW_QUESTIONS, rank_limits
 from ..rankers.bradley_terry import fit_newton
-from ..rankers.likelihood import FULL_NEWTON, MAX_STEPS, TOLERANCE
+from ..rankers.likelihood import ascend
 from ..rankers.rankings import at_least, best_first
 from ..streams import stream
 from ..verdicts import COLUMNS, validate_verdicts
@@ -241,39 +241,30 @@ def _from_equal(
     points: np.ndarray,  # (R,)
 ) -> tuple[np.ndarray, np.ndarray]:  # (P,) the difference of each pair, one step from the fit in which it is none
     """And (P,) its variance over questions; both are finite if a model won everything. Cost: O(P (n³ + R)) at most."""
-    n, at, n_units = len(scores), np.arange(len(pairs)), int(unit.max()) + 1
-    low, high = np.minimum(first, second), np.maximum(first, second)
-    cell, which = np.unique(low * n + high, return_inverse=True)
-    cell_low, cell_high, won = cell // n, cell % n, np.where(first < second, points, 1 - points)
-    shape = n_units, len(cell)
-    gained, met = (csr_array((part, (unit, which)), shape) for part in (won, np.ones(len(won))))
-    total = np.zeros((n, n))
-    total[cell_low, cell_high] = total[cell_high, cell_low] = met.sum(axis=0)
-    taken = np.bincount(first, points, n) + np.bincount(second, 1 - points, n)
-    difference, point = np.zeros((len(pairs), n)), np.tile(scores, (len(pairs), 1))
-    difference[at, pairs[:, 0]], difference[at, pairs[:, 1]] = 1, -1
-    point[at[:, None], pairs] = scores[pairs].mean(axis=1)[:, None]
-    for _ in range(MAX_STEPS):  # Newton steps along which the two stay equal
-        expected = total * expit(point[:, :, None] - point[:, None, :])
-        bend = -expected * np.swapaxes(expected, 1, 2) / np.where(total, total, 1)
-        pull = taken - expected.sum(axis=2) - HOLD * point
-        bend[:, range(n), range(n)] = HOLD - bend.sum(axis=2)
-        free, along = np.moveaxis(np.linalg.solve(bend, np.stack([pull, difference], axis=2)), 2, 0)
-        variance = (difference * along).sum(axis=1)
-        step = free - along * ((difference * free).sum(axis=1) / variance)[:, None]
-        spread = np.ptp(step, axis=1, keepdims=True)
-        point += step * np.where(spread < FULL_NEWTON, 1, np.log1p(spread) / np.maximum(spread, 1e-300))
-        if spread.max() < TOLERANCE:
-            break
-    chance, worth = (part[:, cell_low] - part[:, cell_high] for part in (point, along))
-    chance = expit(chance)
-    moved = gained @ worth.T - met @ (chance * worth).T  # (questions, P): what each adds to the difference
-    gap, n_calls = moved.sum(axis=0), len(points)
+    n, n_calls, n_units, swapped = len(scores), len(points), int(unit.max()) + 1, first > second
+    cell, which = np.unique(np.where(swapped, second * n + first, first * n + second), return_inverse=True)
+    columns, won = np.stack(np.divmod(cell, n), axis=1), np.where(swapped, 1 - points, points)
+    gained, met = (csr_array((part, (unit, which)), (n_units, len(cell))) for part in (won, np.ones(n_calls)))
+    total, taken = met.sum(axis=0), gained.sum(axis=0)
+    design = columns, np.tile([1.0, -1.0], (len(cell), 1)), np.zeros(len(cell))
+    counts = np.stack([taken, total - taken, 0 * total])
+    point, along, variance = np.tile(scores, (len(pairs), 1)), np.empty((len(pairs), n)), np.empty(len(pairs))
+    for row, (one, other) in enumerate(pairs):
+        difference = np.zeros(n)
+        difference[one], difference[other] = 1, -1
+        if not ascend(*design, counts, False, n, HOLD, difference, 0.0, point[row], along[row]):
+            raise ConvergenceError(f"no fit of {n} models with two of equal strength: the calls are too uneven")
+        variance[row] = along[row, one] - along[row, other]
+    point, along = np.ascontiguousarray(point.T), np.ascontiguousarray(along.T)
+    apart, worth = (part[columns[:, 0]] - part[columns[:, 1]] for part in (point, along))  # (cells, P)
+    chance = expit(apart)
+    bend = chance * (1 - chance)
+    moved = gained @ worth - met @ (chance * worth)  # (questions, P): what each adds to the difference
+    gap, told = moved.sum(axis=0), met @ (bend * worth**2)  # information of each question
     # A call's variance is p (1 − p), less a quarter where it may be a tie; before anything is lost it still is.
-    ties, alone = (points == 0.5).sum() / 4, (met.sum(axis=0) * chance * (1 - chance)).sum(axis=1)
-    of_calls = variance * (1 - ties / alone)
-    told = met @ (chance * (1 - chance) * worth**2).T  # information of each question
-    over_questions = ((moved - gap * told / told.sum(axis=0)) ** 2).sum(axis=0) * n_units / (n_units - 1)
+    of_calls = variance * (1 - (points == 0.5).sum() / 4 / (total @ bend))
+    moved -= told * (gap / told.sum(axis=0))
+    over_questions = (moved**2).sum(axis=0) * n_units / (n_units - 1)
     return gap, np.maximum(over_questions, of_calls) * n_calls / max(n_calls - n + 1, 1)
 
 # %% ../../nbs/designs/adaptive.ipynb #b9fd328a

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import InputError, first_five
-from ..files import MAX_UNPACKED, check_text, errors_at, json_object, plain_number
+from ..files import check_text, errors_at, json_object, plain_number
 from .records import RecordFile, Records
 from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, STYLE, Verdict, covariate_columns, graph_codes, model_codes
 from ..verdicts import style_columns, validate_verdicts
@@ -277,32 +277,23 @@ LAYOUTS["anchor-selection"] = Layout(
 
 # %% ../../nbs/importers/layouts.ipynb #a9e03330
 _ORDER = "model_a is generator_1: the order in which the outputs were shown is not in the files"
-_BETWEEN = "preferences that are not 1, 1.5 or 2, taken as the nearest whole number (--tie-width): {n}"
+_BETWEEN = "preferences that are not 1, 1.5 or 2, taken as the nearest whole number: {n}"
 
 
-def _preference(value: object) -> float:
-    "A preference as a number, NaN for none, -1 for what is no preference."
-    try:
-        number = plain_number("nan" if value is None else str(value))
-    except ValueError:
-        return -1.0
-    return number if math.isnan(number) or number == 0 or 1 <= number <= 2 else -1.0
-
-
-def _nearest(preferences: np.ndarray, tie_width: float) -> np.ndarray:
-    "The verdicts of preferences; a tie within this width of 1.5."
-    distance = preferences - 1.5
-    tie = np.abs(distance) <= tie_width + 1e-12  # 0.6 - 0.5 is more than 0.1 in floating point
-    return np.select([np.isnan(distance), tie, distance < 0], ["invalid", "tie", "a"], "b").astype(object)
-
-
-def _alpaca_eval(records: Records, tie_width: float = 0.0) -> Rows:
-    values = records.fields["preference"]
-    preferences = np.array([_preference(value) for value in values])
-    if len(bad := np.flatnonzero(preferences < 0)):
-        seen = first_five(dict.fromkeys(f"{values[int(i)]!r:.60}" for i in bad))
+def _alpaca_eval(records: Records) -> Rows:
+    values, preferences, bad = records.fields["preference"], [], []
+    for i, value in enumerate(values):
+        try:
+            preference = plain_number("nan" if value is None else str(value)) or 1.5  # 0 is a tie in old files
+        except ValueError:
+            preference = 0.0
+        preferences.append(preference)
+        if not (math.isnan(preference) or 1 <= preference <= 2):
+            bad.append(i)
+    if bad:
+        seen = first_five(dict.fromkeys(f"{values[i]!r:.60}" for i in bad))
         raise records.refuse(bad, f"preference {seen}: a number from 1 to 2, 0 for a tie, or null; correct it")
-    preferences[preferences == 0] = 1.5  # in old files
+    signs = np.sign(np.array(preferences) - 1.5)
     for place, text in zip(records.places, records.fields["instruction"], strict=True):
         with errors_at(f"{records.name}, {records.unit} {place}"):
             check_text(text, "instruction", "correct it")
@@ -313,8 +304,8 @@ def _alpaca_eval(records: Records, tie_width: float = 0.0) -> Rows:
         "question_id": [f"i{hashlib.sha256(key.encode()).hexdigest()[:12]}" for key in keys],
         "category": datasets, "variant": 1,
         "model_a": records.names("generator_1"), "model_b": records.names("generator_2"),
-        "verdict": _nearest(preferences, tie_width),
-        _ORDER: 1, _BETWEEN: ~np.isnan(preferences) & ~np.isin(preferences, (1, 1.5, 2)),
+        "verdict": np.select([signs < 0, signs == 0, signs > 0], ["a", "tie", "b"], "invalid").astype(object),
+        _ORDER: 1, _BETWEEN: [not (math.isnan(number) or number in (1, 1.5, 2)) for number in preferences],
     }  # fmt: skip
     return pd.DataFrame(columns | _style(records.fields["output_1"], records.fields["output_2"]))
 
@@ -325,7 +316,6 @@ LAYOUTS["alpaca-eval"] = Layout(
     convert=_alpaca_eval,
     optional=("dataset", "output_1", "output_2"),
     judge="annotator",
-    options=("tie_width",),
 )
 
 # %% ../../nbs/importers/layouts.ipynb #c83afc32
@@ -393,8 +383,6 @@ def _archived(archive: zipfile.ZipFile, name: str) -> dict[str, object]:
     samples = [entry for entry in members if entry.startswith("samples/") and entry.endswith(".json")]
     if header is None or not samples:
         raise InputError(f"{name} is an archive without header.json and samples/: no log of Inspect with its samples")
-    if (size := sum(members[entry].file_size for entry in (header, *samples))) > MAX_UNPACKED:
-        raise InputError(f"{name} unpacks to {size >> 20} MiB, more than {MAX_UNPACKED >> 20} MiB; {_CONVERT}")
 
     def member(entry: str) -> dict[str, object]:
         with errors_at(f"{name}, {entry}"):
@@ -855,7 +843,6 @@ def import_verdicts(
     turns: Literal["variants", "questions"] | None = None,  # MT-Bench: of a question (default), or of their own
     strong: int | None = None,  # Arena-Hard, Anchor-Selection: how often a strong win stands; once if not given
     baseline: str | None = None,  # Arena-Hard: the model the others met, where the files do not name it
-    tie_width: float | None = None,  # AlpacaEval: preferences this close to 1.5 are ties; 0 if not given
     anonymous_only: bool | None = None,  # Chatbot Arena: leave out battles whose voter could see the names
     judge: str | None = None,  # name of the judge in the table; the files' if not given
     questions: str | PathLike | None = None,  # JSON lines with question_id and category
@@ -872,16 +859,14 @@ def import_verdicts(
         raise InputError(f"games {games!r}: both or agreed (--games both|agreed)")
     if baseline is not None and not (isinstance(baseline, str) and baseline.strip()):
         raise InputError(f"baseline {baseline!r}: the name of a model is needed (--baseline NAME)")
-    if tie_width is not None and not 0 <= tie_width < 0.5:
-        raise InputError(f"tie width {tie_width!r}: a number from 0 to less than 0.5 (--tie-width 0.1)")
     if turns not in (None, "variants", "questions"):
         raise InputError(f"turns {turns!r}: variants or questions (--turns variants|questions)")
     if strong is not None and not 1 <= strong <= 9:
         raise InputError(f"strong {strong!r}: a strong win stands 1 to 9 times (--strong 3)")
     named = None if columns is None else named_columns(columns)
-    given = dict(games=games, turns=turns, strong=strong, baseline=baseline, tie_width=tie_width)
-    asked: dict[str, Any] = given | dict(anonymous_only=anonymous_only, columns=named)
-    options = {name: value for name, value in asked.items() if value is not None}
+    options: dict[str, Any] = dict(games=games, turns=turns, strong=strong, baseline=baseline, columns=named)
+    options["anonymous_only"] = anonymous_only
+    options = {name: value for name, value in options.items() if value is not None}
     listed = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     ends = (".jsonl", ".json", ".csv", ".parquet", ".eval", ".jsonl.gz", ".json.gz", ".csv.gz")
     for folder in [path for path in listed if os.path.isdir(path)]:

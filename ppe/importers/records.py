@@ -23,7 +23,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ..errors import InputError, first_five
-from ..files import errors_at, is_name, json_object, needed_fields, numbered_objects, read_content
+from ..files import errors_at, is_name, json_object, needed_fields, numbered_objects, read_content, single_keys
 from ..verdicts import reading
 
 # %% ../../nbs/importers/records.ipynb #a40f0616
@@ -131,13 +131,7 @@ def _array_entries(text: str, name: str) -> Iterator[tuple[int, dict[str, object
         at = after_space(text, at + 1).end()
 
 
-def _each_key_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    if len(entry := dict(pairs)) < len(pairs):
-        raise ValueError("a key twice")
-    return entry
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_each_key_once)
+_DECODER = json.JSONDecoder(object_pairs_hook=single_keys)
 
 
 def _entries(data: bytes, name: str) -> Iterator[tuple[int, dict[str, object]]]:

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies', 'question_weights',
-           'question_resample', 'percentile_limits', 'mean_interval', 'means_without', 'question_variance',
-           'resamples_needed', 'Limits', 'RankIntervals', 'symmetric_root', 'pool_tests', 'check_draws_once',
-           'rank_intervals', 'normal_intervals', 'fitted_intervals']
+           'question_resample', 'percentile_limits', 'mean_interval', 'jackknife_error', 'means_without',
+           'question_variance', 'resamples_needed', 'Limits', 'RankIntervals', 'symmetric_root', 'pool_tests',
+           'check_draws_once', 'rank_intervals', 'normal_intervals', 'fitted_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
@@ -91,7 +91,7 @@ def question_resample(
     for method in methods:
         pool = pools[method.source]
         weights = question_weights(method, pool, n_resamples=n_resamples, rng=stream(seed))
-        fits = rank_batch(pool, weights, ranker=method.ranker or ranker, mu=method.mu)
+        fits = rank_batch(pool, weights, ranker=method.ranker or ranker)
         shape = (n_resamples, -1)
         results[method.name] = Resampled(fits.ranks.reshape(*shape, fits.ranks.shape[1]), fits.ridge.reshape(shape))
     return results
@@ -131,6 +131,14 @@ def mean_interval(
     return mean, mean - half, mean + half
 
 # %% ../../nbs/inference/intervals.ipynb #delete-one-02
+def jackknife_error(
+    values: np.ndarray,  # (1 + U, …) of everything, and without each unit
+) -> np.ndarray:  # (…)
+    "Standard error over the units. Source: Tukey 1958; Efron and Stein 1981."
+    without = values[1:]
+    return np.sqrt((len(without) - 1) / len(without) * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+
+
 def means_without(
     losses: np.ndarray,  # (P, Q) of each pool, with each question deleted: from what it is measured against, too
     inside: np.ndarray,  # (P, Q) bool: the pool holds the question, and its loss without it is not looked at
@@ -359,7 +367,7 @@ def rank_intervals(
     weights = draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=1, rng=rng)
     if "percentile" in made:
         weights = np.concatenate([weights, question_weights(method, pool, n_resamples=n_resamples, rng=rng)])
-    fits = rank_batch(pool, weights, ranker=ranker, mu=method.mu) if fit_batch is None else fit_batch(weights)
+    fits = rank_batch(pool, weights, ranker=ranker) if fit_batch is None else fit_batch(weights)
     limits, joined = dict[str, Limits](), None
     if "percentile" in made:
         if fits.ridge[0]:

@@ -25,7 +25,6 @@ from .score_tests import ScoreTests
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
 from ..pool import win_tie_counts_from_table
 from ..comparisons import Comparisons, wins_and_ties
-from ..places import PlaceCounts
 from ppe.rankers.covariates import (
     Covaried,
     coefficient_effects,
@@ -93,12 +92,8 @@ class PlacedGraphs:
             normal[0] = 0
             return replace(fits, scores=fits.scores + normal @ symmetric_root(added))
         rows = self.rows
-        counts = [rows.counts(rows.judge, times=row[self.graph], size=len(rows.judges)) for row in weights]
-        if not weighted:
-            return order_effect_batch(np.stack(counts), ranker=ranker)
-        return weighted_judges_batch(
-            PlaceCounts(won, lost, tied, rows.judges, rows.models) for won, lost, tied in counts
-        )
+        counts = np.stack([rows.counts(rows.judge, times=row[self.graph], size=len(rows.judges)) for row in weights])
+        return weighted_judges_batch(counts) if weighted else order_effect_batch(counts, ranker=ranker)
 
     def tests(self, *, tie_parameter: bool, n_flips: int, rng: np.random.Generator) -> ScoreTests:
         "Score tests at equal covariates, or less an effect of the first place for each judge."
@@ -321,11 +316,9 @@ def uneven_lines(
 Incomplete = Literal["auto", "drop", "keep"]  # graphs that lack a pair; auto: keep, unless cycle scores are compared
 
 
-def _by_cycles(method: Method, ranker: str) -> str:
+def _by_cycles(method: Method) -> str:
     "What compares cycle scores, in words; empty if nothing does."
-    if not method.keeps_all:
-        return f"selection by cycle scores ({method.name})"
-    return f"{ranker}, which weighs graphs by cycle scores," if find_ranker(ranker).takes == "scores" else ""
+    return "" if method.keeps_all else f"selection by cycle scores ({method.name})"
 
 
 def _chosen_rows(method: Method, pool: Pool) -> np.ndarray:
@@ -361,10 +354,9 @@ def _counts_alone(verdicts: pd.DataFrame, method: Method, ranker: str, incomplet
 def _order_ranking(rows: Comparisons, ranker: str, on_separation: OnSeparation, weighted: bool) -> Ranking:
     "The ranking with an order effect, its standard errors over questions, and the share of pairs in both orders."
     if weighted:
-        won, lost, tied = rows.counts(rows.judge, size=len(rows.judges))
-        counts = PlaceCounts(won, lost, tied, rows.judges, rows.models)
-        ranking = weighted_judges(counts, on_separation=on_separation)
-        if over := takes_over(counts, ranking):
+        outcomes = rows.counts(rows.judge, size=len(rows.judges))
+        ranking = weighted_judges(outcomes, models=rows.models, judges=rows.judges, on_separation=on_separation)
+        if over := takes_over(outcomes, ranking):
             weight, points, alike, sharp = (
                 f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
             )
@@ -427,7 +419,7 @@ def leaderboard(
         if weighted or order_effect:
             other = "--judges weighted" if weighted else "--order-effect"
             raise InputError(f"--covariates with {other}: the two are not estimated together; leave one of them out")
-    by_cycles = _by_cycles(method, ranker) if incomplete == "auto" else ""
+    by_cycles = _by_cycles(method) if incomplete == "auto" else ""
     kept: Literal["drop", "keep"] = "drop" if by_cycles or incomplete == "drop" else "keep"
     valid = (verdicts["verdict"] != "invalid").to_numpy()
     made: dict[str, Any] = {"n_graphs": len(graph_codes(verdicts)[1]), "n_dropped": 0}
@@ -465,7 +457,7 @@ def leaderboard(
     elif pool is None:
         ranking = rank_counts(wins, ties, ranker=ranker, models=models, on_separation=on_separation)
     else:
-        ranking = rank(part, ranker=ranker, mu=method.mu, on_separation=on_separation)
+        ranking = rank(part, ranker=ranker, on_separation=on_separation)
     made |= {"places": graphs, "judges": tuple(sorted(judged.astype(str).unique())), "weighted": weighted}
     made |= {"without": without, "n_verdicts": _total(wins, ties), "separated": _separated(ranking, wins, ties)}
     return Leaderboard(ranking, method, distances=None if ranks is None else _distances(ranking, ranks), **made)
@@ -519,18 +511,18 @@ def _report(board: Leaderboard) -> dict[str, Any]:
     return report | {"distances": None if board.distances is None else dict(board.distances), "intervals": intervals}
 
 # %% ../../nbs/inference/leaderboard.ipynb #c17-a6644e
-NO_BEST_ORDER = "the order is not proved to be a best one: a minute was not enough; copeland has no such search"
+NO_BEST_ORDER = "the order is not certified to be a best one: more than 20 models beat each other in circles; copeland has no such search"
 BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
     "no": "several orders have the fewest disagreements ({:g}): a score counts the models below in all of them, "
     "less those above in all of them; rank ranges (--intervals) hold the places in each",
-    "not decided": "whether other orders have as few disagreements was not settled within a minute: a score counts the "
-    "models that are proved to be below in all of them, less those above",
+    "none": "there is no best order: the majorities go in circles, and the orders with the fewest disagreements ({:g}) agree "
+    "about no pair of models",
 }
 
 
 def _notes(board: Leaderboard) -> list[str]:
     notes, found = [] if board.intervals is None else board.intervals.notes(board.kind), board.estimates()
-    by_cycles = _by_cycles(board.method, board.ranking.ranker)
+    by_cycles = _by_cycles(board.method)
     notes += [board.separated] * bool(board.separated) + uneven_lines(board.invalid)
     if board.n_lost:
         left = (

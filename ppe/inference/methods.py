@@ -108,9 +108,6 @@ METHODS = _by_name(
         Method("AllGraphs"),
         Method("TruncFixed", keep=0.5),
         Method("discrimination", ranker="discrimination"),
-        Method("discrimination-cycles", ranker="discrimination-cycles"),
-        Method("discrimination-davidson", ranker="discrimination-davidson"),
-        Method("soft-weights", ranker="soft-weights"),
         Method("kemeny", ranker="kemeny"),
         Method("denoise", ranker="denoise"),
         Method("question-effects", ranker="question-effects"),
@@ -208,7 +205,7 @@ def resample(
         pool = pools[method.source]
         rng = stream(seed, method.draws or method.name)
         weights = draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=n_resamples, rng=rng)
-        fits = rank_batch(pool, weights, ranker=method.ranker or ranker, mu=method.mu)
+        fits = rank_batch(pool, weights, ranker=method.ranker or ranker)
         shape = (-1, 1 if method.draw == "once" else method.repeats)
         results[method.name] = Resampled(fits.ranks.reshape(*shape, pool.n_models), fits.ridge.reshape(shape))
     return results

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import RankIntervals, normal_intervals
-from ..rankers.bradley_terry import RIDGE, fit_newton
+from .intervals import RankIntervals, jackknife_error, normal_intervals
+from ..rankers.bradley_terry import fit_newton
+from ..rankers.likelihood import RIDGE
 from ..rankers.rankings import Fit, Ranking, at_least, best_first
 from ..rankers.separation import same_component
 from ..verdicts import model_codes
@@ -222,9 +223,7 @@ class PeopleAndJudges:
             return np.nan, np.nan
         from scipy.stats import t as student  # here: scipy.stats takes a second to import
 
-        n = self.shares.shape[1]
-        ratios = np.log(without[1] / without[0])
-        error = np.sqrt((n - 1) / n * ((ratios - ratios.mean()) ** 2).sum())
+        error = jackknife_error(np.append(np.nan, np.log(without[1] / without[0])))
         reach = np.exp(student.isf((1 - level) / 2, self.n_questions - 1) * error)
         return float(self.worth / reach), float(self.worth * reach)
 
@@ -295,15 +294,6 @@ def _tuned(battles: Battles, terms: np.ndarray, n_people: int) -> tuple[np.ndarr
             return weights, theta, wins, rounds
     raise ConvergenceError(f"the weights of the judges did not settle in {MAX_ROUNDS} rounds; give them (weights)")
 
-
-def _given(weights: Mapping[str, float], judges: tuple[str, ...]) -> np.ndarray:
-    "Weights in the order of the judges. Raises `InputError`."
-    given = np.array([weights.get(judge, np.nan) for judge in judges], dtype=np.float64)
-    if set(weights) != set(judges) or not (given >= 0).all() or ~at_least(1.0, given.sum()):
-        rule = f"one number from 0 on for each of {', '.join(judges)}, at most 1 in sum"
-        raise InputError(f"weights {dict(weights)}: {rule}")
-    return given
-
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-22
 def fit_people_and_judges(
     battles: Battles,
@@ -319,7 +309,11 @@ def fit_people_and_judges(
     if weights is None:
         current, theta, wins, rounds = _tuned(battles, terms, n_people)
     else:
-        current, rounds = _given(weights, battles.judges), 1
+        current = np.array([weights.get(judge, np.nan) for judge in battles.judges], dtype=np.float64)
+        if set(weights) != set(battles.judges) or not (current >= 0).all() or not at_least(1.0, current.sum()):
+            rule = f"one number from 0 on for each of {', '.join(battles.judges)}, at most 1 in sum"
+            raise InputError(f"weights {dict(weights)}: {rule}")
+        rounds = 1
         theta, wins = _solved(terms, current, n_people, battles.models)
     parts = _sandwich(battles, theta, wins)
     moved = np.tensordot(np.append(1.0, current), parts, 1)
@@ -331,18 +325,10 @@ def fit_people_and_judges(
         )
     named = dict(zip(battles.judges, current.tolist(), strict=True))
     fit = Fit(True, rounds, solver="newton", estimates={"weight": named})
-    return PeopleAndJudges(
-        Ranking.from_scores("people-and-judges", battles.models, theta, fit),
-        moved.T @ moved,
-        named,
-        n_people,
-        len(np.unique(battles.question[battles.sample])),
-        battles.n_left_out,
-        _sampling_p(battles, theta, current),
-        float(shares[0].sum()),
-        float(shares[1].sum()),
-        shares,
-    )
+    ranking = Ranking.from_scores("people-and-judges", battles.models, theta, fit)
+    numbers = n_people, len(np.unique(battles.question[battles.sample])), battles.n_left_out
+    told: Any = _sampling_p(battles, theta, current), *map(float, shares.sum(axis=1)), shares
+    return PeopleAndJudges(ranking, moved.T @ moved, named, *numbers, *told)
 
 
 def people_and_judges(

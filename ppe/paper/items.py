@@ -170,13 +170,12 @@ def _item(root: Path, name: str, table: object, defaults: Mapping[str, object]) 
             "does not set": declared.keys() - given,
             "gives another kind than the notebook for": {k for k in both if _kind(declared[k]) != _kind(given[k])},
         }
-        for fault, names in faults.items():
-            if names:
-                has = ", ".join(f"{key} = {value!r}" for key, value in declared.items())
-                raise InputError(
-                    f"{name}: profile {profile} {fault} {first_five(sorted(names))}: the notebook has {has}; "
-                    "correct nbs/profiles.toml"
-                )
+        has = ", ".join(f"{key} = {value!r}" for key, value in declared.items())
+        for fault, names in ((fault, names) for fault, names in faults.items() if names):
+            raise InputError(
+                f"{name}: profile {profile} {fault} {first_five(sorted(names))}: the notebook has {has}; "
+                "correct nbs/profiles.toml"
+            )
     question, answer = _question_and_answer(cells, path.name)
     return Item(name, table["item"], table["title"], f"{folder}/{name}.ipynb", parameters, question, answer, cells)
 
@@ -239,18 +238,14 @@ def find_artefacts(
 ) -> tuple[Artefact, ...]:  # the main one first, then as they were saved
     "The pictures and tables among the files: those with a caption that is there."
     here = [file for file in sorted(files) if (folder / file).is_file()]
-
-    def said(name: str) -> tuple[str, str, str]:
+    artefacts = []
+    for name in saved_at({file.removesuffix(".txt") for file in here if file.endswith(".txt")}, item.sources):
         text = (folder / f"{name}.txt").read_text(encoding="utf-8").strip()
         *title, caption, details = text.split("\n\n")
-        return " ".join(title), caption, details
-
-    found = [
-        Artefact(name, *said(name), tuple(file for file in here if file.split(".")[0] == name))
-        for name in saved_at({file.removesuffix(".txt") for file in here if file.endswith(".txt")}, item.sources)
-    ]
-    main = min(found, key=lambda one: (not one.is_figure, one.name != item.name), default=None)
-    return tuple(sorted(found, key=lambda one: one is not main))  # the sort keeps the order of saving
+        own = tuple(file for file in here if file.split(".")[0] == name)
+        artefacts.append(Artefact(name, " ".join(title), caption, details, own))
+    main = min(artefacts, key=lambda artefact: (not artefact.is_figure, artefact.name != item.name), default=None)
+    return tuple(sorted(artefacts, key=lambda artefact: artefact is not main))  # the sort keeps the order of saving
 
 # %% ../../nbs/paper/items.ipynb #b4321f1a
 def read_manifest(

@@ -7,13 +7,8 @@ __all__ = ['JUDGES', 'STANDS_FOR', 'CATEGORIES', 'METHODS', 'SELECTIONS', 'main_
            'bt_diagnostic', 'data_driven_k', 'stated_values', 'claims']
 
 # %% ../../nbs/paper/published.ipynb #cell-03
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-
-import numpy as np
 import pandas as pd
 
-from ..errors import InputError, first_five
 from ..files import data_file
 
 # %% ../../nbs/paper/published.ipynb #cell-04
@@ -26,98 +21,37 @@ METHODS = (
 SELECTIONS = ("block top-K", "global top-K", "no truncation")
 
 # %% ../../nbs/paper/published.ipynb #cell-06
-def _read(
-    name: str,
-    folder: str | Path | None,
-    keys: Mapping[str, Sequence[str]],  # key column → all its levels; none given: those that the file has
-    values: Mapping[str, tuple[float, float] | None],  # value column → least and greatest number; None: not looked at
-) -> pd.DataFrame:
-    "One file of data/paper: a source line, then CSV with one row per combination of the keys."
-    path = data_file(f"paper/{name}.csv") if folder is None else Path(folder) / f"{name}.csv"
-    if not path.is_file():
-        raise InputError(f"{path.name} is not in {path.parent.name}/: a table of the paper; restore it")
-    with path.open(encoding="utf-8") as file:
-        if not file.readline().startswith("# "):
-            raise InputError(f"{path.name} lacks its first line '# SOURCE': every table names its source")
-        frame = pd.read_csv(file, dtype=dict.fromkeys(("section", "quotation", "unit"), "str"))
-    if frame.empty or list(frame.columns) != [*keys, *values]:
-        seen, expected = ", ".join(frame.columns), ", ".join([*keys, *values])
-        raise InputError(
-            f"{path.name} has columns {seen}, {len(frame)} rows: expected {expected}, at least one; correct the file"
-        )
-    whole = frame[[key for key in keys if not keys[key]]].drop_duplicates()
-    for key in (key for key in keys if keys[key]):
-        levels = pd.DataFrame({key: keys[key]})
-        whole = whole.merge(levels, how="cross") if len(whole.columns) else levels
-    found, cells = (pd.MultiIndex.from_frame(rows[list(keys)]) for rows in (frame, whole))
-    faults = {"has more than once": found[found.duplicated()], "lacks": cells.difference(found)}
-    for fault, wrong in (faults | {"has unknown": found.difference(cells)}).items():
-        if len(wrong):
-            named = first_five(" ".join(map(str, cell)) for cell in wrong)
-            raise InputError(f"{path.name} {fault} {named}: it is the whole table, one row per cell; correct the file")
-    for column, limits in values.items():
-        if limits and (bad := ~pd.to_numeric(frame[column], errors="coerce").between(*limits)).any():
-            low, high = limits
-            raise InputError(
-                f"{path.name}: {column} is {first_five(frame.loc[bad, column])}: a number from {low:g} to {high:g}; "
-                "correct the file"
-            )
-    return frame
+def _read(name: str) -> pd.DataFrame:
+    "One file of data/paper: a source line, then CSV."
+    texts = dict.fromkeys(("section", "table", "claim", "reading", "quotation", "unit"), "str")
+    return pd.read_csv(data_file(f"paper/{name}.csv"), skiprows=1, dtype=texts)
+
+# %% ../../nbs/paper/published.ipynb #8de69954
+def main_baselines() -> pd.DataFrame:  # judge, method, category, mean, half_width, bold
+    'Table main_baselines (section 4.2): distances in 0.001, 2 × 8 × 9 rows; `category` "average" is the column Avg.'
+    return _read("main_baselines")
 
 
-def _read_distances(
-    name: str, folder: str | Path | None, keys: Mapping[str, Sequence[str]], without_interval: str = ""
-) -> pd.DataFrame:
-    "A table of distances: whole thousandths, a half-width wherever the paper prints one, and what is bold."
-    frame = _read(name, folder, keys, {"mean": (0, 1000), "half_width": None, "bold": None})
-    half, no_interval = frame["half_width"], frame[list(keys)[-1]] == without_interval
-    wrong = (frame["mean"] % 1 != 0) | ~frame["bold"].astype(str).str.lower().isin(["true", "false"])
-    wrong |= np.where(no_interval, half.notna(), ~pd.to_numeric(half, errors="coerce").between(0, 1000))
-    if wrong.any():
-        said = [
-            f"{at + 3} ({', '.join(map(str, frame.loc[at, ['mean', 'half_width', 'bold']]))})"
-            for at in frame.index[wrong]
-        ]
-        raise InputError(
-            f"{name}.csv: lines {first_five(said)}: each has a whole mean, bold true or false, and a half_width from "
-            "0 to 1000 just where the paper prints one; correct the file"
-        )
-    return frame
-
-# %% ../../nbs/paper/published.ipynb #cell-08
-def main_baselines(folder: str | Path | None = None) -> pd.DataFrame:  # judge, method, category, mean, half_width, bold
-    """Table main_baselines (section 4.2): distances in 0.001, 2 × 8 × 9 rows; `category` "average" is the column Avg.
-
-    Raises: InputError for a file that is not the whole table.
-    """
-    keys = {"judge": JUDGES, "method": METHODS, "category": (*CATEGORIES, "average")}
-    return _read_distances("main_baselines", folder, keys, without_interval="average")
+def add_benchmark_judge() -> pd.DataFrame:  # perturbed, method, benchmark, mean, half_width, bold
+    "Table add-benchmark-judge (appendix C.2): distances in units of 0.001; 28 rows."
+    return _read("add_benchmark_judge")
 
 
-def add_benchmark_judge(folder: str | Path | None = None) -> pd.DataFrame:  # perturbed, method, benchmark, as above
-    "Table add-benchmark-judge (appendix C.2): distances in units of 0.001; 28 rows. Raises: as `main_baselines`."
-    keys = {"perturbed": (), "method": (), "benchmark": ("HumanEval", "MATH")}
-    return _read_distances("add_benchmark_judge", folder, keys)
+def bt_diagnostic() -> pd.DataFrame:  # judge, selection, three counts, delta_cv
+    "Table bt-diagnostic (section 4.3): tasks per label, mean held-out gap; 6 rows."
+    return _read("bt_diagnostic")
 
 
-def bt_diagnostic(folder: str | Path | None = None) -> pd.DataFrame:  # judge, selection, three counts, delta_cv
-    "Table bt-diagnostic (section 4.3): tasks per label, mean held-out gap; 6 rows. Raises: as `main_baselines`."
-    labels = dict.fromkeys(("likely", "possible", "no_strong"), (0, len(CATEGORIES)))
-    return _read("bt_diagnostic", folder, {"judge": JUDGES, "selection": SELECTIONS}, {**labels, "delta_cv": (-1, 1)})
+def data_driven_k() -> pd.DataFrame:  # judge, category, k
+    "Table data-driven-k (section 4.3): graphs kept of 50; 16 rows."
+    return _read("data_driven_k")
 
 
-def data_driven_k(folder: str | Path | None = None) -> pd.DataFrame:  # judge, category, k
-    "Table data-driven-k (section 4.3): graphs kept of 50; 16 rows. Raises: as `main_baselines`."
-    return _read("data_driven_k", folder, {"judge": JUDGES, "category": CATEGORIES}, {"k": (1, 50)})
+def stated_values() -> pd.DataFrame:  # five keys, low, high, unit, quotation
+    "Numbers that the paper states in words, in plain units, with the words."
+    return _read("stated_values")
 
 
-def stated_values(folder: str | Path | None = None) -> pd.DataFrame:  # five keys, low, high, unit, quotation
-    "Numbers that the paper states in words, in plain units, with the words. Raises: as `main_baselines`."
-    keys = dict.fromkeys(("section", "about", "judge", "series", "stage"), ())
-    return _read("stated_values", folder, keys, {"low": (0, 50), "high": (0, 50), "unit": None, "quotation": None})
-
-
-def claims(folder: str | Path | None = None) -> pd.DataFrame:  # id, section, table, claim, reading, unit
-    "The sentences that these tables can decide, in the paper's order; 42 rows. Raises: as `main_baselines`."
-    texts = dict.fromkeys(("section", "table", "claim", "reading", "unit"))
-    return _read("claims", folder, {"id": ()}, texts).fillna("")
+def claims() -> pd.DataFrame:  # id, section, table, claim, reading, unit
+    "The sentences that these tables can decide, in the paper's order; 42 rows."
+    return _read("claims").fillna("")

@@ -218,27 +218,20 @@ def _publish(book: _Book, item: Item, folder: Path) -> bool:  # whether what was
     cells = with_results(notebook_cells(book.root / item.notebook), notebook_cells(own), replace=replace)
     if cells is None:
         raise PpeError(f"{item.notebook} was edited while it waited to run: run it again")
-    pictures = [
-        len(one["data"].get("image/png", "")) * 3 // 4
-        for cell in code_cells(cells)
-        for one in cell["outputs"]
-        if "data" in one
-    ]
-    if max(pictures, default=0) > LARGEST_PICTURE:
+    outputs = [output for cell in code_cells(cells) for output in cell["outputs"]]
+    pictures = [output.get("data", {}).get("image/png", "") for output in outputs]
+    if (largest := max(map(len, pictures), default=0) * 3 // 4) > LARGEST_PICTURE:
         raise PpeError(
-            f"{item.name} shows a picture of {max(pictures):,} bytes: at most {LARGEST_PICTURE:,} are kept; draw less"
+            f"{item.name} shows a picture of {largest:,} bytes: at most {LARGEST_PICTURE:,} are kept; draw less"
         )
     write_text(notebook_text(cells), own)
     files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
     if by_hand := {"README.md", "MOVED.md", "manifest.json"} & set(files):
         raise PpeError(f"{first_five(sorted(by_hand))} is not a notebook's to write: rename the output")
-    for other, entry in book.manifest.items():
-        if (
-            other != item.name
-            and other in book.items
-            and (shared := [file for file in files if file in entry["outputs"]])
-        ):
-            raise PpeError(f"{first_five(shared)} is made by {other} too: an output has one notebook; rename it")
+    others = [name for name in book.manifest if name != item.name and name in book.items]
+    made_by = {file: name for name in others for file in book.manifest[name]["outputs"]}
+    if shared := [file for file in files if file in made_by]:
+        raise PpeError(f"{shared[0]} is made by {made_by[shared[0]]} too: an output has one notebook; rename it")
     for file in files:
         content = (made / file).read_bytes() if file.endswith((".csv", ".tex", ".txt", ".json", ".md")) else b""
         if any(root.encode() in content for root in roots):
@@ -255,13 +248,13 @@ def _publish(book: _Book, item: Item, folder: Path) -> bool:  # whether what was
         to.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(fresh.read_bytes(), to)  # which may be on another disk
     left = left and any(old.read_bytes() != new.read_bytes() for old, new in moves.items())
-    outputs = {file: file_sha256(book.place / file) for file in files}
+    hashes = {file: file_sha256(book.place / file) for file in files}
     rests_on = {name: file_sha256(book.root / name) for name in files_read(folder / "opened", item, book.root)}
-    book.enter(item, outputs, rests_on)
+    book.enter(item, hashes, rests_on)
     began = (folder / "hook" / "sitecustomize.py").stat().st_mtime_ns
     edited = {name for name in rests_on if (book.root / name).stat().st_mtime_ns > began}  # may have been read before
     book.state[item.name] = {
-        "code": item.code_sha256, "parameters": dict(item.parameters[book.profile]), "outputs": outputs,
+        "code": item.code_sha256, "parameters": dict(item.parameters[book.profile]), "outputs": hashes,
         "files": rests_on | dict.fromkeys(edited, "edited while it ran"),
     }  # fmt: skip
     book.write()
@@ -270,11 +263,9 @@ def _publish(book: _Book, item: Item, folder: Path) -> bool:  # whether what was
 # %% ../../nbs/paper/runner.ipynb #verify-code
 def _differing(book: _Book, item: Item) -> list[str]:
     "Outputs of a notebook, and what its cells show, that do not say what is published, and by how much."
-    pairs = {
-        name: (book.root / place_of("full") / name, book.place / name) for name in book.manifest[item.name]["outputs"]
-    }
     published = read_manifest(book.root, "full").get(item.name, {}).get("outputs", {})
-    pairs |= {name: (book.root / place_of("full") / name, book.place / name) for name in published}
+    folder, names = book.root / place_of("full"), {**book.manifest[item.name]["outputs"], **published}
+    pairs = {name: (folder / name, book.place / name) for name in names}
     pairs[f"{item.name}.ipynb"] = book.root / item.notebook, book.root / item.executed(book.profile)
     apart = {name: difference(*pair) for name, pair in pairs.items()}
     return [f"{name} by {gap:.2g}" for name, gap in apart.items() if gap > TOLERANCE]

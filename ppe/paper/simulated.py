@@ -8,7 +8,6 @@ __all__ = ['KINDS', 'LOGITS_PER_POINT', 'SimulatedJudge', 'SimulatedCategory', '
 
 # %% ../../nbs/paper/simulated.ipynb #cell-03
 import math
-import numbers
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -28,18 +27,7 @@ from ..verdicts import COLUMNS, validate_verdicts
 
 # %% ../../nbs/paper/simulated.ipynb #cell-07
 KINDS = ("perturbed", "replicated")
-
-# Smallest and largest value of each parameter; whole numbers where the limits are whole.
-_LIMITS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("n_questions", "n_variants"), (1, 100_000)),
-    **dict.fromkeys(
-        ("question_points", "wording_points", "response_points", "decoding_points", "bias_points"), (0.0, 1000.0)
-    ),
-    **dict.fromkeys(("sharpness", "nu", "nu_replicated"), (0.0, 1000.0)),
-    **dict.fromkeys(("question_sd", "wording_sd"), (0.0, 3.0)),
-    "bias_shared": (0.0, 1.0),
-    "bias_factor": (0.0, 100.0),
-}
+_MOST = {"bias_shared": 1, "question_sd": 3, "wording_sd": 3}  # of the others 100,000
 
 # %% ../../nbs/paper/simulated.ipynb #cell-08
 @dataclass(frozen=True, slots=True)
@@ -90,28 +78,16 @@ class SimulationParameters:
             )
         owners: tuple[Any, ...] = (self, *self.categories, *self.judges)
         for owner in owners:
-            for name in (field.name for field in fields(owner) if field.name in _LIMITS):
-                (low, high), value = _LIMITS[name], getattr(owner, name)
-                whole = isinstance(low, int)
-                is_number = isinstance(value, numbers.Integral if whole else numbers.Real)
-                if not is_number or isinstance(value, bool) or not low <= value <= high:
+            for field in (field for field in fields(owner) if field.type in (int, float)):
+                value, is_whole, most = getattr(owner, field.name), field.type is int, _MOST.get(field.name, 100_000)
+                is_number = isinstance(value, int if is_whole else (int, float)) and not isinstance(value, bool)
+                if not is_number or not is_whole <= value <= most:
                     raise InputError(
-                        f"{getattr(owner, 'name', 'simulation parameters')}: {name} is {value!r}, but must be a "
-                        f"{'whole ' if whole else ''}number from {low:g} to {high:g}; correct it"
+                        f"{getattr(owner, 'name', 'simulation parameters')}: {field.name} is {value!r}, but must be a "
+                        f"{'whole ' * is_whole}number from {is_whole:d} to {most}; correct it"
                     )
 
 # %% ../../nbs/paper/simulated.ipynb #cell-11
-_RESPONSES = ("question_points", "wording_points", "response_points", "decoding_points")
-
-
-def _take(table: object, names: Sequence[str], where: str) -> Mapping[str, Any]:
-    "A table of the file, if it has these keys and no others; `where` is its name in messages."
-    if not isinstance(table, Mapping) or set(table) != set(names):
-        seen = f"has the keys {', '.join(table) or 'of none'}" if isinstance(table, Mapping) else f"is {table!r}"
-        raise InputError(f"{where} {seen}: a table with the keys {', '.join(names)} is needed; correct the file")
-    return table
-
-
 def load_parameters(
     path: str | os.PathLike | None = None,  # TOML file; data/simulated.toml if not given
 ) -> SimulationParameters:
@@ -121,25 +97,17 @@ def load_parameters(
     """
     path = data_file("simulated.toml") if path is None else Path(path)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-        tables = _take(document, ("pool", "responses", "discrimination", "bias", "judges"), "the file")
-        bias, judges = _take(tables["bias"], ("shared", "categories"), "[bias]"), tables["judges"]
-        if not isinstance(bias["categories"], Mapping) or not isinstance(judges, list):
-            raise InputError("[bias.categories] must be a table, [[judges]] a list of tables; correct the file")
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
         return SimulationParameters(
-            **_take(tables["pool"], ("n_questions", "n_variants"), "[pool]"),
-            **_take(tables["responses"], _RESPONSES, "[responses]"),
-            **_take(tables["discrimination"], ("question_sd", "wording_sd"), "[discrimination]"),
-            bias_shared=bias["shared"],
-            categories=tuple(SimulatedCategory(name, factor) for name, factor in bias["categories"].items()),
-            judges=tuple(SimulatedJudge(**_take(judge, SimulatedJudge.__slots__, "[[judges]]")) for judge in judges),
+            **tables["pool"],
+            **tables["responses"],
+            **tables["discrimination"],
+            bias_shared=tables["bias"]["shared"],
+            categories=tuple(SimulatedCategory(*item) for item in tables["bias"]["categories"].items()),
+            judges=tuple(SimulatedJudge(**judge) for judge in tables["judges"]),
         )
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}; see data/simulated.toml for an example") from None
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+        raise InputError(f"{path}: {error}; see data/simulated.toml for an example") from None
 
 # %% ../../nbs/paper/simulated.ipynb #cell-16
 LOGITS_PER_POINT = math.log(10) / 400  # γ

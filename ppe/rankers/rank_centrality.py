@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..compiled import njit
 from ..errors import ConvergenceError
 from ..pool import half_tie_wins
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given
@@ -33,54 +32,29 @@ def transition_matrix(
     return walk
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-13
-@njit(cache=True)
-def _log_stationary(
-    walk: np.ndarray,  # (n, n) transition probabilities, the diagonal unused; overwritten
-    log_pi: np.ndarray,  # (n) out: log stationary weights, 0 for the first state of each class
-    first: np.ndarray,  # (n) out: first state of the class of each state
-) -> int:  # number of classes
-    "Eliminate the states n - 1 to 1 (Grassmann, Taksar and Heyman 1985), then build the weights up, state by state."
-    for k in range(len(walk) - 1, 0, -1):
-        leaving = walk[k, :k].sum()
-        if leaving > 0.0:
-            for i in range(k):
-                walk[i, k] /= leaving
-                if walk[i, k] > 0.0:
-                    for j in range(k):
-                        walk[i, j] += walk[i, k] * walk[k, j]
-    n_classes = 0
-    for k in range(len(walk)):
-        arriving = np.full(k + 1, -np.inf)
-        for i in range(k):
-            if walk[i, k] > 0.0:
-                arriving[i] = log_pi[i] + np.log(walk[i, k])
-        best = np.argmax(arriving)
-        if arriving[best] == -np.inf or not walk[k, :k].any():
-            n_classes += 1
-            log_pi[k], first[k] = 0.0, k
-        else:
-            log_pi[k] = arriving[best] + np.log(np.exp(arriving - arriving[best]).sum())
-            first[k] = first[best]
-    return n_classes
-
-
-@njit(cache=True)
 def _centred_log_stationary(
-    walks: np.ndarray,  # (B, n, n) transition probabilities; overwritten
-) -> tuple[np.ndarray, np.ndarray]:  # (B, n) scores, (B) number of classes
-    "Log stationary weights of many walks, centred to mean zero within each class."
+    walks: np.ndarray,  # (B, n, n) transition probabilities, the diagonal unused; overwritten
+) -> tuple[np.ndarray, np.ndarray]:  # (B, n) scores, mean zero within each class of states; (B,) number of classes
+    "Eliminate the states n - 1 to 1 (Grassmann, Taksar and Heyman 1985), then build the weights up, state by state."
     n_walks, n = walks.shape[:2]
-    scores, n_classes = np.empty((n_walks, n)), np.empty(n_walks, dtype=np.int64)
-    first = np.empty(n, dtype=np.int64)
-    for b in range(n_walks):
-        n_classes[b] = _log_stationary(walks[b], scores[b], first)
-        total, size = np.zeros(n), np.zeros(n)
-        for i in range(n):
-            total[first[i]] += scores[b, i]
-            size[first[i]] += 1.0
-        for i in range(n):
-            scores[b, i] -= total[first[i]] / size[first[i]]
-    return scores, n_classes
+    for k in range(n - 1, 0, -1):
+        leaving = walks[:, k, :k].sum(axis=1, keepdims=True)
+        walks[:, :k, k] /= np.where(leaving > 0, leaving, 1.0)
+        walks[:, :k, :k] += walks[:, :k, k, None] * walks[:, k, None, :k]
+    scores, first, every = np.zeros((n_walks, n)), np.zeros((n_walks, n), np.int64), np.arange(n_walks)
+    for k in range(1, n):
+        with np.errstate(divide="ignore"):
+            arriving = scores[:, :k] + np.log(walks[:, :k, k])
+        best = arriving.argmax(axis=1)
+        largest = arriving[every, best]
+        joined = (largest > -np.inf) & walks[:, k, :k].any(axis=1)
+        largest = np.where(joined, largest, 0.0)
+        sums = np.where(joined, np.exp(arriving - largest[:, None]).sum(axis=1), 1.0)
+        scores[:, k] = largest + np.log(sums)
+        first[:, k] = np.where(joined, first[every, best], k)
+    same = first[:, :, None] == first[:, None]
+    scores -= (same @ scores[..., None])[..., 0] / same.sum(axis=2)
+    return scores, (first == np.arange(n)).sum(axis=1)
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-19
 PSEUDO_COUNT = 1e-4  # half-tie wins added to both directions of every compared pair by the fallback

@@ -6,9 +6,9 @@
 __all__ = ['RANKERS', 'COUNT_RANKERS', 'PAPER_RANKERS', 'Ranker', 'find_ranker', 'rank_counts', 'rank', 'rank_batch']
 
 # %% ../../nbs/rankers/registry.ipynb #cell-03
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,13 +17,12 @@ from ..pool import Pool, check_weights
 from .bradley_terry import bradley_terry, bradley_terry_batch
 from .copeland import copeland, copeland_batch, denoise, denoise_batch
 from .davidson import davidson, davidson_batch
-from .discrimination import discrimination, fit_discrimination_batch
+from .discrimination import discrimination, discrimination_batch
 from .hodgerank import hodgerank, hodgerank_batch
 from .kemeny import kemeny_batch, kemeny_ranking
 from .question_effects import rank_question_effects, rank_question_effects_batch
 from .rank_centrality import rank_centrality, rank_centrality_batch
 from .rankings import BatchScores, OnSeparation, Ranking
-from .soft_weights import soft_weights, soft_weights_batch
 
 # %% ../../nbs/rankers/registry.ipynb #cell-06
 @dataclass(frozen=True, slots=True)
@@ -33,20 +32,11 @@ class Ranker:
     name: str  # as in `--ranker`
     label: str  # as printed in figures and tables
     reference: str  # author and year
-    takes: Literal["counts", "pool", "scores"]  # the sum of the graphs; each graph; each graph with its cycle score
-    fit: Callable[..., Ranking]  # (wins, ties, *, models, on_separation), or (pool, *, on_separation); mu for scores
-    fit_batch: Callable[..., BatchScores]  # (wins, ties), a matrix for each fit, or (pool, weights); mu for scores
-    options: Mapping[str, Any] = field(default_factory=dict, hash=False)  # of the method, that the name stands for
+    takes: Literal["counts", "pool"]  # the sum of the graphs; each graph
+    fit: Callable[..., Ranking]  # (wins, ties, *, models, on_separation), or (pool, *, on_separation)
+    fit_batch: Callable[..., BatchScores]  # (wins, ties), a matrix for each fit, or (pool, weights)
 
 # %% ../../nbs/rankers/registry.ipynb #cell-07
-def _discrimination_batch(pool: Pool, weights: np.ndarray, **options: Any) -> BatchScores:
-    return fit_discrimination_batch(pool, weights, **options)[0]
-
-
-_DISCRIMINATION = Ranker(
-    "discrimination", "Discrimination", "Birnbaum 1968; Chen et al. 2013", "pool", discrimination, _discrimination_batch
-)
-_OURS = "this repository"
 RANKERS: dict[str, Ranker] = {
     ranker.name: ranker
     for ranker in (
@@ -60,16 +50,10 @@ RANKERS: dict[str, Ranker] = {
         Ranker("hodgerank", "HodgeRank", "Jiang, Lim, Yao & Ye 2011", "counts", hodgerank, hodgerank_batch),
         Ranker("kemeny", "Kemeny", "Kemeny 1959", "counts", kemeny_ranking, kemeny_batch),
         Ranker("denoise", "Denoise", "Hu et al. 2024", "counts", denoise, denoise_batch),
-        _DISCRIMINATION,
-        replace(
-            _DISCRIMINATION, name="discrimination-cycles", label="Discrimination, cycles", reference=_OURS,
-            takes="scores", options={"cycles": True},
+        Ranker(
+            "discrimination", "Discrimination", "Birnbaum 1968; Chen et al. 2013", "pool",
+            discrimination, discrimination_batch,
         ),
-        replace(
-            _DISCRIMINATION, name="discrimination-davidson", label="Discrimination, ties", reference=_OURS,
-            options={"ties": True},
-        ),
-        Ranker("soft-weights", "Soft weights", _OURS, "scores", soft_weights, soft_weights_batch),
         Ranker(
             "question-effects", "Question effects", "Breslow & Clayton 1993; this repository", "pool",
             rank_question_effects, rank_question_effects_batch,
@@ -78,12 +62,19 @@ RANKERS: dict[str, Ranker] = {
 }  # fmt: skip
 COUNT_RANKERS = tuple(name for name, ranker in RANKERS.items() if ranker.takes == "counts")
 PAPER_RANKERS = ("bradley-terry", "davidson", "copeland", "rank-centrality", "hodgerank")
+_GONE = {
+    "soft-weights": "bradley-terry",
+    "discrimination-cycles": "discrimination",
+    "discrimination-davidson": "discrimination or davidson",
+}
 
 # %% ../../nbs/rankers/registry.ipynb #cell-08
 def find_ranker(
     name: str,  # a key of `RANKERS`
 ) -> Ranker:
-    "The method of this name; an unknown name is an InputError that lists the known ones."
+    "The method of this name; an unknown name is an InputError that lists the known ones, one that went says what to use."
+    if name in _GONE:
+        raise InputError(f"ranker {name} is gone: it was not shown to rank closer; use {_GONE[name]}")
     if name not in RANKERS:
         raise InputError(f"unknown ranker {name!r}; choose one of {', '.join(RANKERS)}")
     return RANKERS[name]
@@ -115,15 +106,13 @@ def rank(
     pool: Pool,
     *,
     ranker: str = "bradley-terry",  # a key of `RANKERS`
-    mu: float = 1.0,  # weight of bad 4-cycles, for rankers that use the cycle score
     on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
 ) -> Ranking:
     "Rank the models by all graphs of a pool, by any method. Raises as `rank_counts`."
     method = find_ranker(ranker)
     if method.takes == "counts":
         return method.fit(*pool.counts(), models=pool.models, on_separation=on_separation)
-    scored = {"mu": mu} if method.takes == "scores" else {}
-    return method.fit(pool, on_separation=on_separation, **scored, **method.options)
+    return method.fit(pool, on_separation=on_separation)
 
 
 def rank_batch(
@@ -131,11 +120,10 @@ def rank_batch(
     weights: np.ndarray,  # (B, G) how often each graph is taken, whole numbers
     *,
     ranker: str = "bradley-terry",  # a key of `RANKERS`
-    mu: float = 1.0,
 ) -> BatchScores:  # flagged where the fallback was taken
     "Scores of every row of weights, by any method; one that estimates something of the pool does so anew in each row."
     method = find_ranker(ranker)
     weights = check_weights(weights, len(pool))
     if method.takes == "counts":
         return method.fit_batch(*pool.counts(weights))
-    return method.fit_batch(pool, weights, **({"mu": mu} if method.takes == "scores" else {}), **method.options)
+    return method.fit_batch(pool, weights)

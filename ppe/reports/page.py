@@ -23,7 +23,6 @@ import pandas as pd
 from .. import __version__
 from ..errors import InputError
 from ..files import format_number, write_text
-from ..inference.advice import own_line, together_line
 from ..inference.intervals import questions_needed
 from ..inference.leaderboard import invalid_report
 from ..rankers.registry import find_ranker
@@ -87,8 +86,6 @@ WORDS: dict[str, Any] = {
     "named": NAMED,
     "label": lambda report: find_ranker(report.board.ranking.ranker).label,
     "zip": zip,
-    "own_line": own_line,
-    "together_line": together_line,
 }  # what the templates write numbers with
 
 
@@ -166,14 +163,11 @@ def _warnings(report: Report) -> Iterable[str]:
     names, counts = shortened([*report.scores["model"], *report.judges["judge"]], 60), report.counts
     if own := [names[name] for name in report.self_judged()]:
         yield f"A judge appears to be ranked itself, or a model of its family: {', '.join(own)}. It may favour its own."
-    for row in [] if report.own is None else report.own.to_dict("records"):
-        if row["low"] > 0:
-            which, beyond = (
-                f"{names[row['judge']]} places {names[row['model']]}",
-                f"{100 * row['excess']:.0f} points in a hundred",
-            )
-            yield f"The judge {which}, of its family, {beyond} battles above what other judges say (see Judges)."
-    yield from report.repeated
+    for finding in report.findings:
+        if finding.section == "own_models" and (finding.low or 0) > 0:
+            beyond = f"{100 * finding.value:.0f} points in a hundred battles above what other judges say (see Judges)"
+            yield f"A judge is shown to favour its own: {finding.name}, {beyond}."
+    yield from report.said("repeated")
     if counts["lost"] and counts["lost"] >= LEFT_OUT * (n_valid := counts["lost"] + counts["verdicts"]):
         share = f"{100 * counts['lost'] / n_valid:.0f} % of the valid verdicts ({counts['lost']:,} of {n_valid:,})"
         yield f"{share} are left out, with {_plural(counts['dropped'], 'graph')} that are incomplete."

@@ -26,29 +26,22 @@ from ..files import read_json_lines, require_distinct, write_json_lines
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
-def _integer(value: object) -> int | None:
-    "The value as a plain integer of 64 bits, or None if it is anything else."
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        return None
-    return int(value) if -(2**63) <= int(value) < 2**63 else None
-
-
 def _question_id(value: object) -> int | str:
     "The identifier in normal form: an integer if it is one or is spelled like one."
     number = int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else value
-    if (integer := _integer(number)) is not None:
-        return integer
+    if isinstance(number, Integral) and not isinstance(number, bool) and -(2**63) <= int(number) < 2**63:
+        return int(number)
     if isinstance(value, str):
         return check_name(value, "question_id")
-    raise InputError(
-        f"question_id {value!r:.60}: it is text or an integer of at most 64 bits; number the questions anew"
-    )
+    rule = "it is text or an integer of at most 64 bits; number the questions anew"
+    raise InputError(f"question_id {value!r:.60}: {rule}")
 
 
 def _variant(value: object) -> int:
-    if (number := _integer(value)) is None or number < 0:
-        raise InputError(f"variant {value!r:.60}: it is an integer, 0 for the original and 1, 2, … for its rewordings")
-    return number
+    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < 2**63:
+        rule = "it is an integer, 0 for the original and 1, 2, … for its rewordings"
+        raise InputError(f"variant {value!r:.60}: {rule}")
+    return int(value)
 
 
 _CHECKS: dict[str, Callable[[Any], object]] = {
@@ -257,15 +250,11 @@ def load_benchmark(
     path = Path(name_or_path)
     if path.is_dir():
         return math(path)
-    if not path.exists() and name_or_path == "mt-bench":
-        raise InputError(
-            "the questions of MT-Bench do not come with ppe: name their file, question.jsonl, which lm-sys/FastChat "
-            "publishes in fastchat/llm_judge/data/mt_bench"
-        )
     if not path.exists():
         raise InputError(
-            f"no benchmark and no file {str(name_or_path)!r}: a benchmark is human-eval, a file of JSON "
-            "lines with question_id, category and prompt, or a folder in the layout of MATH"
+            f"no benchmark and no file {str(name_or_path)!r}: a benchmark is human-eval, a file of JSON lines with "
+            "question_id, category and prompt, or a folder in the layout of MATH; the questions of MT-Bench do not "
+            "come with ppe: they are question.jsonl of lm-sys/FastChat, in fastchat/llm_judge/data/mt_bench"
         )
     return human_eval(path) if re.fullmatch(r"HumanEval\.jsonl(\.gz)?", path.name) else from_jsonl(path)
 

@@ -95,12 +95,10 @@ def _table(where: str, table: object, needed: Sequence[str], optional: Sequence[
     "The table, if it is one and holds every needed key and no unknown one."
     if not isinstance(table, dict):
         raise InputError(f"{where} is a {type(table).__name__}: a table is needed; see the file that comes with ppe")
-    if missing := [key for key in needed if key not in table]:
-        raise InputError(f"{where}: no {first_five(missing)}: it needs {', '.join(needed)}; add what is missing")
-    known = (*needed, *optional)
-    if unknown := [key for key in table if key not in known]:
-        names = ", ".join(known)
-        raise InputError(f"{where}: unknown key {first_five(unknown)}: the keys are {names}; correct or remove it")
+    keys = (*needed, *optional)
+    wrong = [f"no {key}" for key in needed if key not in table]
+    if wrong := wrong + [f"unknown key {key}" for key in table if key not in keys]:
+        raise InputError(f"{where}: {first_five(wrong)}: its keys are {', '.join(keys)}; add, correct or remove it")
     return table
 
 
@@ -111,24 +109,21 @@ def _rows(where: str, rows: object, header: str) -> list[tuple[str, object]]:
     return [(f"{where}, number {number}", row) for number, row in enumerate(rows, start=1)]
 
 
-def _template_text(where: str, value: object, layout: Layout | None = None) -> str:
+def _template_text(where: str, value: object, layout: Layout = Layout(())) -> str:
     "A text without the line breaks at its ends, with the places of the layout and no others."
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{where} is {value!r:.40}: it is sent to a model and cannot be empty; write it")
-    text, found = value.strip("\n"), _PLACE.findall(value)
-    needed = (*layout.material, *layout.plain, "marker") if layout else ()
-    names = " ".join(f"{{{{{name}}}}}" for name in needed) or "none here"
-    if unknown := [name for name in found if name not in needed]:
-        raise InputError(f"{where}: nothing is filled in for {first_five(unknown)}: the names are {names}; correct it")
-    if missing := [name for name in needed if name not in found]:
-        raise InputError(f"{where}: no place for {first_five(missing)}: it needs {names}; add what is missing")
-    lines = text.split("\n")
-    material = layout.material if layout else ()
-    if wrong := [name for name in material if found.count(name) != 1 or f"{{{{{name}}}}}" not in lines]:
-        raise InputError(
-            f"{where}: {first_five(wrong)} stands twice or shares its line: material goes between fence lines, once; "
-            "give it one line of its own"
-        )
+    text, places, lines = value.strip("\n"), _PLACE.findall(value), value.strip("\n").split("\n")
+    names = (*layout.material, *layout.plain, "marker") if layout.material else ()
+    wrong = [f"nothing is filled in for {name}" for name in places if name not in names]
+    for name in names:
+        if name not in places:
+            wrong.append(f"no place for {name}")
+        elif name in layout.material and (places.count(name) != 1 or f"{{{{{name}}}}}" not in lines):
+            wrong.append(f"{name} stands twice or shares its line")
+    if wrong:
+        needed = " ".join(f"{{{{{name}}}}}" for name in names) or "no places"
+        raise InputError(f"{where}: {first_five(wrong)}: it needs {needed}, material once and on a line of its own")
     return text
 
 # %% ../../nbs/stages/prompts.ipynb #cell-17
@@ -136,10 +131,8 @@ def _template(where: str, name: str, table: object) -> tuple[Template, str]:  # 
     layout = LAYOUTS[name]
     optional = ("system", "examples") if layout.expects else ("system",)
     table = _table(where, table, ("user", "task") if "task" in layout.plain else ("user",), optional)
-    texts = {
-        key: _template_text(f"{where}.{key}", text, layout if key == "user" else None)
-        for key, text in table.items() if key != "examples"
-    }  # fmt: skip
+    parts = [(key, text, layout if key == "user" else Layout(())) for key, text in table.items() if key != "examples"]
+    texts = {key: _template_text(f"{where}.{key}", text, places) for key, text, places in parts}
     examples = []
     for here, row in _rows(f"{where}: examples", table.get("examples", []), "…examples"):
         row = _table(here, row, (*layout.material, "reply"))
@@ -159,12 +152,10 @@ def _judge_variants(where: str, task: str, rows: object) -> tuple[JudgeVariant, 
         if not isinstance(row["equivalent"], bool):
             raise InputError(f"{here}: equivalent is {row['equivalent']!r:.40}: it is true or false; write one of them")
         if not row["equivalent"] and "why" not in row:
-            raise InputError(
-                f"{here}: not equivalent, and no why: a rewrite that changes the meaning says how; add why"
-            )
+            raise InputError(f"{here}: not equivalent, and no why: say how the meaning changes")
         if same := [variant.number for variant in variants if variant.task == texts["task"]]:
             raise InputError(
-                f"{here} has the text of number {same[0]}: the same words would count twice as evidence; rewrite it"
+                f"{here} has the text of number {same[0]}, which would count twice as evidence; rewrite it"
             )
         variants.append(JudgeVariant(len(variants), row["equivalent"], texts["task"], texts.get("why", "")))
     return tuple(variants)
@@ -183,11 +174,10 @@ def _sendable(name: str, value: object) -> str:
 
 def _material(layout: Layout, values: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
     "The texts of others by name, each with the label of its fence."
-    found = {name: [(name.upper(), _sendable(name, values[name]))] for name in layout.material if name != "candidates"}
-    if "candidates" in layout.material:
-        texts = enumerate(values["candidates"], start=1)
-        found["candidates"] = [(f"CANDIDATE_{i}", _sendable("candidates", text)) for i, text in texts]
-    return found
+    material = {name: [(name.upper(), values[name])] for name in layout.material}
+    if "candidates" in material:
+        material["candidates"] = [(f"CANDIDATE_{i}", text) for i, text in enumerate(values["candidates"], start=1)]
+    return {name: [(label, _sendable(name, text)) for label, text in texts] for name, texts in material.items()}
 
 
 def _user_message(user: str, material: dict[str, list[tuple[str, str]]], plain: dict[str, str]) -> Message:
@@ -259,9 +249,7 @@ def load_prompts(
     except OSError as error:
         raise InputError(f"{where}: {error.strerror}: a TOML file of prompts is needed; correct the path") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{where}: not TOML in UTF-8 ({error}): correct it, or begin with a copy of ppe's own"
-        ) from None
+        raise InputError(f"{where}: not TOML in UTF-8 ({error}): correct it, or copy ppe's own") from None
     table = _table(where, contents, ("name", "templates", "rubrics"), ("judge_variants",))
     if not isinstance(name := table["name"], str) or not re.fullmatch(r"[\w.-]{1,40}", name):
         raise InputError(f"{where}: name is {name!r:.60}: 1 to 40 letters, digits, '.', '_' or '-'; choose such a name")

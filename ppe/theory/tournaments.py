@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from ..compiled import vectorize
 from scipy.special import gammaln, logit
 
 from ..errors import InputError, first_five
@@ -57,18 +56,16 @@ def plain(values: np.ndarray):
     return values.item() if values.ndim == 0 else values
 
 # %% ../../nbs/theory/tournaments.ipynb #cell-06
-@vectorize(cache=True)
-def _edge_error(t, p, half_is_right):
+def _edge_error(t: int, p: float, half_is_right: bool) -> float:
     "P(Bin(t, 1/2 + p) <= t/2), or < t/2, summed from the largest term: scipy's tail loses digits beyond t = 10^4."
     m, f = t // 2, 0.5 - p
     if f <= 0.0:
         return 0.0
-    term, total = 1.0, 0.0 if half_is_right and t % 2 == 0 else 1.0
-    for k in range(m, 0, -1):
-        term *= f / (0.5 + p) * k / (t - k + 1)
-        total += term
-        if term < 1e-20 * total:
-            break
+    term, total, left, portion = 1.0, 0.0 if half_is_right and t % 2 == 0 else 1.0, m, 64
+    while left > 0 and term >= 1e-20 * total:
+        k = np.arange(left, max(left - portion, 0), -1)
+        terms = term * np.cumprod(f / (0.5 + p) * k / (t - k + 1))
+        term, total, left, portion = float(terms[-1]), total + float(terms.sum()), left - portion, 2 * portion
     if m < 32:  # log of C(2m, m) / 4^m, by Stirling's series once its next term is below 1e-16
         central = 0.0
         for i in range(1, m + 1):
@@ -92,7 +89,8 @@ def edge_error(
 
     Source: paper, eq. (def-of-tiG). Right to 1e-12 of itself up to t = 10^4, to 1e-11 up to 10^6.
     """
-    return plain(_edge_error(checked("t", t), checked("p", p), half_is_right))
+    errors = np.vectorize(_edge_error, otypes=[np.float64])
+    return plain(errors(checked("t", t), checked("p", p), half_is_right))
 
 # %% ../../nbs/theory/tournaments.ipynb #cell-16
 def log_sum_of_orders(

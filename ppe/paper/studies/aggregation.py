@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import t as student
 
-from ...compiled import njit
 from ...errors import InputError
-from ...inference.advice import central, cycle_slope, question_effects
 from ...inference.budget import best_factor
 from ...inference.intervals import mean_interval, means_without, question_variance
 from ...inference.methods import METHODS, Method, draw_weights, source_rows
@@ -37,12 +35,9 @@ from ...rankers.registry import rank_batch
 from ...streams import stream
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-06
-_VARIANTS = ("discrimination-cycles", "discrimination-davidson")  # of discrimination: they take half of the time of all
-COMPARED = {
-    name: method for name, method in METHODS.items() if method.source != "replicated" and method.ranker not in _VARIANTS
-}
+COMPARED = {name: method for name, method in METHODS.items() if method.source != "replicated"}
 BASELINE = "AllGraphs"
-SLOW = ("discrimination", "soft-weights", "question-effects")  # rankers
+SLOW = ("discrimination", "question-effects")  # rankers
 ACYCLIC = Method("acyclic", ranker="acyclic")  # beside the others: see "Each graph made acyclic"
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-14
@@ -60,15 +55,9 @@ def question_pools(
             f"pools of {n_questions} questions: {judged.name} has {len(questions)}, and some must be left out; "
             f"choose 1 to {len(questions) - 1}"
         )
-    return [
-        np.flatnonzero(
-            np.isin(
-                judged.pool.blocks,
-                stream(seed, "pools", judged.name, n_questions, k).choice(questions, n_questions, replace=False),
-            )
-        )
-        for k in range(n_pools)
-    ]
+    streams = [stream(seed, "pools", judged.name, n_questions, k) for k in range(n_pools)]
+    chosen = [rng.choice(questions, n_questions, replace=False) for rng in streams]
+    return [np.flatnonzero(np.isin(judged.pool.blocks, some)) for some in chosen]
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-15
 CHUNK = 100  # pools ranked at a time: bounds the memory
@@ -94,43 +83,32 @@ def method_scores(
             drawn = draw_weights(method, scores[rows], pool.blocks[rows], n_resamples=n_resamples, rng=rng)
             weights.append(np.zeros((len(drawn), len(pool)), dtype=np.int64))
             weights[-1][:, rows] = drawn
-        fits = rank_batch(pool, np.concatenate(weights), ranker=method.ranker or "bradley-terry", mu=method.mu)
+        fits = rank_batch(pool, np.concatenate(weights), ranker=method.ranker or "bradley-terry")
         found.append(fits.scores.reshape(len(weights), -1, pool.n_models))
         ridge.append(fits.ridge.reshape(len(weights), -1).mean(axis=1))
     return np.concatenate(found), np.concatenate(ridge)
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #acyclic-2
-@njit(cache=True)
 def _removed(
-    beats: np.ndarray,  # (m,) int64, bit v of row u: u beats v
+    beats: np.ndarray,  # (m, m) bool: the row beats the column
 ) -> np.ndarray:  # (m, m)
     "In which share of the orders with the fewest verdicts against them a verdict is one of these. Cost: O(2ᵐ m²)."
-    m, whole = len(beats), 1 << len(beats)
-    least, orders = np.zeros(whole, dtype=np.int64), np.ones(whole)
-    against = np.zeros((whole, m), dtype=np.int64)  # verdicts against the order where v goes last, of those before it
-    for front in range(1, whole):
-        least[front] = m * m
-        for v in range(m):
-            if front >> v & 1:
-                before = front ^ (1 << v)
-                for u in range(m):
-                    against[front, v] += beats[v] >> u & before >> u & 1
-                number = least[before] + against[front, v]
-                if number < least[front]:
-                    least[front], orders[front] = number, 0.0
-                if number == least[front]:
-                    orders[front] += orders[before]
-    ends, removed = np.zeros(whole), np.zeros((m, m))  # ends: best orders of the whole that begin with this set
-    ends[-1] = 1.0
-    for front in range(whole - 1, 0, -1):
-        for v in range(m):
-            before = front ^ (1 << v)
-            if front >> v & 1 and least[before] + against[front, v] == least[front]:
-                ends[before] += ends[front]
-                for u in range(m):
-                    if beats[v] >> u & before >> u & 1:
-                        removed[v, u] += orders[before] * ends[front]
-    return removed / orders[-1]
+    bits = 1 << np.arange(len(beats))
+    inside = (np.arange(1 << len(beats))[:, None] & bits) > 0  # (2ᵐ, m) of every set, which models
+    before = np.where(inside, np.arange(len(inside))[:, None] - bits, 0)  # the set without a model, which goes last
+    against = np.where(inside, inside @ beats.T.astype(np.int64), len(beats) ** 2)  # verdicts against its place
+    least, orders = np.zeros(len(inside), dtype=np.int64), np.ones(len(inside))
+    sizes = [np.flatnonzero(inside.sum(axis=1) == size) for size in range(1, len(beats) + 1)]
+    for sets in sizes:
+        number = least[before[sets]] + against[sets]
+        least[sets] = number.min(axis=1)
+        orders[sets] = (orders[before[sets]] * (number == least[sets, None])).sum(axis=1)
+    best = least[before] + against == least[:, None]
+    ends = np.where(np.arange(len(inside)) == len(inside) - 1, 1.0, 0.0)  # best orders that begin with the set
+    for sets in reversed(sizes):
+        np.add.at(ends, before[sets], ends[sets, None] * best[sets])
+    through = (orders[before] * ends[:, None] * best).T @ inside  # best orders with v right after a set that holds u
+    return through * beats / orders[-1]
 
 
 def acyclic_wins(
@@ -147,7 +125,7 @@ def acyclic_wins(
         for number in range(n_components):
             if len(among := np.flatnonzero(component == number)) > 1:
                 part = np.ix_(among, among)
-                kept[part] -= _removed(graph[part] @ (1 << np.arange(len(among))))
+                kept[part] -= _removed(graph[part])
     return wins
 
 
@@ -258,35 +236,25 @@ class _Deletions:
         return {self.label: given} | dict(zip(OWN, (own, *held_out), strict=True))
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2-b
-@dataclass(frozen=True, slots=True)
-class _Study:
-    "What is measured of every set and size; see `replication_cells`."
-
-    methods: tuple[Method, ...]
-    n_pools: int
-    n_slow_pools: int
-    n_resamples: int
-    seed: int
-
-    def serving(self, pool: Pool) -> tuple[Method, ...]:
-        "Without the methods that keep more graphs of a question than most questions have."
-        usual = float(np.median(np.unique(pool.blocks, return_counts=True)[1]))
-        return tuple(m for m in self.methods if m.by == "pool" or not isinstance(m.keep, int) or usual >= m.keep)
-
-
-def _study_cell(cell: tuple[Referenced, int], study: _Study) -> StudyCell:
+def _study_cell(
+    cell: tuple[Referenced, int],
+    *,
+    methods: Sequence[Method],
+    n_pools: int,
+    n_slow_pools: int,
+    n_resamples: int,
+    seed: int,
+) -> StudyCell:
     (judged, n_questions), pool = cell, cell[0].pool
-    rows = question_pools(judged, n_questions=n_questions, n_pools=study.n_pools, seed=study.seed)
-    deletions, methods = _Deletions(judged, rows), study.serving(pool)
-    losses, separated = {}, {}
+    rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
+    deletions, losses, separated = _Deletions(judged, rows), {}, {}
+    usual = float(np.median(np.unique(pool.blocks, return_counts=True)[1]))  # graphs of a question
+    how: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "names": (judged.name, n_questions)}
+    methods = [m for m in methods if m.by == "pool" or not isinstance(m.keep, int) or usual >= m.keep]
     for method in methods:
-        stops = sorted({min(study.n_slow_pools, len(rows)), len(rows)})[: 1 if method.ranker in SLOW else 2]
-        first, names = rows[: stops[-1]], (judged.name, n_questions)
-        scores, ridge = (
-            acyclic_scores(pool, first)
-            if method == ACYCLIC
-            else method_scores(method, pool, first, n_resamples=study.n_resamples, seed=study.seed, names=names)
-        )
+        stops = sorted({min(n_slow_pools, len(rows)), len(rows)})[: 1 if method.ranker in SLOW else 2]
+        first, acyclic = rows[: stops[-1]], method == ACYCLIC
+        scores, ridge = acyclic_scores(pool, first) if acyclic else method_scores(method, pool, first, **how)
         separated[method.name] = float(ridge.mean())
         for reference, values in deletions.losses(scores).items():
             parts = [means_without(values[:stop, :-1], deletions.inside[:stop, :-1]) for stop in stops]
@@ -320,9 +288,9 @@ def replication_cells(
         raise InputError(f"the methods lack {BASELINE}, which all are compared with; add it")
     if min(n_pools, n_slow_pools or n_pools) < 2:
         raise InputError(f"{n_pools} pools, {n_slow_pools} for slow rankers: a mean with an error needs at least two")
-    study = _Study(tuple(methods), n_pools, n_slow_pools or n_pools, n_resamples, seed)
     cells = [(judged, size) for judged in sets for size in pool_sizes]
-    run = partial(_study_cell, study=study)
+    how: dict[str, Any] = {"methods": tuple(methods), "n_pools": n_pools, "n_slow_pools": n_slow_pools or n_pools}
+    run = partial(_study_cell, n_resamples=n_resamples, seed=seed, **how)
     return parallel_map(run, cells, workers=workers, cost=lambda cell: cell[1] * len(cell[0].pool))
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-2
@@ -520,26 +488,14 @@ def together_table(
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-23
 def spread_table(
     pools: Mapping[str, Pool],  # by label
-    *,
-    n_simulations: int,
-    seed: int,
-) -> pd.DataFrame:  # one row per pool
-    """Estimated heterogeneity of pools, and what pools without cycle information or question effects would show.
-
-    Columns: label, n_graphs, spread, block_share, likelihood_ratio, cycle_slope, slope_low, slope_high (95 % of equal
-    graphs), effects, effects_low, effects_high (95 % of the fitted model; both in units of its mean).
-    """
-    rows = []
-    for label, pool in pools.items():
-        found = fit_discrimination(pool, on_separation="ridge", ties=True)
-        ratio = 2 * (found.log_marginal - found.log_marginal_equal)
-        slope = cycle_slope(pool, n_simulations=n_simulations, rng=stream(seed, "cycle-slope", label)).done()
-        effects = question_effects(pool, n_simulations=n_simulations, rng=stream(seed, "question-effects", label))
-        spread = label, len(pool), found.spread, found.block_share, ratio
-        usual = central(effects.model / effects.model.mean())
-        rows.append((*spread, slope.slope, *central(slope.equal), effects.ratio, *usual))
-    columns = "label n_graphs spread block_share likelihood_ratio cycle_slope slope_low slope_high"
-    return pd.DataFrame(rows, columns=[*columns.split(), "effects", "effects_low", "effects_high"])
+) -> pd.DataFrame:  # one row per pool: label, n_graphs, spread, block_share, likelihood_ratio
+    "How much the graphs of pools differ in discrimination."
+    fits = {label: fit_discrimination(pool, on_separation="ridge") for label, pool in pools.items()}
+    rows = [
+        (label, len(pools[label]), fit.spread, fit.block_share, 2 * (fit.log_marginal - fit.log_marginal_equal))
+        for label, fit in fits.items()
+    ]
+    return pd.DataFrame(rows, columns=["label", "n_graphs", "spread", "block_share", "likelihood_ratio"])
 
 
 def pool_spread(
@@ -549,15 +505,15 @@ def pool_spread(
     n_pools: int,
     seed: int,
 ) -> float:
-    "Median spread of log a by the discrimination model without ties over random pools; the estimate of the map."
+    "Median estimated spread of log a over random pools; the estimate of the map."
     pools = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     weights = np.zeros((n_pools, len(judged.pool)), dtype=np.int64)
     for row, chosen in zip(weights, pools, strict=True):
         row[chosen] = 1
-    return float(np.median(fit_discrimination_batch(judged.pool, weights)[1][:, 0]))
+    return float(np.median([fit.spread for fit in fit_discrimination_batch(judged.pool, weights)]))
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-28
-MAP_METHODS = ("AllGraphs", "TruncFixed", "NoTrunc boot", "soft-weights", "discrimination", "discrimination-cycles")
+MAP_METHODS = ("AllGraphs", "TruncFixed", "NoTrunc boot", "discrimination")
 WORLDS = ("no effects", "effects beside", "effects within")
 SHAPES = {
     # name: (models, questions, variants, gap between neighbours in logits)
@@ -593,25 +549,34 @@ def _accuracy(pool: Pool, truth: np.ndarray) -> np.ndarray:  # (G,)
     return (forth.sum(axis=(1, 2)) - 0.5 * (forth & back).sum(axis=(1, 2))) / right.sum()
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-29
-def _map_cell(
-    cell: tuple[str, str, float], *, n_pools: int, n_resamples: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:  # (P, methods) distances; (P, 3) estimated spread, mean and sd of accuracy
-    distances, placed = np.zeros((n_pools, len(MAP_METHODS))), np.zeros((n_pools, 3))
+def _map_cell(cell: tuple[str, str, float], *, n_pools: int, n_resamples: int, seed: int) -> list[tuple]:
+    "Rows of one cell of the map, one per method."
+    place = (*cell[:2], f"{cell[2]:.6g}")
+    distances, placed = np.zeros((len(MAP_METHODS), n_pools)), np.zeros((n_pools, 3))
     for number in range(n_pools):
-        names = (*cell[:2], f"{cell[2]:.6g}", number)
-        pool, truth = draw_map_pool(*cell, rng=stream(seed, "map", *names))
-        everything, accuracy = [np.arange(len(pool))], _accuracy(pool, truth)
-        placed[number, 1:] = accuracy.mean(), accuracy.std()
+        pool, truth = draw_map_pool(*cell, rng=stream(seed, "map", *place, number))
+        fit, accuracy = fit_discrimination(pool, on_separation="ridge"), _accuracy(pool, truth)
+        placed[number] = fit.spread, accuracy.mean(), accuracy.std()
+        how: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "names": (*place, number)}
         for k, name in enumerate(MAP_METHODS):
             if name == "discrimination":
-                fit, shape = fit_discrimination_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
-                ranks, placed[number, 0] = fit.ranks, shape[0, 0]
+                scores = fit.theta
             else:
-                method = METHODS[name]
-                found, _ = method_scores(method, pool, everything, n_resamples=n_resamples, seed=seed, names=names)
-                ranks = mid_ranks(found[0])
-            distances[number, k] = spearman_distance(ranks, truth).mean()
-    return distances, placed
+                scores = method_scores(METHODS[name], pool, [np.arange(len(pool))], **how)[0][0]
+            distances[k, number] = spearman_distance(mid_ranks(scores), truth).mean()
+    shape = float(np.median(placed[:, 0])), *placed[:, 1:].mean(axis=0).tolist()
+    gains = distances - distances[MAP_METHODS.index(BASELINE)]
+    return [
+        (
+            *cell,
+            *shape,
+            name,
+            float(of.mean()),
+            *mean_interval(gain, rng=stream(seed, "map-interval", *place, name)),
+            n_pools,
+        )
+        for name, of, gain in zip(MAP_METHODS, distances, gains, strict=True)
+    ]
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-29-b
 def heterogeneity_map(
@@ -628,17 +593,12 @@ def heterogeneity_map(
     Columns: shape, world, spread, estimated_spread, accuracy, accuracy_sd, method, distance, difference, low, high,
     n_pools.
     """
-    cells, rows = list(product(shapes, WORLDS, spreads)), []
+    cells = list(product(shapes, WORLDS, spreads))
     if wrong := [cell for cell in cells if cell[0] not in SHAPES or not 0 <= cell[2] < np.inf]:
         raise InputError(
             f"{', '.join(map(str, wrong[0]))}: shapes are {', '.join(SHAPES)}; a spread is a number from 0 on"
         )
     run = partial(_map_cell, n_pools=n_pools, n_resamples=n_resamples, seed=seed)
-    for cell, (distances, placed) in zip(cells, parallel_map(run, cells, workers=workers), strict=True):
-        place = *cell, float(np.median(placed[:, 0])), float(placed[:, 1].mean()), float(placed[:, 2].mean())
-        all_graphs = distances[:, MAP_METHODS.index(BASELINE)]
-        for name, values in zip(MAP_METHODS, distances.T, strict=True):
-            rng = stream(seed, "map-interval", *cell[:2], f"{cell[2]:.6g}", name)
-            rows.append((*place, name, float(values.mean()), *mean_interval(values - all_graphs, rng=rng), n_pools))
+    rows = [row for part in parallel_map(run, cells, workers=workers) for row in part]
     columns = "shape world spread estimated_spread accuracy accuracy_sd method distance difference low high n_pools"
     return pd.DataFrame(rows, columns=columns.split())

@@ -23,7 +23,6 @@ import pandas as pd
 from scipy.special import entr
 from scipy.stats import t as student
 
-from ...compiled import njit
 from ...designs.adaptive import next_calls
 from ...designs.pair_designs import Kind, design_pairs
 from ...designs.precision import WORDING_SHARE
@@ -215,24 +214,6 @@ def tree_round(half: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> 
     return i[tree], j[tree]
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-15
-@njit(cache=True)
-def _on_least_used(first, second, used, judged, priority):
-    "A question for each pair, of those where it was not judged the one used least; in place. −1: none."
-    question = np.full(len(first), -1)
-    for k in range(len(first)):
-        i, j, best = first[k], second[k], -1
-        for q in range(len(used)):
-            if not judged[q, i, j] and (
-                best < 0 or used[q] < used[best] or (used[q] == used[best] and priority[q] < priority[best])
-            ):
-                best = q
-        if best >= 0:
-            question[k] = best
-            used[best] += 1
-            judged[best, i, j] = judged[best, j, i] = True
-    return question
-
-
 Round = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 PEERS: Mapping[str, Round] = {"arena": arena_round, "swiss": swiss_round, "trees": tree_round}
 
@@ -252,7 +233,13 @@ def peer_calls(
         first, second = next_round(half, half + half.T < n_questions, rng)
         turned = rng.random(len(first)) < 0.5
         first, second = np.where(turned, second, first), np.where(turned, first, second)
-        question = _on_least_used(first, second, used, judged, rng.random(n_questions))
+        question, priority = np.full(len(first), -1), rng.random((n_questions,))
+        for pair, (i, j) in enumerate(zip(first, second, strict=True)):
+            free = np.flatnonzero(~judged[:, i, j])
+            if len(free):
+                question[pair] = least = free[np.lexsort((priority[free], used[free]))[0]]
+                used[least] += 1
+                judged[least, i, j] = judged[least, j, i] = True
         calls = np.concatenate([calls, [question, first, second]], axis=1)
         won = points[question, first, second]
         np.add.at(half, (first, second), won)

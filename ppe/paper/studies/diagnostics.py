@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ...inference.diagnostics import LABELS, N_FOLDS, diagnose_fit, fold_counts, held_out_gaps, question_folds
+from ...inference.budget import N_FOLDS, question_folds
 from ...inference.leaderboard import leaderboard
 from ..datasets import load_verdicts
 from ..published import SELECTIONS, STANDS_FOR, bt_diagnostic
 from ..referenced import Referenced, simulated_pools
+from .model_fit import LABELS, diagnose_fit, fold_counts, held_out_gaps
 from ...pool import Pool, half_tie_wins, tie_rates
 from ...rankers.question_effects import fit_question_effects
 from ...streams import stream

@@ -22,11 +22,10 @@ from ...inference.people_and_judges import Battles, PeopleAndJudges, fit_people_
 from .. import datasets
 from ...parallel import parallel_map
 from ...comparisons import Comparisons, wins_and_ties
-from ...places import PlaceCounts
 from ...rankers.bradley_terry import bradley_terry, bradley_terry_batch
 from ...rankers.judges import weighted_judges
 from ...rankers.order_effect import order_effect, order_effect_batch
-from ...rankers.rankings import DISTANCES, OnSeparation, Ranking
+from ...rankers.rankings import DISTANCES, Ranking
 from ...streams import stream
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-07
@@ -63,17 +62,19 @@ class JudgedBattles:
         self,
         questions: np.ndarray,  # (Q,) bool
         *judges: str,
-    ) -> PlaceCounts:
+    ) -> np.ndarray:  # (3, judges, n, n)
         "Outcomes of some judges on some questions."
-        rows = self.rows
-        found = rows.counts(rows.judge, times=questions[rows.question], size=len(rows.judges))
-        won, lost, tied = found[:, [rows.judges.index(judge) for judge in judges]]
-        return PlaceCounts(won, lost, tied, judges, rows.models)
+        rows, chosen = self.rows, [self.rows.judges.index(judge) for judge in judges]
+        return rows.counts(rows.judge, times=questions[rows.question], size=len(rows.judges))[:, chosen]
 
-    def ordered(self, questions: np.ndarray, *judges: str, on_separation: OnSeparation = "error") -> Ranking:
-        "Their ranking with an effect of the first place for each."
+    def pooled(self, counts: np.ndarray) -> Ranking:  # (3, judges, n, n)
+        "All judges alike, the order forgotten."
+        return bradley_terry(*wins_and_ties(counts.sum(axis=1)), models=self.rows.models)
+
+    def ordered(self, questions: np.ndarray, *judges: str) -> Ranking:
+        "Some judges on some questions, with an effect of the first place for each."
         chosen = np.isin(np.array(self.rows.judges)[self.rows.judge], judges)
-        return order_effect(self.rows.take(chosen & questions[self.rows.question]), on_separation=on_separation)
+        return order_effect(self.rows.take(chosen & questions[self.rows.question]))
 
     def part(
         self,
@@ -103,23 +104,14 @@ def arena_battles() -> JudgedBattles:
 # %% ../../../nbs/paper/studies/judges.ipynb #std-12
 def _judges_alone(arena: JudgedBattles, half: np.ndarray) -> dict[str, Ranking]:
     "Rankings without people, by method."
-    judges, found = arena.battles.judges, {}
-    together = arena.counts(half, *judges)
+    judges, models, rankings = arena.battles.judges, arena.rows.models, {}
     groups = {judge: ((judge,), "order effect") for judge in judges} | {"pooled": (judges, "order effects")}
     for name, (of, effect) in groups.items():
-        counts = arena.counts(half, *of)
-        found[name] = bradley_terry(*counts.counts(), models=counts.models)
-        found[f"{name}, {effect}"] = arena.ordered(half, *of)
-    found["weighted"] = weighted_judges(together, order_effect=False)
-    found["weighted, order effects"] = weighted_judges(together)
-    return found
-
-
-def _stacked(people: PlaceCounts, judges: PlaceCounts) -> PlaceCounts:
-    first, second, ties = (
-        np.concatenate([getattr(people, name), getattr(judges, name)]) for name in ("first", "second", "ties")
-    )
-    return PlaceCounts(first, second, ties, people.judges + judges.judges, people.models)
+        rankings[name] = arena.pooled(arena.counts(half, *of))
+        rankings[f"{name}, {effect}"] = arena.ordered(half, *of)
+    together = arena.counts(half, *judges)
+    rankings["weighted"] = weighted_judges(together, models=models, order_effect=False)
+    return rankings | {"weighted, order effects": weighted_judges(together, models=models)}
 
 # %% ../../../nbs/paper/studies/judges.ipynb #std-13
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,11 +144,10 @@ def _with_people(arena: JudgedBattles, half: np.ndarray, sample: np.ndarray, ref
     "Rows of all methods that use a sample of people's votes."
     judges = arena.battles.judges
     votes = arena.counts(sample, PEOPLE)
-    both = _stacked(votes, arena.counts(half, *judges))
-    pooled, weighted = bradley_terry(*both.counts(), models=both.models), weighted_judges(both)
+    both = np.concatenate([votes, arena.counts(half, *judges)], axis=1)
     rows: list[dict] = [
-        {"method": "people pooled with judges", **reference.distances(pooled)},
-        {"method": "people weighted with judges", **reference.distances(weighted)},
+        {"method": "people pooled with judges", **reference.distances(arena.pooled(both))},
+        {"method": "people weighted with judges", **reference.distances(weighted_judges(both))},
     ]
     asked = {"people and " + judge: (judge,) for judge in judges} | {"people and all judges": judges}
     try:
@@ -164,7 +155,7 @@ def _with_people(arena: JudgedBattles, half: np.ndarray, sample: np.ndarray, ref
         fits |= {name: fit_people_and_judges(arena.part(half, sample, named)) for name, named in asked.items()}
     except NoMaximumError:
         # Too few votes for an estimate: the penalised one still gives a ranking of people, but no interval.
-        alone = bradley_terry(*votes.counts(), models=votes.models, on_separation="ridge")
+        alone = bradley_terry(*wins_and_ties(votes[:, 0]), on_separation="ridge")
         rows.append({"method": "people", "separated": True, **reference.distances(alone)})
     else:
         for name, fit in fits.items():
@@ -233,10 +224,9 @@ def judge_profiles(
     """
     names = [PEOPLE, *arena.battles.judges]
     counts = arena.counts(np.ones(len(arena.battles.question), dtype=bool), *names)
-    verdicts = counts.first + counts.second + counts.ties
-    found: Any = weighted_judges(counts).fit.estimates
+    found: Any = weighted_judges(counts, judges=names).fit.estimates
     rates = first_place_rates(arena.verdicts).set_index("judge").loc[names].reset_index()
-    table = pd.DataFrame({"judge": names, "ties": counts.ties.sum(axis=(1, 2)) / verdicts.sum(axis=(1, 2))})
+    table = pd.DataFrame({"judge": names, "ties": counts[2].sum(axis=(1, 2)) / counts.sum(axis=(0, 2, 3))})
     places = {"first wins": rates["rate"], "first wins low": rates["low"], "first wins high": rates["high"]}
     estimates = {"discrimination": "discrimination", "first place": "first_place"}
     return table.assign(**places, **{name: [found[of][judge] for judge in names] for name, of in estimates.items()})
@@ -249,20 +239,19 @@ def _battle_distances(
     rows, of, n_groups = arena.rows, arena.battles, int(groups.max()) + 1
     n_questions, n_judges, n = len(groups), len(rows.judges), len(rows.models)
     order = stream(seed, "judges", number).permutation(n_questions)
-    inside, chosen = order[: n_questions // 2], np.zeros(n_questions, dtype=np.int64)
-    chosen[inside] = 1
-    shape = n_groups, 2, 3, n_judges, n, n
-    place = groups[rows.question], chosen[rows.question], rows.outcome, rows.judge, rows.first, rows.second
-    parts = np.bincount(np.ravel_multi_index(place, shape), minlength=np.prod(shape)).reshape(shape).astype(np.float64)
-    whole = parts.sum(axis=0)
-    left, half = np.swapaxes(np.concatenate([whole[None], whole - parts]), 0, 1)  # (1 + G, 3, J, n, n) each
+    inside = order[: n_questions // 2]
+    place = groups[rows.question], np.isin(np.arange(n_questions), inside)[rows.question].astype(np.int64), rows.judge
+    shape = n_groups, 2, n_judges
+    parts = rows.counts(np.ravel_multi_index(place, shape), size=int(np.prod(shape))).reshape(3, *shape, n, n)
+    whole = parts.sum(axis=1, keepdims=True)
+    left, half = np.moveaxis(np.concatenate([whole, whole - parts], axis=1), 2, 0)  # (3, 1 + G, J, n, n) each
 
     def ranks(counts: np.ndarray, judge: str) -> np.ndarray:
-        return bradley_terry_batch(*wins_and_ties(np.swapaxes(counts[:, :, rows.judges.index(judge)], 0, 1))).ranks
+        return bradley_terry_batch(*wins_and_ties(counts[:, :, rows.judges.index(judge)])).ranks
 
     reference, found = ranks(left, PEOPLE), {(0, judge): ranks(half, judge) for judge in of.judges}
-    judges = [rows.judges.index(judge) for judge in of.judges]
-    found[0, "pooled, order effects"] = order_effect_batch(half[:, :, judges]).ranks
+    together = half[:, :, [rows.judges.index(judge) for judge in of.judges]].swapaxes(0, 1)
+    found[0, "pooled, order effects"] = order_effect_batch(together).ranks
     for size in sizes:
         wins = np.zeros((1 + n_groups, n, n))
         for group, won in enumerate(wins, start=-1):
