@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FULL_NEWTON', 'TOLERANCE', 'AT_MAXIMUM', 'MAX_STEPS', 'FAR', 'SINGULAR', 'RIDGE', 'LARGEST_RATIO',
            'LARGEST_PENALISED', 'LOADING', 'ascend', 'efficient_weights', 'strengths_exist', 'run', 'Maximum', 'Design',
-           'maximise', 'fit_ranking', 'cluster_covariance']
+           'maximise', 'fit_ranking', 'question_covariance']
 
 # %% ../../nbs/rankers/likelihood.ipynb #dfd74ba1
 import sys
@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp, log, log1p
 from types import FunctionType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..comparisons import Comparisons
 from ..compiled import Compiled, njit
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .rankings import Fit, OnSeparation, Ranking
@@ -38,9 +39,7 @@ LOADING = 5e5  # microseconds without numba, about, in which it could be loaded
 def _solve(matrix, vectors):
     "Solve for the rows of `vectors`, in place; False if the matrix is not positive definite."
     m = len(matrix)
-    least = np.empty(m)
-    for k in range(m):
-        least[k] = SINGULAR * matrix[k, k]
+    least = SINGULAR * np.diag(matrix)
     for k in range(m):
         if not matrix[k, k] > least[k]:
             return False
@@ -64,12 +63,18 @@ def _solve(matrix, vectors):
 # %% ../../nbs/rankers/likelihood.ipynb #ce034e8f
 @njit(cache=True, error_model="numpy")
 def _roots(columns, values, offset, beta, root):
-    "Square root of the odds against the first in every row, in place."
+    "Square root of the odds against the first in every row, in place: few exponentials, many products."
+    near = np.abs(beta).max() < 2.0 * FAR  # a long chain of models goes further
+    skill, least = np.exp(0.5 * beta if near else 0.0 * beta), exp(-FAR)
     for r in range(len(columns)):
-        eta = offset[r] + beta[columns[r, 0]] - beta[columns[r, 1]]
+        first, second = columns[r, 0], columns[r, 1]
+        more = offset[r] if near else offset[r] + beta[first] - beta[second]
         for c in range(2, columns.shape[1]):
-            eta += values[r, c] * beta[columns[r, c]]
-        root[r] = exp(-max(-FAR, min(FAR, 0.5 * eta)))
+            more += values[r, c] * beta[columns[r, c]]
+        odds = skill[second] / skill[first]
+        if more != 0.0:
+            odds *= exp(-max(-FAR, min(FAR, 0.5 * more)))
+        root[r] = max(least, min(1.0 / least, odds))
 
 
 @njit(cache=True, error_model="numpy")
@@ -118,10 +123,7 @@ def _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, sc
         score[i] -= ridge * beta[i]
         information[i, i] += ridge if information[i, i] + ridge > 0.0 else 1.0  # no verdict tells of it: it stays
         trace += information[i, i] if i < n_models else 0.0
-    hold = trace / (n_models * n_models)
-    for i in range(n_models):
-        for j in range(i, n_models):
-            information[i, j] += hold
+    information[:n_models, :n_models] += trace / n_models**2
 
 # %% ../../nbs/rankers/likelihood.ipynb #6e22ab7c
 @njit(cache=True, error_model="numpy")
@@ -140,28 +142,18 @@ def ascend(
 ):
     "Number of Newton steps to the maximum under the hypothesis; 0 if there is none, or it was not reached."
     m = len(beta)
-    size, gap = 0.0, target
-    for i in range(m):
-        size += contrast[i] * contrast[i]
-        gap -= contrast[i] * beta[i]
+    size = (contrast * contrast).sum()
     if size > 0.0:
-        for i in range(m):
-            beta[i] += gap * contrast[i] / size
+        beta += (target - (contrast * beta).sum()) / size * contrast
     vectors, information, root = np.empty((2 if size > 0.0 else 1, m)), np.empty((m, m)), np.empty(len(columns))
     for step in range(1, MAX_STEPS + 1):
         _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, vectors[0], information)
-        for v in range(1, len(vectors)):
-            vectors[v] = contrast
+        vectors[1:] = contrast
         if not _solve(information, vectors):
             return 0
         if size > 0.0:
-            along, across = 0.0, 0.0
-            for i in range(m):
-                along += contrast[i] * vectors[0, i]
-                across += contrast[i] * vectors[1, i]
-            for i in range(m):
-                vectors[0, i] -= along / across * vectors[1, i]
-                direction[i] = vectors[1, i]
+            direction[:] = vectors[1]
+            vectors[0] -= (contrast * vectors[0]).sum() / (contrast * direction).sum() * direction
         reach = abs(vectors[0, m - 1]) if ties else 0.0
         for r in range(len(columns)):
             move = vectors[0, columns[r, 0]] - vectors[0, columns[r, 1]]
@@ -172,8 +164,7 @@ def ascend(
         if not reach < 1e300:
             return 0
         length = 1.0 if reach < FULL_NEWTON else log1p(reach) / reach
-        for i in range(m):
-            beta[i] += length * vectors[0, i]
+        beta += length * vectors[0]
         if reach < (AT_MAXIMUM if size > 0.0 else TOLERANCE):
             return step
     return 0
@@ -241,34 +232,26 @@ def strengths_exist(columns, counts, n_models, ties):
 
 # %% ../../nbs/rankers/likelihood.ipynb #f1507ca8
 @njit(cache=True, error_model="numpy")
-def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, steps, penalised, span):
-    "Fit outcomes (B, 3, R): in place beta (B, m), steps (B,), which are penalised, least and largest count (B, 2)."
+def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, steps, penalised):
+    "Fit outcomes (B, 3, R): in place beta (B, m), steps (B,), and which of them are penalised."
     m = beta.shape[1]
     for b in range(len(outcomes)):
         counts, gained, lost = outcomes[b], np.full(n_models, 0.5), np.full(n_models, 0.5)
-        drawn, total, least, most = 0.0, 1.0, np.inf, 0.0
         for r in range(len(columns)):
-            for outcome in range(3):
-                total += counts[outcome, r]
-                most = max(most, counts[outcome, r])
-                if counts[outcome, r] > 0.0:
-                    least = min(least, counts[outcome, r])
-            drawn += counts[2, r]
             for side in range(2):
-                gained[columns[r, side]] += counts[side, r] + 0.5 * counts[2, r]
-                lost[columns[r, side]] += counts[1 - side, r] + 0.5 * counts[2, r]
-        span[b, 0], span[b, 1] = least, most
-        if not most <= least * LARGEST_RATIO:
-            continue
+                points = counts[side, r] + 0.5 * counts[2, r]
+                gained[columns[r, side]] += points
+                lost[columns[r, 1 - side]] += points
+        total, drawn = counts.sum(), counts[2].sum()
+        decided = max(total - drawn, 0.01 * total)
         with_ties = ties and drawn > 0.0  # without any nu is 0
         point = beta[b] if with_ties or not ties else beta[b, : m - 1]
         penalised[b] = not strengths_exist(columns, counts, n_models, with_ties)
         for _ in range(2):
-            for i in range(n_models):
-                point[i] = log(gained[i] / lost[i]) * (min(total / (total - drawn), 10.0) if with_ties else 1.0)
+            point[:n_models] = np.log(gained / lost) * (min(total / decided, 10.0) if with_ties else 1.0)
             point[:n_models] -= point[:n_models].mean()
             if with_ties:
-                point[m - 1] = log(2.0 * drawn / (total - drawn))
+                point[m - 1] = log(2.0 * drawn / decided)
             point[n_models : m - ties] = 0.0
             none, weight = np.zeros(len(point)), ridge if penalised[b] else 0.0
             steps[b] = ascend(columns, values, offset, counts, with_ties, n_models, weight, none, 0.0, point, none)
@@ -283,30 +266,27 @@ def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, ste
 _spent = [0.0]
 
 
-def _plain(function: Any) -> Callable[..., Any]:
+def _plain(function: Compiled) -> Callable[..., Any]:
     "A function and all that it calls, not compiled."
-    source = function.function if isinstance(function, Compiled) else function.py_func
+    source = function.function
     names = dict(source.__globals__)
     for name in source.__code__.co_names:
-        if isinstance(called := names.get(name), Compiled) or hasattr(called, "py_func"):
+        if isinstance(called := names.get(name), Compiled):
             names[name] = _plain(called)
     return FunctionType(source.__code__, names)
 
 
 def run(
     function: Any,  # one of the compiled functions here
-    columns: np.ndarray,  # (R, k)
     *arguments: Any,
-    n_parameters: int,
-    n_fits: int = 1,
+    cost: float,  # microseconds without numba, about
 ) -> Any:
     "What the function returns, without numba while that is faster."
-    cost = 8.0 * n_fits * (columns.size * 10 + n_parameters**3 / 8)  # microseconds of eight steps, about
-    if "numba" not in sys.modules and _spent[0] + cost < LOADING:
-        _spent[0] += cost
-        with np.errstate(all="ignore"):
-            return _plain(function)(columns, *arguments)
-    return function(columns, *arguments)
+    if "numba" in sys.modules or _spent[0] + cost > LOADING:
+        return function(*arguments)
+    _spent[0] += cost
+    with np.errstate(all="ignore"):
+        return _plain(function)(*arguments)
 
 # %% ../../nbs/rankers/likelihood.ipynb #fec5dcdb
 class Maximum(NamedTuple):
@@ -346,20 +326,30 @@ class Design:
         tables = np.stack(columns, axis=1).astype(np.int64), np.stack(values, axis=1).astype(np.float64)
         return cls(*tables, np.zeros(shape) + offset, tuple(models), tuple(effects))
 
-    def log_odds(self, beta: np.ndarray) -> np.ndarray:  # (m,) or longer → (R,)
-        return self.offset + (self.values * beta[self.columns]).sum(axis=1)
-
-    def log_likelihood(
+    def log_chances(
         self,
-        counts: np.ndarray,  # (3, R) won, lost, tied
         beta: np.ndarray,  # (m,)
-        log_nu: float = -np.inf,  # -inf: each tie is half a win for either side
-    ) -> float:
-        "Log likelihood without the multinomial constant, in logarithms throughout. Source: paper, section 3.2."
-        half = self.log_odds(beta) / 2
-        log_z = np.logaddexp(np.logaddexp(half, -half), log_nu)
-        tied = (log_nu if np.isfinite(log_nu) else 0.0) - log_z
-        return float((counts * np.stack([half - log_z, -half - log_z, tied])).sum())
+        log_nu: float = -np.inf,
+    ) -> np.ndarray:  # (3, R)
+        "Log chance of every outcome; of a tie that counts as half a win for either side, the mean of theirs."
+        half = (self.offset + (self.values * beta[self.columns]).sum(axis=1)) / 2
+        tie = np.full(len(half), log_nu if np.isfinite(log_nu) else 0.0)
+        return np.stack([half, -half, tie]) - np.logaddexp(np.logaddexp(half, -half), log_nu)
+
+    def scores(
+        self,
+        beta: np.ndarray,  # (m,)
+        log_nu: float = -np.inf,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # parameters (R, k), chances (3, R), scores (3, R, k)
+        "Of one verdict in the parameters of its row, of which log nu is the last if ties have it."
+        columns, chance = self.columns, np.exp(self.log_chances(beta, log_nu))
+        sides = np.multiply.outer([0.5, -0.5, 0.0], self.values)
+        if np.isfinite(log_nu):
+            columns = np.column_stack([columns, np.full(len(columns), len(beta))])
+            sides = np.insert(sides, len(self.values.T), [[0.0], [0.0], [1.0]], axis=2)
+        else:
+            chance[2] = 0.0
+        return columns, chance, sides - (chance[:, :, None] * sides).sum(axis=0)
 
     def information(
         self,
@@ -369,12 +359,17 @@ class Design:
         ridge: float = 0.0,
     ) -> np.ndarray:  # (m, m), with log nu (m + 1, m + 1)
         "Information in all parameters, the strengths centred in it."
-        ties = bool(np.isfinite(log_nu))
-        point = np.append(beta, log_nu) if ties else np.array(beta)
-        root, score, upper = np.empty(len(self.columns)), np.empty(len(point)), np.empty((len(point), len(point)))
-        fixed = self.values, self.offset, np.ascontiguousarray(counts, dtype=np.float64), ties, len(self.models), ridge
-        run(_fill, self.columns, *fixed, point, root, score, upper, n_parameters=len(point))
-        return np.triu(upper) + np.triu(upper, 1).T
+        columns, chance, scores = self.scores(beta, log_nu)
+        n, m = len(self.models), len(beta) + int(np.isfinite(log_nu))
+        total = _gram(columns, counts.sum(axis=0) * chance, scores, m) + ridge * np.eye(m)
+        total[:n, :n] += np.trace(total[:n, :n]) / n**2
+        return total
+
+
+def _gram(columns: np.ndarray, weights: np.ndarray, scores: np.ndarray, m: int) -> np.ndarray:
+    "Sum of weighted squares of the scores of rows and outcomes, (m, m)."
+    cell = columns[:, :, None] * m + columns[:, None, :]
+    return np.bincount(cell.ravel(), np.einsum("or,orc,ord->rcd", weights, scores, scores).ravel(), m * m).reshape(m, m)
 
 # %% ../../nbs/rankers/likelihood.ipynb #b1bffa20
 def maximise(
@@ -392,18 +387,21 @@ def maximise(
     ConvergenceError that names the fits. Cost: O(B (R k² + m³)) per Newton step.
     """
     n_fits, n, m = len(outcomes), len(design.models), len(design.models) + len(design.effects)
-    beta, span = np.zeros((n_fits, m + tie_parameter)), np.empty((n_fits, 2))
-    steps, penalised = np.zeros(n_fits, dtype=np.int64), np.zeros(n_fits, dtype=np.bool_)
-    fixed = design.values, design.offset, np.ascontiguousarray(outcomes, dtype=np.float64), tie_parameter, n, ridge
-    run(_fit_all, design.columns, *fixed, beta, steps, penalised, span, n_parameters=m, n_fits=n_fits)
-    least, most = span.T
+    counts = np.ascontiguousarray(outcomes, dtype=np.float64)
+    flat = counts.reshape(n_fits, 3 * len(design.columns))
+    least, most = np.where(flat > 0, flat, np.inf).min(axis=1, initial=np.inf), flat.max(axis=1, initial=0)
     if (wide := ~(most <= least * LARGEST_RATIO)).any():
         raise InputError(
             f"counts range from {least[wide][0]:g} to {most[wide][0]:g}: a likelihood in double precision weighs counts "
             f"up to a factor of {LARGEST_RATIO:g} apart; leave the smallest out, or take copeland"
         )
+    beta, steps = np.zeros((n_fits, m + tie_parameter)), np.zeros(n_fits, dtype=np.int64)
+    fixed, penalised = (design.columns, design.values, design.offset), np.zeros(n_fits, dtype=np.bool_)
+    places = beta, steps, penalised
+    run(_fit_all, *fixed, counts, tie_parameter, n, ridge, *places, cost=n_fits * (80.0 * design.columns.size + m**3))
     if penalised.any() and on_separation == "error":
         _explain(design, outcomes[int(penalised.argmax())], tie_parameter, way_out)
+        steps[penalised] = 0  # there is a maximum after all
     if (heavy := penalised & (most > LARGEST_PENALISED)).any():
         raise InputError(
             f"a pair has {most[heavy][0]:g} comparisons: the penalty of on_separation='ridge' (--on-separation ridge) "
@@ -431,13 +429,13 @@ def fit_ranking(
     ties = ranker == "davidson"
     fit = maximise(design, counts[None], tie_parameter=ties, on_separation=on_separation, way_out=way_out)
     log_nu, estimates = float(fit.log_nu[0]), {"nu": float(np.exp(fit.log_nu[0]))} if ties else {}
-    value = design.log_likelihood(counts, np.append(fit.strengths[0], fit.effects[0]), log_nu)
+    value = float((counts * design.log_chances(np.append(fit.strengths[0], fit.effects[0]), log_nu)).sum())
     ended = Fit(True, int(fit.steps[0]), value, RIDGE * bool(fit.penalised[0]), "newton", estimates)
     return Ranking.from_scores(ranker, design.models, fit.strengths[0], ended), fit
 
 # %% ../../nbs/rankers/likelihood.ipynb #668db868
-def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: str) -> NoReturn:
-    "Raise `NoMaximumError` that says what stands in the way of a unique maximum; counts (3, R)."
+def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: str) -> None:
+    "Raise `NoMaximumError` that says what stands in the way of a unique maximum, if anything does; counts (3, R)."
     from scipy import sparse
     from scipy.optimize import linprog
 
@@ -450,13 +448,11 @@ def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: s
     (rows, k), m = design.columns.shape, n + len(design.effects)
     flat = design.values.ravel(), design.columns.ravel(), np.arange(0, rows * k + 1, k)
     x = sparse.csr_array(tuple(map(np.array, flat)), shape=(rows, m))  # copies: a sparse array sorts its parts
-    gram = (x[won | lost | tied].T @ x[won | lost | tied]).toarray()
-    gram[:n, :n] += np.trace(gram[:n, :n]) / n**2
+    gram = design.information(counts > 0, np.zeros(m))
     values, vectors = np.linalg.eigh(gram + np.diag(gram.diagonal() == 0))
-    gains, ties = sparse.vstack([x[won], -x[lost]]), x[tied]
-    line = sparse.vstack([-gains, ties, -ties])
-    strict, free = sparse.vstack([gains, ties, -ties]), {"bounds": (None, None), "method": "highs"}
-    best = linprog(-strict.sum(axis=0), A_ub=-strict, b_ub=np.zeros(strict.shape[0]), bounds=(-1, 1), method="highs")
+    against = sparse.vstack([-x[won], x[lost], x[tied], -x[tied]])
+    free = {"A_ub": against, "method": "highs"}
+    best = linprog(against.sum(axis=0), b_ub=np.zeros(against.shape[0]), bounds=(-1, 1), **free)
     more = f"{way_out + ', ' * bool(way_out)}{OR_RIDGE}"
     names = np.array(design.effects, dtype=object)
     if values[0] < 1e-10 * values[-1]:
@@ -472,8 +468,8 @@ def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: s
             f"no maximum likelihood estimate: {moving} contradicts no verdict, and some must go against it; add verdicts, "
             + more
         )
-    bounds = np.r_[-np.ones(gains.shape[0]), np.ones(2 * ties.shape[0])]
-    if tie_parameter and ties.shape[0] and (fits := linprog(np.zeros(m), A_ub=line, b_ub=bounds, **free)).status == 0:
+    apart = np.r_[-np.ones(won.sum() + lost.sum()), np.ones(2 * tied.sum())]
+    if tie_parameter and tied.any() and (fits := linprog(np.zeros(m), b_ub=apart, bounds=(None, None), **free)).success:
         order = first_five([design.models[i] for i in np.argsort(-fits.x[:n].round(6), kind="stable")])
         what = (
             f"wins and ties fit perfectly on a line, best first: {order}"
@@ -485,32 +481,31 @@ def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: s
             f"no maximum likelihood estimate: {what}{effects}, so the likelihood grows as nu → infinity; some cycle must "
             f"hold more wins than ties; add verdicts, count ties as half wins (--ranker bradley-terry), {more}"
         )
-    raise ConvergenceError(
-        f"the likelihood of {n} models did not converge, although it has a maximum: the verdicts are too unbalanced for "
-        "double precision; leave out models that nearly always win or lose, or take copeland"
-    )
 
 # %% ../../nbs/rankers/likelihood.ipynb #ef9feef6
-def cluster_covariance(
+def question_covariance(
     design: Design,  # a row for each verdict
-    outcome: np.ndarray,  # (R,) 0: the first won; 1: the second; 2: a tie
-    question: np.ndarray,  # (R,) numbers from 0
-    fit: Maximum,  # of these verdicts, without a penalty
+    rows: Comparisons,  # these verdicts
+    fit: Maximum,  # of them, without a penalty
     information: np.ndarray,  # of all parameters there, `Design.information`
-) -> np.ndarray:  # (E, E) of the effects; NaN where the questions do not differ
-    "Covariance of effects with questions as clusters. Source: Liang & Zeger (1986). Cost: O(R k E + m³)."
-    n, m = len(design.models), len(design.models) + len(design.effects)
-    inverse, q = np.linalg.inv(information)[:, n:m], int(question.max()) + 1
-    half = design.log_odds(np.append(fit.strengths[0], fit.effects[0])) / 2
-    log_z = np.logaddexp(np.logaddexp(half, -half), fit.log_nu[0])
-    chance, other, draw = np.exp(half - log_z), np.exp(-half - log_z), np.exp(fit.log_nu[0] - log_z)
-    slope = np.choose(outcome, [other + draw / 2, -(chance + draw / 2), (other - chance) / 2])
-    along = (design.values[:, :, None] * inverse[design.columns]).sum(axis=1)
-    influence = slope[:, None] * along
-    if np.isfinite(fit.log_nu[0]):
-        influence += ((outcome == 2) - draw)[:, None] * inverse[m]
-    by_question = np.stack([np.bincount(question, each, minlength=q) for each in influence.T], axis=1)
-    covariance = by_question.T @ by_question * q / max(q - 1, 1)
+    *,
+    left_out: bool = False,  # by what the effects move without each question, one step of Newton from here
+) -> np.ndarray:  # (E, E) of the effects; NaN where the questions do not differ, or one of them decides
+    "Covariance of effects with questions as clusters. Source: Liang & Zeger (1986); Cook (1977) for those left out."
+    n, m, q = len(design.models), len(design.models) + len(design.effects), rows.n_questions
+    columns, chance, scores = design.scores(np.append(fit.strengths[0], fit.effects[0]), fit.log_nu[0])
+    score, moved = scores[rows.outcome, np.arange(len(rows))], np.empty((q, m - n))
+    if left_out:
+        for number, some in enumerate(np.split(np.argsort(rows.question), np.cumsum(np.bincount(rows.question))[:-1])):
+            of_question = np.bincount(columns[some].ravel(), score[some].ravel(), len(information))
+            rest = information - _gram(columns[some], chance[:, some], scores[:, some], len(information))
+            if np.linalg.cond(rest) > 1e12:
+                return np.full((m - n, m - n), np.nan)
+            moved[number] = np.linalg.solve(rest, of_question)[n:m]
+    else:
+        influence = (score[:, :, None] * np.linalg.inv(information)[columns, n:m]).sum(axis=1)
+        moved = np.stack([np.bincount(rows.question, each, q) for each in influence.T], axis=1)
+    covariance = moved.T @ moved * ((q - 1) / q if left_out else q / max(q - 1, 1))
     unknown = (np.diag(covariance) < 1e-18) | (q < 2)
     covariance[unknown], covariance[:, unknown] = np.nan, np.nan
     return covariance

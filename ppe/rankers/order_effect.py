@@ -13,7 +13,7 @@ import numpy as np
 
 from ..comparisons import Comparisons
 from ..errors import InputError
-from .likelihood import Design, cluster_covariance, fit_ranking, maximise
+from .likelihood import Design, fit_ranking, maximise, question_covariance
 from .rankings import BatchScores, OnSeparation, Ranking, check_on_separation
 
 ORDER_FORMS = ("bradley-terry", "davidson")  # rankers that have a form with an effect of the order
@@ -65,8 +65,7 @@ def order_effect(
         information = design.information(counts, np.append(fit.strengths[0], delta), fit.log_nu[0])
         independent = np.sqrt(np.diag(np.linalg.inv(information))[len(rows.models) :][: len(delta)])
         single = Design.of(rows.first, rows.second, rows.models, (rows.judge, 1.0), effects=design.effects)
-        covariance = cluster_covariance(single, rows.outcome, rows.question, fit, information)
-        clustered = np.sqrt(np.diag(covariance))
+        clustered = np.sqrt(np.diag(question_covariance(single, rows, fit, information)))
     values = {"first_place": delta, "first_place_se": independent, "equal_first_wins": 1 / (1 + np.exp(-delta))}
     values |= {"first_place_se_questions": clustered}
     by_judge = {

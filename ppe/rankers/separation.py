@@ -50,23 +50,13 @@ class Separation:
     met: bool  # somebody in `above` has beaten somebody in `below`
 
 
-def _reaches_all(graph: np.ndarray) -> bool:
-    "Whether there is a way from the first vertex to every other."
-    reached = np.arange(len(graph)) == 0
-    while True:
-        wider = reached | graph[reached].any(axis=0)
-        if (wider == reached).all():
-            return bool(reached.all())
-        reached = wider
-
-
 def separation(
     win_graph: np.ndarray,  # (n, n) bool, edge i → j: i beat or tied j at least once
 ) -> Separation | None:  # None if strongly connected
     "The separating groups of a win graph (Ford 1957), the smaller one as small as possible."
-    if _reaches_all(win_graph) and _reaches_all(win_graph.T):
-        return None  # the usual case, without scipy
     components = strongly_connected_components(win_graph)
+    if len(components) == 1:
+        return None
     top, bottom = components[0], components[-1]
     rest = np.arange(len(win_graph))
     above = top if len(top) <= len(bottom) else np.setdiff1d(rest, bottom)
