@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .likelihood import RIDGE, Design, ascend, fit_ranking, maximise, run
+from .likelihood import RIDGE, Design, ascend, compiled_or_plain, fit_ranking, maximise
 from .rankings import BatchScores, OnSeparation, Ranking, check_counts, check_given
 
 # %% ../../nbs/rankers/bradley_terry.ipynb #68863dc5
@@ -33,7 +33,7 @@ def fit_newton(
     design, counts = pair_rows(half, np.zeros_like(half), [""] * n)
     theta, none = np.zeros((2, n))
     fixed = design.columns, design.values, design.offset, counts.astype(np.float64), False, n, ridge, none, 0.0
-    steps = run(ascend, *fixed, theta, none, cost=80.0 * counts.size + n**3)
+    steps = compiled_or_plain(ascend, *fixed, theta, none, cost=80.0 * counts.size + n**3)
     return theta - theta.mean(), int(steps)
 
 # %% ../../nbs/rankers/bradley_terry.ipynb #cell-21

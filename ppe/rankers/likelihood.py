@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FULL_NEWTON', 'TOLERANCE', 'AT_MAXIMUM', 'MAX_STEPS', 'FAR', 'SINGULAR', 'RIDGE', 'LARGEST_RATIO',
-           'LARGEST_PENALISED', 'LOADING', 'ascend', 'efficient_weights', 'strengths_exist', 'run', 'Maximum', 'Design',
-           'maximise', 'fit_ranking', 'question_covariance']
+           'LARGEST_PENALISED', 'LOADING', 'ascend', 'efficient_weights', 'strengths_exist', 'compiled_or_plain',
+           'Maximum', 'Design', 'maximise', 'fit_ranking', 'question_covariance']
 
 # %% ../../nbs/rankers/likelihood.ipynb #dfd74ba1
 import sys
@@ -276,7 +276,7 @@ def _plain(function: Compiled) -> Callable[..., Any]:
     return FunctionType(source.__code__, names)
 
 
-def run(
+def compiled_or_plain(
     function: Any,  # one of the compiled functions here
     *arguments: Any,
     cost: float,  # microseconds without numba, about
@@ -398,7 +398,9 @@ def maximise(
     beta, steps = np.zeros((n_fits, m + tie_parameter)), np.zeros(n_fits, dtype=np.int64)
     fixed, penalised = (design.columns, design.values, design.offset), np.zeros(n_fits, dtype=np.bool_)
     places = beta, steps, penalised
-    run(_fit_all, *fixed, counts, tie_parameter, n, ridge, *places, cost=n_fits * (80.0 * design.columns.size + m**3))
+    compiled_or_plain(
+        _fit_all, *fixed, counts, tie_parameter, n, ridge, *places, cost=n_fits * (80.0 * design.columns.size + m**3)
+    )
     if penalised.any() and on_separation == "error":
         _explain(design, outcomes[int(penalised.argmax())], tie_parameter, way_out)
         steps[penalised] = 0  # there is a maximum after all
