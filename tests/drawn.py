@@ -7,9 +7,9 @@ import pandas as pd
 from conftest import COLUMNS
 from scipy.special import expit
 
+from ppe.comparisons import Comparisons
 from ppe.inference.intervals import question_weights
 from ppe.inference.methods import ALL_GRAPHS
-from ppe.places import placed
 from ppe.streams import stream
 from ppe.verdicts import validate_verdicts
 
@@ -32,12 +32,12 @@ def frame(rows):
     return validate_verdicts(pd.DataFrame(rows, columns=COLUMNS))
 
 
-def place_counts(rows, models=None):
-    return placed(frame(rows), models=models).counts()
+def comparisons(rows, models=None):
+    return Comparisons.of(frame(rows), models=models)
 
 
-def resampled_counts(rows, board, n_resamples, seed):
-    "The counts of each resample of questions, graph by graph, a copy of a graph under a variant of its own."
+def resampled(rows, board, n_resamples, seed):
+    "The comparisons of each resample of questions, graph by graph, a copy of a graph under a variant of its own."
     weights = question_weights(ALL_GRAPHS, board.pool, n_resamples=n_resamples, rng=stream(seed, "intervals"))
     graphs = {}
     for row in rows:
@@ -50,7 +50,7 @@ def resampled_counts(rows, board, n_resamples, seed):
             for copy in range(times)
             for row in graphs[key]
         ]
-        yield place_counts(copies, board.pool.models)
+        yield comparisons(copies, board.pool.models)
 
 
 def refused(done, *words):

@@ -12,9 +12,9 @@ from conftest import COLUMNS, write
 from drawn import refused
 from scipy.optimize import minimize
 
+from ppe.comparisons import Comparisons
 from ppe.inference.leaderboard import leaderboard
 from ppe.paper.datasets import load_verdicts
-from ppe.places import placed
 from ppe.rankers.covariates import Covaried, coefficient_effects, fit_covariates
 from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.registry import RANKERS
@@ -289,13 +289,14 @@ def test_the_error_of_a_frozen_coefficient_widens_limits(ppe_main, tmp_path):
 @pytest.mark.parametrize("ranker", ORDER_FORMS)
 def test_effects_of_coefficients_are_the_derivative_of_scores(ranker, tmp_path):
     verdicts = read_verdicts(write(tmp_path / "t.csv", table(6), STYLED), covariates=["length", "mood"])
-    rows, names = placed(verdicts), ["length", "mood"]
-    told = dict(fit_covariates(Covaried.of(verdicts, rows, names), ranker=ranker).fit.estimates["coefficients"])
+    names = ["length", "mood"]
+    rows = Comparisons.of(verdicts, covariates=names)
+    told = dict(fit_covariates(Covaried.of(rows), ranker=ranker).fit.estimates["coefficients"])
 
     def scores(k, step):
         moved = {n: each | {"beta": each["beta"] + step * (n == names[k])} for n, each in told.items()}
-        return fit_covariates(Covaried.of(verdicts, rows, names, moved), ranker=ranker).scores
+        return fit_covariates(Covaried.of(rows, moved), ranker=ranker).scores
 
-    effects, added = coefficient_effects(Covaried.of(verdicts, rows, names, told), ranker=ranker)
+    effects, added = coefficient_effects(Covaried.of(rows, told), ranker=ranker)
     slow = np.stack([(scores(k, 1e-4) - scores(k, -1e-4)) / 2e-4 for k in (0, 1)], axis=1)
     assert np.allclose(effects, slow, atol=1e-5) and np.allclose(added.sum(axis=0), 0) and added.trace() > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import write
-from drawn import drawn_rows, frame, place_counts, refused, resampled_counts
+from drawn import comparisons, drawn_rows, frame, refused, resampled
 from scipy.special import expit
 from scipy.stats import kendalltau, spearmanr
 
@@ -101,9 +101,8 @@ def test_separate_refuses_what_has_no_distance(ppe_main, tmp_path):
 # ---- weighted
 
 
-def weighted(counts, **options):
-    outcomes = np.stack([counts.first, counts.second, counts.ties])
-    return weighted_judges(outcomes, models=counts.models, judges=counts.judges, **options)
+def weighted(rows, **options):
+    return weighted_judges(rows.counts(rows.judge), models=rows.models, judges=rows.judges, **options)
 
 
 def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
@@ -112,7 +111,7 @@ def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
     done = ppe_main(*words)
     assert all(f"judge {judge}: discrimination" in done.out for judge in JUDGES)
     assert "spread of log discrimination over judges" in done.out and done.err == ""
-    report, fitted = ppe_main(*words, "--format", "json").json(), weighted(place_counts(rows))
+    report, fitted = ppe_main(*words, "--format", "json").json(), weighted(comparisons(rows))
     scores = dict(zip(fitted.models, fitted.scores, strict=True))
     assert {row["model"]: row["score"] for row in report["models"]} == pytest.approx(scores, abs=1e-9)
     assert all(report["fit"][name] == pytest.approx(value) for name, value in fitted.fit.estimates.items())
@@ -135,8 +134,8 @@ def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
 def test_limits_are_those_of_refits_to_resampled_questions(options, fit):
     rows, how = table(8, n_questions=8), {"n_resamples": 9, "level": 0.8, "seed": 3}
     board = leaderboard(frame(rows), **options).with_intervals(**how)
-    for counts, scores in zip(resampled_counts(rows, board, 9, 3), board.intervals.resampled.scores[:3], strict=False):
-        assert np.allclose(fit(counts, on_separation="ridge").scores, scores, atol=1e-6)
+    for copies, scores in zip(resampled(rows, board, 9, 3), board.intervals.resampled.scores[:3], strict=False):
+        assert np.allclose(fit(copies, on_separation="ridge").scores, scores, atol=1e-6)
     assert not board.intervals.resampled.ridge[:3].any()
 
 

@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.rankers.bradley_terry import LARGEST_PENALISED, LARGEST_RATIO, bradley_terry, bradley_terry_batch
+from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
 from ppe.rankers.davidson import davidson, davidson_batch, davidson_probabilities
+from ppe.rankers.likelihood import LARGEST_PENALISED, LARGEST_RATIO
 
 EXPONENT = st.one_of(st.floats(-300, 300), st.floats(-8, 8))
 

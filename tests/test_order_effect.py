@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from conftest import write
-from drawn import drawn_rows, frame, place_counts, refused
+from drawn import comparisons, drawn_rows, frame, refused
 from scipy.special import expit
 
 import ppe
@@ -30,7 +30,7 @@ def scores_of(report):
 
 def assert_fits(report, rows):
     "The report is that of the fit to these rows."
-    fitted = order_effect(place_counts(rows))
+    fitted = order_effect(comparisons(rows))
     assert scores_of(report) == pytest.approx(dict(zip(fitted.models, fitted.scores, strict=True)), abs=1e-8)
     for name in ("first_place", "first_place_se"):
         assert report["fit"][name] == pytest.approx(fitted.fit.estimates[name], abs=1e-8)
@@ -106,7 +106,7 @@ def test_one_order_only_is_noted_and_told_from_nothing_when_it_fits_a_line(ppe_m
 def test_a_judge_who_always_says_the_first_has_no_estimate(ppe_main, tmp_path):
     rows = [(*row[:6], "a") for row in table(8, judges=("one",))]
     path = write(tmp_path / "t.csv", rows)
-    words = "advantage of the first place", "judge one", "--on-separation ridge"
+    words = "first place with judge one → +∞ contradicts no verdict", "--on-separation ridge"
     refused(ppe_main("rank", path, "--order-effect"), *words)
     assert ppe_main("rank", path).code == 0
     mixed = write(tmp_path / "mixed.csv", rows + table(9, judges=("two",)))

@@ -101,7 +101,8 @@ def test_diagnose_and_plan_on_a_terminal(verdicts):
 
 def test_a_line_before_the_first_compilation_and_none_where_all_is_kept(tmp_path):
     "On standard error if that is a terminal; a pipe gets nothing."
-    code = "import numpy as np; from ppe.rankers.separation import strongly_connected as s; assert s(np.eye(1))"
+    uses = "import numpy as np; from ppe.rankers.likelihood import strengths_exist"
+    code = f"{uses}; assert strengths_exist(np.zeros((0, 2), int), np.zeros((3, 0)), 1, False)"
 
     def said(folder: str, *, terminal: bool) -> str:
         master, slave = pty.openpty()

@@ -27,9 +27,9 @@ from ppe.designs.precision import (
 )  # fmt: skip
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ..inference.intervals import symmetric_root
-from ..places import placed
+from ..comparisons import Comparisons, wins_and_ties
 from ..pool import Pool, comparison_graphs, half_tie_wins
-from ..rankers.order_effect import order_effect, question_errors
+from ..rankers.order_effect import order_effect
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.rankings import best_first
 
@@ -268,7 +268,7 @@ def pilot_beliefs(
     prior: Prior | None = None,  # of the public sets if not given
 ) -> Beliefs:
     "What a pilot leaves open about models and judge. Raises: InputError for no valid verdict, or several judges."
-    prior, rows = public_prior() if prior is None else prior, placed(verdicts)
+    prior, rows = public_prior() if prior is None else prior, Comparisons.of(verdicts)
     if len(rows.judges) > 1:
         raise InputError(
             f"a pilot of {len(rows.judges)} judges ({first_five(rows.judges)}): a plan is for the calls of one, and "
@@ -276,7 +276,7 @@ def pilot_beliefs(
         )
     require_memory(len(rows.models))
     pool = comparison_graphs(verdicts, models=rows.models, incomplete="keep")
-    half = half_tie_wins(*rows.counts().counts())
+    half = half_tie_wins(*wins_and_ties(rows.counts()[:, 0]))
     n, n_rows, n_ties = len(rows.models), len(rows.first), int((rows.outcome == 2).sum())
     questions = f"{rows.n_questions} question{'s' * (rows.n_questions > 1)}"
     log_sigma, unknown = _log_sigma(pool, prior, rng)
@@ -291,11 +291,11 @@ def pilot_beliefs(
         bend = chances * (1 - chances) * ~np.eye(n, dtype=bool) / (n * (n - 1) / 2)
         naive = np.linalg.inv(np.diag(bend.sum(axis=1)) - bend + 1 / n**2) - 1
         inflation = float(np.trace(parts.covariance(1.0, calls)) / np.trace(naive))
-    first, ordered = prior.first_place, order_effect(rows.counts().pooled(), on_separation="ridge")
+    first, ordered = prior.first_place, order_effect(rows, on_separation="ridge")
     if not ordered.fit.ridge:
-        effect, alone = (next(iter(ordered.fit.estimates[name].values())) for name in ("first_place", "first_place_se"))
-        error = float(question_errors(ordered, rows)[0])
-        error = error if np.isfinite(error) else float(alone) * sqrt(max(inflation, 1.0))
+        names = "first_place", "first_place_se", "first_place_se_questions"
+        effect, alone, error = (ordered.fit.estimates[name][rows.judges[0]] for name in names)
+        error = float(alone) * sqrt(max(inflation, 1.0)) if error is None else error
         first = _combined(float(effect), error, prior.first_place)
     picked = rng.choice(len(weights), n_draws, p=weights)
     roots = np.linalg.cholesky(covariances)

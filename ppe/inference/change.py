@@ -18,7 +18,7 @@ from ..errors import InputError, NoMaximumError, first_five
 from .intervals import FEW_QUESTIONS, jackknife_error
 from .leaderboard import SEED
 from .score_tests import MOST, ROUNDING, ScoreTests, critical, crossing, draws_needed, questions_needed
-from ..places import placed
+from ..comparisons import Comparisons
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.rankings import at_least
 from ..rankers.separation import same_component, strongly_connected_components
@@ -317,9 +317,9 @@ def model_change(
     before, after = _changed(there[0], there[-1], new is None, models)
     names = tuple(sorted(there[0] | there[-1]))
     for table in tables:
-        rows, valid = placed(table, models=names), (table["verdict"] != "invalid").to_numpy()
+        rows, valid = Comparisons.of(table, models=names), (table["verdict"] != "invalid").to_numpy()
         part = table.loc[valid, ["question_id", "judge", "variant"]].astype(str)
-        parts.append(part.assign(first=rows.first, second=rows.second, points=np.array([1, 0, 0.5])[rows.outcome]))
+        parts.append(part.assign(first=rows.first, second=rows.second, points=rows.points))
     number, shown = [names.index(before), names.index(after)], (before, after)
     if before == after:
         number[1], names, shown = len(names), (*names, f"{after}, new"), (f"{before}, old", f"{after}, new")

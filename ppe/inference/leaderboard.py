@@ -24,7 +24,7 @@ from .methods import ALL_GRAPHS, Method, source_rows
 from .score_tests import ScoreTests
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
 from ..pool import win_tie_counts_from_table
-from ..places import PlaceCounts, Placed, placed
+from ..comparisons import Comparisons, wins_and_ties
 from ppe.rankers.covariates import (
     Covaried,
     coefficient_effects,
@@ -33,7 +33,7 @@ from ppe.rankers.covariates import (
     fit_covariates_batch,
 )
 from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
-from ..rankers.order_effect import check_order_form, order_effect_batch, question_errors
+from ..rankers.order_effect import check_order_form, order_effect_batch
 from ..rankers.order_effect import order_effect as fit_order_effect
 from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
@@ -53,7 +53,7 @@ ROUNDING = 1e-12  # of the largest score: less is 0
 class PlacedGraphs:
     "The verdicts of the graphs of a pool, one by one, with who was shown first."
 
-    rows: Placed
+    rows: Comparisons
     graph: np.ndarray  # (rows,) number of the graph in the pool
     covaried: Covaried | None = None  # the same rows with covariates
 
@@ -62,7 +62,8 @@ class PlacedGraphs:
         cls,
         verdicts: pd.DataFrame,  # the table that the pool was made of
         pool: Pool,
-        **covariates: Any,  # names and coefficients, as of `Covaried.of`
+        covariates: Sequence[str] = (),
+        coefficients: Mapping[str, Any] | None = None,  # of these, as of `Covaried.of`
     ) -> "PlacedGraphs":
         "The valid verdicts of the graphs that are in the pool."
         code, first_row = graph_codes(verdicts)
@@ -70,9 +71,8 @@ class PlacedGraphs:
         index = pd.MultiIndex.from_frame(pool.index[names].astype(object))
         number = index.get_indexer(pd.MultiIndex.from_frame(verdicts[names].iloc[first_row].astype(object)))[code]
         valid = (number >= 0) & (verdicts["verdict"] != "invalid").to_numpy()
-        kept = verdicts[valid].reset_index(drop=True)
-        rows = placed(kept, models=pool.models)
-        return cls(rows, number[valid], Covaried.of(kept, rows, **covariates) if covariates else None)
+        rows = Comparisons.of(verdicts[valid], models=pool.models, covariates=covariates)
+        return cls(rows, number[valid], Covaried.of(rows, coefficients) if covariates else None)
 
     def rank_batch(
         self,
@@ -84,28 +84,22 @@ class PlacedGraphs:
         "Scores of every row of weights, with what else is estimated, anew in each."
         if self.covaried is not None:
             fits = fit_covariates_batch(self.covaried, (row[self.graph] for row in weights), ranker=ranker)
-            if self.covaried.frozen is None:
+            if self.covaried.told is None:
                 return fits
             # The error of frozen coefficients moves every resample but the first row, which is the pool itself.
             _, added = coefficient_effects(self.covaried, weights[0][self.graph], ranker=ranker)
             normal = stream(SEED, "frozen coefficients").standard_normal((len(weights), len(added)))
             normal[0] = 0
             return replace(fits, scores=fits.scores + normal @ symmetric_root(added))
-        n_judges, n = len(self.rows.judges), len(self.rows.models)
-        cell = ((self.rows.outcome * n_judges + self.rows.judge) * n + self.rows.first) * n + self.rows.second
-        sums = [np.bincount(cell, row[self.graph], minlength=3 * n_judges * n * n) for row in weights]
-        outcomes = np.reshape(sums, (len(weights), 3, n_judges, n, n))
-        if weighted:
-            return weighted_judges_batch(outcomes)
-        names = self.rows.judges, self.rows.models
-        tables = (PlaceCounts(first, second, ties, *names) for first, second, ties in outcomes)
-        return order_effect_batch(tables, ranker=ranker)
+        rows = self.rows
+        counts = np.stack([rows.counts(rows.judge, times=row[self.graph], size=len(rows.judges)) for row in weights])
+        return weighted_judges_batch(counts) if weighted else order_effect_batch(counts, ranker=ranker)
 
     def tests(self, *, tie_parameter: bool, n_flips: int, rng: np.random.Generator) -> ScoreTests:
         "Score tests at equal covariates, or less an effect of the first place for each judge."
         rows, style = self.rows, self.covaried
         more: dict[str, Any] = {"further": rows.judge[:, None], "values": np.ones((len(rows.judge), 1))}
-        if style is not None and style.frozen is not None:
+        if style is not None and style.told is not None:
             added = coefficient_effects(style, ranker="davidson" if tie_parameter else "bradley-terry")[1]
             more = {"offset": style.z @ style.frozen, "elsewhere": symmetric_root(added)}
         elif style is not None:
@@ -357,12 +351,11 @@ def _counts_alone(verdicts: pd.DataFrame, method: Method, ranker: str, incomplet
     return large is not None
 
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703
-def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weighted: bool) -> Ranking:
+def _order_ranking(rows: Comparisons, ranker: str, on_separation: OnSeparation, weighted: bool) -> Ranking:
     "The ranking with an order effect, its standard errors over questions, and the share of pairs in both orders."
-    counts, more = rows.counts(), dict[str, Any]()
     if weighted:
-        outcomes = np.stack([counts.first, counts.second, counts.ties])
-        ranking = weighted_judges(outcomes, models=counts.models, judges=counts.judges, on_separation=on_separation)
+        outcomes = rows.counts(rows.judge, size=len(rows.judges))
+        ranking = weighted_judges(outcomes, models=rows.models, judges=rows.judges, on_separation=on_separation)
         if over := takes_over(outcomes, ranking):
             weight, points, alike, sharp = (
                 f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
@@ -373,14 +366,11 @@ def _order_ranking(rows: Placed, ranker: str, on_separation: OnSeparation, weigh
                 f"is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge (--judge)"
             )
     else:
-        ranking = fit_order_effect(counts, ranker=ranker, on_separation=on_separation)
-        errors = [np.nan] * len(rows.judges) if ranking.fit.ridge else question_errors(ranking, rows).tolist()
-        finite = (error if np.isfinite(error) else None for error in errors)
-        more["first_place_se_questions"] = dict(zip(rows.judges, finite, strict=True))
-    shown = (counts.first + counts.second + counts.ties).sum(axis=0)
+        ranking = fit_order_effect(rows, ranker=ranker, on_separation=on_separation)
+    shown = rows.counts().sum(axis=(0, 1))
     pairs = np.triu_indices(len(rows.models), 1)
     met, both = (shown + shown.T)[pairs] > 0, np.minimum(shown, shown.T)[pairs] > 0
-    more |= {"pairs_in_both_orders": float(both.sum() / met.sum())}
+    more = {"pairs_in_both_orders": float(both.sum() / met.sum())}
     return replace(ranking, fit=replace(ranking.fit, estimates=dict(ranking.fit.estimates) | more))
 
 
@@ -435,7 +425,6 @@ def leaderboard(
     made: dict[str, Any] = {"n_graphs": len(graph_codes(verdicts)[1]), "n_dropped": 0}
     made |= {"n_invalid": int((~valid).sum()), "invalid": invalid_verdicts(verdicts)}
     pool, judged, graphs, without = None, verdicts["judge"], None, None
-    asked: dict[str, Any] = {"names": covariates, "coefficients": coefficients} if covariates else {}
     covaried = None
     if _counts_alone(verdicts, method, ranker, kept):
         wins, ties, models = win_tie_counts_from_table(verdicts)
@@ -451,16 +440,18 @@ def leaderboard(
     ranks = None if reference is None else reference_ranks(reference, models)
     if order_effect or weighted or covariates:
         if pool is None:
-            shown = placed(verdicts[valid], models=models)
-            covaried = Covaried.of(verdicts[valid], shown, **asked) if asked else None
+            shown = Comparisons.of(verdicts, models=models, covariates=covariates)
+            covaried = Covaried.of(shown, coefficients) if covariates else None
         else:
-            graphs = PlacedGraphs.of(verdicts, pool, **asked)
+            graphs = PlacedGraphs.of(verdicts, pool, covariates, coefficients)
             taken = np.isin(graphs.graph, rows)
-            shown = graphs.rows.taken(taken)
-            covaried = graphs.covaried.taken(taken) if graphs.covaried else None
+            shown = graphs.rows.take(taken)
+            covaried = graphs.covaried.take(taken) if graphs.covaried else None
     if covaried is not None:
         ranking = fit_covariates(covaried, ranker=ranker, on_separation=on_separation)
-        without = rank_counts(*shown.counts().counts(), ranker=ranker, models=models, on_separation=on_separation)
+        without = rank_counts(
+            *wins_and_ties(shown.counts()[:, 0]), ranker=ranker, models=models, on_separation=on_separation
+        )
     elif order_effect or weighted:
         ranking = _order_ranking(shown, ranker, on_separation, weighted)
     elif pool is None:

@@ -17,7 +17,8 @@ import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .intervals import RankIntervals, jackknife_error, normal_intervals
-from ..rankers.bradley_terry import RIDGE, fit_newton
+from ..rankers.bradley_terry import fit_newton
+from ..rankers.likelihood import RIDGE
 from ..rankers.rankings import Fit, Ranking, at_least, best_first
 from ..rankers.separation import same_component
 from ..verdicts import model_codes
@@ -141,7 +142,7 @@ def _raise_no_maximum(wins: np.ndarray, models: tuple[str, ...]) -> None:
     "Raise `NoMaximumError` naming a group that takes nothing from the others, or `ConvergenceError` if none is found."
     joined = same_component((wins + wins.T)[None])[0][0, 0]  # with the first model
     # Groups that never met take nothing from each other, but the penalty leaves them in no order.
-    strength = fit_newton(wins, RIDGE, np.zeros(len(wins)))[0] if joined.all() else joined
+    strength = fit_newton(wins, RIDGE)[0] if joined.all() else joined
     order = best_first(strength)
     taken = [wins[np.ix_(order[k:], order[:k])].sum() for k in range(1, len(order))]
     k = int(best_first(np.negative(taken))[0]) + 1
@@ -167,7 +168,7 @@ def _solved(
     wins = np.tensordot(np.append(1.0, weights), terms, 1)
     wins = np.where(np.abs(wins) < 1e-12, 0.0, wins) * n_people  # what rounding leaves of two equal terms
     met = wins + wins.T
-    theta, steps = fit_newton(wins, 0.0, np.zeros(len(wins)))
+    theta, steps = fit_newton(wins, 0.0)
     apart = np.abs(np.subtract.outer(theta, theta))[met > 0]
     if not steps or not same_component(met[None])[0].all() or apart.max() > FARTHEST:
         _raise_no_maximum(wins, models)

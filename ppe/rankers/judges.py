@@ -14,13 +14,12 @@ import numpy as np
 
 from ..comparisons import wins_and_ties
 from ..errors import ConvergenceError
-from ..places import PlaceCounts
 from ..pool import half_tie_wins
-from .bradley_terry import RIDGE, refuse_range
+from .bradley_terry import pair_rows
 from .discrimination import climb
-from .order_effect import place_separation, raise_place_separated
+from .likelihood import RIDGE, maximise
+from .order_effect import WAY_OUT, place_rows
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
-from .separation import raise_separated, separation
 
 # %% ../../nbs/rankers/judges.ipynb #jud-07
 class _Joint(NamedTuple):
@@ -122,19 +121,6 @@ def _search(problem: _Problem) -> tuple[np.ndarray, float, int]:
     return point, spread, steps
 
 # %% ../../nbs/rankers/judges.ipynb #jud-13
-def _separated(counts: np.ndarray, models: Sequence[str], judges: Sequence[str], order: bool, refuse: bool) -> bool:
-    "Whether no unique maximum exists, which is refused with the names of the models."
-    if order:
-        won, lost, tied = counts
-        placed = PlaceCounts(won, lost, tied, tuple(judges), tuple(models))
-        if (by_place := place_separation(placed)) is not None and refuse:
-            raise_place_separated(by_place, placed)
-        return by_place is not None
-    if (apart := separation(half_tie_wins(*wins_and_ties(counts.sum(axis=1))) > 0)) is not None and refuse:
-        raise_separated(apart, models)
-    return apart is not None
-
-
 def weighted_judges(
     counts: np.ndarray,  # (3, J, n, n) of `Comparisons.counts` by judge
     *,
@@ -156,9 +142,12 @@ def weighted_judges(
     n_judges, n = counts.shape[1:3]
     models = [f"model {k}" for k in range(1, n + 1)] if models is None else models
     judges = [f"judge {k}" for k in range(1, n_judges + 1)] if judges is None else judges
-    ridge = RIDGE * _separated(counts, models, judges, order_effect, on_separation == "error")
+    design, outcomes = pair_rows(*wins_and_ties(counts.sum(axis=1)), models)
+    if order_effect:
+        design, outcomes = place_rows(counts, models, judges)
+    alike = maximise(design, outcomes[None], on_separation=on_separation, way_out=WAY_OUT if order_effect else "")
+    ridge = RIDGE * bool(alike.penalised[0])
     problem = _Problem(counts[0] + counts[2] / 2, counts[1] + counts[2] / 2, order_effect, ridge)
-    refuse_range(problem.first.reshape(-1, n), problem.second.reshape(-1, n), penalised=ridge > 0)
     point, spread, steps = _search(problem)
     if not steps:
         raise ConvergenceError(

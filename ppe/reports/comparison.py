@@ -16,7 +16,7 @@ import pandas as pd
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..inference.change import MOST, jackknife_error, model_change, question_wins, strengths_without
 from ..inference.intervals import questions_needed
-from ..places import placed
+from ..comparisons import Comparisons
 from .report import OUTCOMES, Report, Tick, agreement, cells, make_report, shared
 from ..rankers.rankings import best_first
 from ..verdicts import model_codes
@@ -303,9 +303,8 @@ def judge_change(
     rows = {"model": [everyone[m] for m in met], "old": scores[0], "new": new_scores[0], "change": change}
     table = pd.DataFrame(rows | {"low": low, "high": high, "p": holm, "shown": (holm < 1 - level) & attributed})
     if error is None:
-        all_of = placed(old, models=everyone)
-        points = np.array([1, 0, 0.5])[all_of.outcome]
-        judged = question_wins(all_of.question, all_of.first, all_of.second, points, n)
+        all_of = Comparisons.of(old, models=everyone)
+        judged = question_wins(all_of.question, all_of.first, all_of.second, all_of.points, n)
         error = float(np.sqrt((jackknife_error(strengths_without(judged, everyone, met)[:, met]) ** 2).mean()))
     linking = float(np.sqrt((jackknife_error(values) ** 2).mean()))
     beyond = _kappa(one, other, pd.factorize(question)[0] % MOST)

@@ -22,7 +22,6 @@ from ...inference.people_and_judges import Battles, PeopleAndJudges, fit_people_
 from .. import datasets
 from ...parallel import parallel_map
 from ...comparisons import Comparisons, wins_and_ties
-from ...places import PlaceCounts
 from ...rankers.bradley_terry import bradley_terry, bradley_terry_batch
 from ...rankers.judges import weighted_judges
 from ...rankers.order_effect import order_effect, order_effect_batch
@@ -72,6 +71,11 @@ class JudgedBattles:
         "All judges alike, the order forgotten."
         return bradley_terry(*wins_and_ties(counts.sum(axis=1)), models=self.rows.models)
 
+    def ordered(self, questions: np.ndarray, *judges: str) -> Ranking:
+        "Some judges on some questions, with an effect of the first place for each."
+        chosen = np.isin(np.array(self.rows.judges)[self.rows.judge], judges)
+        return order_effect(self.rows.take(chosen & questions[self.rows.question]))
+
     def part(
         self,
         questions: np.ndarray,  # (Q,) bool: what judges judged
@@ -103,10 +107,8 @@ def _judges_alone(arena: JudgedBattles, half: np.ndarray) -> dict[str, Ranking]:
     judges, models, rankings = arena.battles.judges, arena.rows.models, {}
     groups = {judge: ((judge,), "order effect") for judge in judges} | {"pooled": (judges, "order effects")}
     for name, (of, effect) in groups.items():
-        counts = arena.counts(half, *of)
-        rankings[name] = arena.pooled(counts)
-        won, lost, tied = counts
-        rankings[f"{name}, {effect}"] = order_effect(PlaceCounts(won, lost, tied, of, models))
+        rankings[name] = arena.pooled(arena.counts(half, *of))
+        rankings[f"{name}, {effect}"] = arena.ordered(half, *of)
     together = arena.counts(half, *judges)
     rankings["weighted"] = weighted_judges(together, models=models, order_effect=False)
     return rankings | {"weighted, order effects": weighted_judges(together, models=models)}
@@ -249,8 +251,7 @@ def _battle_distances(
 
     reference, found = ranks(left, PEOPLE), {(0, judge): ranks(half, judge) for judge in of.judges}
     together = half[:, :, [rows.judges.index(judge) for judge in of.judges]].swapaxes(0, 1)
-    tables = [PlaceCounts(won, lost, tied, of.judges, rows.models) for won, lost, tied in together]
-    found[0, "pooled, order effects"] = order_effect_batch(tables).ranks
+    found[0, "pooled, order effects"] = order_effect_batch(together).ranks
     for size in sizes:
         wins = np.zeros((1 + n_groups, n, n))
         for group, won in enumerate(wins, start=-1):
