@@ -392,8 +392,8 @@ def maximise(
     least, most = np.where(flat > 0, flat, np.inf).min(axis=1, initial=np.inf), flat.max(axis=1, initial=0)
     if (wide := ~(most <= least * LARGEST_RATIO)).any():
         raise InputError(
-            f"counts range from {least[wide][0]:g} to {most[wide][0]:g}: a likelihood in double precision weighs counts "
-            f"up to a factor of {LARGEST_RATIO:g} apart; leave the smallest out, or take copeland"
+            f"counts range from {least[wide][0]:g} to {most[wide][0]:g}: a likelihood in double precision weighs "
+            f"counts up to a factor of {LARGEST_RATIO:g} apart; leave the smallest out, or take copeland"
         )
     beta, steps = np.zeros((n_fits, m + tie_parameter)), np.zeros(n_fits, dtype=np.int64)
     fixed, penalised = (design.columns, design.values, design.offset), np.zeros(n_fits, dtype=np.bool_)
@@ -412,8 +412,8 @@ def maximise(
     if len(short := np.flatnonzero(steps == 0)):
         which = f" in {len(short)} of {n_fits} fits, numbers {first_five(short)}" if n_fits > 1 else ""
         raise ConvergenceError(
-            f"the likelihood of {n} models did not converge{which}: the counts are too unbalanced for double precision; "
-            "leave out models that nearly always win or lose, or take copeland"
+            f"the likelihood of {n} models did not converge{which}: the counts are too unbalanced for double "
+            "precision; leave out models that nearly always win or lose, or take copeland"
         )
     log_nu = beta[:, m] if tie_parameter else np.full(n_fits, -np.inf)
     return Maximum(beta[:, :n], beta[:, n:m], log_nu, steps, penalised)
@@ -467,8 +467,8 @@ def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: s
         signs = zip(names, best.x[n:], strict=True)
         moving = first_five(f"{name} → {'+' if move > 0 else '−'}∞" for name, move in signs if abs(move) > 1e-6)
         raise NoMaximumError(
-            f"no maximum likelihood estimate: {moving} contradicts no verdict, and some must go against it; add verdicts, "
-            + more
+            f"no maximum likelihood estimate: {moving} contradicts no verdict, and some must go against it; add "
+            f"verdicts, {more}"
         )
     apart = np.r_[-np.ones(won.sum() + lost.sum()), np.ones(2 * tied.sum())]
     if tie_parameter and tied.any() and (fits := linprog(np.zeros(m), b_ub=apart, bounds=(None, None), **free)).success:
@@ -480,8 +480,8 @@ def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: s
         )
         effects = f" with {first_five(names)}" * bool(len(names))
         raise NoMaximumError(
-            f"no maximum likelihood estimate: {what}{effects}, so the likelihood grows as nu → infinity; some cycle must "
-            f"hold more wins than ties; add verdicts, count ties as half wins (--ranker bradley-terry), {more}"
+            f"no maximum likelihood estimate: {what}{effects}, so the likelihood grows as nu → infinity; some cycle "
+            f"must hold more wins than ties; add verdicts, count ties as half wins (--ranker bradley-terry), {more}"
         )
 
 # %% ../../nbs/rankers/likelihood.ipynb #ef9feef6
