@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from .counting import text_columns
 from ppe.cli.show import (
     SEED, Form, Natural, Out, Positive, Price, Share, Shown, command, emit, emit_json, emit_result, emit_values,
-    new_file, note, opened, steps,
+    new_file, note, steps,
 )  # fmt: skip
 from ..designs.adaptive import Goal, is_settled, judged_calls, next_calls, parse_goal
 from ..designs.adaptive import wordings as n_wordings
@@ -30,6 +29,7 @@ from ppe.designs.plans import (
     require_memory,
 )  # fmt: skip
 from ..errors import InputError, first_five
+from ..inputs import opened, text_columns
 from ..files import check_name, read_whole, require_distinct, unpacked
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
@@ -206,39 +206,6 @@ def _beliefs(models: str, pilot: str | None, judge: str | None, seed: int) -> Be
         )
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
 
-# %% ../../nbs/cli/designing.ipynb #pl-04-b
-def _parts(plan: Plan) -> list[str | Shown]:
-    "The readable form: the table, what it rests on, and the advice."
-    table, believed = plan.table, plan.beliefs.summary()
-    size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
-    distances = ("distance", "distance_low", "distance_high")
-    shown = pd.DataFrame({
-        "design": table["kind"].str.cat(size), **table[["orders", "questions"]],
-        "calls": table.apply(calls_text, axis=1).str.replace(",", ""), **table[["answers", "cost"]],
-        **{name.removeprefix("distance_"): table[name].map("{:.3f}".format) for name in distances},
-        f"top {plan.top}": table["top"].map("{:.2f}".format), "range": table["width"].map("{:.1f}".format),
-    })  # fmt: skip
-
-    def said(name: str, scale: float = 1.0, digits: int = 2) -> str:
-        return "{} ({} to {})".format(*(f"{scale * believed[name][at]:.{digits}f}" for at in ("median", "low", "high")))
-
-    widened, ends = plan.beliefs.widening, ""
-    if widened > 1:
-        ends = f", moved {widened:.3g} times as far from the median in the logarithm, which so few questions ask for"
-    if table["calls_low"].notna().any():
-        ends += "; in brackets the calls with which low and high reach the target (or more: all are too few)"
-    return [
-        Shown(shown, ("low", "distance", "high")),
-        "",
-        "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % "
-        f"(low, high) of what is believed{ends}; top {plan.top}: probability that they are right; range: places "
-        "between the ends of a 95 % rank range",
-        f"believed, from {plan.beliefs.source}: strengths with sd {said('strengths')} logits, question effects with sd "
-        f"{said('sigma')}, ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
-        "",
-        plan.advice,
-    ]
-
 # %% ../../nbs/cli/designing.ipynb #pl-05
 @command("plan")
 def plan_command(
@@ -278,7 +245,7 @@ def plan_command(
             beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
             n_wordings=n_wordings, price_judge=price_judge, price_answer=price_answer, tick=tick,
         )  # fmt: skip
-    emit_result(format, plan.report, lambda: plan.table.drop(columns="words"), lambda: _parts(plan), plan.notes)
+    emit_result(format, plan)
     if calls is None and target is None:
         note(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
     if pilot is None:

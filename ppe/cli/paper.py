@@ -20,7 +20,7 @@ from ppe.cli.show import (
     Positive,
     command,
     emit,
-    emit_result,
+    emit_parts,
     emit_rows,
     emit_values,
     new_file,
@@ -48,7 +48,7 @@ def data_list(*, format: Form = "table") -> None:
         (Heading(one.name), f"  {one.title}: {one.verdicts:,} verdicts, {one.licence}", f"  judged by {one.judge}",
          f"  cite {one.citation}") for one in sets
     ]  # fmt: skip
-    emit_result(format, lambda: table.to_dict("records"), lambda: table, lambda: [*chain(*about)])
+    emit_parts([*chain(*about)]) if format == "table" else emit_rows(table, format)
 
 
 @command("write", data_group)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SEED', 'Form', 'Natural', 'Positive', 'SHARE', 'Share', 'Price', 'Out', 'Files', 'SHARED', 'BARS', 'TIGHT', 'Finite',
-           'option', 'options', 'command', 'opened', 'new_file', 'emit', 'emit_json', 'note', 'steps', 'as_text',
-           'emit_rows', 'emit_values', 'Heading', 'Shown', 'emit_parts', 'emit_result']
+           'option', 'options', 'command', 'new_file', 'emit', 'emit_json', 'note', 'steps', 'emit_rows', 'emit_values',
+           'emit_parts', 'emit_result']
 
 # %% ../../nbs/cli/show.ipynb #c03-3ebaa5
 import csv
@@ -25,6 +25,7 @@ import click
 
 from ..errors import InputError, as_options, one_line
 from ..files import check_outputs
+from ..results import Heading, Parts, Result, Shown, as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,15 +137,6 @@ def command(
     return made
 
 # %% ../../nbs/cli/show.ipynb #show-05
-def opened(
-    name: str,  # of a file, or - for standard input
-) -> str | BinaryIO:
-    "What can be read. Raises `InputError` where standard input is closed."
-    if name == "-" and sys.stdin is None:
-        raise InputError("standard input is closed: name a file, or send one to standard input")
-    return sys.stdin.buffer if name == "-" else name
-
-
 def new_file(
     path: str,  # as the user wrote it
     what: str = "a verdict table",  # that goes there
@@ -202,11 +194,6 @@ def steps() -> Iterator[Callable[[int, int], None]]:
         yield tick
 
 # %% ../../nbs/cli/show.ipynb #c06-05a847
-def as_text(table: "pd.DataFrame") -> str:
-    "For the eye: six digits."
-    return table.to_string(index=False, float_format=lambda x: f"{x:.6g}")
-
-
 def _joined(cell: object) -> object:
     return ", ".join(map(str, cell)) if isinstance(cell, (tuple, list)) else cell
 
@@ -238,17 +225,6 @@ def emit_values(values: Mapping[str, object], form: Form) -> None:
 # %% ../../nbs/cli/show.ipynb #c07-rich-1
 BARS = (24, 12, 0)  # characters of a bar, the first for which there is room; 0: none
 TIGHT = -1  # no bar either, headers in two lines, one space between columns
-
-
-class Heading(str):
-    "The title of what follows."
-
-
-class Shown(NamedTuple):
-    "A table for the eye."
-
-    table: "pd.DataFrame"
-    bar: tuple[str, str, str] | None = None  # columns of a range: lower end, value, upper end; a terminal draws it
 
 
 def _encodes(text: str) -> bool:
@@ -331,7 +307,7 @@ def _fitting(shown: Shown, console: "Console") -> "Iterator[Table | str]":
     yield from _fitting(Shown(shown.table[rest], shown.bar if {*(shown.bar or ())} <= {*rest} else None), console)
 
 
-def emit_parts(parts: Sequence[str | Heading | Shown]) -> None:
+def emit_parts(parts: Parts) -> None:
     "Print paragraphs, headings and tables: set by rich on a terminal, plain text into a file or a pipe."
     plain = "\n".join(as_text(part.table) if isinstance(part, Shown) else part for part in parts)
     if not sys.stdout.isatty():
@@ -357,17 +333,15 @@ def emit_parts(parts: Sequence[str | Heading | Shown]) -> None:
 
 def emit_result(
     form: Form,
-    report: Callable[[], object],  # as values for JSON
-    table: Callable[[], "pd.DataFrame"],  # as CSV
-    parts: Callable[[], Sequence[str | Heading | Shown]],  # for a reader
-    notes: Iterable[str] = (),
+    result: Result,
+    notes: Iterable[str] = (),  # of the command, before those of the result
 ) -> None:
     "Print what a command has found, and then what a reader should know besides."
     if form == "json":
-        emit_json(report())
+        emit_json(result.to_dict())
     elif form == "csv":
-        emit_rows(table(), "csv")
+        emit_rows(result.to_frame(), "csv")
     else:
-        emit_parts(parts())
-    for line in notes:
+        emit_parts(result.parts())
+    for line in (*notes, *result.notes()):
         note(line)

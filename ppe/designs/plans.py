@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, exp, log, modf, sqrt
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,7 @@ from ..pool import Pool, comparison_graphs, half_tie_wins
 from ..rankers.order_effect import order_effect
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.rankings import best_first
+from ..results import Parts, Result, Shown
 
 # %% ../../nbs/designs/plans.ipynb #plan-05
 @dataclass(frozen=True, slots=True)
@@ -538,23 +539,33 @@ def calls_text(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Plan(Result):
     "Designs side by side."
 
     # kind, block_size, orders, questions, calls, calls_low, calls_high (both for a target distance; none where even the
     # most calls do not reach it), answers, cost, distance, distance_low, distance_high, top, width
-    table: pd.DataFrame  # the first row is advised
+    designs: pd.DataFrame  # the first row is advised
     beliefs: Beliefs
     top: int
     target: Target | None
     beyond: float  # median expected distance of all questions to endless ones
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    def parts(self) -> Parts:
+        return _parts(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        "The designs, best first."
+        return self.designs.drop(columns="words")
+
+    def notes(self) -> list[str]:
+        return [*self.remarks]
 
     @property
     def advice(self) -> str:
         "One sentence: what to do, and what it saves against complete graphs."
-        best, complete = self.table.iloc[0], self.table.query("kind == 'complete' and orders == 'one'")
+        best, complete = self.designs.iloc[0], self.designs.query("kind == 'complete' and orders == 'one'")
         plain = complete.iloc[0] if len(complete) and complete.index[0] else None
         do = f"{best['words'][0].upper()}{best['words'][1:]}: {calls_text(best)} calls"
         if self.target is None:
@@ -564,15 +575,48 @@ class Plan:
         beside = "" if plain is None else f"; {plain['words']} take {calls_text(plain)}"
         return f"{do} reach {self.target} at a cost of {best['cost']:,.10g}{beside}."
 
-    def report(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         "All of it as JSON takes it."
-        rows = self.table.to_dict("records")
+        rows = self.designs.to_dict("records")
         return {
             "source": self.beliefs.source, "believed": self.beliefs.summary(),
             "target": None if self.target is None else str(self.target), "top_k": self.top,
             "designs": [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows],
-            "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": list(self.notes),
+            "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": list(self.remarks),
         }  # fmt: skip
+
+
+def _parts(plan: Plan) -> Parts:
+    "The readable form: the table, what it rests on, and the advice."
+    table, believed = plan.designs, plan.beliefs.summary()
+    size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
+    distances = ("distance", "distance_low", "distance_high")
+    shown = pd.DataFrame({
+        "design": table["kind"].str.cat(size), **table[["orders", "questions"]],
+        "calls": table.apply(calls_text, axis=1).str.replace(",", ""), **table[["answers", "cost"]],
+        **{name.removeprefix("distance_"): table[name].map("{:.3f}".format) for name in distances},
+        f"top {plan.top}": table["top"].map("{:.2f}".format), "range": table["width"].map("{:.1f}".format),
+    })  # fmt: skip
+
+    def said(name: str, scale: float = 1.0, digits: int = 2) -> str:
+        return "{} ({} to {})".format(*(f"{scale * believed[name][at]:.{digits}f}" for at in ("median", "low", "high")))
+
+    widened, ends = plan.beliefs.widening, ""
+    if widened > 1:
+        ends = f", moved {widened:.3g} times as far from the median in the logarithm, which so few questions ask for"
+    if table["calls_low"].notna().any():
+        ends += "; in brackets the calls with which low and high reach the target (or more: all are too few)"
+    return [
+        Shown(shown, ("low", "distance", "high")),
+        "",
+        "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % "
+        f"(low, high) of what is believed{ends}; top {plan.top}: probability that they are right; range: places "
+        "between the ends of a 95 % rank range",
+        f"believed, from {plan.beliefs.source}: strengths with sd {said('strengths')} logits, question effects with sd "
+        f"{said('sigma')}, ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
+        "",
+        plan.advice,
+    ]
 
 
 def _calls_needed(forecast: Forecast, layout: Layout, target: Target, limit: int = 1) -> int:

@@ -26,6 +26,7 @@ from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.rankings import best_first, shown_ranks
 from ..rankers.registry import rank_batch
+from ..results import Parts, Result
 from ..streams import stream
 
 # %% ../../nbs/inference/advice.ipynb #5f6e6579
@@ -42,8 +43,8 @@ class Finding:
     sentence: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagnosis(Result):
     "What a verdict table says about itself."
 
     findings: tuple[Finding, ...]
@@ -54,11 +55,14 @@ class Diagnosis:
         "At most fifteen sentences, the advice last."
         return [finding.sentence for finding in self.findings if finding.sentence]
 
-    def table(self) -> pd.DataFrame:  # section, name, value, low, high, level
+    def parts(self) -> Parts:
+        return self.lines()
+
+    def to_frame(self) -> pd.DataFrame:  # section, name, value, low, high, level
         "Every number, one row each."
         return pd.DataFrame(self.findings, dtype=object).drop(columns="sentence")
 
-    def report(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         "As JSON takes it: by section and name a number, or with limits value, low, high and level; null: see missing."
         report: dict[str, Any] = {name: None if name in self.missing else {} for name in SECTIONS}
         for found in (f for f in self.findings if report.get(f.section) is not None):

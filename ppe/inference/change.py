@@ -8,7 +8,7 @@ __all__ = ['LARGEST', 'APART', 'FLIPS', 'MOST_LEVEL', 'question_wins', 'strength
 
 # %% ../../nbs/inference/change.ipynb #6f066713
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ..comparisons import Comparisons
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.rankings import at_least
 from ..rankers.separation import same_component, strongly_connected_components
+from ..results import Parts, Result
 from ..streams import stream
 from ..verdicts import model_codes, nothing_selected
 
@@ -193,8 +194,8 @@ def limits(
     }
 
 # %% ../../nbs/inference/change.ipynb #9939fbd4
-@dataclass(frozen=True, slots=True)
-class Change:
+@dataclass(frozen=True, slots=True, repr=False)
+class Change(Result):
     "The change from an old version of a model to a new one, in log odds; negative: the new one is weaker."
 
     models: tuple[str, str]  # old, new, as they are shown
@@ -215,6 +216,17 @@ class Change:
     level: float
     margin: float  # drop that is allowed
     drop: float  # drop beyond the margin at which the power is said
+
+    def to_frame(self) -> pd.DataFrame:
+        "One row."
+        return pd.DataFrame([asdict(self)])
+
+    def to_dict(self) -> dict[str, Any]:
+        "Every field."
+        return asdict(self)
+
+    def parts(self) -> Parts:
+        return self.lines()
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FARTHEST', 'MAX_ROUNDS', 'WEIGHT_TOLERANCE', 'Battles', 'battle_points', 'matched_battles', 'PeopleAndJudges',
-           'fit_people_and_judges', 'people_and_judges']
+           'fit_people_and_judges', 'people_and_judges', 'PeopleLeaderboard']
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-04
 from collections.abc import Mapping
@@ -16,11 +16,13 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import RankIntervals, jackknife_error, normal_intervals
+from .intervals import INTERVAL_KINDS, RankIntervals, jackknife_error, normal_intervals
+from .leaderboard import LIMITS
 from ..rankers.bradley_terry import fit_newton
 from ..rankers.likelihood import RIDGE
 from ..rankers.rankings import Fit, Ranking, at_least, best_first
 from ..rankers.separation import same_component
+from ..results import Parts, Result, Shown
 from ..verdicts import model_codes
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-07
@@ -343,3 +345,60 @@ def people_and_judges(
     Source: Angelopoulos, Duchi and Zrnic (2023, arXiv:2311.01453); Chatzi et al. (2024, arXiv:2402.17826).
     """
     return fit_people_and_judges(matched_battles(people, judges), weights=weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PeopleLeaderboard(Result):
+    "The people's scores with their limits, as a leaderboard."
+
+    estimate: PeopleAndJudges
+    intervals: RankIntervals | None
+    kind: str  # of the intervals, a key of INTERVAL_KINDS
+    level: float
+
+    def to_frame(self) -> pd.DataFrame:  # model, score, rank, with intervals LIMITS; best first
+        "One row for each model."
+        table = self.estimate.ranking.table()
+        if self.intervals is None:
+            return table
+        return table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
+
+    def _worth_limits(self) -> tuple[float, float] | tuple[None, None]:
+        low, high = self.estimate.worth_limits(self.level)
+        return (None, None) if np.isnan(low) else (low, high)
+
+    def to_dict(self) -> dict[str, Any]:
+        "Everything as JSON takes it (`ppe rank --people --format json`)."
+        estimate, (low, high) = self.estimate, self._worth_limits()
+        names = "n_people", "n_questions", "n_left_out", "sampling_p", "variance", "variance_people", "worth"
+        report = {"ranker": estimate.ranking.ranker, "models": self.to_frame().to_dict("records")}
+        report |= {"weights": dict(estimate.weights)} | {name: getattr(estimate, name) for name in names}
+        report |= {"worth_low": low, "worth_high": high, "intervals": None, "notes": self.notes()}
+        if self.intervals:
+            how = {"kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": self.level}
+            report |= {"intervals": how | {"n_draws": self.intervals.n_draws}}
+        return report
+
+    def notes(self) -> list[str]:
+        return [*self.estimate.notes(), *(self.intervals.notes(self.kind) if self.intervals else ())]
+
+    def parts(self) -> Parts:
+        "The table, the weights of the judges, and what they are worth."
+        estimate, (low, high) = self.estimate, self._worth_limits()
+        columns, bar = ["rank", "model", "score"], None
+        if self.intervals:
+            columns, bar = (
+                [*columns, "rank_low", "rank_high", "score_low", "score_high"],
+                ("rank_low", "rank", "rank_high"),
+            )
+        weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in estimate.weights.items())
+        saved = f"mean variance of a difference of scores {estimate.variance:.4g} in place of {estimate.variance_people:.4g}"
+        limits = "" if low is None else f" ({low:,.0f} to {high:,.0f})"
+        lines = [
+            f"people-and-judges, weights of the judges: {weights}",
+            f"as good as {estimate.worth:,.0f} battles of people alone{limits}; people judged {estimate.n_people:,} ({saved})",
+        ]
+        if self.intervals:
+            drawn = f"at level {self.level:g}, {self.intervals.n_draws} draws from the normal distribution"
+            lines.append(f"{self.kind} intervals {drawn}: {INTERVAL_KINDS[self.kind]}")
+        return [Shown(self.to_frame()[columns], bar), "", *lines]

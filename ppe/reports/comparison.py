@@ -7,7 +7,7 @@ __all__ = ['CELL', 'Comparison', 'compare', 'JudgeChange', 'judge_change']
 
 # %% ../../nbs/reports/comparison.ipynb #rp03-7e5d61
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..inference.intervals import questions_needed
 from ..comparisons import Comparisons
 from .report import OUTCOMES, Report, Tick, agreement, cells, make_report, shared
 from ..rankers.rankings import best_first
+from ..results import Parts, Result, Shown
 from ..verdicts import model_codes
 
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371
@@ -171,8 +172,8 @@ def compare(
     )
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgeChange:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class JudgeChange(Result):
     "What a new judge says differently of the same pairs; scores and errors in log odds."
 
     judges: tuple[str, str]  # old, new
@@ -187,6 +188,17 @@ class JudgeChange:
     level: float
     linked_by: tuple[str, ...] = ()  # models that both scales are linked by: those that kept their place
     attributed: bool = True  # false: more than chance moved, and no larger part of the models agrees which stayed
+
+    def to_frame(self) -> pd.DataFrame:
+        "The models."
+        return self.models
+
+    def to_dict(self) -> dict[str, Any]:
+        "Every field; the models as rows."
+        return asdict(self) | {"models": self.models.to_dict("records")}
+
+    def parts(self) -> Parts:
+        return [*self.lines(), "", Shown(self.models)]
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
