@@ -134,6 +134,7 @@ class Leaderboard(Result):
     weighted: bool = False  # with a discrimination for each judge
     without: Ranking | None = None  # of the same verdicts without covariates, where there are some
     separated: str = ""  # which orders rest on no verdict, in a sentence
+    remarks: tuple[str, ...] = ()  # what came up on the way to it, one sentence each
 
     @property
     def n_used(self) -> int | None:
@@ -534,7 +535,8 @@ BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
 
 
 def _notes(board: Leaderboard) -> list[str]:
-    notes, found = [] if board.intervals is None else board.intervals.notes(board.kind), board.estimates()
+    notes, found = [*board.remarks], board.estimates()
+    notes += [] if board.intervals is None else board.intervals.notes(board.kind)
     by_cycles = _by_cycles(board.method)
     notes += [board.separated] * bool(board.separated) + uneven_lines(board.invalid)
     if board.n_lost:
@@ -658,6 +660,7 @@ class JudgeLeaderboards(Result):
     "The leaderboard of each judge, all of the same models."
 
     boards: Mapping[str, Leaderboard]  # by judge, names sorted
+    remarks: tuple[str, ...] = ()  # what came up on the way to them, one sentence each
 
     def parts(self) -> Parts:
         "Ranks side by side, distances, and the lines of each judge."
@@ -706,7 +709,10 @@ class JudgeLeaderboards(Result):
 
     def notes(self) -> list[str]:
         "What to know before the rankings are believed, one sentence each, and of which judge."
-        return [f"judge {judge}: {line}" for judge, board in self.boards.items() for line in board.notes()]
+        return [
+            *self.remarks,
+            *(f"judge {judge}: {line}" for judge, board in self.boards.items() for line in board.notes()),
+        ]
 
     def with_intervals(self, **asked: Any) -> "JudgeLeaderboards":
         """The same with limits; the same resamples for judges with the same questions.
