@@ -76,10 +76,10 @@ def read(
 def _check(level: float = 0.95, seed: int = 0, **sizes: float) -> None:
     "Raises `InputError` for numbers that mean nothing."
     if not 0 < level < 1:
-        raise InputError(f"level {level:g}: it lies between 0 and 1, as 0.95")
+        raise InputError(f"--level {level:g}: it lies between 0 and 1, as 0.95")
     for name, number in {"seed": seed, **sizes}.items():
         if not 0 <= number < np.inf:
-            raise InputError(f"{name.replace('_', '-')} {number}: it is 0 or more, and finite")
+            raise InputError(f"--{name.replace('_', '-')} {number}: it is 0 or more, and finite")
 
 # %% ../nbs/front.ipynb #d4988c80
 RANGES = 1000  # resamples of the questions, where a ranker has no test
@@ -356,6 +356,8 @@ def compare(
     from ppe.reports.comparison import judge_change
 
     _check(level, margin=margin)
+    if not 0 < drop < np.inf:
+        raise InputError(f"--drop {drop}: it is more than 0, and finite")
     named, who = ([names] if isinstance(names, str) else [*names] for names in (model, judge))
     if len(who) > 1 + judges:
         raise InputError(f"{len(who)} times --judge: give it once, or twice with --judges")

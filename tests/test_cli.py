@@ -115,7 +115,7 @@ def test_csv_and_table_show_what_json_shows(ppe, ppe_main, ask, tmp_path, pool):
     assert [(row["model"], int(row["rank"])) for row in read] == [(row["model"], row["rank"]) for row in rows]
     assert [float(row["score"]) for row in read] == pytest.approx([row["score"] for row in rows])
     table = ppe_main("rank", path)
-    assert table.code == 0 and table.err.startswith("ppe: note: verdicts of 2 judges are pooled")
+    assert table.code == 0 and "ppe: note: verdicts of 2 judges are pooled" in table.err
     places = [table.out.index(row["model"]) for row in rows]
     assert places == sorted(places), "best model first"
 
@@ -132,7 +132,7 @@ def test_question_ids_keep_their_kind(ask):
 
 @pytest.mark.parametrize("ranker", RANKERS)
 def test_every_ranker_equals_its_oracle(ask, pool, ranker):
-    found, graphs = ask("rank", pool, "--ranker", ranker), graphs_of(pool)
+    found, graphs = ask("rank", pool, "--ranker", ranker, "--intervals", 0), graphs_of(pool)
     assert RANK_KEYS <= set(found) and found["distances"] is None
     assert (found["ranker"], found["selection"], found["n_models"]) == (ranker, "none", len(MODELS))
     assert (found["n_graphs"], found["n_graphs_dropped"]) == (len(graphs), 0) and keys(found["kept"]) == list(graphs)
@@ -393,7 +393,7 @@ def test_a_ranker_that_is_gone_says_so_in_one_line(ppe_main, tmp_path, pool, ran
 
 
 def test_tables_too_large_for_their_graphs(ppe_main, ask, tmp_path, pool, monkeypatch):
-    path, whole = tmp_path / "pool.csv", ask("rank", pool)
+    path, whole = tmp_path / "pool.csv", ask("rank", pool, "--intervals", 0)
     monkeypatch.setattr("ppe.pool.MAX_ADJACENCY_BYTES", 10)
     counted = ask("rank", pool, "--incomplete", "keep")
     assert counted["kept"] is None and counted["models"] == whole["models"]
@@ -404,7 +404,7 @@ def test_tables_too_large_for_their_graphs(ppe_main, ask, tmp_path, pool, monkey
 
 @pytest.mark.parametrize("ranker", ["bradley-terry", "discrimination"])
 def test_intervals_hold_the_rank_and_the_kinds_are_nested(ppe_main, ask, tmp_path, pool, ranker):
-    plain, found = ask("rank", pool, "--ranker", ranker), {}
+    plain, found = ask("rank", pool, "--ranker", ranker, "--intervals", 0), {}
     assert plain["intervals"] is None and "rank_low" not in plain["models"][0]
     for kind in ("percentile", "differences", "simultaneous"):
         words = ["--ranker", ranker, "--intervals", 60, "--interval-kind", kind]
@@ -655,7 +655,7 @@ def test_compare_closes_the_gate_with_four_and_errs_with_two(ppe_main, tmp_path)
     pair = "--model", "m", "--model", "n"
     strange = [(*row[:4], *(f"{name}'" * (name != "n") or name for name in row[4:6]), row[6]) for row in renamed(new)]
     for words, said in (
-        ((*paths, paths[0]), "3 files"),
+        ((*paths, paths[0]), "unexpected extra argument"),
         ((paths[0],), "0 models named"),
         ((paths[0], paths[0]), "which model changed"),
         ((*paths, "--level", "0.99999"), "at most 0.9999"),
