@@ -172,6 +172,7 @@ def read_input(
     *,
     judge: str | None = None,  # keep this judge only
     category: str | None = None,  # keep this category only
+    counts: bool = True,  # whether counts serve too
     needs: Sequence[str] = (),  # what was asked for that counts cannot give, as the user wrote it
     covariates: Sequence[str] = (),  # of the verdicts, to be kept
     columns: Mapping[str, Words] = {},  # names of columns and words of a table that is not in the project's form
@@ -185,7 +186,7 @@ def read_input(
         return select_verdicts(_named(source, covariates, columns), **chosen)
     words = [source] if isinstance(source, (str, os.PathLike)) else source
     sources = {name: _source(name) for name in file_names([os.fspath(word) for word in words])}
-    if any(map(is_counts, sources.values())):
+    if counts and any(map(is_counts, sources.values())):
         asked = [f"--{option} {name}" for option, name in chosen.items() if name is not None]
         return Streamed(_added(sources, [*needs, *asked]), (), 0)
     if not all(isinstance(source, str) for source in sources.values()):

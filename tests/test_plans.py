@@ -99,7 +99,7 @@ def test_a_plan_is_sorted_priced_and_the_same_for_the_same_seed():
         return make_plan(beliefs, 100, rng=stream(7), price_judge=2.0, price_answer=0.5, **how)
 
     plan = made(n_calls=300)
-    table = plan.table
+    table = plan.designs
     assert table["distance"].is_monotonic_increasing and (table["calls"] <= 300).all()
     assert np.allclose(table["cost"], 2 * table["calls"] + 0.5 * table["answers"])
     assert ((table["distance_low"] <= table["distance"]) & (table["distance"] <= table["distance_high"])).all()
@@ -125,7 +125,7 @@ def test_a_range_is_widened_about_its_median_and_so_are_the_calls():
     assert wide.limits(Layout("complete", 6, 200, 1, "both"), 6000) == pytest.approx((0, 0, 0), abs=1e-6)
     narrow, broad = (
         make_plan(replace(beliefs, widening=by), 200, rng=stream(9), target=Target(spearman=0.06))
-        .table.query("kind == 'spread' and orders == 'one'")
+        .designs.query("kind == 'spread' and orders == 'one'")
         .iloc[0]
         for by in (1.0, 1.6)
     )

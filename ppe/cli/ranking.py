@@ -12,7 +12,7 @@ import click
 
 from .show import FORMAT, Form, emit, emit_result, function_command, new_file
 from ..errors import InputError
-from ..front import compare, cycles, diagnose, rank, report
+from ..door.ranking import compare, cycles, diagnose, rank, report
 from ..inference.change import Change
 from ..inputs import Verdicts
 
