@@ -83,7 +83,7 @@ def plans() -> Iterator[object]:
 
     for n, how in ((6, {"target": parse_target("top=2", 6)}), (15, {"n_calls": 1000}), (20, {"n_calls": 1000})):
         beliefs = public_beliefs([f"model {k}" for k in range(n)], n_draws=60, rng=stream(SEED, "beliefs"))
-        yield make_plan(beliefs, 80, rng=stream(SEED, "plan"), n_wordings=3, **how).table
+        yield make_plan(beliefs, 80, rng=stream(SEED, "plan"), n_wordings=3, **how).designs
 
 
 def diagnostics() -> object:

@@ -82,10 +82,7 @@ def cells_from(
 
 # %% ../../nbs/door/planning.ipynb #aaff881b
 def models_from(
-    source: str
-    | Sequence[
-        str
-    ],  # names with commas between them; or a file: one name a line, CSV with the column model, or verdicts
+    source: Any,  # names with commas between them, or in a list; a file: a name a line, a column model, or verdicts
 ) -> list[str]:  # at least two, in the given order
     "The models that a user names. Raises `InputError` for fewer than two, a name that is none, or two that look alike."
     listed = isinstance(source, (list, tuple))
