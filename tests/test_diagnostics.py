@@ -11,7 +11,7 @@ from ppe.streams import stream
 
 def told(rows) -> tuple[dict, str]:
     found = diagnose(frame(rows), sections=["misspecification"])
-    return found.report()["misspecification"], found.lines()[0]
+    return found.to_dict()["misspecification"], found.lines()[0]
 
 
 def test_chance_is_not_taken_for_a_misfit():

@@ -298,7 +298,7 @@ def test_complete_graphs_are_ranked_as_they_were():
         by_default, dropping = (
             leaderboard(whole, method=method, incomplete=how, on_separation="ridge") for how in ("auto", "drop")
         )
-        assert by_default.report() == dropping.report() and by_default.notes() == dropping.notes()
+        assert by_default.to_dict() == dropping.to_dict() and by_default.notes() == dropping.notes()
 
 
 # ---- intervals from resampled questions

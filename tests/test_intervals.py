@@ -89,8 +89,8 @@ def test_the_diagnosis_counts_questions_not_judgements(one_judge, two_judges):
     asked = ["pool", "misspecification", "ranks"]
     alone, both = (diagnose(table, sections=asked) for table in (one_judge, two_judges))
     assert both.lines()[0].startswith("The file holds 320 valid verdicts by 2 judges on 8 questions and 5 models; each")
-    assert both.report()["ranks"] == alone.report()["ranks"]
-    one, two = (found.report()["misspecification"] for found in (alone, both))
+    assert both.to_dict()["ranks"] == alone.to_dict()["ranks"]
+    one, two = (found.to_dict()["misspecification"] for found in (alone, both))
     assert one.pop("worst_pair") == two.pop("worst_pair") and one == pytest.approx(two)
 
 
@@ -115,7 +115,7 @@ def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could():
 @pytest.mark.parametrize("ranker", ["copeland", "kemeny"])
 def test_rankers_without_a_likelihood_describe_and_say_so(ranker):
     board = leaderboard(identical(8), ranker=ranker).with_intervals(n_resamples=99, kind="simultaneous")
-    assert board.kind == "percentile" and board.report()["intervals"]["kind"] == "percentile"
+    assert board.kind == "percentile" and board.to_dict()["intervals"]["kind"] == "percentile"
     assert any("a description: tests of pairs need a likelihood" in line for line in board.notes())
 
 
@@ -138,7 +138,7 @@ def test_top_lost_once_is_settled_everywhere():
     table = read_verdicts(CASES / "top_lost_once.csv")
     report = make_report(table, parts=())
     assert report.scores.loc[0, ["model", "rank_low", "rank_high"]].tolist() == ["top", 1, 1]
-    top = diagnose(table, sections=["ranks"]).report()["ranks"]["top"]
+    top = diagnose(table, sections=["ranks"]).to_dict()["ranks"]["top"]
     assert (top["low"], top["high"]) == (1, 1)
     for lost in (0, 1, 2, 3, 4, 6):  # better evidence never widens
         rows = table.copy()

@@ -105,7 +105,7 @@ def test_a_plan_is_sorted_priced_and_the_same_for_the_same_seed():
     assert ((table["distance_low"] <= table["distance"]) & (table["distance"] <= table["distance_high"])).all()
     assert table["top"].between(0, 1).all() and table["width"].between(0, 5).all()
     assert made(n_calls=300).designs.equals(table) and plan.advice.count(".") >= 1 and "\n" not in plan.advice
-    json.dumps(plan.report(), allow_nan=False)
+    json.dumps(plan.to_dict(), allow_nan=False)
     goal = made(target=Target(spearman=0.06)).designs
     assert goal["cost"].is_monotonic_increasing and (goal["distance"] <= 0.06).all()
     assert (goal["calls_low"] <= goal["calls"]).all() and (goal["calls"] <= goal["calls_high"]).any()
