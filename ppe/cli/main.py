@@ -21,8 +21,9 @@ from .. import __version__
 from ..errors import PpeError, as_options, one_line
 
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
-_COMPUTE = ("compare", "cycles", "diagnose", "rank")  # and write nothing
+_COMPUTE = ("check", "compare", "cycles", "diagnose", "rank")  # and write nothing
 COMMANDS = {  # name → module, and first sentence of its help, which fits a line; in the order of `ppe --help`
+    "check": ("counting", "Say what FILES hold, and what they are fit for."),
     "compare": ("ranking", "Say whether the new version of a model is worse."),
     "counts": ("counting", "Add up wins and ties of every pair of models in FILES."),
     "cycles": ("ranking", "Count the 3- and 4-cycles of every graph in FILE."),

@@ -24,11 +24,11 @@ from ..designs.adaptive import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ..designs.plans import ENOUGH_QUESTIONS, Beliefs, Plan, make_plan, n_draws_for, parse_target
 from ..designs.plans import pilot_beliefs, public_beliefs, require_memory
-from .ranking import One, check_numbers, read
+from .ranking import One, check_numbers
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
 from ..inference.leaderboard import SEED
-from ..inputs import Verdicts, opened, text_columns
+from ..inputs import Verdicts, opened, text_columns, verdict_table
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
 from ..pool import default_models
@@ -143,7 +143,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int) -> Beli
     names = tuple(models_from(models)) if n is None else default_models(n)
     if pilot is None:
         return public_beliefs(names, n_draws=n_draws_for(len(names)), rng=rng)
-    verdicts = read(pilot, judge=judge)
+    verdicts = verdict_table(pilot, judge=judge)
     judged, wanted = set(model_codes(verdicts)[2]), set(names)
     if n is None and judged != wanted:
         lists = (("without", sorted(wanted - judged)), ("with", sorted(judged - wanted)))
@@ -330,7 +330,7 @@ def next_calls(
     if calls < 1:
         raise InputError(f"--calls {calls}: at least one is needed")
     goal = None if until is None else parse_goal(until)
-    table = read(verdicts, judge=judge, **columns)
+    table = verdict_table(verdicts, judge=judge, **columns)
     judges = table["judge"].astype(str).unique()
     if len(judges) > 1:
         raise InputError(
