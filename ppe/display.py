@@ -30,8 +30,9 @@ def _range(low: float, value: float, high: float, ends: tuple[float, float]) -> 
     "An interval with its value, on a scale from one end to the other."
     scale = 110 / ((ends[1] - ends[0]) or 1.0)
     x, start, end = (5 + scale * (number - ends[0]) for number in (value, low, high))
-    line = f'<line x1="{start:.1f}" x2="{end:.1f}" y1="7" y2="7" stroke="{_BLUE}" stroke-width="3" stroke-linecap="round"/>'
-    return f'<svg width="120" height="14" role="img" aria-label="{low:g} to {high:g}">{line}<circle cx="{x:.1f}" cy="7" r="3.5" fill="currentColor"/></svg>'
+    look = f'y1="7" y2="7" stroke="{_BLUE}" stroke-width="3" stroke-linecap="round"'
+    drawn = f'<line x1="{start:.1f}" x2="{end:.1f}" {look}/><circle cx="{x:.1f}" cy="7" r="3.5" fill="currentColor"/>'
+    return f'<svg width="120" height="14" role="img" aria-label="{low:g} to {high:g}">{drawn}</svg>'
 
 
 def _cell(value: object) -> str:
@@ -58,7 +59,8 @@ def _table(shown: Shown) -> str:
         )
         rows.append(f"<tr>{cells}{f'<td>{bars[at]}</td>' if bars else ''}</tr>")
     more = f"<p>… {len(shown.table) - ROWS:,} more rows: to_frame() has them</p>" if len(shown.table) > ROWS else ""
-    return f'<table style="font-variant-numeric:tabular-nums"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>{more}'
+    body = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f'<table style="font-variant-numeric:tabular-nums">{body}</table>{more}'
 
 
 def page(result: Result) -> str:

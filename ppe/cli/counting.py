@@ -49,8 +49,8 @@ def counts_command(
 COLUMNS_HELP = """Of a file in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN and the words in the last, a=WORD,
 b=WORD,tie=WORD,invalid=WORD (without a and b it holds the winner's name); also question_id=, judge=, category=,
 variant=. In place of winner, columns of yes and no: winner_a=, winner_b=, winner_tie=. Of a second game with the
-answers exchanged: winner_2=, whose words mean the same models. judge=@NAME, where no column has that name with its @, is
-NAME in every row; so of the others that hold names."""
+answers exchanged: winner_2=, whose words mean the same models. judge=@NAME, where no column has that name with its @,
+is NAME in every row; so of the others that hold names."""
 
 
 def _import(files: Verdicts, *, out: str, force: bool, columns: str | None, format: Form, **options: Any) -> None:

@@ -53,6 +53,8 @@ def _compare(old: Verdicts, new: Verdicts, *, format: Form, fail_if: str | None,
 
 compare_command = function_command(
     "compare", compare, FORMAT,
-    click.Option(["--fail-if"], type=click.Choice(["worse"]), help="Exit with code 4 if the whole interval lies below the margin."),
+    click.Option(
+        ["--fail-if"], type=click.Choice(["worse"]), help="Exit with code 4 if the whole interval lies below the margin."
+    ),
     run=_compare,
 )  # fmt: skip

@@ -281,8 +281,8 @@ def design(
     """Choose which pairs of models to judge on which questions.
 
     The pairs are even, and chosen before anything is judged: question_id, variant, model_a (shown first), model_b.
-    `ppe respond --pairs` generates the answers these need, `ppe judge --pairs` judges exactly these. The first rows of a
-    design are a design too. The report counts the questions used, their graphs (wordings), the answers needed, and
+    `ppe respond --pairs` generates the answers these need, `ppe judge --pairs` judges exactly these. The first rows of
+    a design are a design too. The report counts the questions used, their graphs (wordings), the answers needed, and
     calls of a pair and of a question; `shared` is how many other calls on its question share a given model of a call:
     questions differ, so fewer is better.
     """

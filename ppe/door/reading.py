@@ -29,9 +29,8 @@ Several = Annotated[Verdicts, "FILE..."]
 def read(
     verdicts: Several,
     *,
-    layout: Annotated[
-        str | None, LAYOUTS
-    ] = None,  # Layout of the files; known by the fields of the first record if left out.
+    # Layout of the files; known by the fields of the first record if left out.
+    layout: Annotated[str | None, LAYOUTS] = None,
     # Both orders as two variants (if left out), or as one verdict: a tie unless they agree.
     games: Literal["both", "agreed"] | None = None,
     # mt-bench: the two turns of a question as variants (if left out), or as questions of their own.
@@ -113,19 +112,21 @@ def check(
     graphs = pd.Series(rows.graph).value_counts()
     complete = int((graphs == n_pairs).sum())
     repeats = repeated_questions(table)
+    n_both, said = int(np.triu(both, 1).sum()), table["verdict"].value_counts()
     facts = {
-        "verdicts": len(table), "invalid": int((table["verdict"] == "invalid").sum()), "ties": int((table["verdict"] == "tie").sum()),
-        "models": n, "judges": table["judge"].nunique(), "questions": table["question_id"].nunique(), "categories": table["category"].nunique(),
-        "graphs": len(graphs), "complete_graphs": complete, "pairs": n_pairs, "pairs_met": n_met, "pairs_in_both_orders": int(np.triu(both, 1).sum()),
+        "verdicts": len(table), "invalid": int(said.get("invalid", 0)), "ties": int(said.get("tie", 0)),
+        "models": n, "judges": table["judge"].nunique(), "questions": table["question_id"].nunique(),
+        "categories": table["category"].nunique(), "graphs": len(graphs), "complete_graphs": complete,
+        "pairs": n_pairs, "pairs_met": n_met, "pairs_in_both_orders": n_both,
         "questions_repeated": sum(map(len, repeats)) - len(repeats),
     }  # fmt: skip
-    connected = len(np.unique(_components(pairs))) == 1
-    fit_for = [
-        "ppe rank: " + ("every model is joined to every other by comparisons" if connected else "groups of models never met: each can be ranked alone"),
-        "ppe cycles, --select: " + (f"{complete:,} of {len(graphs):,} graphs are complete" if complete else "no graph is complete, so cycle scores cannot be compared"),
-        "ranges of ranks: " + ("questions enough" if facts["questions"] >= 6 else "fewer than six questions decide nothing at 95 %"),
-        "--order-effect: " + ("pairs are shown in both orders" if both.any() else "each pair is shown in one order only"),
-    ]  # fmt: skip
+    groups = len(np.unique(_components(pairs)))
+    joined = "every model is joined to every other" if groups == 1 else f"{groups} groups of models never met"
+    whole = f"{complete:,} of {len(graphs):,} graphs are complete" if complete else "no graph is complete"
+    enough = "questions enough" if facts["questions"] >= 6 else "fewer than six questions decide nothing at 95 %"
+    orders = "pairs are shown in both orders" if n_both else "each pair is shown in one order only"
+    fit_for = [f"scores (ppe rank): {joined}", f"cycle scores (ppe cycles, --select): {whole}"]
+    fit_for += [f"ranges of ranks: {enough}", f"an effect of the order (--order-effect): {orders}"]
     remarks = [f"{facts['questions_repeated']} questions repeat the verdicts of another"] if repeats else []
     return Check(facts, invalid[["of", "name", "verdicts", "invalid"]], tuple(fit_for), tuple(remarks))
 

@@ -521,7 +521,7 @@ def named_columns(
 def check_columns(
     given: dict[str, list[str]],  # MEANING → the column, or the words
 ) -> dict[str, list[str]]:  # the same
-    "Raises InputError for a meaning that there is not, columns or words that are missing, and a word with two meanings."
+    "Raises InputError for an unknown meaning, columns or words that are missing, and a word with two meanings."
     if strange := [key for key in given if key not in _KNOWN]:
         raise InputError(f"{strange[0]}= is none of {'=, '.join(_KNOWN)}=; {_RULE}")
     hot = [key for key in _HOT if key in given]

@@ -387,16 +387,16 @@ class PeopleLeaderboard(Result):
         estimate, (low, high) = self.estimate, self._worth_limits()
         columns, bar = ["rank", "model", "score"], None
         if self.intervals:
-            columns, bar = (
-                [*columns, "rank_low", "rank_high", "score_low", "score_high"],
-                ("rank_low", "rank", "rank_high"),
-            )
+            columns += ["rank_low", "rank_high", "score_low", "score_high"]
+            bar = ("rank_low", "rank", "rank_high")
         weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in estimate.weights.items())
-        saved = f"mean variance of a difference of scores {estimate.variance:.4g} in place of {estimate.variance_people:.4g}"
+        variance, of_people = estimate.variance, estimate.variance_people
+        saved = f"mean variance of a difference of scores {variance:.4g} in place of {of_people:.4g}"
         limits = "" if low is None else f" ({low:,.0f} to {high:,.0f})"
         lines = [
             f"people-and-judges, weights of the judges: {weights}",
-            f"as good as {estimate.worth:,.0f} battles of people alone{limits}; people judged {estimate.n_people:,} ({saved})",
+            f"as good as {estimate.worth:,.0f} battles of people alone{limits}; people judged {estimate.n_people:,} "
+            f"({saved})",
         ]
         if self.intervals:
             drawn = f"at level {self.level:g}, {self.intervals.n_draws} draws from the normal distribution"
