@@ -6,21 +6,32 @@ __version__ = "1.0.0"
 
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {
-    "ppe.verdicts": "read_verdicts write_verdicts",
+    "ppe.door.reading": "read check load",
+    "ppe.door.ranking": "rank cycles diagnose compare report",
+    "ppe.door.planning": "plan design next_calls",
+    "ppe.verdicts": "write_verdicts",
+    "ppe.pool": "Pool comparison_graphs",
+    "ppe.rankers.registry": "RANKERS",
+    "ppe.inference.leaderboard": "Leaderboard leaderboard",
+    "ppe.truncation": "block_top_k global_top_k",
+    "ppe.designs.adaptive": "judge_adaptively",
+    "ppe.paper.simulated": "simulate_pool",
+    "ppe.errors": "PpeError",
+}
+_MOVED = {  # what was a name of the door until 1.1
+    "ppe.verdicts": "read_verdicts",
     "ppe.counts": "read_counts write_counts",
     "ppe.streaming": "stream_counts",
-    "ppe.pool": "Pool comparison_graphs graph_table",
+    "ppe.pool": "graph_table",
     "ppe.cycles": "cycle_counts",
-    "ppe.truncation": "block_top_k global_top_k",
-    "ppe.rankers.registry": "RANKERS rank rank_counts",
+    "ppe.rankers.registry": "rank_counts",
     "ppe.rankers.rankings": "Ranking",
     "ppe.inference.methods": "METHODS Method",
     "ppe.inference.intervals": "rank_intervals",
-    "ppe.inference.leaderboard": "Leaderboard leaderboard counts_leaderboard judge_leaderboards",
+    "ppe.inference.leaderboard": "counts_leaderboard judge_leaderboards",
     "ppe.inference.diagnostics": "first_place_rates",
     "ppe.reports.page": "write_report",
-    "ppe.inference.advice": "diagnose",
-    "ppe.designs.adaptive": "next_calls is_settled parse_goal judge_adaptively",
+    "ppe.designs.adaptive": "is_settled parse_goal",
     "ppe.designs.plans": "make_plan pilot_beliefs public_beliefs",
     "ppe.inference.people_and_judges": "people_and_judges",
     "ppe.inference.change": "model_change",
@@ -29,8 +40,6 @@ _NAMES = {
     "ppe.pairs": "read_pairs write_pairs",
     "ppe.importers.layouts": "import_verdicts",
     "ppe.paper.datasets": "load_verdicts",
-    "ppe.paper.simulated": "simulate_pool",
-    "ppe.errors": "PpeError",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOME]
@@ -38,6 +47,9 @@ __all__ = [*_HOME]
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
+        for module, names in _MOVED.items():
+            if name in names.split():
+                raise AttributeError(f"ppe.{name} has moved: from {module} import {name}")
         raise AttributeError(f"module 'ppe' has no attribute {name!r}; it has {', '.join(_HOME)}")
     value = globals()[name] = getattr(import_module(_HOME[name]), name)
     return value

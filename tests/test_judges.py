@@ -12,15 +12,15 @@ from drawn import comparisons, drawn_rows, frame, refused, resampled
 from scipy.special import expit
 from scipy.stats import kendalltau, spearmanr
 
-import ppe
 from ppe.errors import InputError, NoMaximumError
 from ppe.inference.diagnostics import own_models
 from ppe.inference.leaderboard import leaderboard
+from ppe.inference.people_and_judges import people_and_judges
 from ppe.rankers.judges import weighted_judges
 from ppe.rankers.order_effect import order_effect
 from ppe.reports.comparison import judge_change
 from ppe.streams import stream
-from ppe.verdicts import validate_verdicts
+from ppe.verdicts import read_verdicts, validate_verdicts
 
 STRENGTH = {"a": 1.0, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.8}
 JUDGES = {"careful": (2.0, 0.0), "middling": (1.0, 0.7), "hasty": (0.3, -0.5)}  # discrimination, first place
@@ -195,11 +195,11 @@ def test_people_and_judges_refuses_in_one_line():
     ]
     for votes, verdicts, weights, words in cases:
         with pytest.raises(InputError, match=words) as caught:
-            ppe.people_and_judges(frame(votes), frame(verdicts), weights=weights)
+            people_and_judges(frame(votes), frame(verdicts), weights=weights)
         assert "\n" not in str(caught.value)
     beaten = [(*row[:6], "ab"[row[5] == "a"]) if "a" in row[4:6] else row for row in people]
     with pytest.raises(NoMaximumError, match="take no points from a") as caught:
-        ppe.people_and_judges(frame(beaten), frame(judged), weights={"good": 0, "guess": 0})
+        people_and_judges(frame(beaten), frame(judged), weights={"good": 0, "guess": 0})
     assert caught.value.above == ("a",)
 
 
@@ -211,7 +211,7 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
     voted = [("person", *row[1:]) for row in rows if row[0] == "middling" and int(row[1]) < 9]
     judges, people = write(tmp_path / "judges.csv", rows), write(tmp_path / "people.csv", voted)
     found = ppe_main("rank", judges, "--people", people, "--format", "json").json()
-    fit = ppe.people_and_judges(ppe.read_verdicts(people), ppe.read_verdicts(judges))
+    fit = people_and_judges(read_verdicts(people), read_verdicts(judges))
     limits = fit.intervals(rng=stream(20260324, "intervals")).table("differences")
     assert [row["model"] for row in found["models"]] == limits["model"].tolist()
     assert [row["rank_high"] for row in found["models"]] == limits["rank_high"].tolist()

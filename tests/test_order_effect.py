@@ -8,12 +8,12 @@ from conftest import write
 from drawn import comparisons, drawn_rows, frame, refused
 from scipy.special import expit
 
-import ppe
 from ppe.errors import InputError, NoMaximumError
 from ppe.inference.diagnostics import first_place_rates
 from ppe.inference.leaderboard import leaderboard
 from ppe.rankers.order_effect import ORDER_FORMS, order_effect
 from ppe.rankers.registry import RANKERS
+from ppe.verdicts import read_verdicts
 
 STRENGTH = {"a": 0.9, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.7}
 EFFECT = {"one": 1.0, "two": -0.6}
@@ -112,7 +112,7 @@ def test_a_judge_who_always_says_the_first_has_no_estimate(ppe_main, tmp_path):
     mixed = write(tmp_path / "mixed.csv", rows + table(9, judges=("two",)))
     refused(ppe_main("rank", mixed, "--order-effect"), "judge one")
     with pytest.raises(NoMaximumError):
-        leaderboard(ppe.read_verdicts(path), order_effect=True)
+        leaderboard(read_verdicts(path), order_effect=True)
 
 
 def test_rankers_without_such_a_form_are_refused(ppe_main, tmp_path):

@@ -14,12 +14,12 @@ import pytest
 from browser import Browser, chromium
 from drawn import frame as table
 
-import ppe
 from ppe.cli.main import main
 from ppe.errors import InputError
 from ppe.inference.leaderboard import leaderboard
+from ppe.paper.datasets import load_verdicts
 from ppe.reports.comparison import compare
-from ppe.reports.page import comparison_page, report_page
+from ppe.reports.page import comparison_page, report_page, write_report
 from ppe.reports.report import SAID, make_report
 from ppe.streams import stream
 from ppe.verdicts import validate_verdicts, write_verdicts
@@ -301,11 +301,11 @@ def test_what_is_refused_is_one_line_and_writes_nothing(capsys, tmp_path: Path, 
 
 def test_the_public_function(tmp_path: Path):
     verdicts = drawn(tuple("abc"), 12)
-    path = ppe.write_report(verdicts, tmp_path / "r.html", n_resamples=99)
+    path = write_report(verdicts, tmp_path / "r.html", n_resamples=99)
     assert "Ranking of models" in path.read_text() and "ppe report" not in path.read_text()
-    assert "What changed" in ppe.write_report(verdicts, path, new=verdicts, n_resamples=99).read_text()
+    assert "What changed" in write_report(verdicts, path, new=verdicts, n_resamples=99).read_text()
     with pytest.raises(InputError, match=r"\.html"):
-        ppe.write_report(verdicts, tmp_path / "r.pdf")
+        write_report(verdicts, tmp_path / "r.pdf")
 
 
 # ---- two files
@@ -440,12 +440,12 @@ def test_fifty_models_on_a_thousand_graphs_stay_small(tmp_path: Path):
     rows = {"judge": "j", "question_id": graph // 5, "category": "all", "variant": graph % 5}
     rows |= {side: pd.Categorical.from_codes(np.tile(at, 1000), names) for side, at in (("model_a", i), ("model_b", j))}
     verdicts = validate_verdicts(pd.DataFrame(rows | {"verdict": np.where(wins.ravel(), "a", "b")}))
-    path = ppe.write_report(verdicts, tmp_path / "r.html")
+    path = write_report(verdicts, tmp_path / "r.html")
     text = text_of(path.read_text())
     assert path.stat().st_size < 2_000_000 and "Use all graphs, once" in text and "a typical question" not in text
 
 
 def test_a_public_set():
-    report = make_report(ppe.load_verdicts("vicuna80-gpt4"), n_resamples=199)
+    report = make_report(load_verdicts("vicuna80-gpt4"), n_resamples=199)
     assert report.scores["model"].iloc[0] == "gpt4" and report.could_be_first == ["gpt4"]
     assert len(report_page(report)) < 100_000

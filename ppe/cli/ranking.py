@@ -54,7 +54,7 @@ def _compare(old: Verdicts, new: Verdicts, *, format: Form, fail_if: str | None,
 compare_command = function_command(
     "compare", compare, FORMAT,
     click.Option(
-        ["--fail-if"], type=click.Choice(["worse"]), help="Exit with code 4 if the whole interval lies below the margin."
+        ["--fail-if"], type=click.Choice(["worse"]), help="Exit code 4 if the whole interval lies below the margin."
     ),
     run=_compare,
 )  # fmt: skip
