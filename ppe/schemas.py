@@ -75,15 +75,6 @@ def rows_text(
     more = f", … ({total} in all)" if total > 5 else ""
     return ("row " if total == 1 else "rows ") + ", ".join(map(str, first[:5])) + more
 
-
-def _surely_names(texts: pa.Array) -> np.ndarray:  # (texts,) bool
-    "Whether each is a whole number, or printable ASCII without spaces around it."
-    if pa.types.is_integer(texts.type) or not len(texts):
-        return texts.is_valid().to_numpy(zero_copy_only=False)
-    spaces = pc.or_(pc.starts_with(texts, " "), pc.ends_with(texts, " "))
-    sure = pc.and_not(pc.and_(pc.ascii_is_printable(texts), pc.not_equal(texts, "")), spaces)
-    return sure.fill_null(False).to_numpy(zero_copy_only=False)
-
 # %% ../nbs/schemas.ipynb #c57e1f19
 class Faults:
     "What is wrong with the rows of a table."
@@ -119,7 +110,12 @@ class Faults:
         is_good = self.schema.cells[column]
         in_dictionary = pa.types.is_dictionary(values.type)
         texts = values.dictionary if in_dictionary else values
-        doubted = np.flatnonzero(~_surely_names(texts)) if is_good is is_name else np.arange(len(texts))
+        sure = np.zeros(len(texts), bool)
+        if is_good is is_name:  # most are whole numbers, or printable ASCII without spaces around it
+            is_whole, pattern = pa.types.is_integer(texts.type), "^[!-~]([ -~]*[!-~])?$"
+            sure = texts.is_valid() if is_whole else pc.match_substring_regex(texts.cast(pa.string()), pattern)
+            sure = sure.fill_null(False).to_numpy(zero_copy_only=False)
+        doubted = np.flatnonzero(~sure)
         said = dict(zip(doubted.tolist(), texts.take(pa.array(doubted)).to_pylist(), strict=True))
         wrong = {at: text for at, text in said.items() if not text or not is_good(text)}
         if not wrong and not values.null_count:
@@ -334,23 +330,16 @@ def _plain(source: str | os.PathLike | bytes) -> Iterator[Any]:  # an open binar
         yield gzip.GzipFile(fileobj=file) if packed else file
 
 
-def _is_parquet(file: BinaryIO) -> bool:
-    found = file.read(4) == b"PAR1"
+def _header(file: BinaryIO, comments: bool) -> tuple[list[str], int, bool]:
+    "Column names, none of an empty file; how many lines are above them; whether it is Parquet."
+    is_parquet = file.read(4) == b"PAR1"
     file.seek(0)
-    return found
-
-
-def _header(file: BinaryIO, comments: bool) -> tuple[list[str], int]:
-    "Column names, none of an empty file, and how many lines are above them. The file is then at its beginning again."
-    if _is_parquet(file):
-        names = pa.parquet.read_schema(file).names
-        file.seek(0)
-        return names, 0
+    if is_parquet:
+        return pa.parquet.read_schema(file).names, 0, True
     line, above = file.readline(LINE).removeprefix(codecs.BOM_UTF8), 0
     while line.isspace() or (comments and line.startswith(b"#")):
         line, above = file.readline(LINE), above + 1
-    file.seek(0)
-    return pa.csv.read_csv(pa.BufferReader(line)).column_names if line else [], above
+    return pa.csv.read_csv(pa.BufferReader(line)).column_names if line else [], above, False
 
 
 def column_names(
@@ -379,7 +368,7 @@ def _batches(
     source: str | os.PathLike | bytes, schema: Schema, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
     with _plain(source) as file:
-        there, above, is_parquet = *_header(file, schema.comments), _is_parquet(file)
+        there, above, is_parquet = _header(file, schema.comments)
     # Arrow's own files from here: its threads read ahead, and may still when Python ends.
     place = pa.BufferReader(source) if isinstance(source, bytes) else os.fspath(source)
     if not there:
