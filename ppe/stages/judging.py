@@ -25,7 +25,7 @@ from .benchmarks import require_row_set
 from .chat import TOO_LONG, Decoding, Request
 from .dispatch import Session
 from .ledger import Ledger, Result, Use, open_run, plan_run, results, run_progress, why_nothing
-from .prompts import FORMS, PromptSet, load_prompts
+from .prompts import SLOTS, PromptSet, load_prompts
 from .responses import Answer
 from ..streams import stream
 from ..verdicts import COLUMNS, MIRRORED, style_columns, validate_verdicts
@@ -216,13 +216,13 @@ def _use(
     order: str = "",
 ) -> Use:
     "A request to the judge, and what it is needed for."
-    form, kind = FORMS[template], "score" if template == "hybrid_score" else "pair"
-    if form.rubric:
-        values["rubric"] = answer.rubric or getattr(protocol, f"{form.rubric}_rubric")
+    slots, kind = SLOTS[template], "score" if template == "hybrid_score" else "pair"
+    if slots.rubric:
+        values["rubric"] = answer.rubric or getattr(protocol, f"{slots.rubric}_rubric")
     request = Request(
-        f"judge/{form.rubric or 'single'}", protocol.backend, protocol.model, protocol.prompts.version,
+        f"judge/{slots.rubric or 'single'}", protocol.backend, protocol.model, protocol.prompts.version,
         protocol.prompts.render(template, instruction=answer.prompt, **values), protocol.decoding, order=order,
-        expects=form.expects,
+        expects=slots.expects,
     )  # fmt: skip
     unit = {"question_id": answer.question_id, "category": answer.category, "variant": answer.variant}
     return Use(position, request, {"ask": kind, **unit, **item})
