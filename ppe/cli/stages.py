@@ -24,7 +24,7 @@ from .show import SHARE, Finite, option, options
 from ..errors import InputError, first_five
 from ..files import check_outputs, write_csv, write_json
 from ..pairs import read_pairs
-from ..stages.benchmarks import load_benchmark, read_prompts, write_prompts
+from ..stages.benchmarks import load_benchmark, read_prompts, write_rows
 from ..stages.chat import ApiBackend, Backend, Decoding, api_name
 from ..stages.dispatch import Estimate, Limits, Prices, Session, Summary, estimate, read_batch, write_batch
 from ..stages.judging import DECODING, MOST_REQUESTS, ListJudge, answered_by_all, count_details, judge
@@ -32,8 +32,7 @@ from ..stages.judging import run_details, verdict_table, with_style
 from ..stages.ledger import Ledger, exchange, reopen_batch, reopen_invalid, run_progress
 from ..stages.perturbation import CHECKING, GENERATION, perturb
 from ..stages.prompts import load_prompts
-from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, answers_needed, read_answers
-from ..stages.responses import respond, write_answers
+from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, read_answers, respond
 from ..verdicts import read_verdicts, select_verdicts, write_verdicts
 
 if TYPE_CHECKING:  # scipy takes a second to import, and only --adaptive needs it
@@ -350,7 +349,7 @@ def perturb_command(**given: Any) -> int:
         if result.complete and result.short:
             _say(f"ppe: fewer than {wanted} variants for question {first_five(result.short)}")
         later = f"at most {result.later} checks of equivalence, whose cost comes on top" if result.later else ""
-        write = partial(write_prompts, result.prompts)
+        write = partial(write_rows, result.prompts)
         return Outcome(result.run, result.complete, result.counts, write, later)
 
     return _carry_out("perturb", given, work)
@@ -390,7 +389,7 @@ def respond_command(**given: Any) -> int:
             _say(f"ppe: {n_cut} of {len(result.answers)} answers were cut off before their end; see --max-tokens")
         if result.complete and len(result.missing):
             _say(f"ppe: no usable answer to question {first_five(result.missing['question_id'])}; left out")
-        return Outcome(result.run, result.complete, result.counts, partial(write_answers, result.answers))
+        return Outcome(result.run, result.complete, result.counts, partial(write_rows, result.answers))
 
     return _carry_out("respond", given, work)
 
@@ -696,7 +695,10 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
     if (path := given.get("pairs_path")) is not None:
         # A job without a pair to judge, or an answer to give, would have nothing to do.
         target = (given["name"] or given["model"]) if arguments[0] == "respond" else None
-        questions = {question for question, _, model in answers_needed(read_pairs(path)) if target in (None, model)}
+        pairs = read_pairs(path).astype(str)
+        if target is not None:
+            pairs = pairs[(pairs[["model_a", "model_b"]] == target).any(axis=1)]
+        questions = {*pairs["question_id"]}
         rows = [row for row in rows if str(row.question_id) in questions]
         if not rows:
             which = "is " if target is None else f"is of {target} and "
