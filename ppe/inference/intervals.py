@@ -20,6 +20,7 @@ import pandas as pd
 from ..errors import InputError, first_five
 from ..pool import Pool
 from ..streams import stream
+from ..rankers.likelihood import Design
 from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.registry import rank_batch
@@ -316,8 +317,8 @@ def pool_tests(
     beat = pool.adjacency
     graph, first, second = np.nonzero(np.triu(beat | np.swapaxes(beat, 1, 2)))
     points = (1.0 + beat[graph, first, second] - beat[graph, second, first]) / 2
-    how: dict[str, Any] = {"n_models": pool.n_models, "n_flips": n_flips, "rng": rng, "tie_parameter": tie_parameter}
-    return ScoreTests.of(first, second, points, pool.questions[graph], **how)
+    design, question = Design.of(first, second, pool.models), pool.questions[graph]
+    return ScoreTests.of(design, points, question, n_flips=n_flips, rng=rng, tie_parameter=tie_parameter)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21-b
 def check_draws_once(method: Method) -> None:

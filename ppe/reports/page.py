@@ -28,7 +28,7 @@ from ..inference.leaderboard import invalid_report
 from ..rankers.registry import find_ranker
 from .charts import cycle_chart, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
 from .comparison import Comparison, compare
-from .report import PAIRS, WORST, Report, make_report
+from .report import LISTED_PAIRS, WORST, Report, make_report
 from ..verdicts import validate_verdicts
 
 # %% ../../nbs/reports/page.ipynb #rp04-0699f0
@@ -289,7 +289,7 @@ def report_page(
         judge_notes=_judge_notes(report.judges),
         spoilt=_most_invalid(report),
         agreement=agreement,
-        n_pairs=PAIRS,
+        n_pairs=LISTED_PAIRS,
     )
 
 # %% ../../nbs/reports/page.ipynb #rp10-df0e5c
