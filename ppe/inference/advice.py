@@ -236,8 +236,8 @@ def _flips(data: _Data) -> Said:
     row = order_flips(data.verdicts).iloc[0]
     return (
         f"When the two answers change places, {_percent(row['changed_rate'], 1)} of the verdicts change and "
-        f"{_percent(row['reversed_rate'], 1)} name the other winner ({_count(int(row['both_valid']), 'pair')} judged in "
-        "both orders)"
+        f"{_percent(row['reversed_rate'], 1)} name the other winner ({_count(int(row['both_valid']), 'pair')} judged "
+        "in both orders)"
     ), {name: float(value) if name.endswith("rate") else int(value) for name, value in row.items()}
 
 

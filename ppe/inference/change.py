@@ -311,7 +311,8 @@ def model_change(
     questions; NoMaximumError if no comparison joins the two versions.
     """
     if not (0 < level <= MOST_LEVEL and 0 <= margin <= LARGEST_DROP and 0 < drop <= LARGEST_DROP):
-        rule = f"level above 0, at most {MOST_LEVEL}; margin from 0 to {LARGEST_DROP:g}; drop above 0, at most {LARGEST_DROP:g}"
+        most = f"{LARGEST_DROP:g}"
+        rule = f"level above 0, at most {MOST_LEVEL}; margin from 0 to {most}; drop above 0, at most {most}"
         raise InputError(f"level = {level}, margin = {margin}, drop = {drop}: {rule}")
     tables, parts = (old,) if new is None else (old, new), []
     there = [set(model_codes(table)[2]) for table in tables]

@@ -480,8 +480,8 @@ def _notes(board: Leaderboard) -> list[str]:
     if board.n_lost:
         s = "s" * (board.n_dropped == 1)
         left = (
-            f"{board.n_dropped:,} graph{'s' * (board.n_dropped != 1)} that lack{s} a pair or hold{s} an invalid verdict "
-            f"left out, and {board.n_lost:,} valid verdicts "
+            f"{board.n_dropped:,} graph{'s' * (board.n_dropped != 1)} that lack{s} a pair or hold{s} an invalid "
+            f"verdict left out, and {board.n_lost:,} valid verdicts "
         )
         way_out = "--incomplete keep counts every valid verdict"
         if by_cycles:

@@ -134,9 +134,9 @@ def fit_covariates(
 
     `fit.estimates["coefficients"]`, by covariate: beta (log odds of one unit), se, low and high (95 %, over questions;
     None if penalised, or of one question; of a frozen one the file's se alone), longer_wins (how often, of two equal
-    models, the one with one unit more wins a decided verdict), difference (of DIFFERENCES), scale (the difference that is one
-    unit), n_questions and judges behind it, correlation of the error with those of the others, variance_inflation (None
-    if frozen). With ties nu.
+    models, the one with one unit more wins a decided verdict), difference (of DIFFERENCES), scale (the difference that
+    is one unit), n_questions and judges behind it, correlation of the error with those of the others,
+    variance_inflation (None if frozen). With ties nu.
 
     Raises: InputError for another ranker; NoMaximumError where no unique maximum exists; ConvergenceError.
     Source: Li, Angelopoulos & Chiang (2024). Cost: O(rows (2 + K)² + (n + K)³) per Newton step.
