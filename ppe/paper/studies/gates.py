@@ -17,6 +17,7 @@ from ...inference.intervals import percentile_limits
 from ...inference.score_tests import ScoreTests
 from ..referenced import real_pools
 from ...rankers.bradley_terry import bradley_terry_batch
+from ...rankers.likelihood import Design
 from ...rankers.rankings import at_least, best_first
 from ...rankers.registry import rank
 from ...streams import stream
@@ -48,7 +49,7 @@ def alarms(
     verdicts = [(np.nonzero(part), part[part > 0].astype(int)) for part in (wins, np.triu(ties))]
     question, first, second = np.hstack([np.repeat(at, times, axis=1) for at, times in verdicts])
     said = np.repeat([1.0, 0.5], [times.sum() for _, times in verdicts])
-    tests = ScoreTests.of(first, second, said, question, n_models=len(apart), n_flips=FLIPS, rng=signs)
+    tests = ScoreTests.of(Design.of(first, second, [""] * len(apart)), said, question, n_flips=FLIPS, rng=signs)
     told = verdict(tests, *versions, level=level, margin=0, drop=drop)
     found |= {"paired": float(told["worse"]), "says": told["power"]}
     times, rated = weights.multinomial(len(wins), np.full(len(wins), 1 / len(wins)), size=draws) * 1.0, []
