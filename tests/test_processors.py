@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from definitions import definitions
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = 1e-10  # of the largest number of its column: so far a number may be from what this processor gives
@@ -140,9 +141,10 @@ def leaderboards() -> Iterator[object]:
 
 
 def judges() -> object:
-    from ppe.paper.studies.judges import arena_battles, judges_study
+    from ppe.comparisons import Comparisons
 
-    return judges_study(arena_battles(), sizes=[500], n_splits=1, seed=SEED)
+    table = definitions("tables/tab_judges.ipynb")
+    return table.judges_study(Comparisons.of(table.arena_verdicts()), sizes=[500], n_splits=1, seed=SEED)
 
 
 def wordings() -> object:
