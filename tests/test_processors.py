@@ -149,9 +149,9 @@ def judges() -> object:
 
 def wordings() -> object:
     from ppe.designs.precision import CallEffects
-    from ppe.paper.studies.wordings import compare_ways
 
     effects = CallEffects(np.array([0.6, 0.2, 0.2, -0.3, -0.7]), 1.5, 0.6, 0.2)
+    compare_ways = definitions("theorems/thm_question_effects.ipynb").compare_ways
     return compare_ways(effects, sizes=[40, 120], n_questions=20, n_trials=60, seed=SEED)
 
 
