@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from definitions import definitions
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = 1e-10  # of the largest number of its column: so far a number may be from what this processor gives
@@ -140,16 +141,17 @@ def leaderboards() -> Iterator[object]:
 
 
 def judges() -> object:
-    from ppe.paper.studies.judges import arena_battles, judges_study
+    from ppe.comparisons import Comparisons
 
-    return judges_study(arena_battles(), sizes=[500], n_splits=1, seed=SEED)
+    table = definitions("tables/tab_judges.ipynb")
+    return table.judges_study(Comparisons.of(table.arena_verdicts()), sizes=[500], n_splits=1, seed=SEED)
 
 
 def wordings() -> object:
     from ppe.designs.precision import CallEffects
-    from ppe.paper.studies.wordings import compare_ways
 
     effects = CallEffects(np.array([0.6, 0.2, 0.2, -0.3, -0.7]), 1.5, 0.6, 0.2)
+    compare_ways = definitions("theorems/thm_question_effects.ipynb").compare_ways
     return compare_ways(effects, sizes=[40, 120], n_questions=20, n_trials=60, seed=SEED)
 
 

@@ -246,12 +246,14 @@ def test_the_notebooks_and_profiles_are_as_the_runner_wants_them():
 
 @PAPER
 def test_a_paper_notebook_computes_through_the_studies_and_style(path: Path):
-    # What a figure needs beyond drawing has a stage notebook with tests. `resampling` gives the methods as
-    # objects, `cycles` the scores printed under a drawing.
+    # A notebook with definitions of its own is such a study; below them it tests them.
     allowed = {"paper.simulated", "paper.published", "paper.style", "paper.referenced"}
     allowed |= {"inference.methods", "cycles"}
+    rooms = {"theory", "paper.studies"}
+    if any("definitions" in cell.metadata.get("tags", ()) for cell in read(path).cells):
+        rooms |= MAY_IMPORT["paper.studies"]
     found = imported_modules("\n".join(sources(path)))
-    assert {module for module in found - allowed if room(module) not in ("theory", "paper.studies")} == set()
+    assert {module for module in found - allowed if room(module) not in rooms} == set()
 
 
 def test_the_readme_counts_the_paper_notebooks_and_the_contents_page_lists_every_module():
