@@ -36,6 +36,15 @@ LOADING = 5e5  # microseconds without numba, about, in which it could be loaded
 
 # %% ../../nbs/rankers/likelihood.ipynb #146ca235
 @njit(cache=True, error_model="numpy")
+def _total(values):
+    "Sum in the order of the values, so that it has the same last digit whether this is compiled or not."
+    total = 0.0
+    for value in values.ravel():
+        total += value
+    return total
+
+
+@njit(cache=True, error_model="numpy")
 def _solve(matrix, vectors):
     "Solve for the rows of `vectors`, in place; False if the matrix is not positive definite."
     m = len(matrix)
@@ -65,7 +74,9 @@ def _solve(matrix, vectors):
 def _roots(columns, values, offset, beta, root):
     "Square root of the odds against the first in every row, in place: few exponentials, many products."
     near = np.abs(beta).max() < 2.0 * FAR  # a long chain of models goes further
-    skill, least = np.exp(0.5 * beta if near else 0.0 * beta), exp(-FAR)
+    skill, least = np.ones(len(beta)), exp(-FAR)
+    for i in range(len(beta) if near else 0):
+        skill[i] = exp(0.5 * beta[i])
     for r in range(len(columns)):
         first, second = columns[r, 0], columns[r, 1]
         more = offset[r] if near else offset[r] + beta[first] - beta[second]
@@ -142,9 +153,9 @@ def ascend(
 ):
     "Number of Newton steps to the maximum under the hypothesis; 0 if there is none, or it was not reached."
     m = len(beta)
-    size = (contrast * contrast).sum()
+    size = _total(contrast * contrast)
     if size > 0.0:
-        beta += (target - (contrast * beta).sum()) / size * contrast
+        beta += (target - _total(contrast * beta)) / size * contrast
     vectors, information, root = np.empty((2 if size > 0.0 else 1, m)), np.empty((m, m)), np.empty(len(columns))
     for step in range(1, MAX_STEPS + 1):
         _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, vectors[0], information)
@@ -153,7 +164,7 @@ def ascend(
             return 0
         if size > 0.0:
             direction[:] = vectors[1]
-            vectors[0] -= (contrast * vectors[0]).sum() / (contrast * direction).sum() * direction
+            vectors[0] -= _total(contrast * vectors[0]) / _total(contrast * direction) * direction
         reach = abs(vectors[0, m - 1]) if ties else 0.0
         for r in range(len(columns)):
             move = vectors[0, columns[r, 0]] - vectors[0, columns[r, 1]]
@@ -242,14 +253,15 @@ def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, ste
                 points = counts[side, r] + 0.5 * counts[2, r]
                 gained[columns[r, side]] += points
                 lost[columns[r, 1 - side]] += points
-        total, drawn = counts.sum(), counts[2].sum()
+        total, drawn = _total(counts), _total(counts[2])
         decided = max(total - drawn, 0.01 * total)
         with_ties = ties and drawn > 0.0  # without any nu is 0
         point = beta[b] if with_ties or not ties else beta[b, : m - 1]
         penalised[b] = not strengths_exist(columns, counts, n_models, with_ties)
         for _ in range(2):
-            point[:n_models] = np.log(gained / lost) * (min(total / decided, 10.0) if with_ties else 1.0)
-            point[:n_models] -= point[:n_models].mean()
+            for i in range(n_models):
+                point[i] = log(gained[i] / lost[i]) * (min(total / decided, 10.0) if with_ties else 1.0)
+            point[:n_models] -= _total(point[:n_models]) / n_models
             if with_ties:
                 point[m - 1] = log(2.0 * drawn / decided)
             point[n_models : m - ties] = 0.0
@@ -258,7 +270,7 @@ def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, ste
             if steps[b] or penalised[b] or columns.shape[1] == 2:
                 break
             penalised[b] = True  # further columns: not reached is how it shows that there is no maximum
-        point[:n_models] -= point[:n_models].mean()
+        point[:n_models] -= _total(point[:n_models]) / n_models
         if ties and not with_ties:
             beta[b, m - 1] = -np.inf
 
