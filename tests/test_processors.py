@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from definitions import definitions
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = 1e-10  # of the largest number of its column: so far a number may be from what this processor gives
@@ -109,9 +110,7 @@ def stopping() -> Iterator[object]:
 
 
 def gates() -> object:
-    from ppe.paper.studies.gates import gate_study
-
-    return gate_study(["h2o", "mtbench"], [20], n_runs=3, seed=SEED)
+    return definitions("tables/tab_gate.ipynb").gate_study(["h2o", "mtbench"], [20], n_runs=3, seed=SEED)
 
 
 def coverage() -> object:
