@@ -72,10 +72,9 @@ def environment(name: str, cache: Path) -> dict[str, str]:
 
 def keep_k() -> object:
     from ppe.paper.referenced import simulated_pools
-    from ppe.paper.studies.budget import budget_study
 
     pools = simulated_pools(seed=SEED, categories=["coding", "stem"], replicated=False)
-    return budget_study(pools, n_splits=1, seed=SEED)
+    return definitions("tables/tab_keep_k_cv.ipynb").budget_study(pools, n_splits=1, seed=SEED)
 
 
 def plans() -> Iterator[object]:
