@@ -160,9 +160,7 @@ def designs() -> Iterator[object]:
 
 
 def placing() -> object:
-    from ppe.paper.studies.placing import placing_study
-
-    return placing_study(["h2o"], n_runs=1, most=60, sizes=(20, 50), seed=SEED)
+    return definitions("figures/fig_place.ipynb").placing_study(["h2o"], n_runs=1, most=60, sizes=(20, 50), seed=SEED)
 
 
 STUDIES: dict[str, Callable[[], object]] = {
