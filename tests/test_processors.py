@@ -88,9 +88,9 @@ def plans() -> Iterator[object]:
 
 def diagnostics() -> object:
     from ppe.paper.referenced import real_pools
-    from ppe.paper.studies.diagnostics import PER_QUESTION, task_diagnostics
 
-    (one,), how = real_pools(["h2o"]), {"judge": "h2o", "per_question": PER_QUESTION["real"], "seed": SEED}
+    (one,), how = real_pools(["h2o"]), {"judge": "h2o", "per_question": 1, "seed": SEED}
+    task_diagnostics = definitions("tables/tab_bt_diagnostic.ipynb").task_diagnostics
     category = one.pool.index["category"].astype(str).to_numpy()
     pools = {task: one.pool.subset(np.flatnonzero(category == task)) for task in sorted(set(category))}
     return pd.concat([task_diagnostics(pool, task=task, n_bootstrap=999, **how) for task, pool in pools.items()])
