@@ -97,15 +97,14 @@ def diagnostics() -> object:
 
 
 def stopping() -> Iterator[object]:
-    from ppe.paper.studies.stopping import CASES, stops
-
-    top = next(case for case in CASES if (case.name, case.goal) == ("h2o", "top=1"))
+    table = definitions("tables/tab_stopping.ipynb")
+    top = next(case for case in table.CASES if (case.name, case.goal) == ("h2o", "top=1"))
     for run in (54, 127):  # in which equal scores decided what came next
-        first, since = stops((top, run), seed=SEED)
+        first, since = table.stops((top, run), seed=SEED)
         yield [since, *(part for stop in first.values() for part in stop or (-1, -1))]
-    equal = next(case for case in CASES if case.name == "2 equal models")
+    equal = next(case for case in table.CASES if case.name == "2 equal models")
     for run in range(2):
-        yield stops((equal, run), seed=SEED)[1]
+        yield table.stops((equal, run), seed=SEED)[1]
 
 
 def gates() -> object:
