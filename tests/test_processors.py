@@ -112,10 +112,9 @@ def gates() -> object:
 
 
 def coverage() -> object:
-    from ppe.paper.studies.coverage import CoverageSetting, coverage_study
-
-    setting = CoverageSetting("near ties", 6, 12, 2, 0.001)
-    return coverage_study([setting], rankers=["bradley-terry", "kemeny"], n_pools=3, n_resamples=59, seed=SEED)
+    table = definitions("tables/tab_coverage.ipynb")
+    setting = table.CoverageSetting("near ties", 6, 12, 2, 0.001)
+    return table.coverage_study([setting], rankers=["bradley-terry", "kemeny"], n_pools=3, n_resamples=59, seed=SEED)
 
 
 def replication() -> object:
