@@ -359,8 +359,12 @@ class ApiBackend:
         import httpx2
 
         if self._client is None:  # for the running loop; no proxy of the environment sees prompts and key
+            try:
+                certificates = httpx2.create_ssl_context()
+            except OSError as error:
+                raise CallFailed("no certificates", f"{error}; see SSL_CERT_FILE, SSL_CERT_DIR", fatal=True) from None
             self._client = httpx2.AsyncClient(
-                timeout=self.timeout, trust_env=False, verify=httpx2.create_ssl_context(),
+                timeout=self.timeout, trust_env=False, verify=certificates,
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256),
                 headers={"Authorization": f"Bearer {self._secret or 'none'}", "Content-Type": "application/json",
                          "Accept-Encoding": "identity"},

@@ -221,8 +221,8 @@ class _Work:
         "End with an error: nothing was answered, so what failed decides nothing."
         self.error = (
             f"{len(self.held)} requests were refused or unreadable and none was answered, the last: {self.last}; that "
-            "decides nothing and they are open: raise --max-tokens if they were used up (reasoning counts), correct the "
-            "setting at fault, or the account, or leave these texts out, and give the same command again"
+            "decides nothing and they are open: raise --max-tokens if they were used up (reasoning counts), correct "
+            "the setting at fault, or the account, or leave these texts out, and give the same command again"
         )
         self.stop(self.error)
 

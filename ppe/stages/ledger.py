@@ -119,8 +119,9 @@ class Ledger(AbstractContextManager):
                 self._db.executescript(f"BEGIN; {SCHEMA} INSERT INTO ledger VALUES ({VERSION}); COMMIT")
             versions = [version for (version,) in self.query("SELECT version FROM ledger LIMIT 2")]
             if versions != [VERSION]:
-                raise InputError(f"{path} is a ledger of version {str(*versions[:1]):.20}, this ppe reads version {VERSION}: use "
-                                 "the ppe that made it, or name another file with --ledger")  # fmt: skip
+                seen = f"{path} is a ledger of version {', '.join(map(str, versions)) or 'unknown'}"
+                way_out = "use the ppe that made it, or name another file with --ledger"
+                raise InputError(f"{seen}, this ppe reads version {VERSION}: {way_out}")
             self.query("SELECT 1 FROM texts, requests, attempts, runs, uses LIMIT 0")
             self.query("PRAGMA synchronous = FULL")
         except BlockingIOError:
