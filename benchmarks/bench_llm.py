@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 
 from ppe.stages.chat import ApiBackend, Decoding, Reply, Request
-from ppe.stages.dispatch import Limits, Session
+from ppe.stages.dispatch import Limits, Session, Summary
 from ppe.stages.judging import judge
-from ppe.stages.ledger import Attempt, Ledger, Use, exchange, open_requests, open_run, pending, plan_run, settle
+from ppe.stages.ledger import Ledger, Use, exchange, open_requests, open_run, plan_run, settle
 from ppe.stages.prompts import Message
 from ppe.stages.responses import Answer
 
@@ -66,20 +66,31 @@ def bodies_of(ledger: Ledger, n: int) -> list[dict]:
     return found
 
 
+class Timed(Session):
+    "A session that knows how long it has worked."
+
+    seconds = 0.0
+
+    def work(self, run: int, label: str = "") -> Summary:
+        start = time.perf_counter()
+        summary = Session.work(self, run, label)
+        Timed.seconds += time.perf_counter() - start
+        return summary
+
+
 def ours(folder: Path, name: str, url: str, rows: list[Answer]) -> tuple[float, float, int]:
     "Requests per second of the working phases, seconds in all, requests."
     start = time.perf_counter()
     with Ledger(folder / f"{name}.sqlite") as ledger:
-        session = Session(ledger, ApiBackend(url), Limits(concurrency=CONCURRENCY))
+        session, Timed.seconds = Timed(ledger, ApiBackend(url), Limits(concurrency=CONCURRENCY)), 0.0
         result = judge(rows, session=session, model="judge", mode="hybrid")
         assert result.complete and set(result.details["basis"]) <= {"agree", "scored", "scored-tie"}
         n = sum(summary.done for summary in session.history)
-        working = sum(summary.seconds for summary in session.history)
-    return n / working, time.perf_counter() - start, n
+    return n / Timed.seconds, time.perf_counter() - start, n
 
 
 def ledger_rate(folder: Path, n: int = 20_000) -> float:
-    "Requests that the ledger alone reads and settles in a second, eight at a time."
+    "Requests that the ledger alone reads and settles in a second, one at a time."
 
     def request(k: int) -> Request:
         return Request("rate", "api", "m", "1", (Message("user", (f"{k}", "x" * 4000)),), Decoding())
@@ -87,10 +98,9 @@ def ledger_rate(folder: Path, n: int = 20_000) -> float:
     with Ledger(folder / "rate.sqlite") as ledger:
         run = open_run(ledger, "rate", {}, "")
         plan_run(ledger, run, (Use(k, request(k), {"n": k}) for k in range(n)))
-        start, numbers = time.perf_counter(), open_requests(ledger, run)
-        for place in range(0, n, 8):  # as many as are under way
-            group = [pending(ledger, number) for number in numbers[place : place + 8]]
-            settle(ledger, [Attempt(each.id, "ok", "a", Reply("[RESULT] A", 1, 1)) for each in group])
+        start = time.perf_counter()
+        for waiting in open_requests(ledger, run):
+            settle(ledger, {waiting.id: Reply("[RESULT] A", 1, 1, status="done", parsed="a")})
         return n / (time.perf_counter() - start)
 
 

@@ -75,15 +75,6 @@ def rows_text(
     more = f", … ({total} in all)" if total > 5 else ""
     return ("row " if total == 1 else "rows ") + ", ".join(map(str, first[:5])) + more
 
-
-def _surely_names(texts: pa.Array) -> np.ndarray:  # (texts,) bool
-    "Whether each is a whole number, or printable ASCII without spaces around it."
-    if pa.types.is_integer(texts.type) or not len(texts):
-        return texts.is_valid().to_numpy(zero_copy_only=False)
-    spaces = pc.or_(pc.starts_with(texts, " "), pc.ends_with(texts, " "))
-    sure = pc.and_not(pc.and_(pc.ascii_is_printable(texts), pc.not_equal(texts, "")), spaces)
-    return sure.fill_null(False).to_numpy(zero_copy_only=False)
-
 # %% ../nbs/schemas.ipynb #c57e1f19
 class Faults:
     "What is wrong with the rows of a table."
@@ -119,7 +110,12 @@ class Faults:
         is_good = self.schema.cells[column]
         in_dictionary = pa.types.is_dictionary(values.type)
         texts = values.dictionary if in_dictionary else values
-        doubted = np.flatnonzero(~_surely_names(texts)) if is_good is is_name else np.arange(len(texts))
+        sure = np.zeros(len(texts), bool)
+        if is_good is is_name:  # most are whole numbers, or printable ASCII without spaces around it
+            is_whole, pattern = pa.types.is_integer(texts.type), "^[!-~]([ -~]*[!-~])?$"
+            sure = texts.is_valid() if is_whole else pc.match_substring_regex(texts.cast(pa.string()), pattern)
+            sure = sure.fill_null(False).to_numpy(zero_copy_only=False)
+        doubted = np.flatnonzero(~sure)
         said = dict(zip(doubted.tolist(), texts.take(pa.array(doubted)).to_pylist(), strict=True))
         wrong = {at: text for at, text in said.items() if not text or not is_good(text)}
         if not wrong and not values.null_count:
@@ -240,43 +236,23 @@ def model_codes(
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # codes of model_a and model_b (rows,), the names
     "Integer codes of both model columns in one common order of names."
     columns = [verdicts["model_a"].cat, verdicts["model_b"].cat]
-    if models is None:
-        used = [c.categories[np.bincount(c.codes, minlength=len(c.categories)) > 0] for c in columns]
-        models = sorted(set(used[0]) | set(used[1]))
-    position = {name: code for code, name in enumerate(models)}
-    lookup = [np.array([position.get(name, -1) for name in c.categories], dtype=np.int64) for c in columns]
-    a, b = (table[c.codes] for table, c in zip(lookup, columns, strict=True))
-    if min(a.min(initial=0), b.min(initial=0)) < 0:
-        strangers = sorted({name for c in columns for name in c.categories[np.unique(c.codes)]} - set(models))
+    used = {name for column in columns for name in column.categories[np.unique(column.codes)]}
+    models = tuple(sorted(used) if models is None else models)
+    if strangers := sorted(used - {*models}):
         raise InputError(f"verdicts on {first_five(strangers)}, which are not among the given models")
-    return a, b, tuple(models)
+    a, b = (column.set_categories(list(models)).cat.codes.to_numpy(np.int64) for column in columns)
+    return a, b, models
 
 # %% ../nbs/schemas.ipynb #4824e227
-def _column_codes(values: pd.Series) -> tuple[np.ndarray, int]:
-    "Whole numbers that tell the values of a column apart, and how many there can be."
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return values.cat.codes.to_numpy().astype(np.int64), len(values.cat.categories)
-    if pd.api.types.is_integer_dtype(values.dtype):
-        lowest, highest = int(values.min()), int(values.max())
-        if highest - lowest < 2**31:
-            return values.to_numpy() - lowest, highest - lowest + 1
-    codes, unique = pd.factorize(values)
-    return codes, len(unique)
-
-
 def graph_codes(
     verdicts: pd.DataFrame,  # validated
-    columns: Sequence[str] = ("judge", "question_id", "variant"),  # what makes up one unit; the first two for blocks
+    columns: Sequence[str] = ("judge", "question_id", "variant"),  # what makes up one unit
 ) -> tuple[np.ndarray, np.ndarray]:  # code per row (rows,), first row of each code (units,)
-    "Number the graphs (or blocks) in source order, the order of first appearance in the table."
-    key, span = np.zeros(len(verdicts), dtype=np.int64), 1
-    for column in columns:
-        codes, size = _column_codes(verdicts[column])
-        if span * size > 2**62:
-            key = pd.factorize(key)[0]
-            span = len(verdicts)
-        key, span = key * size + codes, span * size
-    key = pd.factorize(key)[0]
+    "Number the graphs (or other units) in source order, the order of first appearance in the table."
+    key = np.zeros(len(verdicts), dtype=np.int64)
+    for column in columns:  # both factors are at most the number of rows, so no product overflows
+        codes, values = pd.factorize(verdicts[column])
+        key = pd.factorize(key * len(values) + codes)[0]
     # Codes count up in order of first appearance, so a new unit starts exactly where the running maximum rises.
     return key, np.flatnonzero(np.diff(np.maximum.accumulate(key), prepend=-1))
 
@@ -304,9 +280,7 @@ def check_table(
     unit, first = graph_codes(table, schema.unit)
     low, high = (np.minimum(a, b), np.maximum(a, b)) if schema.either_way else (a, b)
     pair = (unit * len(models) + low) * len(models) + high
-    in_order = np.sort(pair)
-    if (in_order[1:] == in_order[:-1]).any():
-        repeated = np.flatnonzero(pd.Series(pair).duplicated().to_numpy())
+    if len(repeated := np.flatnonzero(pd.Series(pair).duplicated())):
         faults.add("twice", "", repeated, **table.iloc[repeated[0]])
     faults.raise_first()
     return table
@@ -332,11 +306,10 @@ def reading(
         yield
     except InputError as error:
         raise InputError(f"{name}: {error}" if name not in str(error) else str(error)) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise InputError(f"{name} is a damaged gzip file; copy or download it again") from None
-    except (OSError, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         reason = str(error).rstrip(".")
-        if "zlib" in reason or "compressed" in reason:
+        packed = isinstance(error, (gzip.BadGzipFile, EOFError, zlib.error))
+        if packed or "zlib" in reason or "compressed" in reason:
             raise InputError(f"{name} is a damaged gzip file; copy or download it again") from None
         if isinstance(error, OSError):
             raise InputError(f"cannot read {name}: {error.strerror or error}") from None
@@ -357,23 +330,16 @@ def _plain(source: str | os.PathLike | bytes) -> Iterator[Any]:  # an open binar
         yield gzip.GzipFile(fileobj=file) if packed else file
 
 
-def _is_parquet(file: BinaryIO) -> bool:
-    found = file.read(4) == b"PAR1"
+def _header(file: BinaryIO, comments: bool) -> tuple[list[str], int, bool]:
+    "Column names, none of an empty file; how many lines are above them; whether it is Parquet."
+    is_parquet = file.read(4) == b"PAR1"
     file.seek(0)
-    return found
-
-
-def _header(file: BinaryIO, comments: bool) -> tuple[list[str], int]:
-    "Column names, none of an empty file, and how many lines are above them. The file is then at its beginning again."
-    if _is_parquet(file):
-        names = pa.parquet.read_schema(file).names
-        file.seek(0)
-        return names, 0
+    if is_parquet:
+        return pa.parquet.read_schema(file).names, 0, True
     line, above = file.readline(LINE).removeprefix(codecs.BOM_UTF8), 0
     while line.isspace() or (comments and line.startswith(b"#")):
         line, above = file.readline(LINE), above + 1
-    file.seek(0)
-    return pa.csv.read_csv(pa.BufferReader(line)).column_names if line else [], above
+    return pa.csv.read_csv(pa.BufferReader(line)).column_names if line else [], above, False
 
 
 def column_names(
@@ -402,7 +368,7 @@ def _batches(
     source: str | os.PathLike | bytes, schema: Schema, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
     with _plain(source) as file:
-        there, above, is_parquet = *_header(file, schema.comments), _is_parquet(file)
+        there, above, is_parquet = _header(file, schema.comments)
     # Arrow's own files from here: its threads read ahead, and may still when Python ends.
     place = pa.BufferReader(source) if isinstance(source, bytes) else os.fspath(source)
     if not there:

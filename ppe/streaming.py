@@ -8,7 +8,7 @@ __all__ = ['BITS', 'MAX_COUNT_BYTES', 'MAX_SUSPECTS', 'Pieces', 'LARGE', 'KeyFil
 # %% ../nbs/streaming.ipynb #stream-03
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,72 +18,31 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
+from pandas.util import hash_array
 
-from .compiled import njit
 from .counts import PairCounts
 from .errors import InputError, PpeError
 from .schemas import Faults, read_pieces, reading, require_distinct_names
 from .verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, VERDICTS, Verdict, nothing_selected
 
 # %% ../nbs/streaming.ipynb #stream-06
-@njit(cache=True)
-def _mix(x):
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-@njit(cache=True)
-def _mix_in(keys, more):
-    for row in range(len(keys)):
-        keys[row] = _mix(keys[row] + more[row])
-
-
-@njit(cache=True)
-def _text_keys(offsets, data, keys):
-    for row in range(len(keys)):
-        start, end = offsets[row], offsets[row + 1]
-        negative = end > start + 1 and data[start] == 45
-        digits = end - start - negative
-        lead = data[start + negative] if digits > 0 else 0
-        number = 0 < digits <= 19 and (lead != 48 or (digits == 1 and not negative))
-        key, value = np.uint64(0xCBF29CE484222325), np.uint64(0)
-        for at in range(start, end):
-            byte = data[at]
-            key = (key ^ np.uint64(byte)) * np.uint64(0x100000001B3)
-            if at >= start + negative:
-                number &= 48 <= byte < 58
-                value = value * np.uint64(10) + np.uint64(byte - 48)
-        if number and value <= np.uint64(2**63 - 1) + np.uint64(negative):
-            key = ~value + np.uint64(1) if negative else value
-        keys[row] = key
-
-
-def _keys(values: pa.Array) -> np.ndarray:  # (rows,) uint64
-    "Keys of identifiers."
-    if pa.types.is_integer(values.type):
-        return (values if not values.null_count else values.fill_null(0)).to_numpy().view(np.uint64)
-    _, offsets, data = values.buffers()
-    keys = np.empty(len(values), np.uint64)
-    where = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    _text_keys(where, np.frombuffer(data or b"", np.uint8), keys)
+def _keys(*columns: pa.Array | np.ndarray) -> np.ndarray:  # (rows,) uint64
+    "Key of each row: of the texts of identifiers, and of codes."
+    keys = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        if isinstance(column, pa.Array):
+            words = column.dictionary_encode()
+            texts = words.dictionary.cast(pa.string()).to_numpy(zero_copy_only=False)
+            at = words.indices.fill_null(-1).to_numpy()
+            column = np.append(hash_array(texts, categorize=False), np.uint64(0))[at]
+        keys = hash_array(keys + column.view(np.uint64))
     return keys
 
 
-def _row_keys(batch: pa.RecordBatch, codes: Mapping[str, np.ndarray]) -> np.ndarray:  # (rows,) uint64
+def _row_keys(batch: pa.RecordBatch, codes: dict[str, np.ndarray]) -> np.ndarray:  # (rows,) uint64
     "Key of (judge, question, variant, pair) for each row."
-    a, b = codes["model_a"], codes["model_b"]
-    pair, keys = (np.minimum(a, b) << 32) + np.maximum(a, b), np.full(len(a), 0x9E3779B97F4A7C15, np.uint64)
-    for more in (_keys(batch["question_id"]), _keys(batch["variant"]), codes["judge"], pair):
-        _mix_in(keys, more.view(np.uint64))
-    return keys
-
-
-@njit(cache=True)
-def _add_up(counts, verdict, a, b, chosen):
-    for row in range(len(chosen)):
-        if chosen[row]:
-            counts[verdict[row], a[row], b[row]] += 1
+    low, high = np.minimum(codes["model_a"], codes["model_b"]), np.maximum(codes["model_a"], codes["model_b"])
+    return _keys(batch["question_id"], batch["variant"], codes["judge"], (low << 32) + high)
 
 # %% ../nbs/streaming.ipynb #stream-06-b
 BITS = 6  # of a key name its part
@@ -189,7 +148,8 @@ class _Tally:
                     f"{MAX_COUNT_BYTES / 2**30:g} GiB; are model_a and model_b the names of models?"
                 )
             self.counts = np.pad(self.counts, [(0, 0), *[(0, max(len(names), room * 5 // 4) - room)] * 2])
-        _add_up(self.counts, verdict, a, b, chosen)
+        cells = np.ravel_multi_index((verdict[chosen], a[chosen], b[chosen]), self.counts.shape)
+        np.add.at(self.counts.reshape(-1), cells, 1)
         return _row_keys(batch, codes)
 
 # %% ../nbs/streaming.ipynb #ab15c790
@@ -296,9 +256,7 @@ def _require_one_category(tally: _Tally, pieces: Callable[..., Pieces]) -> None:
     bits = np.uint64((len(tally.number["category"]) - 1).bit_length())
 
     def question_keys(batch: pa.RecordBatch) -> np.ndarray:
-        keys = np.zeros(len(batch), np.uint64)
-        _mix_in(keys, _keys(batch["question_id"]))
-        return keys >> bits
+        return _keys(batch["question_id"]) >> bits
 
     def doubt(part: np.ndarray) -> np.ndarray:
         question = part >> bits

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages.benchmarks import Prompt, from_jsonl, human_eval, load_benchmark, read_prompts, write_prompts
+from ppe.stages.benchmarks import Prompt, from_jsonl, human_eval, load_benchmark, read_prompts, write_rows
 
 RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mt-bench-questions"
 
@@ -46,7 +46,7 @@ def prompt_sets(draw: st.DrawFn) -> list[Prompt]:
 @settings(PATIENT, max_examples=150)
 def test_prompts_survive_a_file(prompts: list[Prompt], zipped: bool, mark: bool, newline: bytes):
     with tempfile.TemporaryDirectory() as folder:
-        path = write_prompts(prompts, Path(folder) / "prompts.jsonl")
+        path = write_rows(prompts, Path(folder) / "prompts.jsonl")
         assert read_prompts(path) == tuple(prompts)
         # each line by itself is what json.loads makes of the row
         lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]

@@ -83,3 +83,22 @@ def test_a_damaged_copy_of_a_module_is_named(copy: Path, how: str):
         assert f"ppe: error: {compiled}" in done.stderr and "interrupted" not in done.stderr
     compiled.unlink()
     assert called(copy, "rank", "--help").returncode == 0
+
+
+def test_an_answer_has_the_same_digits_compiled_or_not():
+    "The first fit of a process is not compiled, those after numba is there are; one process gives one answer."
+    program = """
+import sys
+from ppe import load_verdicts
+from ppe.rankers.davidson import davidson
+from ppe.pool import win_tie_counts_from_table
+tables = [load_verdicts(name) for name in ("mt-bench-gpt4", "vicuna80-gpt4", "prd-human")]
+counts = [win_tie_counts_from_table(table)[:2] for table in tables]
+plain = [davidson(*part).scores for part in counts]
+assert "numba" not in sys.modules
+import numba
+compiled = [davidson(*part).scores for part in counts]
+print(all((one == other).all() for one, other in zip(plain, compiled, strict=True)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

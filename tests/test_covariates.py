@@ -93,7 +93,7 @@ def test_the_command_fits_what_it_was_told_to(ranker, columns, ppe_main, tmp_pat
         assert found["length"]["low"] > 0.3 and found["length"]["difference"] == "relative"
         assert "mood" not in found or found["mood"]["difference"] == "plain"
         plain = ppe_main("rank", path, "--ranker", ranker, "--format", "json", *more).json()
-        want = {m["model"]: (m["score"], m["rank"]) for m in plain["models"]}
+        want = {m["model"]: pytest.approx((m["score"], m["rank"])) for m in plain["models"]}
         assert {m["model"]: (m["score_without"], m["rank_without"]) for m in report["models"]} == want
         assert all(m["change"] == m["rank_without"] - m["rank"] for m in report["models"])
     separate = ppe_main(*words, "--judges", "separate").json()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from definitions import definitions
 from scipy.special import expit
 from scipy.stats import t as student
 
@@ -13,9 +14,7 @@ from ppe.paper.studies.designs import (
     Recorded,
     Replay,
     block_size,
-    call_ratio,
     choose_calls,
-    ratio_table,
     replay_sets,
     swiss_round,
 )
@@ -114,7 +113,7 @@ def test_the_number_of_processes_and_of_repetitions_changes_nothing():
 
 
 def test_the_jackknife_interval_is_the_formula():
-    sizes, graphs = (10, 20, 40, 80), (1.0, 2.0, 4.0, 8.0)
+    table, sizes, graphs = definitions("tables/tab_design.ipynb"), (10, 20, 40, 80), (1.0, 2.0, 4.0, 8.0)
     base = np.array([0.4, 0.2, 0.1, 0.05])
     factors = np.array([0.8, 1.0, 1.3])
     # Without noise of repetitions; group by group the second kind needs these shares of the calls.
@@ -122,11 +121,11 @@ def test_the_jackknife_interval_is_the_formula():
     left = [np.tile(base / 2 * factor, (2, 1)) for factor in factors]
     without = {"complete": np.tile(base, (3, 2, 1)), "spread": np.stack(left)}
     replay = Replay(verdicts(15, n_questions=3), sizes, graphs, whole, {}, without)
-    row = ratio_table([replay], kinds=["spread"], graphs=[4], seed=1).iloc[0]
+    row = table.ratio_table([replay], kinds=["spread"], graphs=[4], seed=1).iloc[0]
     logs = np.log(factors / 2)  # the distance falls as one over the calls
     width = np.exp(student.isf(0.025, 2) * np.sqrt(2 / 3 * ((logs - logs.mean()) ** 2).sum()))
     expected = {"ratio": 0.5, "low": 0.5, "high": 0.5, "question_low": 0.5 / width, "question_high": 0.5 * width}
     expected |= {"calls": 40, "distance": 0.1}
     assert not row["bound"] and np.allclose(row[list(expected)].astype(float), list(expected.values()))
-    assert ratio_table([replay], kinds=["spread"], graphs=[1], seed=1).iloc[0]["bound"]
-    assert np.isclose(call_ratio(sizes, {"complete": base, "spread": base}, "spread", 2), 1)
+    assert table.ratio_table([replay], kinds=["spread"], graphs=[1], seed=1).iloc[0]["bound"]
+    assert np.isclose(table.call_ratio(sizes, {"complete": base, "spread": base}, "spread", 2), 1)

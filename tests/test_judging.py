@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stages import answer, by_number, number, pool, reader, tagged
 
 from ppe.stages.chat import CallFailed, Decoding
-from ppe.stages.dispatch import Limits, Prices, Session
+from ppe.stages.dispatch import Limits, Session
 from ppe.stages.judging import judge
 from ppe.stages.ledger import Ledger
 from ppe.verdicts import MIRRORED
@@ -126,7 +126,7 @@ def test_nothing_decided_yet_is_an_empty_table(session):
 
 def test_cost_limit_holds_for_both_phases(session):
     backend = by_number(100)
-    limited = Session(session(backend).ledger, backend, Limits(max_cost=12.0), Prices(1000, 1000))
+    limited = Session(session(backend).ledger, backend, Limits(max_cost=12.0, price_in=1000, price_out=1000))
     judge(pool(n_questions=2, n_models=4), session=limited, model="m")
     assert 0 < len(backend.sent) * 1100 * 1000 / 1e6 <= 12.0
 

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from definitions import definitions
 
 from ppe.inference.methods import MAIN_METHODS
 from ppe.paper.published import METHODS as PAPER_METHODS
 from ppe.paper.referenced import simulated_pools
 from ppe.paper.simulated import load_parameters, simulate
-from ppe.paper.studies.main_design import benchmark_cells, best_single_keep, keep_k, mu_sweep, ranker_table, sweep
+from ppe.paper.studies.main_design import best_single_keep, keep_k, sweep
 from ppe.pool import comparison_graphs
 from ppe.rankers.rankings import DISTANCES, spearman_distance
 from ppe.rankers.registry import PAPER_RANKERS, rank_batch
@@ -64,6 +65,7 @@ def test_a_keep_k_curve_ranks_the_kept_graphs_once_and_shows_the_draw_beside(cel
 
 def test_a_mu_sweep_ranks_the_kept_graphs_once_and_shows_the_draw_beside():
     mus, seen = (0.1, 1.0, 10.0), []
+    mu_sweep = definitions("figures/fig_mu.ipynb").mu_sweep
     found = once(mu_sweep(mus=mus, n_resamples=3, seed=SEED, categories=["coding"]), "mu", len(mus), 3)
     for cell in simulated_pools(seed=SEED, categories=["coding"], replicated=False):
         seen += [agrees(found[cell.judge, mu], cell, cell.pool, lowest(cell.pool, 25, mu)) for mu in mus]
@@ -71,7 +73,7 @@ def test_a_mu_sweep_ranks_the_kept_graphs_once_and_shows_the_draw_beside():
 
 
 def test_every_ranker_gets_the_lists_of_the_main_table(cells):
-    frame = ranker_table(cells, n_resamples=3, seed=2)
+    frame = definitions("tables/tab_ranker_robustness.ipynb").ranker_table(cells, n_resamples=3, seed=2)
     assert frame["method"].unique().tolist() == list(PAPER_METHODS) and set(frame["ranker"]) == set(PAPER_RANKERS)
     assert len(frame) == 2 * len(PAPER_METHODS) * len(PAPER_RANKERS) * len(DISTANCES)
     table = frame[frame["metric"] == "spearman"].set_index(["judge", "method", "ranker"])["distance"]
@@ -93,7 +95,11 @@ def test_every_ranker_gets_the_lists_of_the_main_table(cells):
 
 
 def test_the_rewrites_are_those_of_a_pool_with_its_original():
-    (cell, _), parameters = benchmark_cells(seed=3)["judge-prompt"], load_parameters()
+    benchmark_cells, parameters = (
+        definitions("tables/tab_benchmarks_judge_prompts.ipynb").benchmark_cells,
+        load_parameters(),
+    )
+    cell, _ = benchmark_cells(seed=3)["judge-prompt"]
     root = int(stream(3, "benchmarks").integers(2**31))
     six = replace(parameters, wording_points=0.0, n_variants=6)
     verdicts = simulate(seed=root, judges=cell.judge, categories=cell.category, parameters=six).verdicts

@@ -12,7 +12,7 @@ from ppe.cli.main import main
 from ppe.cli.stages import _input_categories
 from ppe.errors import InputError
 from ppe.pairs import write_pairs
-from ppe.stages.benchmarks import Prompt, write_prompts
+from ppe.stages.benchmarks import Prompt, write_rows
 from ppe.stages.dispatch import Session
 from ppe.stages.judging import judge, run_details
 from ppe.stages.ledger import results
@@ -107,8 +107,8 @@ def test_another_list_is_another_run_and_shares_the_replies(ledger):
         (LIST, {"mode": "single", "order": "random"}, "'random' with a list of pairs"),
         (LIST, {"mode": "single", "order": "both"}, "'both' with a list of pairs"),
         (LIST.replace("w", "v"), {}, r"no answer of v to question 2, variant 0: .*ppe respond PROMPTS .* --name v"),
-        (LIST.replace(2, 8), {}, "question 8, variant 0: in the list of pairs, but none of the answers"),
-        (LIST.assign(variant=3), {}, "question 2, variant 3, question 1, variant 3: in the list"),
+        (LIST.replace(2, 8), {}, "no answer of z to question 8, variant 0, w to question 8, variant 0"),
+        (LIST.assign(variant=3), {}, "no answer of z to question 2, variant 3, .*: the list of pairs needs it"),
         (LIST[:0], {}, "empty list of pairs"),
         (LIST.drop(columns="variant"), {}, "missing column variant"),
     ],
@@ -205,7 +205,7 @@ def test_from_a_list_to_a_ranking_on_the_command_line(tmp_path, serve, capsys):
     served = serve()
     common = ["--base-url", f"{served.url}/v1", "--quiet", "--ledger", str(tmp_path / "ledger.sqlite")]
     prompts = tmp_path / "prompts.jsonl"
-    write_prompts([Prompt(q, "math" if q % 2 else "art", 0, f"What is {q} + {q}?") for q in range(12)], prompts)
+    write_rows([Prompt(q, "math" if q % 2 else "art", 0, f"What is {q} + {q}?") for q in range(12)], prompts)
     rows = [(q, 0, *pair) for q, pair in zip(range(12), list(combinations("xyz", 2)) * 4, strict=True)]
     listed, out = str(write_pairs(table(*rows), tmp_path / "pairs.csv")), tmp_path / "verdicts.csv"
     files = {model: str(tmp_path / f"{model}.jsonl") for model in "xyzw"}

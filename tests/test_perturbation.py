@@ -14,7 +14,7 @@ from ppe.stages.benchmarks import Question
 from ppe.stages.chat import Decoding
 from ppe.stages.dispatch import Limits, Session, read_batch, write_batch
 from ppe.stages.ledger import Ledger, exchange
-from ppe.stages.perturbation import COUNTS, perturb
+from ppe.stages.perturbation import COUNTED, perturb
 from ppe.stages.prompts import load_prompts
 
 
@@ -122,7 +122,7 @@ def test_nothing_left_to_check_asks_nothing(ledger: Ledger):
     done = perturb([question(1)], session=Session(ledger, backend), model="x")
     row = done.report.iloc[0]
     assert done.complete and len(backend.sent) == 1
-    assert list(row[list(COUNTS)]) == [8, 3, 2, 0, 1, 0, 0, 0] and row["reason"] == row["check_key"] == ""
+    assert list(row[list(COUNTED)]) == [8, 3, 2, 0, 1, 0, 0, 0] and row["reason"] == row["check_key"] == ""
 
 
 def test_a_question_more_asks_only_for_that_one(ledger: Ledger):

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from definitions import definitions
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = 1e-10  # of the largest number of its column: so far a number may be from what this processor gives
@@ -71,10 +72,9 @@ def environment(name: str, cache: Path) -> dict[str, str]:
 
 def keep_k() -> object:
     from ppe.paper.referenced import simulated_pools
-    from ppe.paper.studies.budget import budget_study
 
     pools = simulated_pools(seed=SEED, categories=["coding", "stem"], replicated=False)
-    return budget_study(pools, n_splits=1, seed=SEED)
+    return definitions("tables/tab_keep_k_cv.ipynb").budget_study(pools, n_splits=1, seed=SEED)
 
 
 def plans() -> Iterator[object]:
@@ -88,37 +88,33 @@ def plans() -> Iterator[object]:
 
 def diagnostics() -> object:
     from ppe.paper.referenced import real_pools
-    from ppe.paper.studies.diagnostics import PER_QUESTION, task_diagnostics
 
-    (one,), how = real_pools(["h2o"]), {"judge": "h2o", "per_question": PER_QUESTION["real"], "seed": SEED}
+    (one,), how = real_pools(["h2o"]), {"judge": "h2o", "per_question": 1, "seed": SEED}
+    task_diagnostics = definitions("tables/tab_bt_diagnostic.ipynb").task_diagnostics
     category = one.pool.index["category"].astype(str).to_numpy()
     pools = {task: one.pool.subset(np.flatnonzero(category == task)) for task in sorted(set(category))}
     return pd.concat([task_diagnostics(pool, task=task, n_bootstrap=999, **how) for task, pool in pools.items()])
 
 
 def stopping() -> Iterator[object]:
-    from ppe.paper.studies.stopping import CASES, stops
-
-    top = next(case for case in CASES if (case.name, case.goal) == ("h2o", "top=1"))
+    table = definitions("tables/tab_stopping.ipynb")
+    top = next(case for case in table.CASES if (case.name, case.goal) == ("h2o", "top=1"))
     for run in (54, 127):  # in which equal scores decided what came next
-        first, since = stops((top, run), seed=SEED)
+        first, since = table.stops((top, run), seed=SEED)
         yield [since, *(part for stop in first.values() for part in stop or (-1, -1))]
-    equal = next(case for case in CASES if case.name == "2 equal models")
+    equal = next(case for case in table.CASES if case.name == "2 equal models")
     for run in range(2):
-        yield stops((equal, run), seed=SEED)[1]
+        yield table.stops((equal, run), seed=SEED)[1]
 
 
 def gates() -> object:
-    from ppe.paper.studies.gates import gate_study
-
-    return gate_study(["h2o", "mtbench"], [20], n_runs=3, seed=SEED)
+    return definitions("tables/tab_gate.ipynb").gate_study(["h2o", "mtbench"], [20], n_runs=3, seed=SEED)
 
 
 def coverage() -> object:
-    from ppe.paper.studies.coverage import CoverageSetting, coverage_study
-
-    setting = CoverageSetting("near ties", 6, 12, 2, 0.001)
-    return coverage_study([setting], rankers=["bradley-terry", "kemeny"], n_pools=3, n_resamples=59, seed=SEED)
+    table = definitions("tables/tab_coverage.ipynb")
+    setting = table.CoverageSetting("near ties", 6, 12, 2, 0.001)
+    return table.coverage_study([setting], rankers=["bradley-terry", "kemeny"], n_pools=3, n_resamples=59, seed=SEED)
 
 
 def replication() -> object:
@@ -141,16 +137,17 @@ def leaderboards() -> Iterator[object]:
 
 
 def judges() -> object:
-    from ppe.paper.studies.judges import arena_battles, judges_study
+    from ppe.comparisons import Comparisons
 
-    return judges_study(arena_battles(), sizes=[500], n_splits=1, seed=SEED)
+    table = definitions("tables/tab_judges.ipynb")
+    return table.judges_study(Comparisons.of(table.arena_verdicts()), sizes=[500], n_splits=1, seed=SEED)
 
 
 def wordings() -> object:
     from ppe.designs.precision import CallEffects
-    from ppe.paper.studies.wordings import compare_ways
 
     effects = CallEffects(np.array([0.6, 0.2, 0.2, -0.3, -0.7]), 1.5, 0.6, 0.2)
+    compare_ways = definitions("theorems/thm_question_effects.ipynb").compare_ways
     return compare_ways(effects, sizes=[40, 120], n_questions=20, n_trials=60, seed=SEED)
 
 
@@ -163,9 +160,7 @@ def designs() -> Iterator[object]:
 
 
 def placing() -> object:
-    from ppe.paper.studies.placing import placing_study
-
-    return placing_study(["h2o"], n_runs=1, most=60, sizes=(20, 50), seed=SEED)
+    return definitions("figures/fig_place.ipynb").placing_study(["h2o"], n_runs=1, most=60, sizes=(20, 50), seed=SEED)
 
 
 STUDIES: dict[str, Callable[[], object]] = {

@@ -3,9 +3,9 @@
 import networkx as nx
 import numpy as np
 import pytest
+from definitions import definitions
 
 from ppe.inference.real_cycles import count_majority_cycles, real_cycles
-from ppe.paper.studies.real_cycles import cycles_by_chance
 from ppe.pool import Pool
 from ppe.streams import stream
 
@@ -77,6 +77,7 @@ def test_chance_gives_the_cycles_of_coin_tosses():
     "Level models, one verdict a pair: a triple is a cycle with probability 1/4."
     graphs = random_graphs(1, 6, tie_rate=0, missing=0)
     both = np.concatenate([graphs, np.swapaxes(graphs, 1, 2)])  # every pair one win each: the fit is level
+    cycles_by_chance = definitions("figures/fig_real_cycles.ipynb").cycles_by_chance
     drawn = cycles_by_chance(Pool.of(np.concatenate([both, both])), n_pools=2000, rng=stream(SEED, "coins"))
     # Four verdicts a pair: strict with probability 5/8, so a cycle with (5/8)³ / 4.
     expected = 20 * (5 / 8) ** 3 / 4

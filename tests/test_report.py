@@ -219,7 +219,7 @@ def test_what_diagnose_says_is_on_the_page_and_of_large_tables_what_is_quick(mon
     report = make_report(table, n_resamples=99)
     whole = text_of(report_page(report))
     assert all(line in whole for line in report.said(*SAID, "advice")) and len(report.said("misspecification")) == 1
-    monkeypatch.setattr("ppe.reports.report.LARGE", 10)
+    monkeypatch.setattr("ppe.reports.report.LARGE_TABLE", 10)
     report = make_report(table, n_resamples=99)
     assert not report.said("misspecification", "question_effect_size")
     assert report.said("advice")[0] in text_of(report_page(report)) and whole.count("One score per model") == 1

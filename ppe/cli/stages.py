@@ -24,16 +24,15 @@ from .show import SHARE, Finite, option, options
 from ..errors import InputError, first_five
 from ..files import check_outputs, write_csv, write_json
 from ..pairs import read_pairs
-from ..stages.benchmarks import load_benchmark, read_prompts, write_prompts
-from ..stages.chat import ApiBackend, Backend, Decoding, api_name
-from ..stages.dispatch import Estimate, Limits, Prices, Session, Summary, estimate, read_batch, write_batch
+from ..stages.benchmarks import load_benchmark, read_prompts, write_rows
+from ..stages.chat import ApiBackend, Decoding, api_name
+from ..stages.dispatch import Limits, Session, Summary, estimate, read_batch, write_batch
 from ..stages.judging import DECODING, MOST_REQUESTS, ListJudge, answered_by_all, count_details, judge
 from ..stages.judging import run_details, verdict_table, with_style
 from ..stages.ledger import Ledger, exchange, reopen_batch, reopen_invalid, run_progress
 from ..stages.perturbation import CHECKING, GENERATION, perturb
 from ..stages.prompts import load_prompts
-from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, answers_needed, read_answers
-from ..stages.responses import respond, write_answers
+from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, read_answers, respond
 from ..verdicts import read_verdicts, select_verdicts, write_verdicts
 
 if TYPE_CHECKING:  # scipy takes a second to import, and only --adaptive needs it
@@ -117,7 +116,7 @@ def _names(given: dict[str, Any]) -> dict[str, Any]:
     return {"backend": LocalBackend.name, "model": model_name(given["model"], given["gguf_file"])}
 
 
-def _backend(given: dict[str, Any]) -> Backend:
+def _backend(given: dict[str, Any]) -> Any:
     "What answers the requests."
     if given["backend"] == "api":
         for_api = ("endpoint_name", "key_variable", "timeout", "allow_insecure", "token_parameter")
@@ -138,7 +137,7 @@ def _decoding(given: dict[str, Any], paper: Decoding) -> Decoding:
 
 
 def _limits(given: dict[str, Any]) -> Limits:
-    names = ("concurrency", "attempts", "max_requests", "max_cost", "requests_per_minute")
+    names = ("concurrency", "attempts", "max_requests", "max_cost", "requests_per_minute", "price_in", "price_out")
     if given["max_cost"] is not None and not (given["price_in"] or given["price_out"]):
         raise InputError("--max-cost without prices: nothing would ever cost anything; give --price-in and --price-out")
     return Limits(**{name: given[name] for name in names})
@@ -205,21 +204,18 @@ def _say(text: str) -> None:
 
 
 def estimate_text(
-    plan: Estimate,
-    prices: Prices,
+    plan: Summary,
     later: str = "",  # what may follow
 ) -> str:
     "The answer to --dry-run."
-    cost = f"at most {plan.cost:.2f} for one call each, a token for every byte; {plan.spent:.2f} spent so far"
     again = f"up to {2 * plan.tokens_out} tokens out more, if every reply is cut off while reasoning and asked again"
-    again += f"; cost up to {plan.again:.2f}" if prices.input or prices.output else ""
     lines = {
-        "to send": f"{plan.to_send} requests ({plan.finished} finished before, {plan.in_batch} in batch files)",
+        "to send": f"{plan.to_send} requests ({plan.reused} finished before, {plan.in_batch} in batch files)",
         "tokens in": f"about {plan.tokens_in}, estimated at 4 characters each",
         "tokens out": f"at most {plan.tokens_out}",
-        "cost": cost if prices.input or prices.output else "",
+        "cost": f"at most {plan.cost:.2f} for one call each, a token for every byte" if plan.cost else "",
         "later": later,
-        "again": again if plan.to_send else "",
+        "again": again + (f"; cost up to {2 * plan.cost:.2f}" if plan.cost else "") if plan.to_send else "",
     }
     return "\n".join(f"{name:<12}{line}" for name, line in lines.items() if line)
 
@@ -265,8 +261,7 @@ def _carry_out(
     work: Callable[[Session, str], Outcome],  # session, model; a session for --dry-run and --batch only plans
 ) -> int:  # exit code
     "What the three stages have in common."
-    limits, prices = _limits(given), Prices(given["price_in"], given["price_out"])
-    names, batch, path = _names(given), given["batch"], Path(given["ledger_path"])
+    limits, names, batch, path = _limits(given), _names(given), given["batch"], Path(given["ledger_path"])
     _check_files(stage, click.get_current_context().params)
     # A missing key is found before the ledger is touched.
     backend = names["backend"] if given["dry_run"] or batch else _backend(given)
@@ -276,10 +271,10 @@ def _carry_out(
     with Ledger(path, "with others" if given["with_others"] else "alone") as ledger:
         if given["retry_invalid"]:
             _say(f"ppe: {reopen_invalid(ledger, stage)} invalid requests get another round")
-        session = Session(ledger, backend, limits, prices, progress=not given["quiet"])
+        session = Session(ledger, backend, limits, progress=not given["quiet"])
         outcome = work(session, names["model"])
         if given["dry_run"]:
-            click.echo(estimate_text(estimate(ledger, outcome.run, prices), prices, outcome.later))
+            click.echo(estimate_text(estimate(ledger, outcome.run, limits), outcome.later))
             return 0
         if batch:
             return _batch(ledger, outcome.run, given)
@@ -350,7 +345,7 @@ def perturb_command(**given: Any) -> int:
         if result.complete and result.short:
             _say(f"ppe: fewer than {wanted} variants for question {first_five(result.short)}")
         later = f"at most {result.later} checks of equivalence, whose cost comes on top" if result.later else ""
-        write = partial(write_prompts, result.prompts)
+        write = partial(write_rows, result.prompts)
         return Outcome(result.run, result.complete, result.counts, write, later)
 
     return _carry_out("perturb", given, work)
@@ -390,7 +385,7 @@ def respond_command(**given: Any) -> int:
             _say(f"ppe: {n_cut} of {len(result.answers)} answers were cut off before their end; see --max-tokens")
         if result.complete and len(result.missing):
             _say(f"ppe: no usable answer to question {first_five(result.missing['question_id'])}; left out")
-        return Outcome(result.run, result.complete, result.counts, partial(write_answers, result.answers))
+        return Outcome(result.run, result.complete, result.counts, partial(write_rows, result.answers))
 
     return _carry_out("respond", given, work)
 
@@ -478,7 +473,7 @@ def _judge_adaptively(goal: "Goal", answers: Sequence[Answer], settings: dict[st
         counts = {"ended": adaptive.ended, "rounds": len(adaptive.rounds), "requests": judges.spent}
         pairs = adaptive.verdicts[["question_id", "variant", "model_a", "model_b"]]
         if session.only_plans:
-            left = budget - judges.spent - estimate(session.ledger, judges.runs[-1]).to_send
+            left = budget - judges.spent - run_progress(session.ledger, judges.runs[-1]).open
             later = f"at most {left} requests, in this round and those after it, until {goal} is settled"
             return Outcome(judges.runs[-1], ended, counts, lambda path: None, f"nothing: {end}" if ended else later)
         if pairs.empty:
@@ -591,7 +586,7 @@ def judge_command(**given: Any) -> int:
         result = judge(answers, session=session, model=model, **settings)
         tokens_in = sum(request.most_tokens for request in result.later)
         tokens_out = sum(request.decoding.max_tokens for request in result.later)
-        cost, again = (session.prices.cost(tokens_in, times * tokens_out) for times in (1, 2))
+        cost, again = (session.limits.cost(tokens_in, times * tokens_out) for times in (1, 2))
         later = f"at most {len(result.later)} scores, {tokens_in} tokens in, {tokens_out} out"
         later += f", cost at most {cost:.2f} (and up to {again:.2f} if asked again)" if cost else ""
         write = partial(_write_judged, result.verdicts, result.details, given, answers=answers)
@@ -696,7 +691,10 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
     if (path := given.get("pairs_path")) is not None:
         # A job without a pair to judge, or an answer to give, would have nothing to do.
         target = (given["name"] or given["model"]) if arguments[0] == "respond" else None
-        questions = {question for question, _, model in answers_needed(read_pairs(path)) if target in (None, model)}
+        pairs = read_pairs(path).astype(str)
+        if target is not None:
+            pairs = pairs[(pairs[["model_a", "model_b"]] == target).any(axis=1)]
+        questions = {*pairs["question_id"]}
         rows = [row for row in rows if str(row.question_id) in questions]
         if not rows:
             which = "is " if target is None else f"is of {target} and "

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies', 'question_weights',
            'question_resample', 'percentile_limits', 'mean_interval', 'jackknife_error', 'means_without',
-           'question_variance', 'resamples_needed', 'Limits', 'RankIntervals', 'symmetric_root', 'pool_tests',
+           'question_variance', 'resamples_needed', 'ModelLimits', 'RankIntervals', 'symmetric_root', 'pool_tests',
            'check_draws_once', 'rank_intervals', 'normal_intervals', 'fitted_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
@@ -20,6 +20,7 @@ import pandas as pd
 from ..errors import InputError, first_five
 from ..pool import Pool
 from ..streams import stream
+from ..rankers.likelihood import Design
 from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.registry import rank_batch
@@ -181,7 +182,7 @@ def resamples_needed(
 
 # %% ../../nbs/inference/intervals.ipynb #cell-20
 @dataclass(frozen=True, slots=True, eq=False)
-class Limits:
+class ModelLimits:
     "Of every model; infinite where a score has none on that side."
 
     score_low: np.ndarray  # (n,)
@@ -201,7 +202,7 @@ class RankIntervals:
     scores: np.ndarray  # (n,) of the pool itself
     ranks: np.ndarray  # (n,)
     separated: bool  # the pool itself is separated: its scores are the ridge estimate
-    limits: Mapping[str, Limits]  # by kind, a key of INTERVAL_KINDS
+    limits: Mapping[str, ModelLimits]  # by kind, a key of INTERVAL_KINDS
     level: float
     n_questions: int
     n_draws: int  # resamples, sign flips, or draws from a normal distribution
@@ -267,7 +268,7 @@ class RankIntervals:
         return float(measure(self.ranks, reference)), measure(self.resampled.ranks, reference)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21
-def _percentile(fits: BatchScores, level: float, joined: np.ndarray | None = None) -> Limits:
+def _percentile(fits: BatchScores, level: float, joined: np.ndarray | None = None) -> ModelLimits:
     "Of the pool itself, which comes first, and its resamples; joined (n, n): comparisons lead from row to column."
     low, high = percentile_limits(fits.scores[1:], level)
     tail, ranks = (1 - level) / 2, fits.ranks
@@ -287,12 +288,12 @@ def _percentile(fits: BatchScores, level: float, joined: np.ndarray | None = Non
         for group in (np.flatnonzero(row) for row in np.unique(joined, axis=0)):
             part = _percentile(BatchScores(fits.scores[:, group], fits.ridge), level)
             best[group], worst[group] = part.rank_low, part.rank_high + len(joined) - len(group)
-    return Limits(low, high, best.astype(np.int64), worst.astype(np.int64))
+    return ModelLimits(low, high, best.astype(np.int64), worst.astype(np.int64))
 
 
-def _tested(pairs: PairStatistics, low: np.ndarray, high: np.ndarray, level: float, kind: str) -> Limits:
+def _tested(pairs: PairStatistics, low: np.ndarray, high: np.ndarray, level: float, kind: str) -> ModelLimits:
     above, below = pairs.certain(level=level, simultaneous=kind == "simultaneous")
-    return Limits(low, high, *rank_limits(above, below), above)
+    return ModelLimits(low, high, *rank_limits(above, below), above)
 
 
 def symmetric_root(
@@ -316,8 +317,8 @@ def pool_tests(
     beat = pool.adjacency
     graph, first, second = np.nonzero(np.triu(beat | np.swapaxes(beat, 1, 2)))
     points = (1.0 + beat[graph, first, second] - beat[graph, second, first]) / 2
-    how: dict[str, Any] = {"n_models": pool.n_models, "n_flips": n_flips, "rng": rng, "tie_parameter": tie_parameter}
-    return ScoreTests.of(first, second, points, pool.questions[graph], **how)
+    design, question = Design.of(first, second, pool.models), pool.questions[graph]
+    return ScoreTests.of(design, points, question, n_flips=n_flips, rng=rng, tie_parameter=tie_parameter)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21-b
 def check_draws_once(method: Method) -> None:
@@ -368,7 +369,7 @@ def rank_intervals(
     if "percentile" in made:
         weights = np.concatenate([weights, question_weights(method, pool, n_resamples=n_resamples, rng=rng)])
     fits = rank_batch(pool, weights, ranker=ranker) if fit_batch is None else fit_batch(weights)
-    limits, joined = dict[str, Limits](), None
+    limits, joined = dict[str, ModelLimits](), None
     if "percentile" in made:
         if fits.ridge[0]:
             wins, ties = pool.counts(weights[:1])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from ..comparisons import Comparisons
 from ..errors import InputError
@@ -68,12 +69,7 @@ def order_effect(
         clustered = np.sqrt(np.diag(question_covariance(single, rows, fit, information)))
     values = {"first_place": delta, "first_place_se": independent, "equal_first_wins": 1 / (1 + np.exp(-delta))}
     values |= {"first_place_se_questions": clustered}
-    by_judge = {
-        name: {
-            judge: float(value) if np.isfinite(value) else None for judge, value in zip(rows.judges, each, strict=True)
-        }
-        for name, each in values.items()
-    }
+    by_judge = pd.DataFrame(values, index=rows.judges).astype(object).where(lambda table: table.notna(), None).to_dict()
     return replace(ranking, fit=replace(ranking.fit, estimates=by_judge | dict(ranking.fit.estimates)))
 
 

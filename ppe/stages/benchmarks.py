@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AnyRow', 'HUMAN_EVAL_SHA256', 'Row', 'Question', 'Prompt', 'require_row_set', 'read_rows', 'write_rows',
-           'read_prompts', 'write_prompts', 'from_jsonl', 'human_eval', 'math', 'load_benchmark', 'originals']
+           'read_prompts', 'from_jsonl', 'human_eval', 'math', 'load_benchmark', 'originals']
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-04
 import hashlib
@@ -145,17 +145,14 @@ def read_rows(
 
 
 def write_rows(
-    rows: Iterable[Row],
+    rows: Iterable[Row],  # prompts or answers
     path: str | PathLike,  # ends in .jsonl; replaced in one step
-    what: str,  # that the rows are, in the plural
 ) -> Path:  # the file written
     "Write rows as JSON lines; raises InputError for a set that could not be read back, writing nothing."
     rows, path = tuple(rows), Path(path)
     require_row_set(rows, entry_places(rows))
     if path.suffix != ".jsonl":
-        raise InputError(f"cannot write {path.name}: {what} are JSON lines, the name ends in .jsonl")
-    if not rows:
-        raise InputError(f"no {what} to write to {path.name}: at least one is needed")
+        raise InputError(f"cannot write {path.name}: prompts and answers are JSON lines, the name ends in .jsonl")
     lines = ({name: value for name, value in asdict(row).items() if value is not None} for row in rows)
     return write_json_lines(lines, path)
 
@@ -163,14 +160,6 @@ def write_rows(
 def read_prompts(path: str | PathLike) -> tuple[Prompt, ...]:
     "Read and check prompt rows, JSON lines that may be gzipped. Raises InputError naming file, line and value."
     return read_rows(Prompt, path)
-
-
-def write_prompts(
-    prompts: Iterable[Prompt],
-    path: str | PathLike,  # as for `write_rows`
-) -> Path:  # the file written
-    "Write prompt rows; raises InputError for a set that could not be read back, and then writes nothing."
-    return write_rows(prompts, path, "prompts")
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-19
 def from_jsonl(path: str | PathLike) -> tuple[Question, ...]:

@@ -34,28 +34,27 @@ async def compare_answer(
     for other in others:
         pair = ((model, own), (other.model, other.answer))
         for game, (first, second) in (("g1", pair), ("g2", pair[::-1])):
-            texts: dict[str, Any] = {"instruction": other.prompt, "answer_a": first[1], "answer_b": second[1]}
+            text = prompts.render("pairwise", instruction=other.prompt, answer_a=first[1], answer_b=second[1])
             try:
-                verdict = read_reply("verdict", await ask(prompts.render("pairwise", **texts)))
+                verdict = read_reply("verdict", await ask(text))
             except UnreadableReply:
                 verdict = "invalid"
-            about = {"judge": judge, "question_id": other.question_id, "category": other.category}
-            shown = {"variant": f"{other.variant}{game}", "model_a": first[0], "model_b": second[0]}
-            rows.append(about | shown | {"verdict": verdict})
+            rows.append({
+                "judge": judge, "question_id": other.question_id, "category": other.category,
+                "variant": f"{other.variant}{game}", "model_a": first[0], "model_b": second[0], "verdict": verdict,
+            })  # fmt: skip
     return rows
 
 # %% ../../nbs/stages/inspect_scorer.ipynb #is09
-_POINTS = {"a": 1.0, "tie": 0.5, "b": 0.0}
-
-
 def share_of_points(
     rows: Sequence[dict[str, Any]],  # of `compare_answer`
     model: str,
 ) -> float:  # NaN if no verdict is valid
     "What a model won, a tie half a point."
     valid = [row for row in rows if row["verdict"] != "invalid"]
-    points = [_POINTS[row["verdict"]] if row["model_a"] == model else 1 - _POINTS[row["verdict"]] for row in valid]
-    return sum(points) / len(points) if points else float("nan")
+    won = sum(row[f"model_{row['verdict']}"] == model for row in valid if row["verdict"] != "tie")
+    tied = sum(row["verdict"] == "tie" for row in valid)
+    return (won + tied / 2) / len(valid) if valid else float("nan")
 
 
 def pairwise(
@@ -81,15 +80,15 @@ def pairwise(
             model, grader = str(state.model), get_model(role="grader")
             others = [answer for answer in by_question[str(state.sample_id)] if answer.model != model]
             if not others:
-                asked = f"sample {state.sample_id}: no answer of another model to it"
-                raise InputError(f"{asked}; the id of a sample is the question_id of the answers")
+                way_out = "the id of a sample is the question_id of the answers"
+                raise InputError(f"sample {state.sample_id}: no answer of another model to it; {way_out}")
 
             async def ask(messages: tuple[Message, ...]) -> str:
                 chat: list[ChatMessage] = [made_for[message.role](content=message.text) for message in messages]
                 return str((await grader.generate(chat)).completion)
 
-            how: dict[str, Any] = {"judge": str(grader), "prompts": texts}
-            rows = await compare_answer(ask, state.output.completion, model, others, **how)
+            answer = state.output.completion
+            rows = await compare_answer(ask, answer, model, others, judge=str(grader), prompts=texts)
             return Score(value=share_of_points(rows, model), metadata={"verdicts": rows})
 
         return score

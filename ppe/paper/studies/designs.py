@@ -7,8 +7,7 @@ __all__ = ['VERDICTS', 'Calls', 'Round', 'PEERS', 'STATIC', 'BLOCKS', 'KINDS', '
            'PAPER_CALLS', 'PAPER_ANSWERS', 'TRUNCATIONS', 'Recorded', 'recorded_sets', 'verdicts_of', 'call_counts',
            'answers_needed', 'arena_weights', 'arena_round', 'swiss_round', 'expected_information', 'tree_round',
            'peer_calls', 'block_size', 'choose_calls', 'question_groups', 'halves', 'Replay', 'replay_sets',
-           'calls_needed', 'call_ratio', 'ratio_table', 'curve_table', 'distance_ratios', 'price_table', 'paper_pool',
-           'judged_graphs', 'replay_simulated']
+           'paper_pool', 'judged_graphs', 'replay_simulated']
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-04
 import math
@@ -21,13 +20,11 @@ from typing import NamedTuple, cast
 import numpy as np
 import pandas as pd
 from scipy.special import entr
-from scipy.stats import t as student
 
 from ...designs.adaptive import next_calls
 from ...designs.pair_designs import Kind, design_pairs
 from ...designs.precision import WORDING_SHARE
 from ...errors import InputError
-from ...inference.intervals import mean_interval, percentile_limits
 from ...inference.methods import METHODS, resample
 from .. import datasets
 from ..referenced import REAL_POOLS, real_pools
@@ -35,7 +32,7 @@ from ..simulated import load_parameters, simulate_pool
 from ...parallel import parallel_map
 from ...pool import Pool, comparison_graphs
 from ...rankers.bradley_terry import bradley_terry_batch
-from ...rankers.rankings import at_least, mid_ranks, spearman_distance
+from ...rankers.rankings import mid_ranks, spearman_distance
 from ...streams import stream
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-06
@@ -423,143 +420,6 @@ def _check_request(
                 f"{recorded.name}: {', '.join(map(str, sizes)) or 'no'} calls: numbers of calls increase, "
                 f"from 1 to the {most} verdicts of half of the questions; change the numbers of graphs"
             )
-
-# %% ../../../nbs/paper/studies/designs.ipynb #dsg-26
-def calls_needed(
-    sizes: Sequence[int],  # (S,) increasing
-    distances: np.ndarray,  # (…, S) mean distance after so many calls
-    level: float | np.ndarray,  # (…)
-) -> np.ndarray:  # (…) NaN if the level is not reached; the first size if that is below it
-    "Calls after which the mean distance is down to a level, interpolated in logarithms."
-    calls, distances, level = np.asarray(sizes, dtype=np.float64), np.asarray(distances), np.asarray(level)
-    below = at_least(level[..., None], distances)
-    k = below.argmax(axis=-1)
-    before = np.maximum(k - 1, 0)
-    above, reached = (np.take_along_axis(distances, at[..., None], -1)[..., 0] for at in (before, k))
-    with np.errstate(all="ignore"):  # where nothing is interpolated
-        share = np.log(above / level) / np.log(above / np.maximum(reached, 1e-12))
-        found = np.exp(np.log(calls[before]) + share * np.log(calls[k] / calls[before]))
-    return np.where(below.any(axis=-1), np.where((k == 0) | (above == reached), calls[k], found), np.nan)
-
-
-def call_ratio(
-    sizes: Sequence[int],
-    distances: Mapping[str, np.ndarray],  # by kind: (…, S) means
-    kind: str,
-    at: int,  # which size of the complete graphs gives the level
-) -> np.ndarray:  # (…)
-    "Calls of a kind at the distance that complete graphs reach with sizes[at] calls, by those of the complete graphs."
-    level = np.asarray(distances[BASELINE])[..., at]
-    return calls_needed(sizes, distances[kind], level) / calls_needed(sizes, distances[BASELINE], level)
-
-# %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-2
-def ratio_table(
-    replays: Sequence[Replay],
-    *,
-    kinds: Sequence[str],  # without the baseline
-    graphs: Sequence[int] = (2, 5, 10),  # complete graphs that give the levels
-    n_bootstrap: int = 500,
-    seed: int,
-    level: float = 0.95,
-) -> pd.DataFrame:  # one row per set, level and kind
-    """Calls needed for the distance of complete graphs, as a ratio to theirs.
-
-    Columns: set, title, n_models, graphs, calls, distance, kind, ratio, bound (the smallest size is already closer),
-    low, high (over repetitions: percentile, Monte Carlo alone; over pools where each repetition has its own),
-    question_low, question_high (jackknife over groups of questions, Monte Carlo noise of the estimate added; NaN
-    without groups).
-    """
-    rows = []
-    for replay, number, kind in product(replays, graphs, kinds):
-        recorded, sizes, at = replay.recorded, replay.sizes, replay.graphs.index(number)
-        own = {name: replay.distances[name] for name in (BASELINE, kind)}
-        means, n = {name: values.mean(axis=0) for name, values in own.items()}, len(own[BASELINE])
-        ratio, distance = float(call_ratio(sizes, means, kind, at)), means[BASELINE][at]
-        # The same repetitions for both kinds, which share their splits.
-        rng = stream(seed, "designs", "ratio", recorded.name, kind, number)
-        times = rng.multinomial(n, np.full(n, 1 / n), size=n_bootstrap) / n
-        drawn = np.log(call_ratio(sizes, {name: times @ values for name, values in own.items()}, kind, at))
-        drawn = drawn[np.isfinite(drawn)]
-        limits = np.exp(percentile_limits(drawn, level)) if len(drawn) >= 0.95 * n_bootstrap else (np.nan, np.nan)
-        width = np.nan
-        if kind in replay.without:
-            without = {name: replay.without[name].mean(axis=1) for name in (BASELINE, kind)}
-            logs = np.log(call_ratio(sizes, without, kind, at))
-            groups = len(logs)
-            variance = (groups - 1) / groups * ((logs - logs.mean()) ** 2).sum() + drawn.var(ddof=1)
-            width = student.isf((1 - level) / 2, groups - 1) * np.sqrt(variance)
-        of_set = recorded.name, recorded.title, recorded.points.shape[1], number, sizes[at], distance
-        bound = bool(means[kind][0] <= distance)
-        rows.append((*of_set, kind, ratio, bound, *limits, ratio * np.exp(-width), ratio * np.exp(width)))
-    columns = "set title n_models graphs calls distance kind ratio bound low high question_low question_high"
-    return pd.DataFrame(rows, columns=columns.split())
-
-# %% ../../../nbs/paper/studies/designs.ipynb #dsg-26-3
-def curve_table(
-    replays: Sequence[Replay],
-    *,
-    seed: int,
-) -> pd.DataFrame:  # one row per set, kind and number of calls
-    """Mean distance and its 95 % interval over repetitions.
-
-    Columns: set, title, kind, graphs, calls, distance, low, high, separated.
-    """
-    rows = []
-    for replay in replays:
-        of_set = replay.recorded.name, replay.recorded.title
-        for kind, values in replay.distances.items():
-            for k, size in enumerate(zip(replay.graphs, replay.sizes, strict=True)):
-                if not np.isnan(values[:, k]).any():
-                    rng = stream(seed, "designs", "curve", replay.recorded.name, kind, k)
-                    found = mean_interval(values[:, k], rng=rng)
-                    rows.append((*of_set, kind, *size, *found, replay.separated[kind][k]))
-    return pd.DataFrame(rows, columns="set title kind graphs calls distance low high separated".split())
-
-# %% ../../../nbs/paper/studies/designs.ipynb #dsg-28b
-def distance_ratios(
-    replay: Replay,
-    *,
-    kinds: Sequence[str],
-    against: str,
-    n_bootstrap: int = 2000,
-    seed: int,
-    level: float = 0.95,
-) -> pd.DataFrame:  # one row per kind and number of calls: set, kind, calls, ratio, low, high
-    "Mean distance by another kind's at equal calls; limits over repetitions, which share splits: Monte Carlo alone."
-    rows, name = [], replay.recorded.name
-    for kind, (k, calls) in product(kinds, enumerate(replay.sizes)):
-        one, other = replay.distances[kind][:, k], replay.distances[against][:, k]
-        rng = stream(seed, "designs", "against", name, kind, k)
-        times = rng.multinomial(len(one), np.full(len(one), 1 / len(one)), size=n_bootstrap)
-        limits = percentile_limits(times @ one / (times @ other), level)
-        rows.append((name, kind, calls, one.mean() / other.mean(), *limits))
-    return pd.DataFrame(rows, columns=["set", "kind", "calls", "ratio", "low", "high"])
-
-
-def price_table(
-    bought: pd.DataFrame,  # from `replay_simulated`
-    *,
-    seed: int,
-) -> pd.DataFrame:  # one row per price and kind
-    """Mean distance of each design at the price of the paper's, and what each truncation adds.
-
-    With 95 % intervals over pools. Columns: price, kind, calls, answers (means); for each of `TRUNCATIONS` its name,
-    with low and high behind it; for each but the first also "less all" behind it, and the limits of that. NaN where a
-    truncation does not apply.
-    """
-    rows = []
-    for (price, kind), part in bought.groupby(["price", "kind"], sort=False):
-        row = {"price": price, "kind": kind, "calls": part["calls"].mean(), "answers": part["answers"].mean()}
-        for name in TRUNCATIONS:
-            rng = stream(seed, "designs", "price", kind, name)
-            columns = {name: part[name].to_numpy()}
-            if name != TRUNCATIONS[0]:
-                columns[f"{name} less all"] = part[name].to_numpy() - part[TRUNCATIONS[0]].to_numpy()
-            for label, values in columns.items():
-                found = (np.nan,) * 3 if np.isnan(values).any() else mean_interval(values, rng=rng)
-                row |= dict(zip((label, f"{label} low", f"{label} high"), found, strict=True))
-        rows.append(row)
-    return pd.DataFrame(rows).sort_values("price", kind="stable", ignore_index=True)
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-36
 PRICES = (0.0, 1.0)  # of an answer, in calls
