@@ -208,7 +208,7 @@ def _fit(pool: Pool, row: np.ndarray, theta: np.ndarray, ridge: float, which: st
         point[-2],
     )
     log_a[entries] = top.log_a - mean
-    spread, several = float(abs(MOST * np.sin(s))), len(taken.unit) > len(taken.copies)
+    spread, several = round(float(abs(MOST * np.sin(s))), 9), len(taken.unit) > len(taken.copies)  # 0 up to rounding
     share = float(LARGEST_SHARE * np.sin(point[-1]) ** 2) if several and spread else 0.0
     theta = point[:-2] * np.exp(mean)
     return DiscriminationFit(theta - theta.mean(), log_a, spread, share, top.value, alike, ridge, steps)
