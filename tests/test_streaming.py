@@ -300,7 +300,7 @@ def test_progress_is_told_of_every_row_in_each_reading(tmp_path, monkeypatch):
 
 @pytest.fixture
 def all_large(monkeypatch):
-    monkeypatch.setattr("ppe.inputs.LARGE", 0)
+    monkeypatch.setattr("ppe.door.inputs.LARGE", 0)
 
 
 def test_a_large_file_is_ranked_by_its_counts_and_says_so(tmp_path, ppe_main, all_large):
@@ -333,14 +333,14 @@ def test_rows_decide_what_is_large_whatever_they_are_written_in(tmp_path, ppe_ma
     assert ppe_main("import", "v.jsonl", "--out", "imported.csv", *done.err.split()[-2:]).code == 0
     os.mkfifo(tmp_path / "pipe")
     for limit, n_graphs in ((len(rows), 12), (len(rows) - 1, None)):
-        monkeypatch.setattr("ppe.inputs.LARGE", limit)
+        monkeypatch.setattr("ppe.door.inputs.LARGE", limit)
         files = ("v.parquet", "v.csv", "v.csv.gz", "imported.csv")
         found = [ppe_main("rank", name, "--format", "json") for name in files]
         with subprocess.Popen(["cp", "v.csv", "pipe"], cwd=tmp_path):
             found.append(ppe_main("rank", "pipe", "--format", "json"))
         assert all(done == found[0] for done in found) and found[0].json()["n_graphs_used"] == n_graphs
     other = write(tmp_path / "w.csv", [("k", *row[1:]) for row in rows])
-    monkeypatch.setattr("ppe.inputs.LARGE", 2 * len(rows))
+    monkeypatch.setattr("ppe.door.inputs.LARGE", 2 * len(rows))
     assert ppe_main("rank", "v.csv", other, "--format", "json").json()["n_graphs_used"] == 24
 
 
@@ -359,9 +359,9 @@ def test_what_needs_graphs_gets_them_from_a_large_file(tmp_path, ppe_main, all_l
         ("--intervals", 50),
     ):  # fmt: skip
         assert ppe_main("rank", path, *words, "--format", "json").json()["n_graphs"] == 24
-        monkeypatch.setattr("ppe.inputs.ROW_BYTES", 2**60)
+        monkeypatch.setattr("ppe.door.inputs.ROW_BYTES", 2**60)
         refused(ppe_main("rank", path, *words), words[0], "GiB")
-        monkeypatch.setattr("ppe.inputs.ROW_BYTES", 300)
+        monkeypatch.setattr("ppe.door.inputs.ROW_BYTES", 300)
 
 
 def test_small_files_together_are_one_table(tmp_path, ppe_main):

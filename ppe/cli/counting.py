@@ -15,7 +15,7 @@ from .show import FORMAT, Files, Form, Out, command, emit, emit_json, function_c
 from ..counts import PairCounts, write_counts
 from ..errors import InputError
 from ..door.reading import check, read
-from ..inputs import Verdicts, file_names, judges_note, read_input
+from ..door.inputs import Verdicts, file_names, judges_note, read_input
 from ..pool import win_tie_counts_from_table
 from ..streaming import Streamed
 from ..verdicts import write_verdicts

@@ -12,7 +12,7 @@ import click
 
 from .show import FORMAT, Form, emit_result, function_command, new_file
 from ..door.planning import design, next_calls, plan
-from ..inputs import Verdicts
+from ..door.inputs import Verdicts
 
 # %% ../../nbs/cli/designing.ipynb #pd06-642fc4
 _LIST = ("a list of pairs", (".csv", ".csv.gz"))

@@ -14,7 +14,7 @@ from .show import FORMAT, Form, emit, emit_result, function_command, new_file
 from ..errors import InputError
 from ..door.ranking import compare, cycles, diagnose, rank, report
 from ..inference.change import Change
-from ..inputs import Verdicts
+from ..door.inputs import Verdicts
 
 # %% ../../nbs/cli/ranking.ipynb #c07-e9dad8
 cycles_command = function_command("cycles", cycles, FORMAT)

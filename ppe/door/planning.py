@@ -28,7 +28,7 @@ from .ranking import One, check_numbers
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
 from ..inference.leaderboard import SEED
-from ..inputs import Verdicts, opened, text_columns, verdict_table
+from .inputs import Verdicts, opened, text_columns, verdict_table
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
 from ..pool import default_models

@@ -36,7 +36,7 @@ from ppe.inference.leaderboard import (
 )
 from ..inference.methods import Method
 from ..inference.people_and_judges import PeopleLeaderboard, people_and_judges
-from ..inputs import Verdicts, Words, judges_note, opened, read_input, text_columns, verdict_table
+from .inputs import Verdicts, Words, judges_note, opened, read_input, text_columns, verdict_table
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..rankers.covariates import read_coefficients
 from ..rankers.rankings import OnSeparation, Ranking

@@ -18,7 +18,7 @@ from ..comparisons import Comparisons
 from ..importers.layouts import LAYOUTS, import_verdicts
 from ..inference.diagnostics import repeated_questions
 from ..inference.leaderboard import invalid_verdicts
-from ..inputs import Verdicts, frame_file, named, verdict_table
+from .inputs import Verdicts, frame_file, named, verdict_table
 from ..results import Parts, Result, Shown
 from ..schemas import column_names
 from ..verdicts import COLUMNS
