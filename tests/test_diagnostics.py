@@ -3,9 +3,11 @@
 from itertools import combinations
 
 import numpy as np
+import pytest
 from drawn import frame
 
 from ppe.inference.advice import diagnose
+from ppe.inference.diagnostics import judges_agree
 from ppe.streams import stream
 
 
@@ -43,3 +45,25 @@ def test_a_single_pair_beyond_the_scores_is_named():
             rows.append(("j", q, "any", 0, names[i], names[j], "a" if ahead else "b"))
     report, sentence = told(rows)
     assert report["p_value"] < 0.01 and report["worst_pair"] == "d over a" and "is d, which took" in sentence
+
+
+def test_judges_agree_as_often_as_counted_one_by_one():
+    "Each verdict beside those of the other judges, or of people, on the same pair in the same wording, never itself."
+    rng, sides = np.random.default_rng(3), (("x", "y"), ("y", "x"))
+    rows = [
+        (f"j{judge}", question, "c", 0, *sides[rng.integers(2)], str(rng.choice(["a", "b", "tie"])))
+        for judge in range(4)
+        for question in range(12)
+        if rng.random() < 0.8
+    ]
+    said = [(judge, question, {"a": a, "b": b}.get(verdict)) for judge, question, _, _, a, b, verdict in rows]
+    others = [(one, other) for one in said for other in said if one[0] != other[0] and one[1] == other[1]]
+    for judge in ("", "j0", "j3"):
+        pairs = [(one, other) for one, other in others if judge in ("", one[0])]
+        row = judges_agree(frame(rows)).set_index("judge").loc[judge]
+        assert row["n"] == len(pairs)
+        assert row["share"] == pytest.approx(sum(one[2] == other[2] for one, other in pairs) / len(pairs))
+    people = judges_agree(frame(rows), frame([("person", *row[1:]) for row in rows[-9:]])).set_index("judge").loc[""]
+    pairs = [(one, other) for one in said for other in said[-9:] if one[1] == other[1]]
+    assert people["n"] == len(pairs)
+    assert people["share"] == pytest.approx(sum(one[2] == other[2] for one, other in pairs) / len(pairs))
