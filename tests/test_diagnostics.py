@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from drawn import frame
 
-from ppe.inference.advice import diagnose
+from ppe.inference.advice import diagnose, open_ranks
 from ppe.inference.diagnostics import judges_agree
+from ppe.paper.datasets import load_verdicts
+from ppe.pool import comparison_graphs
 from ppe.streams import stream
 
 
@@ -67,3 +69,23 @@ def test_judges_agree_as_often_as_counted_one_by_one():
     pairs = [(one, other) for one in said for other in said[-9:] if one[1] == other[1]]
     assert people["n"] == len(pairs)
     assert people["share"] == pytest.approx(sum(one[2] == other[2] for one, other in pairs) / len(pairs))
+
+
+def test_so_many_times_as_many_questions_close_an_open_rank():
+    "Copies of the questions, as new ones: fewer than the number that is said leave the rank open, more close it."
+
+    def times(n_copies: int) -> float | None:
+        rows = [("j", q, "any", 0, "x", "y", "a" if q % 12 < 8 else "b") for q in range(12 * n_copies)]
+        pool = comparison_graphs(frame(rows), incomplete="keep")
+        return open_ranks(pool, n_flips=4000, rng=stream(1, "copies"))[1].get(("x", "y"))
+
+    first = times(1)
+    assert first is not None and 2.2 < first < 3.6 and times(2) is not None and times(4) is None
+
+
+def test_a_typical_question_is_the_median_over_questions():
+    "Two equal models on a question differ by a normal of variance 2 sigma^2; the favoured one wins so often."
+    found = diagnose(load_verdicts("mt-bench-gpt4"), sections=["question_effect_size"])
+    sigma = found.report()["question_effect_size"]["sigma"]["value"]
+    gap = np.abs(stream(1, "questions").normal(0, np.sqrt(2) * sigma, 200_001))
+    assert f"makes one win {100 * np.median(1 / (1 + np.exp(-gap))):.0f} % of the time" in found.lines()[0]
