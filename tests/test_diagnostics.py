@@ -89,3 +89,11 @@ def test_a_typical_question_is_the_median_over_questions():
     sigma = found.report()["question_effect_size"]["sigma"]["value"]
     gap = np.abs(stream(1, "questions").normal(0, np.sqrt(2) * sigma, 200_001))
     assert f"makes one win {100 * np.median(1 / (1 + np.exp(-gap))):.0f} % of the time" in found.lines()[0]
+
+
+def test_too_few_questions_decide_nothing_and_the_fewest_are_named():
+    "Signs of five questions can all agree by chance once in sixteen times, both ways; of six once in thirty-two."
+    for n_questions, said in ((5, True), (6, False)):
+        rows = [("j", q, "any", 0, "x", "y", "a" if q < 4 else "b") for q in range(n_questions)]
+        sentence = diagnose(frame(rows), sections=["ranks"]).lines()[0]
+        assert ("decide nothing even if they all agree, 6 are the fewest that can" in sentence) == said, sentence
