@@ -3,9 +3,13 @@
 from itertools import combinations
 
 import numpy as np
+import pytest
 from drawn import frame
 
-from ppe.inference.advice import diagnose
+from ppe.inference.advice import diagnose, open_ranks
+from ppe.inference.diagnostics import judges_agree
+from ppe.paper.datasets import load_verdicts
+from ppe.pool import comparison_graphs
 from ppe.streams import stream
 
 
@@ -43,3 +47,53 @@ def test_a_single_pair_beyond_the_scores_is_named():
             rows.append(("j", q, "any", 0, names[i], names[j], "a" if ahead else "b"))
     report, sentence = told(rows)
     assert report["p_value"] < 0.01 and report["worst_pair"] == "d over a" and "is d, which took" in sentence
+
+
+def test_judges_agree_as_often_as_counted_one_by_one():
+    "Each verdict beside those of the other judges, or of people, on the same pair in the same wording, never itself."
+    rng, sides = np.random.default_rng(3), (("x", "y"), ("y", "x"))
+    rows = [
+        (f"j{judge}", question, "c", 0, *sides[rng.integers(2)], str(rng.choice(["a", "b", "tie"])))
+        for judge in range(4)
+        for question in range(12)
+        if rng.random() < 0.8
+    ]
+    said = [(judge, question, {"a": a, "b": b}.get(verdict)) for judge, question, _, _, a, b, verdict in rows]
+    others = [(one, other) for one in said for other in said if one[0] != other[0] and one[1] == other[1]]
+    for judge in ("", "j0", "j3"):
+        pairs = [(one, other) for one, other in others if judge in ("", one[0])]
+        row = judges_agree(frame(rows)).set_index("judge").loc[judge]
+        assert row["n"] == len(pairs)
+        assert row["share"] == pytest.approx(sum(one[2] == other[2] for one, other in pairs) / len(pairs))
+    people = judges_agree(frame(rows), frame([("person", *row[1:]) for row in rows[-9:]])).set_index("judge").loc[""]
+    pairs = [(one, other) for one in said for other in said[-9:] if one[1] == other[1]]
+    assert people["n"] == len(pairs)
+    assert people["share"] == pytest.approx(sum(one[2] == other[2] for one, other in pairs) / len(pairs))
+
+
+def test_so_many_times_as_many_questions_close_an_open_rank():
+    "Copies of the questions, as new ones: fewer than the number that is said leave the rank open, more close it."
+
+    def times(n_copies: int) -> float | None:
+        rows = [("j", q, "any", 0, "x", "y", "a" if q % 12 < 8 else "b") for q in range(12 * n_copies)]
+        pool = comparison_graphs(frame(rows), incomplete="keep")
+        return open_ranks(pool, n_flips=4000, rng=stream(1, "copies"))[1].get(("x", "y"))
+
+    first = times(1)
+    assert first is not None and 2.2 < first < 3.6 and times(2) is not None and times(4) is None
+
+
+def test_a_typical_question_is_the_median_over_questions():
+    "Two equal models on a question differ by a normal of variance 2 sigma^2; the favoured one wins so often."
+    found = diagnose(load_verdicts("mt-bench-gpt4"), sections=["question_effect_size"])
+    sigma = found.report()["question_effect_size"]["sigma"]["value"]
+    gap = np.abs(stream(1, "questions").normal(0, np.sqrt(2) * sigma, 200_001))
+    assert f"makes one win {100 * np.median(1 / (1 + np.exp(-gap))):.0f} % of the time" in found.lines()[0]
+
+
+def test_too_few_questions_decide_nothing_and_the_fewest_are_named():
+    "Signs of five questions can all agree by chance once in sixteen times, both ways; of six once in thirty-two."
+    for n_questions, said in ((5, True), (6, False)):
+        rows = [("j", q, "any", 0, "x", "y", "a" if q < 4 else "b") for q in range(n_questions)]
+        sentence = diagnose(frame(rows), sections=["ranks"]).lines()[0]
+        assert ("decide nothing even if they all agree, 6 are the fewest that can" in sentence) == said, sentence

@@ -871,3 +871,9 @@ def test_a_rubric_of_the_source_goes_with_its_question_to_the_judge(tmp_path, se
                 found = {own in text for text in mine if form in text}
                 assert found == ways or (not found and number == 2 and more)  # known from the first time
     assert len(pd.read_csv(tmp_path / "v.csv")) == 3 * len(rows)
+
+
+def test_a_reply_of_megabytes_is_not_taken(tmp_path, serve, capsys):
+    server = serve(lambda *_: completion("x" * 5 * 2**20))
+    assert judged(tmp_path, server.url, *SINGLE) == 3 and "reply too large" in capsys.readouterr().err
+    assert set(states(tmp_path)) == {"open"} and not (tmp_path / "verdicts.csv").exists()

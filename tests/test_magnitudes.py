@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ppe.errors import InputError
+from ppe.errors import ConvergenceError, InputError
 from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
 from ppe.rankers.davidson import davidson, davidson_batch, davidson_probabilities
-from ppe.rankers.likelihood import LARGEST_PENALISED, LARGEST_RATIO
+from ppe.rankers.likelihood import LARGEST_PENALISED, LARGEST_RATIO, Design, maximise
 
 EXPONENT = st.one_of(st.floats(-300, 300), st.floats(-8, 8))
 
@@ -77,3 +77,11 @@ def test_the_penalty_holds_against_its_largest_count_and_refuses_more(fit):
         assert isclose(found[0] - found[1], expected, abs_tol=1e-6)
     with pytest.raises(InputError, match="divide all counts"):
         fit(*two(2 * LARGEST_PENALISED, 0.0), on_separation="ridge")
+
+
+def test_a_maximum_that_is_not_reached_is_an_error_and_not_a_ranking(monkeypatch):
+    "No counts within the limits are known that are not reached; so the steps are left out."
+    monkeypatch.setattr("ppe.rankers.likelihood.compiled_or_plain", lambda *arguments, cost: None)
+    design = Design.of(np.array([0]), np.array([1]), ("x", "y"))
+    with pytest.raises(ConvergenceError, match="did not converge in 2 of 2 fits"):
+        maximise(design, np.ones((2, 3, 1)))

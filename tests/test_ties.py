@@ -6,6 +6,8 @@ import pytest
 from conftest import COLUMNS
 from definitions import definitions
 
+from ppe.rankers.bradley_terry import bradley_terry
+from ppe.rankers.davidson import davidson, davidson_batch
 from ppe.rankers.rankings import mid_ranks, spearman_distance
 from ppe.rankers.registry import COUNT_RANKERS
 
@@ -40,3 +42,11 @@ def test_the_parts_of_an_expected_distance_add_up_with_ties():
     missed, noise = definitions("figures/fig_reference_noise.ipynb").spearman_parts(ranks, drawn)
     means = [spearman_distance(row, drawn).mean() for row in ranks]
     assert np.allclose(missed + noise, means, atol=1e-12)
+
+
+def test_davidson_without_a_tie_is_bradley_terry():
+    "The maximum is at nu = 0, which is no number of Newton steps away."
+    wins = np.array([[0.0, 3, 2], [1, 0, 4], [2, 1, 0]])
+    fit = davidson(wins, np.zeros((3, 3)))
+    assert fit.fit.nu == 0 and np.allclose(fit.scores, bradley_terry(wins, np.zeros((3, 3))).scores, atol=1e-9)
+    assert davidson_batch(wins[None], np.zeros((1, 3, 3))).nu.tolist() == [0]

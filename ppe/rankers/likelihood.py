@@ -36,11 +36,11 @@ LOADING = 5e5  # microseconds without numba, about, in which it could be loaded
 
 # %% ../../nbs/rankers/likelihood.ipynb #146ca235
 @njit(cache=True, error_model="numpy")
-def _total(values):
-    "Sum in the order of the values, so that it has the same last digit whether this is compiled or not."
+def _product(one, other):
+    "Sum of products in order, so that it has the same last digit whether this is compiled or not."
     total = 0.0
-    for value in values.ravel():
-        total += value
+    for i in range(len(one)):
+        total += one[i] * other[i]
     return total
 
 
@@ -48,7 +48,9 @@ def _total(values):
 def _solve(matrix, vectors):
     "Solve for the rows of `vectors`, in place; False if the matrix is not positive definite."
     m = len(matrix)
-    least = SINGULAR * np.diag(matrix)
+    least = np.empty(m)
+    for k in range(m):
+        least[k] = SINGULAR * matrix[k, k]
     for k in range(m):
         if not matrix[k, k] > least[k]:
             return False
@@ -73,8 +75,10 @@ def _solve(matrix, vectors):
 @njit(cache=True, error_model="numpy")
 def _roots(columns, values, offset, beta, root):
     "Square root of the odds against the first in every row, in place: few exponentials, many products."
-    near = np.abs(beta).max() < 2.0 * FAR  # a long chain of models goes further
-    skill, least = np.ones(len(beta)), exp(-FAR)
+    farthest, skill, least = 0.0, np.ones(len(beta)), exp(-FAR)
+    for i in range(len(beta)):
+        farthest = max(farthest, abs(beta[i]))
+    near = farthest < 2.0 * FAR  # a long chain of models goes further
     for i in range(len(beta) if near else 0):
         skill[i] = exp(0.5 * beta[i])
     for r in range(len(columns)):
@@ -99,7 +103,10 @@ def _chances(root, nu):
 def _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, score, information):
     "Score (m,) and upper triangle of the information (m, m), in place; counts (3, R): won, lost, tied."
     m, k = len(beta), columns.shape[1]
-    score[:], information[:] = 0.0, 0.0
+    for i in range(m):
+        score[i] = 0.0
+        for j in range(m):
+            information[i, j] = 0.0
     _roots(columns, values, offset, beta, root)  # in a loop of its own: twice as fast
     nu = exp(min(beta[m - 1], FAR)) if ties else 0.0
     for r in range(len(columns)):
@@ -134,7 +141,9 @@ def _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, sc
         score[i] -= ridge * beta[i]
         information[i, i] += ridge if information[i, i] + ridge > 0.0 else 1.0  # no verdict tells of it: it stays
         trace += information[i, i] if i < n_models else 0.0
-    information[:n_models, :n_models] += trace / n_models**2
+    for i in range(n_models):
+        for j in range(n_models):
+            information[i, j] += trace / n_models**2
 
 # %% ../../nbs/rankers/likelihood.ipynb #6e22ab7c
 @njit(cache=True, error_model="numpy")
@@ -153,18 +162,22 @@ def ascend(
 ):
     "Number of Newton steps to the maximum under the hypothesis; 0 if there is none, or it was not reached."
     m = len(beta)
-    size = _total(contrast * contrast)
-    if size > 0.0:
-        beta += (target - _total(contrast * beta)) / size * contrast
+    size = _product(contrast, contrast)
+    away = (target - _product(contrast, beta)) / size if size > 0.0 else 0.0
+    for i in range(m if size > 0.0 else 0):
+        beta[i] += away * contrast[i]
     vectors, information, root = np.empty((2 if size > 0.0 else 1, m)), np.empty((m, m)), np.empty(len(columns))
     for step in range(1, MAX_STEPS + 1):
         _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, vectors[0], information)
-        vectors[1:] = contrast
+        for i in range(m if size > 0.0 else 0):
+            vectors[1, i] = contrast[i]
         if not _solve(information, vectors):
             return 0
         if size > 0.0:
-            direction[:] = vectors[1]
-            vectors[0] -= _total(contrast * vectors[0]) / _total(contrast * direction) * direction
+            back = _product(contrast, vectors[0]) / _product(contrast, vectors[1])
+            for i in range(m):
+                direction[i] = vectors[1, i]
+                vectors[0, i] -= back * direction[i]
         reach = abs(vectors[0, m - 1]) if ties else 0.0
         for r in range(len(columns)):
             move = vectors[0, columns[r, 0]] - vectors[0, columns[r, 1]]
@@ -175,7 +188,8 @@ def ascend(
         if not reach < 1e300:
             return 0
         length = 1.0 if reach < FULL_NEWTON else log1p(reach) / reach
-        beta += length * vectors[0]
+        for i in range(m):
+            beta[i] += length * vectors[0, i]
         if reach < (AT_MAXIMUM if size > 0.0 else NEWTON_TOLERANCE):
             return step
     return 0
@@ -243,17 +257,33 @@ def strengths_exist(columns, counts, n_models, ties):
 
 # %% ../../nbs/rankers/likelihood.ipynb #f1507ca8
 @njit(cache=True, error_model="numpy")
+def _centre(values, n):
+    "Take the mean of the first n off, in place."
+    total = 0.0
+    for i in range(n):
+        total += values[i]
+    for i in range(n):
+        values[i] -= total / n
+
+
+@njit(cache=True, error_model="numpy")
 def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, steps, penalised):
     "Fit outcomes (B, 3, R): in place beta (B, m), steps (B,), and which of them are penalised."
     m = beta.shape[1]
     for b in range(len(outcomes)):
-        counts, gained, lost = outcomes[b], np.full(n_models, 0.5), np.full(n_models, 0.5)
+        counts, gained, lost = outcomes[b], np.empty(n_models), np.empty(n_models)
+        gained.fill(0.5)
+        lost.fill(0.5)
         for r in range(len(columns)):
             for side in range(2):
                 points = counts[side, r] + 0.5 * counts[2, r]
                 gained[columns[r, side]] += points
                 lost[columns[r, 1 - side]] += points
-        total, drawn = _total(counts), _total(counts[2])
+        total, drawn = 0.0, 0.0
+        for side in range(3):
+            for r in range(len(columns)):
+                total += counts[side, r]
+                drawn += counts[side, r] if side == 2 else 0.0
         decided = max(total - drawn, 0.01 * total)
         with_ties = ties and drawn > 0.0  # without any nu is 0
         point = beta[b] if with_ties or not ties else beta[b, : m - 1]
@@ -261,16 +291,17 @@ def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, ste
         for _ in range(2):
             for i in range(n_models):
                 point[i] = log(gained[i] / lost[i]) * (min(total / decided, 10.0) if with_ties else 1.0)
-            point[:n_models] -= _total(point[:n_models]) / n_models
+            _centre(point, n_models)
             if with_ties:
                 point[m - 1] = log(2.0 * drawn / decided)
-            point[n_models : m - ties] = 0.0
+            for i in range(n_models, m - ties):
+                point[i] = 0.0
             none, weight = np.zeros(len(point)), ridge if penalised[b] else 0.0
             steps[b] = ascend(columns, values, offset, counts, with_ties, n_models, weight, none, 0.0, point, none)
             if steps[b] or penalised[b] or columns.shape[1] == 2:
                 break
             penalised[b] = True  # further columns: not reached is how it shows that there is no maximum
-        point[:n_models] -= _total(point[:n_models]) / n_models
+        _centre(point, n_models)
         if ties and not with_ties:
             beta[b, m - 1] = -np.inf
 
