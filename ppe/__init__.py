@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"
 
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {
@@ -18,7 +18,7 @@ _NAMES = {
     "ppe.paper.simulated": "simulate_pool",
     "ppe.errors": "PpeError",
 }
-_MOVED = {  # what was a name of the door until 1.1
+_MOVED = {  # what was a name of the door before 2.0
     "ppe.verdicts": "read_verdicts",
     "ppe.counts": "read_counts write_counts",
     "ppe.streaming": "stream_counts",
