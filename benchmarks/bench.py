@@ -30,7 +30,7 @@ import pyarrow.parquet
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from ppe.cycles import cycle_counts
+from ppe.cycle_scores import cycle_counts
 from ppe.designs.pair_designs import PairDesign, design_pairs, pair_table
 from ppe.inference.intervals import pool_tests
 from ppe.pairs import write_pairs

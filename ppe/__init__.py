@@ -23,7 +23,7 @@ _MOVED = {  # what was a name of the door before 2.0
     "ppe.counts": "read_counts write_counts",
     "ppe.streaming": "stream_counts",
     "ppe.pool": "graph_table",
-    "ppe.cycles": "cycle_counts",
+    "ppe.cycle_scores": "cycle_counts",
     "ppe.rankers.registry": "rank_counts",
     "ppe.rankers.rankings": "Ranking",
     "ppe.inference.methods": "METHODS Method",

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from .cycles import CycleCounts, cycle_counts
+from .cycle_scores import CycleCounts, cycle_counts
 from .errors import InputError
 from .verdicts import COLUMNS, GRAPH_COLUMNS, graph_codes, model_codes, validate_verdicts
 

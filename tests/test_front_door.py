@@ -1,13 +1,26 @@
 """What a first call costs: the names of `import ppe`, the help of `ppe`, and no library behind them."""
 
 import ast
+import inspect
+import json
+import os
 import subprocess
 import sys
+import tokenize
+from collections.abc import Callable
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
+from textwrap import dedent
+from typing import Literal, get_args, get_origin, get_type_hints
 
+import click
+import pandas as pd
 import pytest
 
 import ppe
+from ppe.cli.main import COMMANDS, app, main
+from ppe.errors import as_options, one_line
 
 HEAVY = ("click", "jinja2", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
 
@@ -40,3 +53,134 @@ def test_types_see_the_same_names():
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     seen = {alias.asname: f"ppe.{node.module}" for node in imports for alias in node.names}
     assert seen == ppe._HOME
+
+
+FUNCTIONS = {
+    "check": "check", "compare": "compare", "cycles": "cycles", "design": "design", "diagnose": "diagnose",
+    "import": "read", "next": "next_calls", "plan": "plan", "rank": "rank", "report": "report",
+}  # fmt: skip
+OF_COMMANDS_ALONE = {"format", "force", "out", "fail_if", "columns"}  # where to, in which form, and exit codes
+
+
+def comments(function: Callable) -> dict[str, str]:
+    "What stands behind each parameter, or in the lines above it."
+    told, above, name = {}, [], ""
+    source = dedent(inspect.getsource(function))
+    depth = 0
+    for token in tokenize.generate_tokens(StringIO(source).readline):
+        depth += (token.string in "([{" and token.type == tokenize.OP) - (
+            token.string in ")]}" and token.type == tokenize.OP
+        )
+        if token.string == ":" and depth == 0:
+            return told
+        if token.type == tokenize.COMMENT:
+            text = token.string.lstrip("# ")
+            if token.line.lstrip().startswith("#"):
+                above.append(text)
+            else:
+                told[name] = text
+        elif token.type == tokenize.NAME and depth == 1 and token.line.lstrip().startswith(token.string):
+            name = token.string
+            if above:
+                told[name], above = " ".join(above), []
+    raise AssertionError(f"no end of the parameters of {function}")
+
+
+def command(name: str) -> click.Command:
+    return app.get_command(click.Context(app), name)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_command_has_the_options_defaults_choices_and_help_of_its_function(name: str):
+    function, made = getattr(ppe, FUNCTIONS[name]), command(name)
+    parameters = {
+        key: parameter for key, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }  # fmt: skip
+    options = {option.name: option for option in made.params}
+    assert [key for key in options if key in parameters and key not in OF_COMMANDS_ALONE] == [
+        key for key in parameters if key not in OF_COMMANDS_ALONE
+    ]
+    assert {*options} - {*parameters} <= OF_COMMANDS_ALONE
+    assert made.help == inspect.getdoc(function) and made.get_short_help_str(99) == COMMANDS[name][1].rstrip(".") + "."
+    told, hints = (
+        comments(function),
+        get_type_hints(function, dict(vars(import_module(function.__module__)), JudgeChange=object)),
+    )
+    for key in {*options} & {*parameters} - OF_COMMANDS_ALONE:
+        option, default = options[key], parameters[key].default
+        is_option = parameters[key].kind is inspect.Parameter.KEYWORD_ONLY
+        assert isinstance(option, click.Option if is_option else click.Argument), key
+        assert option.required == (default is inspect.Parameter.empty), key
+        if default not in (None, inspect.Parameter.empty, ()):
+            assert option.get_default(click.Context(made)) == default, key
+        if get_origin(hints[key]) is Literal:
+            assert tuple(option.type.choices) == get_args(hints[key]), key
+        if is_option:
+            assert option.help == told[key], key
+
+
+def test_the_help_is_the_same_with_either_release_of_the_library_that_reads_it(tmp_path: Path):
+    "fastcore 1, with which the notebooks are exported, and 2, which a user gets."
+    program = "import sys; from ppe.cli.main import main; [main([name, '--help']) for name in sys.argv[1:]]"
+    texts = []
+    for version in (">=1.13,<2", ">=2"):
+        folder = tmp_path / version[2]
+        fetch = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target", folder]
+        if subprocess.run([*fetch, f"fastcore{version}"], cwd=tmp_path, capture_output=True).returncode:
+            pytest.skip("no package index can be reached")
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(ppe.__file__).parents[1])])}
+        done = subprocess.run([sys.executable, "-c", program, *FUNCTIONS], env=env, capture_output=True, text=True)
+        texts.append(done.stdout)
+    assert texts[0] == texts[1] and "How verdicts become scores" in texts[0]
+
+
+ANSWERS = {
+    "rank": ["{v}", "--intervals", "0"], "cycles": ["{v}"], "check": ["{v}"], "diagnose": ["{v}"],
+    "compare": ["{v}", "--model", "gpt-4", "--model", "claude-v1"],
+    "plan": ["--models", "5", "--questions", "20", "--calls", "100"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("door") / "verdicts.csv"
+    verdicts = ppe.load("mt-bench-gpt4")
+    few = ["gpt-4", "claude-v1", "llama-13b"]
+    ppe.write_verdicts(verdicts[verdicts["model_a"].isin(few) & verdicts["model_b"].isin(few)], path)
+    return path
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_command_prints_what_its_function_returns(name: str, table: Path, capsys: pytest.CaptureFixture[str]):
+    words = [word.format(v=table) for word in ANSWERS[name]]
+    context = command(name).make_context(name, [*words])
+    given = {key: value for key, value in context.params.items() if key not in OF_COMMANDS_ALONE}
+    function = getattr(ppe, FUNCTIONS[name])
+    places = [
+        given.pop(key) for key, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]  # fmt: skip
+    answer = function(*places, **given)
+    shown = {"table": str(answer) + "\n", "json": json.dumps(answer.to_dict(), indent=2, ensure_ascii=False) + "\n"}
+    for form, text in shown.items():
+        capsys.readouterr()
+        assert main([name, *words, "--format", form]) == 0
+        out, err = capsys.readouterr()
+        assert out == text
+        assert [line.removeprefix("ppe: note: ") for line in err.splitlines()] == [
+            as_options(one_line(note)) for note in answer.notes()
+        ]
+    assert len(repr(answer).splitlines()) <= 8 and answer._repr_html_().startswith("<div")
+    frame = answer.to_frame()
+    assert main([name, *words, "--format", "csv"]) == 0
+    assert len(pd.read_csv(StringIO(capsys.readouterr()[0]))) == len(frame)
+
+
+def test_the_door_has_at_most_thirty_names_and_says_where_the_others_went():
+    assert len(ppe.__all__) <= 30
+    for module, names in ppe._MOVED.items():
+        for name in names.split():
+            with pytest.raises(AttributeError, match=f"from {module} import {name}"):
+                getattr(ppe, name)
+            assert hasattr(import_module(module), name), f"{name} is not in {module}"

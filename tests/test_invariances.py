@@ -11,7 +11,7 @@ from conftest import COLUMNS
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ppe.cycles import cycle_counts
+from ppe.cycle_scores import cycle_counts
 from ppe.errors import InputError
 from ppe.inference.intervals import INTERVAL_KINDS
 from ppe.inference.leaderboard import leaderboard

@@ -121,13 +121,13 @@ def test_links_lead_to_pages_files_and_the_server(staging: stage.Staging):
     figure = ("nbs/figures/fig_mu.ipynb",) * 2
     page, reading = ("site/rank.md", "rank.md"), ("nbs/reading.md",) * 2
     for (origin, place), link, wanted in (
-        (figure, "../cycles.ipynb", "../cycles.ipynb"),
+        (figure, "../cycle_scores.ipynb", "../cycle_scores.ipynb"),
         (figure, "../../figures/fig_mu.csv", "../../figures/fig_mu.csv"),
         (reading, "tables/tab_main.ipynb", "tables/tab_main.ipynb"),
         (reading, "#Here", "#here"),
         (page, "../nbs/guide.ipynb#A-b", "nbs/guide.ipynb#a-b"),
         (page, "glossary.md", "glossary.md"),
-        (page, "../ppe/cycles.py", f"{server}/ppe/cycles.py"),
+        (page, "../ppe/cycle_scores.py", f"{server}/ppe/cycle_scores.py"),
         (page, "../tests", f"{stage.SERVER}/tree/main/tests"),
         (page, "https://example.org", "https://example.org"),
     ):
@@ -142,7 +142,7 @@ def test_a_notebook_is_shown_without_directives_and_with_alternative_texts(stagi
         return {"cell_type": "code", "source": "\n".join(lines), "metadata": {}, "outputs": list(outputs)}
 
     cells = [
-        code("#| default_exp cycles"),
+        code("#| default_exp cycle_scores"),
         code("#| hide", "secret()"),
         code("#| export", "import re"),
         code(
@@ -151,7 +151,7 @@ def test_a_notebook_is_shown_without_directives_and_with_alternative_texts(stagi
             outputs=({"output_type": "display_data"},),
         ),
     ]
-    shown = staging.notebook({"cells": cells, "metadata": {}}, "nbs/cycles.ipynb")["cells"]
+    shown = staging.notebook({"cells": cells, "metadata": {}}, "nbs/cycle_scores.ipynb")["cells"]
     assert [cell["source"] for cell in shown] == ["import re", "draw()"]
     assert shown[1]["metadata"]["mystnb"]["image"]["alt"] == "Two lines that cross: one falls"
 
@@ -346,7 +346,7 @@ def test_a_page_shows_as_it_should(name: str, browser: Browser, address: str):
 
 @pytest.mark.slow
 def test_formulas_are_set(browser: Browser, address: str):
-    browser.open(f"{address}nbs/cycles.html")
+    browser.open(f"{address}nbs/cycle_scores.html")
     assert browser.evaluate("document.querySelectorAll('mjx-container').length") > 20
 
 

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from ..rankers.bradley_terry import bradley_terry_batch
-from ..cycles import cycle_counts
+from ..cycle_scores import cycle_counts
 from .methods import find_distance
 from ..errors import InputError, first_five
 from ..pool import Pool, half_tie_wins, win_tie_counts

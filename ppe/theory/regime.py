@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import beta, norm
 
 from ..compiled import njit
-from ..cycles import cycle_counts
+from ..cycle_scores import cycle_counts
 from ..errors import InputError
 from ..streams import stream
 
