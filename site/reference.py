@@ -12,6 +12,7 @@ from pathlib import Path
 
 # Folder of ppe/, its title, what it is for; in the order of the contents page.
 ROOMS = {
+    "door": "From a file or a frame to a result",
     "": "Verdicts, pools, cycles, truncation",
     "rankers": "Rankers",
     "inference": "Trust in a ranking",
@@ -56,9 +57,9 @@ class Module:
         "What stands beside the end of a node, or beside the bracket that a definition opens with."
         line = self.lines[(node.end_lineno or 1) - 1].encode()[node.end_col_offset or 0 :].decode()
         found = re.match(rf"[\s,):\]}}]*{SAID}", line)
-        if not found and isinstance(node, (ast.Assign, ast.AnnAssign)):
-            found = re.search(rf"[({{\[]\s*{SAID}", self.lines[node.lineno - 1])
-            above = takewhile(bool, (re.match(SAID, line) for line in self.lines[node.lineno - 2 :: -1]))
+        if not found and isinstance(node, (ast.Assign, ast.AnnAssign, ast.arg)):
+            found = None if isinstance(node, ast.arg) else re.search(rf"[({{\[]\s*{SAID}", self.lines[node.lineno - 1])
+            above = takewhile(bool, (re.match(SAID, line.strip()) for line in self.lines[node.lineno - 2 :: -1]))
             return found[1] if found else " ".join(line[1] for line in reversed(list(above)))
         return found[1] if found else ""
 
