@@ -89,10 +89,10 @@ def test_an_answer_has_the_same_digits_compiled_or_not():
     "The first fit of a process is not compiled, those after numba is there are; one process gives one answer."
     program = """
 import sys
-from ppe import load_verdicts
+from ppe import load
 from ppe.rankers.davidson import davidson
 from ppe.pool import win_tie_counts_from_table
-tables = [load_verdicts(name) for name in ("mt-bench-gpt4", "vicuna80-gpt4", "prd-human")]
+tables = [load(name) for name in ("mt-bench-gpt4", "vicuna80-gpt4", "prd-human")]
 counts = [win_tie_counts_from_table(table)[:2] for table in tables]
 plain = [davidson(*part).scores for part in counts]
 assert "numba" not in sys.modules

@@ -127,7 +127,7 @@ def test_every_command_reads_such_a_table_as_one_without(ppe_main, tmp_path):
 
 def test_a_table_too_large_for_its_graphs_gives_the_same(ppe_main, tmp_path, monkeypatch):
     path = write(tmp_path / "t.csv", table(3, invalid=0.1), STYLED)
-    words = "rank", path, "--covariates", "length", "--incomplete", "keep", "--format", "json"
+    words = "rank", path, "--covariates", "length", "--incomplete", "keep", "--intervals", 0, "--format", "json"
     whole = ppe_main(*words).json()
     monkeypatch.setattr("ppe.pool.MAX_ADJACENCY_BYTES", 10)
     counted = ppe_main(*words).json()
