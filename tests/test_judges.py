@@ -242,7 +242,7 @@ def test_what_contradicts_people_as_the_yardstick_is_refused(ppe_main, tmp_path)
         (("--order-effect", "--ranker", "davidson"), "--people takes no --ranker, --order-effect:"),
         (("--on-separation", "ridge"), "--people takes no --on-separation:"),
         (("--people", judges), "people cannot be a judge of themselves"),
-        (("--level", "1"), "level = 1.0"),
+        (("--level", "1"), "--level 1: it lies between 0 and 1"),
         (("--intervals", "3"), "3 draws: level 0.95 needs at least 19; ask for more"),
     ):
         done = ppe_main("rank", judges, *(() if "--people" in words else ("--people", people)), *words)
