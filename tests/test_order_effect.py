@@ -54,7 +54,7 @@ def test_the_command_fits_what_it_was_told_to(ppe_main, tmp_path):
 
 def test_a_table_too_large_for_its_graphs_gives_the_same(ppe_main, tmp_path, monkeypatch):
     path = write(tmp_path / "t.csv", table(3))
-    words = "rank", path, "--order-effect", "--incomplete", "keep", "--format", "json"
+    words = "rank", path, "--order-effect", "--incomplete", "keep", "--intervals", 0, "--format", "json"
     whole = ppe_main(*words).json()
     monkeypatch.setattr("ppe.pool.MAX_ADJACENCY_BYTES", 10)
     counted = ppe_main(*words).json()
@@ -87,7 +87,7 @@ def test_selection_intervals_and_formats(ppe_main, tmp_path, ranker, words):
         line = next(line for line in lines if line.startswith(f"first place with judge {judge}"))
         assert f"{effect:+.4f} ± {found['fit']['first_place_se_questions'][judge]:.4f}" in line
         assert f"{100 * found['fit']['equal_first_wins'][judge]:.1f} %" in line
-    assert ppe_main(*common, "--format", "csv").out.splitlines()[0] == "model,score,rank"
+    assert ppe_main(*common, "--format", "csv").out.splitlines()[0].startswith("model,score,rank,score_low")
 
 
 def test_one_order_only_is_noted_and_told_from_nothing_when_it_fits_a_line(ppe_main, tmp_path):
