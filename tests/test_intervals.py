@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from definitions import definitions
 from drawn import frame
 
 from ppe.errors import InputError
 from ppe.inference.advice import diagnose, open_ranks
-from ppe.inference.budget import cross_validate
 from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.methods import Method
@@ -80,7 +80,7 @@ def test_a_question_with_more_judges_may_not_be_counted_on(one_judge):
 
 def test_no_question_stands_on_both_sides_of_a_fold_or_a_half(two_judges):
     pool = comparison_graphs(two_judges)
-    cv = cross_validate(pool, [1.0], rng=stream(SEED))
+    cv = definitions("tables/tab_keep_k_cv.ipynb").cross_validate(pool, [1.0], rng=stream(SEED))
     question = pd.factorize(pool.index["question_id"].astype(str))[0]
     assert all(len(set(cv.fold[question == q])) == 1 for q in range(N_QUESTIONS))
 
