@@ -317,7 +317,8 @@ def test_control_characters_do_not_reach_a_terminal(place):
 
 STRANGER = """
 import os, sys
-import click, numba, numba.core.caching, numpy, pandas, pyarrow, pyarrow.compute, pyarrow.csv, pyarrow.parquet
+import click, fastcore.docments, numba, numba.core.caching, numpy, pandas
+import pyarrow, pyarrow.compute, pyarrow.csv, pyarrow.parquet
 import scipy.linalg, scipy.optimize, scipy.sparse.csgraph, scipy.special, scipy.stats
 
 if os.getuid() == 0:  # a root may write anywhere: become somebody who may not
