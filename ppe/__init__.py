@@ -8,6 +8,7 @@ __version__ = "2.0.0"
 _NAMES = {
     "ppe.door.reading": "read check load",
     "ppe.door.ranking": "rank cycles diagnose compare report",
+    "ppe.door.graph": "graph",
     "ppe.door.planning": "plan design next_calls",
     "ppe.verdicts": "write_verdicts",
     "ppe.pool": "Pool comparison_graphs",

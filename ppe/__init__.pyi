@@ -1,6 +1,7 @@
 """The names of the front door, for type checkers and editors."""
 
 from .designs.adaptive import judge_adaptively as judge_adaptively
+from .door.graph import graph as graph
 from .door.planning import design as design
 from .door.planning import next_calls as next_calls
 from .door.planning import plan as plan
