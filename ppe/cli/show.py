@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SEED', 'Form', 'Natural', 'Positive', 'SHARE', 'Share', 'Price', 'Out', 'Files', 'SHARED', 'FORMAT', 'BARS', 'TIGHT',
-           'Finite', 'option', 'options', 'function_command', 'command', 'new_file', 'emit', 'emit_json', 'note',
-           'steps', 'emit_rows', 'emit_values', 'emit_parts', 'emit_result']
+           'Finite', 'function_command', 'command', 'new_file', 'emit', 'emit_json', 'note', 'steps', 'emit_rows',
+           'emit_values', 'emit_parts', 'emit_result']
 
 # %% ../../nbs/cli/show.ipynb #c03-3ebaa5
 import csv
@@ -108,22 +108,6 @@ def _parameter(parameter: inspect.Parameter, told: Mapping[str, Mapping[str, str
     return click.Option([name, parameter.name], **settings | dict(told.get(name, {})))
 
 # %% ../../nbs/cli/show.ipynb #c04-3c50df-c
-def option(*names: str, **settings: Any) -> Callable:
-    "An option of a list that several commands share; its default, where it has one, stands in its help."
-    return click.option(*names, show_default="default" in settings, **settings)
-
-
-def options(*asked: Callable) -> Callable:
-    "Options of such lists, in the order of the command's help."
-
-    def added(command: Callable) -> Callable:
-        for one in reversed(asked):
-            command = one(command)
-        return command
-
-    return added
-
-
 def function_command(
     name: str,
     function: Callable,  # of the front door; what stands beside a parameter is the help of its option
