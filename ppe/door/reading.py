@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from ..comparisons import Comparisons
-from ..importers.layouts import LAYOUTS, import_verdicts
+from ..importers.layouts import LAYOUTS
 from ..inference.diagnostics import repeated_questions
 from ..inference.leaderboard import invalid_verdicts
-from .inputs import Verdicts, frame_file, named, verdict_table
+from .inputs import Verdicts, imported, is_frame, verdict_table
 from ..results import Parts, Result, Shown
 from ..schemas import column_names
 from ..verdicts import COLUMNS
@@ -54,13 +54,11 @@ def read(
         layout=layout, games=games, turns=turns, strong=strong, baseline=baseline, judge=judge, questions=questions
     )
     options |= {"anonymous_only": anonymous_only or None}
-    is_frame = not isinstance(verdicts, (str, os.PathLike, list, tuple))
     if not any(value is not None for value in options.values()):
         listed = [verdicts] if isinstance(verdicts, (str, os.PathLike)) else verdicts
-        if is_frame or columns or all({*COLUMNS} <= {*column_names(os.fspath(path))} for path in listed):
+        if is_frame(verdicts) or columns or all({*COLUMNS} <= {*column_names(os.fspath(path))} for path in listed):
             return verdict_table(verdicts, **columns)
-    source = frame_file(verdicts) if is_frame else verdicts
-    table, report = import_verdicts(source, columns=named(columns), **options)
+    table, report = imported(verdicts, columns, **options)
     table.attrs["report"] = asdict(report)
     return table
 

@@ -582,7 +582,7 @@ def detect_layout(
     known = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
     raise InputError(
         f"{file.name} is in no known layout: its first record has {first_five(map(repr, fields)) or 'no field'}; "
-        f"known are {known}; say which columns it has with --columns model_a=…,model_b=…,winner=…"
+        f"known are {known}; say which columns it has: model_a=…, model_b=…, winner=… (--columns)"
     )
 
 # %% ../../nbs/importers/layouts.ipynb #9882ad62
@@ -692,6 +692,7 @@ class ImportReport:
     n_never_met: int  # pairs of models without a valid verdict anywhere
     hub: str | None  # the one model that all the others met, if they met no other
     warnings: tuple[str, ...]
+    remarks: tuple[str, ...]  # of the warnings those on rows, left out ones among them
 
     def table(self) -> pd.DataFrame:
         "The counts, one a line."
@@ -746,7 +747,7 @@ def _report(
     return ImportReport(
         n_verdicts=len(table), models=models, verdicts={str(word): int(counts.get(word, 0)) for word in Verdict},
         n_judges=len(judges), n_questions=table["question_id"].nunique(), n_graphs=len(first), n_complete=n_complete,
-        n_never_met=never, hub=hub, warnings=(*warnings, *said), **counted,
+        n_never_met=never, hub=hub, warnings=(*warnings, *said), remarks=tuple(said), **counted,
     )  # fmt: skip
 
 # %% ../../nbs/importers/layouts.ipynb #1c60f1e4

@@ -166,6 +166,14 @@ def _json_records(name: str, data: bytes, needed: Sequence[str], optional: Seque
     return Records(name, unit, places, dict(zip(wanted, map(list, zip(*rows, strict=True)), strict=bool(rows))))
 
 # %% ../../nbs/importers/records.ipynb #b022c7bc
+def _values(column: Any) -> list[Any]:
+    "The cells of a column of pandas or Arrow as Python has them, None for those that are missing."
+    if not isinstance(column, pd.Series):
+        return column.to_pylist()
+    cells = column.astype(object).where(column.notna(), None)
+    return [cell.item() if isinstance(cell, np.generic) else cell for cell in cells]
+
+
 def _table_fields(data: bytes) -> list[str]:
     "Column names of Parquet or CSV."
     if data[:4] == b"PAR1":
@@ -174,33 +182,26 @@ def _table_fields(data: bytes) -> list[str]:
     return next(csv.reader(io.StringIO(header.decode())), [])
 
 
-def _table_records(name: str, data: bytes, needed: Sequence[str], optional: Sequence[str]) -> Records:
-    there, source = _table_fields(data), pa.BufferReader(data)
-    with errors_at(name):
-        needed_fields(dict.fromkeys(there), *needed)
-    columns = [field for field in (*needed, *optional) if field in there]
-    if again := [field for field in columns if there.count(field) > 1]:
-        rule = "more than once: nobody can say which counts; remove one"
-        raise InputError(f"{name} has the column {first_five(again)} {rule}")
+def _table(data: bytes, columns: list[str]) -> pa.Table:
+    "These columns of Parquet or CSV."
     if data[:4] == b"PAR1":
-        table = pa.parquet.read_table(source, columns=columns)
-    else:
-        text = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(columns, pa.string()), include_columns=columns, null_values=[""],
-            strings_can_be_null=True, quoted_strings_can_be_null=True,
-        )  # fmt: skip
-        lines = pa.csv.ParseOptions(newlines_in_values=True)  # a cell may be a conversation
-        reader = pa.csv.ReadOptions(use_threads=False)  # so that a malformed row is named by its number
-        table = pa.csv.read_csv(source, reader, lines, text)
-    return Records(name, "row", range(1, len(table) + 1), {field: table[field].to_pylist() for field in columns})
+        return pa.parquet.read_table(pa.BufferReader(data), columns=columns)
+    text = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(columns, pa.string()), include_columns=columns, null_values=[""],
+        strings_can_be_null=True, quoted_strings_can_be_null=True,
+    )  # fmt: skip
+    lines = pa.csv.ParseOptions(newlines_in_values=True)  # a cell may be a conversation
+    reader = pa.csv.ReadOptions(use_threads=False)  # so that a malformed row is named by its number
+    return pa.csv.read_csv(pa.BufferReader(data), reader, lines, text)
 
 # %% ../../nbs/importers/records.ipynb #56428737
 @dataclass(frozen=True, slots=True)
 class RecordFile:
-    "A file in memory, without compression."
+    "A file in memory, without compression; or a frame."
 
     name: str
     data: bytes
+    frame: pd.DataFrame | pa.Table | None = None  # in place of bytes
 
     @classmethod
     def open(cls, path: str | PathLike) -> "RecordFile":
@@ -229,6 +230,8 @@ class RecordFile:
 
     def first_fields(self) -> list[str]:
         "Fields of the first record, or of an archive. Raises InputError if there is none, or it cannot be read."
+        if self.frame is not None:
+            return list(map(str, self.frame if isinstance(self.frame, pd.DataFrame) else self.frame.column_names))
         if archive := self.archive():
             return sorted({name.partition("/")[0] for name in archive.namelist()})
         with reading(self.name, "JSON, CSV or Parquet"):
@@ -250,10 +253,27 @@ class RecordFile:
     ) -> Records:
         "These fields of all records. Raises InputError naming file and line."
         with reading(self.name, "JSON, CSV or Parquet"):
-            read = _json_records if self.is_json() else _table_records
-            records = read(self.name, self.data, needed, optional)
+            if self.is_json():
+                records = _json_records(self.name, self.data, needed, optional)
+            else:
+                records = self._rows(needed, optional)
         if not len(records):
             raise InputError(f"{self.name} holds no record: at least one is needed")
         there = {field: values for field, values in records.fields.items()
                  if field in needed or any(value is not None for value in values)}  # fmt: skip
         return replace(records, fields=there)
+
+    def _rows(self, needed: Sequence[str], optional: Sequence[str]) -> Records:
+        there = self.first_fields()
+        with errors_at(self.name):
+            needed_fields(dict.fromkeys(there), *needed)
+        columns = [field for field in (*needed, *optional) if field in there]
+        if again := [field for field in columns if there.count(field) > 1]:
+            rule = "more than once: nobody can say which counts; remove one"
+            raise InputError(f"{self.name} has the column {first_five(again)} {rule}")
+        table = _table(self.data, columns) if self.frame is None else self.frame
+        if isinstance(table, pd.DataFrame):
+            fields = {field: _values(table.iloc[:, there.index(field)]) for field in columns}
+        else:
+            fields = {field: _values(table[field]) for field in columns}
+        return Records(self.name, "row", range(1, len(table) + 1), fields)
