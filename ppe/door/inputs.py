@@ -175,7 +175,7 @@ def imported(
     source: Verdicts,  # a frame, or files
     columns: Mapping[str, Any],  # names of columns, and words; in a frame, those of a verdict table need not be named
     **options: Any,  # of `import_verdicts`
-) -> tuple[pd.DataFrame, Any]:  # validated verdict table, ImportReport
+) -> pd.DataFrame:  # validated verdict table; its attrs["report"] says what was read
     "The verdicts of a frame, or of files in a layout or with named columns. Warns of what is left out or taken apart."
     from ppe.importers.layouts import import_verdicts
 
@@ -191,7 +191,7 @@ def imported(
     left_out = [f"left out: {', '.join(f'{n} {reason}' for reason, n in report.left_out.items())}"]
     for line in left_out * bool(report.left_out) + [*report.remarks]:
         warnings.warn(line, stacklevel=2)
-    return table, report
+    return table
 
 
 def _framed(frame: Any, covariates: Sequence[str], columns: Mapping[str, Any]) -> pd.DataFrame:
@@ -201,7 +201,7 @@ def _framed(frame: Any, covariates: Sequence[str], columns: Mapping[str, Any]) -
         return validate_verdicts(frame if file.frame is frame else file.frame.to_pandas(), covariates)
     if covariates:
         raise InputError(f"covariates {first_five(covariates)} need a verdict table; rename its columns")
-    return imported(frame, columns)[0]
+    return imported(frame, columns)
 
 # %% ../../nbs/door/inputs.ipynb #59143aa3
 def read_input(
@@ -227,7 +227,7 @@ def read_input(
     if not words:
         raise InputError("no file of verdicts: name at least one")
     if columns:
-        return select_verdicts(imported(words, columns)[0], **chosen)
+        return select_verdicts(imported(words, columns), **chosen)
     sources = {name: _source(name) for name in file_names([os.fspath(word) for word in words])}
     if counts and any(map(is_counts, sources.values())):
         asked = [f"--{option} {name}" for option, name in chosen.items() if name is not None]

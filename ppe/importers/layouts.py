@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from os import PathLike
 from typing import Any, Literal, TypeAlias
@@ -676,79 +676,13 @@ def _repeated(rows: Rows) -> Rows:
 # %% ../../nbs/importers/layouts.ipynb #c1312f66
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    "What was read and what came out."
+    "What was read, and what became of it."
 
     layout: str
     files: tuple[str, ...]
-    n_records: int  # rows read
-    n_verdicts: int  # rows of the table; two for a record with two games
+    n_records: int
     left_out: dict[str, int]  # verdicts left out, by reason
-    verdicts: dict[str, int]  # how many of a, b, tie, invalid
-    models: tuple[str, ...]
-    n_judges: int
-    n_questions: int
-    n_graphs: int
-    n_complete: int  # graphs with a valid verdict for every pair of models
-    n_never_met: int  # pairs of models without a valid verdict anywhere
-    hub: str | None  # the one model that all the others met, if they met no other
-    warnings: tuple[str, ...]
-    remarks: tuple[str, ...]  # of the warnings those on rows, left out ones among them
-
-    def table(self) -> pd.DataFrame:
-        "The counts, one a line."
-        left_out = ", ".join(f"{n} {reason}" for reason, n in self.left_out.items()) or "none"
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in self.verdicts.items())
-        rows = {
-            "layout": f"{self.layout} ({LAYOUTS[self.layout].title})", "files": len(self.files),
-            "records read": self.n_records, "verdicts": f"{self.n_verdicts} ({counts})", "left out": left_out,
-            "models": len(self.models), "judges": self.n_judges,
-            "questions": self.n_questions, "graphs": f"{self.n_graphs}, {self.n_complete} complete",
-        }  # fmt: skip
-        return pd.DataFrame({"what": rows.keys(), "found": [str(value) for value in rows.values()]})
-
-# %% ../../nbs/importers/layouts.ipynb #6665abd5
-_INCOMPLETE = (
-    "{complete} of {graphs} graphs are complete{met}; cycle scores, truncation and every method on single graphs need "
-    "complete graphs; what works on this table is `ppe rank FILE`"
-)
-_STAR = (
-    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): a model is placed by how "
-    "often it wins against that one alone, and one that hardly ever or nearly always wins is hardly told from others "
-    "like it; pairs of other models, or a hub of middle strength, rank better"
-)
-_JUDGES = "{n} judges ({names}), ranked together unless one is named: `ppe rank FILE --judge NAME`"
-
-
-def _report(
-    table: pd.DataFrame,  # validated
-    said: list[str],  # of its rows
-    **counted: Any,  # layout, files, n_records, left_out
-) -> ImportReport:
-    a, b, models = model_codes(table)
-    valid = (table["verdict"] != "invalid").to_numpy()
-    graph, first = graph_codes(table)
-    n, n_pairs = len(models), len(models) * (len(models) - 1) // 2
-    n_complete = int((np.bincount(graph[valid], minlength=len(first)) == n_pairs).sum())
-    met = np.unique((np.minimum(a, b) * n + np.maximum(a, b))[valid])
-    opponents = np.bincount(np.concatenate([met // n, met % n]), minlength=n)
-    hub = models[int(opponents.argmax())] if n > 2 and len(met) == opponents.max() == n - 1 else None
-    never, warnings, judges = n_pairs - len(met), [], table["judge"].unique()
-    if n_complete < len(first):
-        pairs = f"{never} of {n_pairs} pairs of models never met"
-        of_hub = f"; every model met {hub} only, and the other {pairs}"
-        met_text = of_hub if hub is not None else f"; {pairs}" if never else ""
-        warnings.append(_INCOMPLETE.format(complete=n_complete, graphs=len(first), met=met_text))
-    if hub is not None:
-        won = (np.where(a == models.index(hub), "a", "b") == table["verdict"]) + (table["verdict"] == "tie") / 2
-        warnings.append(_STAR.format(hub=hub, share=won[valid].mean()))
-    if len(judges) > 1:
-        warnings.append(_JUDGES.format(n=len(judges), names=first_five(judges)))
-    counts = table["verdict"].value_counts()
-    return ImportReport(
-        n_verdicts=len(table), models=models, verdicts={str(word): int(counts.get(word, 0)) for word in Verdict},
-        n_judges=len(judges), n_questions=table["question_id"].nunique(), n_graphs=len(first), n_complete=n_complete,
-        n_never_met=never, hub=hub, warnings=(*warnings, *said), remarks=tuple(said), **counted,
-    )  # fmt: skip
+    remarks: tuple[str, ...]  # what a reader of the table should know
 
 # %% ../../nbs/importers/layouts.ipynb #1c60f1e4
 _ENDS = (".jsonl", ".json", ".csv", ".parquet", ".eval", ".jsonl.gz", ".json.gz", ".csv.gz")
@@ -834,8 +768,9 @@ def import_verdicts(
     kept, left_out, said = _without_left_out(rows)
     styled = STYLE if kept.reindex(columns=covariate_columns(STYLE)).notna().all(axis=None) else ()
     table = validate_verdicts(_repeated(kept), styled)
-    if styled:
-        said.append("lengths and markdown of the answers stand in the table: `ppe rank FILE --covariates length`")
     said += [remark.format(n=n) for remark, n in remarks(kept).items() if n]
-    names = tuple(file.name for file in files)
-    return table, _report(table, said, layout=layout, files=names, n_records=n_records, left_out=left_out)
+    if styled:
+        said.append("lengths and markdown of the answers stand in the table: --covariates length,markdown takes them")
+    report = ImportReport(layout, tuple(file.name for file in files), n_records, left_out, tuple(said))
+    table.attrs["report"] = asdict(report)
+    return table, report
