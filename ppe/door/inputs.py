@@ -17,10 +17,13 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, first_five
 from ..files import is_name, read_whole, unpacked
+from ..importers.layouts import check_columns, import_verdicts
+from ..importers.records import RecordFile, as_word
 from ..pool import win_tie_counts_from_table
 from ..rankers.registry import COUNT_RANKERS
 from ..schemas import Schema, read_table
@@ -131,12 +134,8 @@ def is_frame(source: Verdicts) -> bool:
     return not isinstance(source, (str, os.PathLike, list, tuple))
 
 
-def _frame_file(frame: Any) -> Any:  # RecordFile
+def _frame_file(frame: Any) -> RecordFile:
     "A frame of pandas, polars or Arrow as the readers of files take it. Raises `InputError` for what is none."
-    import pyarrow as pa
-
-    from ppe.importers.records import RecordFile
-
     if not isinstance(frame, pd.DataFrame):
         kind = f"verdicts of type {type(frame).__name__}"
         if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
@@ -154,9 +153,6 @@ def _named(
     columns: Mapping[str, Any],  # by meaning: the column, or the word or words for a verdict
 ) -> dict[str, list[str]]:
     "Names of columns as the importers take them. Raises `InputError` as `check_columns`."
-    from ppe.importers.layouts import check_columns
-    from ppe.importers.records import as_word
-
     listed = dict[str, list[str]]()
     for key, value in columns.items():
         if key not in MIRRORED:
@@ -177,8 +173,6 @@ def imported(
     **options: Any,  # of `import_verdicts`
 ) -> pd.DataFrame:  # validated verdict table; its attrs["report"] says what was read
     "The verdicts of a frame, or of files in a layout or with named columns. Warns of what is left out or taken apart."
-    from ppe.importers.layouts import import_verdicts
-
     columns = {key: value for key, value in columns.items() if value is not None}
     if is_frame(source):
         there = (source := _frame_file(source)).first_fields()
@@ -198,7 +192,8 @@ def _framed(frame: Any, covariates: Sequence[str], columns: Mapping[str, Any]) -
     "The verdicts of a frame: the columns of a verdict table, or those that are named."
     file = _frame_file(frame)
     if not columns and {*COLUMNS} <= {*file.first_fields()}:
-        return validate_verdicts(frame if file.frame is frame else file.frame.to_pandas(), covariates)
+        table = frame if isinstance(frame, pd.DataFrame) else pa.table(frame).unify_dictionaries().to_pandas()
+        return validate_verdicts(table, covariates)
     if covariates:
         raise InputError(f"covariates {first_five(covariates)} need a verdict table; rename its columns")
     return imported(frame, columns)
