@@ -179,23 +179,19 @@ def _look_again(
     rule: str,
 ) -> None:
     "Compare the rows with these keys as text. Raises `InputError` if some of them break the rule."
-    faults, seen = Faults(VERDICTS), pd.DataFrame()
-    unit = ["question_id"] if rule == "categories" else [*GRAPH_COLUMNS, "low", "high"]
+    faults, first = Faults(VERDICTS), dict[tuple[str, ...], object]()  # what was said where a unit came first
     for batch, place in pieces:
-        rows = np.flatnonzero(np.isin(keys_of(batch), suspects))
-        if not len(rows):
-            continue
-        cells = batch.take(pa.array(rows)).to_pandas().astype("str")
-        if rule == "twice":
-            cells["low"], cells["high"] = np.sort(cells[["model_a", "model_b"]].to_numpy(object), axis=1).T
-        both = pd.concat([seen, cells], ignore_index=True)
-        again = both.duplicated(unit)
-        if rule == "categories":
-            again &= both["category"] != both.groupby(unit)["category"].transform("first")
-        new = again.to_numpy()[len(seen) :]
-        first = cells[new].iloc[:1].squeeze() if new.any() else {}
-        faults.add(rule, "", rows[new], **place, **first)
-        seen = both.drop_duplicates(unit)
+        rows, wrong = np.flatnonzero(np.isin(keys_of(batch), suspects)), list[tuple[int, dict[str, Any]]]()
+        for row, cells in zip(rows.tolist(), batch.take(pa.array(rows)).to_pylist(), strict=True):
+            cells = {name: str(cell) for name, cell in cells.items()}
+            unit, says = (cells["question_id"],), cells["category"]
+            if rule == "twice":
+                pair = sorted((cells["model_a"], cells["model_b"]))
+                unit, says = (*(cells[name] for name in GRAPH_COLUMNS), *pair), (row, *place.values())
+            if first.setdefault(unit, says) != says:
+                wrong.append((row, cells))
+        if wrong:
+            faults.add(rule, "", np.array([row for row, _ in wrong]), **place, **wrong[0][1])
     faults.all_found = len(suspects) < MAX_SUSPECTS
     faults.raise_first()
 

@@ -96,6 +96,15 @@ def test_what_is_missing_is_one_constant_and_what_is_there_counts():
     assert set(verdict_table(named, **words, judge="you")["judge"]) == {"you"}
 
 
+def test_a_column_for_each_outcome():
+    hot = SAID.drop(columns="said").assign(a=[1, 0, 0, 0], b=[0, 1, 0, 1], t=[0, 0, 1, 0], winner="of something else")
+    names = {"model_a": "left", "model_b": "right", "question_id": "q", "winner_a": "a", "winner_b": "b"}
+    for kind in (int, bool, float, str):
+        assert same(verdict_table(hot.astype({"a": kind, "b": kind, "t": kind}), **names, winner_tie="t"))
+    with pytest.raises(InputError, match="row 3: 0 of a, b set"):
+        verdict_table(hot, **names)
+
+
 def test_what_is_left_out_or_taken_apart_is_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
