@@ -19,6 +19,7 @@ import numbers
 import operator
 import os
 import re
+import secrets
 import tempfile
 import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -125,17 +126,13 @@ def write_bytes(
     path = Path(path)
     refuse_other_than_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    scratch = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(scratch, "xb") as file:
             file.write(content)
-        # mkstemp makes a private file; give it what the user's umask would have given.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(scratch, 0o666 & ~mask)
         os.replace(scratch, path)
     except BaseException as error:
-        Path(scratch).unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
         if isinstance(error, OSError):
             error.filename = str(path)  # which that of a full disk does not have
         raise

@@ -6,17 +6,13 @@
 __all__ = ['PAIR_COLUMNS', 'PAIRS', 'validate_pairs', 'read_pairs', 'write_pairs']
 
 # %% ../nbs/pairs.ipynb #2e864bc9
-import gzip
 import os
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
 
-from .errors import InputError
-from .files import is_name, write_bytes
-from .schemas import Schema, Source, check_table, read_table
+from .files import is_name
+from .schemas import Schema, Source, check_table, read_table, write_table
 
 # %% ../nbs/pairs.ipynb #bd318bdf
 PAIR_COLUMNS = ("question_id", "variant", "model_a", "model_b")
@@ -52,15 +48,4 @@ def write_pairs(
     path: str | os.PathLike,  # ends in .csv or .csv.gz
 ) -> Path:  # the file written
     "Write a list of pairs; raises `InputError` for another ending or a bad list, and then writes nothing."
-    path, table = Path(path), pa.Table.from_pandas(validate_pairs(pairs), preserve_index=False)
-    if not path.name.endswith((".csv", ".csv.gz")):
-        raise InputError(f"cannot write {path.name}: a list of pairs ends in .csv or .csv.gz")
-    for quoting in ("none", "needed"):  # quotes around names only if some name needs them
-        try:
-            options = pa.csv.WriteOptions(quoting_style=quoting, quoting_header="none")
-            pa.csv.write_csv(table, data := pa.BufferOutputStream(), options)
-            break
-        except pa.ArrowInvalid:  # a comma or a quote in a name
-            continue
-    content = data.getvalue().to_pybytes()
-    return write_bytes(gzip.compress(content, mtime=0) if path.name.endswith(".gz") else content, path)
+    return write_table(validate_pairs(pairs), path, "a list of pairs", (".csv", ".csv.gz"))

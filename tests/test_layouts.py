@@ -4,6 +4,7 @@ import csv
 import gzip
 import hashlib
 import json
+import re
 import unicodedata
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from conftest import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ppe.door.reading import check
 from ppe.errors import InputError
 from ppe.files import is_name
 from ppe.importers.layouts import LAYOUTS, import_verdicts
@@ -102,6 +104,11 @@ def saved(folder: Path, *rows, name="some.jsonl") -> Path:
     return path
 
 
+def never_met(table: pd.DataFrame) -> int:
+    facts = check(table).facts
+    return facts["pairs"] - facts["pairs_met"]
+
+
 # ---- one layout each
 
 
@@ -122,7 +129,7 @@ def test_published_sets_and_battles_have_one_verdict_a_pair(tmp_path: Path, name
         table, report = import_verdicts(path)
         assert report.layout == layout and table["verdict"].tolist() == ["a", "b", "tie", "tie"]
         assert table["question_id"].tolist() == ([81, 82, 83, 84] if layout == "mt-bench" else [1, 2, 3, 4])
-        assert any(said in line and line.endswith(": 1") for line in report.warnings)
+        assert any(said in line and line.endswith(": 1") for line in report.remarks)
         assert set(table["judge"]) == {judge} and set(import_verdicts(path, judge="me")[0]["judge"]) == {"me"}
 
 
@@ -134,7 +141,7 @@ def test_the_real_set_gives_the_verdicts_of_the_project():
         expected = load_verdicts(name)
         same = [column for column in COLUMNS if column != "category"]
         pd.testing.assert_frame_equal(table[same].astype(str), expected[same].astype(str))
-    assert report.left_out == {"repeated vote": 1} and report.n_never_met == 0
+    assert report.left_out == {"repeated vote": 1} and never_met(table) == 0
 
 
 def test_one_file_a_model_is_the_normal_case(tmp_path: Path):
@@ -143,9 +150,10 @@ def test_one_file_a_model_is_the_normal_case(tmp_path: Path):
         for model in "uvw"
     ]
     table, report = import_verdicts(files)
-    assert (report.n_records, report.n_verdicts, report.n_graphs, report.n_complete) == (6, 12, 4, 0)
-    assert (report.models, report.hub, report.n_never_met) == (("base", "u", "v", "w"), "base", 3)
-    assert "every model met base only" in report.warnings[0] and "`ppe rank FILE`" in report.warnings[0]
+    found = check(table)
+    assert (found.facts["records"], found.facts["verdicts"], found.facts["graphs"]) == (6, 12, 4)
+    assert (found.facts["complete_graphs"], found.facts["models"], never_met(table)) == (0, 4, 3)
+    assert found.notes()[0].startswith("every pair holds base")
     with pytest.raises(InputError, match="no complete graph"):
         comparison_graphs(table)
 
@@ -212,7 +220,7 @@ def test_a_layout_is_known_and_its_records_are_accounted_for(tmp_path: Path, lay
     table, report = import_verdicts(path)
     games = 2 if layout in ("mt-bench", "arena-hard") else 1
     assert report.layout == layout and report.n_records == 3
-    assert report.n_verdicts + sum(report.left_out.values()) == 3 * games == sum(report.verdicts.values())
+    assert len(table) + sum(report.left_out.values()) == 3 * games
     forced, again = import_verdicts(path, layout)
     pd.testing.assert_frame_equal(table, forced)
     assert again == report
@@ -264,7 +272,7 @@ def test_votes_that_contradict_each_other_count_for_nobody(tmp_path: Path):
         judge = "arena_user_973"
         assert left.values.tolist() == [[4, judge, "b"], [5, judge, "a"], [6, judge, "invalid"]]
         assert report.left_out == {"contradictory vote": 9, "repeated vote": 3}
-        (said,) = [line for line in report.warnings if "contradict" in line]
+        (said,) = [line for line in report.remarks if "contradict" in line]
         assert all(f"question {question}" in said for question in (1, 2, 3, 5)) and "9 votes" in said
     with pytest.raises(InputError, match="nothing to import.*2 contradictory vote"):
         import_verdicts(saved(tmp_path, *votes[:2]), "chatbot-arena")
@@ -281,7 +289,7 @@ def test_a_record_that_comes_twice_is_remarked_once(tmp_path: Path):
         (fastchat() | {"m1_score": 5}, "two scores"),
     ):  # fmt: skip
         one, copy = saved(tmp_path, row, row), saved(tmp_path, row, name="copy.jsonl")
-        (line,) = [line for line in import_verdicts([one, copy])[1].warnings if said in line]
+        (line,) = [line for line in import_verdicts([one, copy])[1].remarks if said in line]
         assert line.endswith(": 1"), line
 
 
@@ -294,15 +302,17 @@ def test_a_model_against_itself_is_left_out_and_counted(tmp_path: Path):
 
 def test_pairs_that_never_met_are_counted(tmp_path: Path):
     complete = [fastchat(q, a, b) for q in (1, 2) for a, b in ("xy", "xz", "yz")]
-    for rows, never_met, hub, said in (
-        (complete, 0, None, None),
-        ([battle("u", "v"), battle("v", "w"), battle("w", "x")], 3, None, "3 of 6 pairs of models never met"),
-        ([battle("u", "v"), battle("u", "w"), battle("v", "w", None)], 1, "u", "every"),  # invalid is no meeting
+    for rows, apart, hub in (
+        (complete, 0, None),
+        ([battle("u", "v"), battle("v", "w"), battle("w", "x")], 3, None),
+        ([battle("u", "v"), battle("u", "w"), battle("v", "w", None)], 1, "u"),  # invalid is no meeting
     ):
-        _, report = import_verdicts(saved(tmp_path, *rows))
-        assert (report.n_never_met, report.hub) == (never_met, hub)
-        assert said in report.warnings[0] if said else report.warnings == ()
-        assert report.n_complete == report.n_graphs == 4 or said
+        table, _ = import_verdicts(saved(tmp_path, *rows))
+        assert never_met(table) == apart
+        assert [note.split()[3] for note in check(table).notes() if "every pair holds" in note] == (
+            [f"{hub},"] * bool(hub)
+        )
+        assert check(table).facts["complete_graphs"] == (4 if apart == 0 else 0)
 
 
 # ---- bad files
@@ -383,7 +393,9 @@ def test_import_then_rank(ppe_main, tmp_path: Path):
     saved(tmp_path, *(fastchat(q, a, b, g1, "tie") for q, g1 in said for a, b in ("xy", "yz", "xz")))
     run = ppe_main("import", "some.jsonl", "--out", "verdicts.csv")
     assert (run.code, run.new_files) == (0, ("verdicts.csv",))
-    assert "ppe: note: layout mt-bench, by the fields of the first record" in run.err and "records read  6" in run.out
+    assert "ppe: note: layout mt-bench, by the fields of the first record" in run.err and re.search(
+        "records +6\n", run.out
+    )
     written = read_verdicts("verdicts.csv")
     pd.testing.assert_frame_equal(written.astype(str), import_verdicts("some.jsonl")[0].astype(str))
     assert ppe_main("rank", "verdicts.csv").code == 0 and ppe_main("cycles", "verdicts.csv").code == 0
@@ -450,7 +462,13 @@ def imported(ppe_main, tmp_path: Path, name: str, *options: str) -> tuple[dict[s
     assert done.code == 0, done
     with open(tmp_path / "v.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    return json.loads(done.out)["verdicts"], done.err, rows
+    said = [row["verdict"] for row in rows]
+    assert json.loads(done.out)["verdicts"] == len(rows)
+    return (
+        {word: said.count(word) for word in ("a", "b", "tie", "invalid")},
+        "\n".join(json.loads(done.out)["notes"]),
+        rows,
+    )
 
 
 def test_arena_hard_assumed_baseline(ppe_main, tmp_path: Path):

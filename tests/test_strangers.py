@@ -150,7 +150,7 @@ def test_any_columns_are_imported_as_counted_by_hand(ppe_main, tmp_path, sep):
         (tmp_path / "mine").write_bytes(lines(*(row | {"w": row["w"] or None} for row in rows)))
     done = ppe_main("import", "mine", *NAMED, "--judge", "me", "--out", "v.csv", "--format", "json")
     report = json.loads(done.out)
-    assert report["verdicts"] == {"a": 2, "b": 1, "tie": 1, "invalid": 1} and report["left_out"] == {}
+    assert (report["verdicts"], report["ties"], report["invalid"], report["left_out"]) == (5, 1, 1, {})
     found = pd.read_csv(tmp_path / "v.csv")
     assert found["variant"].tolist() == [1, 2, 1, 1, 3] and set(found["judge"]) == {"me"}
     assert found["verdict"].tolist() == ["a", "tie", "b", "invalid", "a"]

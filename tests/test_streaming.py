@@ -31,7 +31,7 @@ from ppe.verdicts import read_verdicts, select_verdicts
 @pytest.fixture
 def small_pieces(monkeypatch):
     "Pieces of three rows of Parquet, or a few lines of CSV."
-    monkeypatch.setattr(schemas, "ROWS", 3)
+    monkeypatch.setattr(schemas, "PIECE", 3)
     monkeypatch.setattr(schemas, "BYTES", 200)
 
 
@@ -273,7 +273,7 @@ def test_a_disk_that_takes_a_part_at_a_time(monkeypatch):
 
 
 def test_progress_is_told_of_every_row_in_each_reading(tmp_path, monkeypatch):
-    monkeypatch.setattr(schemas, "ROWS", 50)
+    monkeypatch.setattr(schemas, "PIECE", 50)
     rows = random_pool()
     pd.DataFrame(rows, columns=COLUMNS).to_parquet(path := tmp_path / "v.parquet", row_group_size=70)
     seen = []

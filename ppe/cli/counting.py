@@ -6,12 +6,11 @@
 __all__ = ['COLUMNS_HELP', 'import_command', 'check_command', 'counts_command']
 
 # %% ../../nbs/cli/counting.ipynb #counting-03
-from dataclasses import asdict
 from typing import Any
 
 import click
 
-from .show import FORMAT, Files, Form, Out, command, emit, emit_json, function_command, new_file, note
+from .show import FORMAT, Files, Form, Out, command, emit, emit_result, function_command, new_file, note
 from ..counts import PairCounts, write_counts
 from ..errors import InputError
 from ..door.reading import check, read
@@ -59,15 +58,10 @@ def _import(files: Verdicts, *, out: str, force: bool, columns: str | None, form
     target = new_file(out, force=force, inputs=(*files, options["questions"]))
     options["anonymous_only"] = options["anonymous_only"] or None
     table, report = import_verdicts(files, columns=columns, **options)
+    found = check(table)
     write_verdicts(table, target)
-    if format == "json":
-        emit_json(asdict(report))
-    else:
-        emit("\n".join(f"{row.what:12}  {row.found}" for row in report.table().itertuples()))
-    if options["layout"] is None and columns is None:
-        note(f"layout {report.layout}, by the fields of the first record")
-    for warning in report.warnings:
-        note(warning.replace("ppe rank FILE", f"ppe rank {out}"))
+    known = [f"layout {report.layout}, by the fields of the first record"]
+    emit_result(format, found, known if options["layout"] is None and columns is None else [])
 
 
 import_command = function_command(
@@ -75,7 +69,7 @@ import_command = function_command(
     click.Option(["--columns"], metavar="NAMES", help=" ".join(COLUMNS_HELP.split())),
     click.Option(["--out"], type=click.Path(), required=True, help="Table to write: .csv, .csv.gz or .parquet."),
     click.Option(["--force"], is_flag=True, help="Overwrite the file at --out."),
-    click.Option(["--format"], type=click.Choice(["table", "json"]), default="table", help="Format of the report."),
+    FORMAT,
     run=_import,
 )  # fmt: skip
 

@@ -13,18 +13,7 @@ from typing import Literal
 
 import click
 
-from ppe.cli.show import (
-    Form,
-    Heading,
-    Out,
-    Positive,
-    command,
-    emit,
-    emit_parts,
-    emit_rows,
-    emit_values,
-    new_file,
-)
+from .show import Form, Heading, Out, Positive, command, emit, emit_parts, emit_rows, emit_values, new_file
 from ..errors import InputError
 
 # %% ../../nbs/cli/paper.ipynb #c04-789ebc
@@ -54,11 +43,12 @@ def data_list(*, format: Form = "table") -> None:
 @command("write", data_group)
 def data_write(name: str, *, out: Out, force: bool = False) -> None:
     "Write a public verdict set, such as mt-bench-gpt4, as a table that every other command reads."
-    from ppe.paper.datasets import load_verdicts, verdict_set
+    from ppe.door.reading import load
+    from ppe.paper.datasets import verdict_set
     from ppe.verdicts import write_verdicts
 
     known, target = verdict_set(name), new_file(out, force=force)
-    write_verdicts(load_verdicts(name, style=True), target)
+    write_verdicts(load(name), target)
     emit(f"{out}: {known.verdicts} verdicts of {known.title}; {known.licence}, cite {known.citation}")
 
 # %% ../../nbs/cli/paper.ipynb #c05-c9cfdf
