@@ -153,13 +153,19 @@ def test_verdicts_by_number():
     order = pd.DataFrame(
         [(f"q{q}" if q else "7", str(v)) for q in (3, 0, 1, 2, 4) for v in (1, 3)], columns=["question_id", "variant"]
     )
-    found = judged_calls(validate_verdicts(table), MODELS, order)
+    found = dict(
+        zip(
+            ("question", "variant", "first", "second", "points"),
+            judged_calls(validate_verdicts(table), MODELS, order),
+            strict=True,
+        )
+    )
     for k, row in enumerate(table.itertuples(index=False)):
         names = list(dict.fromkeys(order["question_id"]))
-        assert names[found.question[k]] == str(row.question_id) and [1, 3][found.variant[k]] == row.variant
-        assert (MODELS[found.first[k]], MODELS[found.second[k]]) == (row.model_a, row.model_b)
+        assert names[found["question"][k]] == str(row.question_id) and [1, 3][found["variant"][k]] == row.variant
+        assert (MODELS[found["first"][k]], MODELS[found["second"][k]]) == (row.model_a, row.model_b)
         points = {"a": 1, "b": 0, "tie": 0.5}.get(row.verdict)
-        assert np.isnan(found.points[k]) if points is None else found.points[k] == points
+        assert np.isnan(found["points"][k]) if points is None else found["points"][k] == points
     assert wordings(order).tolist() == [2] * 5
 
 

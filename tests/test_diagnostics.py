@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from drawn import frame
 
-from ppe.inference.advice import diagnose, open_ranks
+from ppe.inference.advice import diagnose_verdicts, open_ranks
 from ppe.inference.diagnostics import judges_agree
 from ppe.paper.datasets import load_verdicts
 from ppe.pool import comparison_graphs
@@ -14,7 +14,7 @@ from ppe.streams import stream
 
 
 def told(rows) -> tuple[dict, str]:
-    found = diagnose(frame(rows), sections=["misspecification"])
+    found = diagnose_verdicts(frame(rows), sections=["misspecification"])
     return found.to_dict()["misspecification"], found.lines()[0]
 
 
@@ -85,7 +85,7 @@ def test_so_many_times_as_many_questions_close_an_open_rank():
 
 def test_a_typical_question_is_the_median_over_questions():
     "Two equal models on a question differ by a normal of variance 2 sigma^2; the favoured one wins so often."
-    found = diagnose(load_verdicts("mt-bench-gpt4"), sections=["question_effect_size"])
+    found = diagnose_verdicts(load_verdicts("mt-bench-gpt4"), sections=["question_effect_size"])
     sigma = found.to_dict()["question_effect_size"]["sigma"]["value"]
     gap = np.abs(stream(1, "questions").normal(0, np.sqrt(2) * sigma, 200_001))
     assert f"makes one win {100 * np.median(1 / (1 + np.exp(-gap))):.0f} % of the time" in found.lines()[0]
@@ -95,5 +95,5 @@ def test_too_few_questions_decide_nothing_and_the_fewest_are_named():
     "Signs of five questions can all agree by chance once in sixteen times, both ways; of six once in thirty-two."
     for n_questions, said in ((5, True), (6, False)):
         rows = [("j", q, "any", 0, "x", "y", "a" if q < 4 else "b") for q in range(n_questions)]
-        sentence = diagnose(frame(rows), sections=["ranks"]).lines()[0]
+        sentence = diagnose_verdicts(frame(rows), sections=["ranks"]).lines()[0]
         assert ("decide nothing even if they all agree, 6 are the fewest that can" in sentence) == said, sentence

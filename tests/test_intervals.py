@@ -11,12 +11,12 @@ from definitions import definitions
 from drawn import frame
 
 from ppe.errors import InputError
-from ppe.inference.advice import diagnose, open_ranks
+from ppe.inference.advice import diagnose_verdicts, open_ranks
 from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.methods import Method
 from ppe.pool import comparison_graphs
-from ppe.reports.comparison import compare
+from ppe.reports.comparison import compare_tables
 from ppe.reports.report import make_report
 from ppe.streams import stream
 from ppe.verdicts import read_verdicts, validate_verdicts
@@ -87,7 +87,7 @@ def test_no_question_stands_on_both_sides_of_a_fold_or_a_half(two_judges):
 
 def test_the_diagnosis_counts_questions_not_judgements(one_judge, two_judges):
     asked = ["pool", "misspecification", "ranks"]
-    alone, both = (diagnose(table, sections=asked) for table in (one_judge, two_judges))
+    alone, both = (diagnose_verdicts(table, sections=asked) for table in (one_judge, two_judges))
     assert both.lines()[0].startswith("The file holds 320 valid verdicts by 2 judges on 8 questions and 5 models; each")
     assert both.to_dict()["ranks"] == alone.to_dict()["ranks"]
     one, two = (found.to_dict()["misspecification"] for found in (alone, both))
@@ -105,7 +105,7 @@ def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could():
         report = make_report(identical(n_questions), n_resamples=999, parts=())
         assert report.n_open == 4 or n_questions >= 6
         assert ("decide nothing" in " ".join(report.board.notes())) == (n_questions < 6)
-        old = compare(identical(n_questions, "qprs"), identical(n_questions), n_resamples=999)
+        old = compare_tables(identical(n_questions, "qprs"), identical(n_questions), n_resamples=999)
         assert old.swaps["shown"].tolist() == [n_questions > 6]
         ranks = open_ranks(comparison_graphs(identical(n_questions)), rng=stream(SEED))[0]
         assert (ranks["rank_low"] == ranks["rank_high"]).all() == (n_questions > 6)
@@ -138,7 +138,7 @@ def test_top_lost_once_is_settled_everywhere():
     table = read_verdicts(CASES / "top_lost_once.csv")
     report = make_report(table, parts=())
     assert report.scores.loc[0, ["model", "rank_low", "rank_high"]].tolist() == ["top", 1, 1]
-    top = diagnose(table, sections=["ranks"]).to_dict()["ranks"]["top"]
+    top = diagnose_verdicts(table, sections=["ranks"]).to_dict()["ranks"]["top"]
     assert (top["low"], top["high"]) == (1, 1)
     for lost in (0, 1, 2, 3, 4, 6):  # better evidence never widens
         rows = table.copy()

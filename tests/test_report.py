@@ -18,7 +18,7 @@ from ppe.cli.main import main
 from ppe.errors import InputError
 from ppe.inference.leaderboard import leaderboard
 from ppe.paper.datasets import load_verdicts
-from ppe.reports.comparison import compare
+from ppe.reports.comparison import compare_tables
 from ppe.reports.page import comparison_page, report_page, write_report
 from ppe.reports.report import SAID, make_report
 from ppe.streams import stream
@@ -314,7 +314,7 @@ def test_the_public_function(tmp_path: Path):
 def test_percentiles_decide_no_pair_of_a_comparison():
     old, new = drawn(tuple("abcd"), 12), drawn(tuple("abdc"), 12)
     for ranker, promised in (("copeland", False), ("bradley-terry", True)):
-        words = text_of(comparison_page(compare(old, new, ranker=ranker, n_resamples=99)))
+        words = text_of(comparison_page(compare_tables(old, new, ranker=ranker, n_resamples=99)))
         assert promised == ("all pairs of a table at once" in words)
         assert promised != ("percentiles of resamples, which decide no pair" in words)
 
@@ -322,7 +322,7 @@ def test_percentiles_decide_no_pair_of_a_comparison():
 def test_what_is_compared_is_said():
     old, other = drawn(tuple("abcd"), 20), drawn(tuple("abcd"), 20, judges=("k",), seed=2)
     later = drawn(tuple("abcd"), 30, seed=3)
-    judges, files, same = (compare(old, new, n_resamples=99) for new in (other, later, old))
+    judges, files, same = (compare_tables(old, new, n_resamples=99) for new in (other, later, old))
     assert judges.about() == "j and k, two judges, on the same 4 models and the same 20 questions"
     words = text_of(comparison_page(judges))
     assert "Two judges compared" in words and "before" not in words and "changed" not in words
@@ -330,7 +330,7 @@ def test_what_is_compared_is_said():
     assert files.about().endswith("the same 4 models and 20 questions in common (10 in the new table alone)")
     assert files.about().startswith("the same judge,") and files.labels == same.labels == ["old", "new"]
     mixed = validate_verdicts(pd.concat([old, other]).astype({"judge": str}))
-    assert compare(old, mixed, n_resamples=99).labels == ["first", "second"]
+    assert compare_tables(old, mixed, n_resamples=99).labels == ["first", "second"]
 
 
 @pytest.mark.parametrize(("models", "sentence", "places"), [
@@ -338,7 +338,7 @@ def test_what_is_compared_is_said():
     (("c", "d", "e"), "one model in common, so there is no order to compare.", "One model has no order")
 ])  # fmt: skip
 def test_tables_with_fewer_than_two_common_models_have_no_order_to_compare(models, sentence, places):
-    page = comparison_page(compare(drawn(("a", "b", "c"), 12), drawn(models, 12), n_resamples=99))
+    page = comparison_page(compare_tables(drawn(("a", "b", "c"), 12), drawn(models, 12), n_resamples=99))
     words = text_of(page)
     assert sentence in words and words.count(places) >= 1 and "changed places" not in words
 
@@ -351,7 +351,7 @@ def test_names_that_differ_in_the_middle_stay_apart():
     verdicts = drawn(old, 20, step=0.0, judges=old[:2])
     pages = (
         report_page(make_report(verdicts, n_resamples=99)),
-        comparison_page(compare(verdicts, drawn(new, 20, step=0.0, judges=old[:2]), n_resamples=99)),
+        comparison_page(compare_tables(verdicts, drawn(new, 20, step=0.0, judges=old[:2]), n_resamples=99)),
     )
     for page in pages:
         for picture in re.findall(r"(?s)<svg.*?</svg>", page):

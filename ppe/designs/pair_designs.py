@@ -141,19 +141,6 @@ _LOOK_AT = 32  # places that are looked at for one where the models of a row hav
 
 
 @njit(cache=True)
-def _codes(members):
-    "Numbers of all pairs of each row of models, (R, S(S − 1)/2)."
-    size = members.shape[1]
-    codes, p = np.empty((len(members), size * (size - 1) // 2), np.int64), 0
-    for s in range(size):
-        for other in range(s):
-            high = np.maximum(members[:, s], members[:, other])
-            codes[:, p] = high * (high - 1) // 2 + np.minimum(members[:, s], members[:, other])
-            p += 1
-    return codes
-
-
-@njit(cache=True)
 def _draw(state, below):
     "A random whole number below `below`: SplitMix64 (Steele, Lea and Flood 2014)."
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -295,7 +282,13 @@ def _places(members, n_variants, met, paths, improve, state):
     model there, carried on. paths, for rows of a pair and one wording: every row finds a place if no pair has more rows
     than there are places. Otherwise −1 from the first row on that fits nowhere.
     """
-    codes = _codes(members)
+    size, p = members.shape[1], 0
+    codes = np.empty((len(members), size * (size - 1) // 2), np.int64)  # numbers of all pairs of each row
+    for s in range(size):
+        for other in range(s):
+            high = np.maximum(members[:, s], members[:, other])
+            codes[:, p] = high * (high - 1) // 2 + np.minimum(members[:, s], members[:, other])
+            p += 1
     n_rows, n_places, n = len(members), len(n_variants), met.shape[1]
     start, found = np.cumsum(n_variants) - n_variants, np.full(len(members), -1, np.int64)
     row = np.full((-(-n_rows // n_places), n_places), -1, np.int64)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PUBLIC', 'LARGEST_SIGMA', 'MOST_TIES', 'ENOUGH_QUESTIONS', 'WIDENING', 'Spend', 'CERTAIN', 'SetNumbers', 'Prior',
            'public_prior', 'effects_on_one_question', 'Beliefs', 'n_draws_for', 'public_beliefs', 'require_memory',
-           'pilot_beliefs', 'Layout', 'answers_needed', 'layouts', 'Forecast', 'top_chance', 'range_width', 'Target',
+           'pilot_beliefs', 'Layout', 'layout_answers', 'layouts', 'Forecast', 'top_chance', 'range_width', 'Target',
            'parse_target', 'calls_text', 'Plan', 'make_plan']
 
 # %% ../../nbs/designs/plans.ipynb #plan-03
@@ -384,7 +384,7 @@ class Layout:
         return Sharing(each, one, WORDING_SHARE * both)
 
 # %% ../../nbs/designs/plans.ipynb #plan-15-c
-def answers_needed(layout: Layout, n_calls: int) -> float:
+def layout_answers(layout: Layout, n_calls: int) -> float:
     "Answers that must be there: of each model met on each wording; to within a tenth where a design is free."
     n, cells = layout.n_models, layout.n_questions * layout.n_wordings
     if layout.kind == "blocks":
@@ -553,7 +553,40 @@ class Plan(Result):
     remarks: tuple[str, ...]
 
     def parts(self) -> Parts:
-        return _parts(self)
+        "The readable form: the table, what it rests on, and the advice."
+        table, believed = self.designs, self.beliefs.summary()
+        size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
+        distances = ("distance", "distance_low", "distance_high")
+        shown = pd.DataFrame({
+            "design": table["kind"].str.cat(size), **table[["orders", "questions"]],
+            "calls": table.apply(calls_text, axis=1).str.replace(",", ""), **table[["answers", "cost"]],
+            **{name.removeprefix("distance_"): table[name].map("{:.3f}".format) for name in distances},
+            f"top {self.top}": table["top"].map("{:.2f}".format), "range": table["width"].map("{:.1f}".format),
+        })  # fmt: skip
+
+        def said(name: str, scale: float = 1.0, digits: int = 2) -> str:
+            return "{} ({} to {})".format(
+                *(f"{scale * believed[name][at]:.{digits}f}" for at in ("median", "low", "high"))
+            )
+
+        widened, ends = self.beliefs.widening, ""
+        if widened > 1:
+            ends = (
+                f", moved {widened:.3g} times as far from the median in the logarithm, which so few questions ask for"
+            )
+        if table["calls_low"].notna().any():
+            ends += "; in brackets the calls with which low and high reach the target (or more: all are too few)"
+        return [
+            Shown(shown, ("low", "distance", "high")),
+            "",
+            "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % "
+            f"(low, high) of what is believed{ends}; top {self.top}: probability that they are right; range: places "
+            "between the ends of a 95 % rank range",
+            f"believed, from {self.beliefs.source}: strengths with sd {said('strengths')} logits, question effects "
+            f"with sd {said('sigma')}, ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
+            "",
+            self.advice,
+        ]
 
     def to_frame(self) -> pd.DataFrame:
         "The designs, best first."
@@ -584,39 +617,6 @@ class Plan(Result):
             "designs": [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows],
             "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": list(self.remarks),
         }  # fmt: skip
-
-
-def _parts(plan: Plan) -> Parts:
-    "The readable form: the table, what it rests on, and the advice."
-    table, believed = plan.designs, plan.beliefs.summary()
-    size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
-    distances = ("distance", "distance_low", "distance_high")
-    shown = pd.DataFrame({
-        "design": table["kind"].str.cat(size), **table[["orders", "questions"]],
-        "calls": table.apply(calls_text, axis=1).str.replace(",", ""), **table[["answers", "cost"]],
-        **{name.removeprefix("distance_"): table[name].map("{:.3f}".format) for name in distances},
-        f"top {plan.top}": table["top"].map("{:.2f}".format), "range": table["width"].map("{:.1f}".format),
-    })  # fmt: skip
-
-    def said(name: str, scale: float = 1.0, digits: int = 2) -> str:
-        return "{} ({} to {})".format(*(f"{scale * believed[name][at]:.{digits}f}" for at in ("median", "low", "high")))
-
-    widened, ends = plan.beliefs.widening, ""
-    if widened > 1:
-        ends = f", moved {widened:.3g} times as far from the median in the logarithm, which so few questions ask for"
-    if table["calls_low"].notna().any():
-        ends += "; in brackets the calls with which low and high reach the target (or more: all are too few)"
-    return [
-        Shown(shown, ("low", "distance", "high")),
-        "",
-        "distance: normalised Spearman distance to the ranking of all questions, expected; median and central 90 % "
-        f"(low, high) of what is believed{ends}; top {plan.top}: probability that they are right; range: places "
-        "between the ends of a 95 % rank range",
-        f"believed, from {plan.beliefs.source}: strengths with sd {said('strengths')} logits, question effects with sd "
-        f"{said('sigma')}, ties {said('ties', 100, 0)} %, first place {said('first_place')} log odds",
-        "",
-        plan.advice,
-    ]
 
 
 def _calls_needed(forecast: Forecast, layout: Layout, target: Target, limit: int = 1) -> int:
@@ -652,7 +652,7 @@ def _row(forecast: Forecast, way: Layout, calls: int, top: int, target: Target |
     reach: list[int | None] = [None, None]
     if target is not None and target.top is None:
         reach = [_calls_needed(forecast, way, target, limit) or None for limit in (0, 2)]
-    answers = round(answers_needed(way, calls))
+    answers = round(layout_answers(way, calls))
     return {
         "kind": way.kind, "block_size": way.block_size or None, "orders": way.orders,
         "questions": way.questions(calls), "calls": calls, "calls_low": reach[0],

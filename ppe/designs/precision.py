@@ -71,14 +71,6 @@ def spread_sharing(
     return Sharing(float(per_question), one, 0.0)
 
 # %% ../../nbs/designs/precision.ipynb #p12
-def _lattice(sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    "Steps of the trapezoidal rule in σ z, and normal weights: right to 1e-7, as no pole is within π of the line."
-    step = min(0.5, 0.75 / sigma) if sigma > 0 else 0.5
-    z = step * np.arange(-ceil(6.5 / step), ceil(6.5 / step) + 1)
-    density = np.exp(-0.5 * z**2)
-    return sigma * z, density / density.sum()
-
-
 def _points(x: np.ndarray, nu: float) -> tuple[np.ndarray, np.ndarray]:
     "Chances that a verdict is a win and that it is a loss."
     small = np.exp(-0.5 * np.abs(x))
@@ -127,7 +119,11 @@ def score_precision(
     """
     n, nu, delta = len(effects.theta), effects.nu, effects.delta
     gaps = effects.theta[:, None] - effects.theta
-    z, weight = _lattice(effects.sigma)
+    # The trapezoidal rule in σ z with normal weights is right to 1e-7, as no pole is within π of the line.
+    step = min(0.5, 0.75 / effects.sigma) if effects.sigma > 0 else 0.5
+    steps = step * np.arange(-ceil(6.5 / step), ceil(6.5 / step) + 1)
+    z, density = effects.sigma * steps, np.exp(-0.5 * steps**2)
+    weight = density / density.sum()
     # Utilities differ by gap + σ(z − z'), and both run over a lattice: so does the difference.
     step = z[1] - z[0] if effects.sigma > 0 else 0.0
     steps, weights = step * np.arange(1 - len(z), len(z)), np.convolve(weight, weight)

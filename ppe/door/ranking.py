@@ -22,7 +22,7 @@ import pandas as pd
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import json_object, plain_number, read_whole, require_distinct, unpacked, write_text
 from ..inference.advice import Diagnosis
-from ..inference.advice import diagnose as diagnosis
+from ..inference.advice import diagnose_verdicts
 from ..inference.change import Change, model_change
 from ..inference.intervals import resamples_needed
 from ppe.inference.leaderboard import (
@@ -308,7 +308,7 @@ def diagnose(
         raise InputError("standard input holds one table: put the people's verdicts, or the judges', into a file")
     votes = None if people is None else verdict_table(people, **columns)
     table = verdict_table(verdicts, judge=judge, category=category, **columns)
-    return diagnosis(table, people=votes, level=level, incomplete=incomplete, seed=seed)
+    return diagnose_verdicts(table, people=votes, level=level, incomplete=incomplete, seed=seed)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
 def compare(
@@ -415,7 +415,7 @@ def report(
     """
     from tqdm.auto import tqdm
 
-    from ppe.reports.comparison import compare as compared
+    from ppe.reports.comparison import compare_tables
     from ppe.reports.page import Source, comparison_page, report_page
     from ppe.reports.report import make_report
 
@@ -439,7 +439,7 @@ def report(
     with tqdm(bar_format="{desc}", leave=False, disable=None) as bar:
         how["tick"] = partial(bar.set_description_str, refresh=True)
         if len(tables) == 2:
-            page = Page(comparison_page(compared(*tables, **how), source=source), "comparison")
+            page = Page(comparison_page(compare_tables(*tables, **how), source=source), "comparison")
         else:
             page = Page(report_page(make_report(tables[0], **how), source=source), "report")
     if out is not None:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Said', 'MOST_WORK', 'MOST_TIMES', 'SMALL_POOL', 'USE', 'ADVICE', 'SECTIONS', 'Finding', 'Diagnosis', 'open_ranks',
-           'diagnose']
+           'diagnose_verdicts']
 
 # %% ../../nbs/inference/advice.ipynb #f81211d5
 from collections.abc import Callable, Mapping, Sequence
@@ -381,7 +381,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def diagnose(
+def diagnose_verdicts(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
     people: pd.DataFrame | None = None,  # validated verdict table of people, to compare the judges with

@@ -357,15 +357,6 @@ def judges_agree(
     return pd.DataFrame(rows, columns=["judge", "n", "share", "low", "high"])
 
 # %% ../../nbs/inference/diagnostics.ipynb #joint-04
-def _sharpness(gap: np.ndarray, points: np.ndarray) -> float:
-    "a of points that are σ(a · gap) in the mean, by Newton's method; 1 where nothing tells."
-    a = 1.0
-    for _ in range(50 if gap.any() else 0):
-        share = expit(a * gap)
-        a = float(np.clip(a + ((points - share) @ gap) / max((share * (1 - share)) @ gap**2, 1e-9), a / 2, 2 * a))
-    return a
-
-
 def _own(mine: pd.DataFrame, theta: np.ndarray, own: np.integer, kin: np.ndarray, level: float) -> dict[str, float]:
     "The row of one judge and model; mine has the points of the judge and, as others, of those of other families."
     from scipy.stats import t as student
@@ -376,7 +367,11 @@ def _own(mine: pd.DataFrame, theta: np.ndarray, own: np.integer, kin: np.ndarray
     if not here.any():
         return {"battles": 0}
     sign, gap, points = np.where(second == own, -1.0, 1.0), theta[first] - theta[second], mine["points"].to_numpy()
-    a, n, question = _sharpness(gap[apart], points[apart]), here.sum(), mine["question"].to_numpy()
+    a, n, question = 1.0, here.sum(), mine["question"].to_numpy()
+    for _ in range(50 if gap[apart].any() else 0):  # a of points that are σ(a · gap) in the mean, by Newton's method
+        share = expit(a * gap[apart])
+        step = ((points[apart] - share) @ gap[apart]) / max((share * (1 - share)) @ gap[apart] ** 2, 1e-9)
+        a = float(np.clip(a + step, a / 2, 2 * a))
     said, share = sign * (points - mine["others"].to_numpy()), expit(a * gap)
     sharper = sign * (share - expit(gap))
     mean, slope = float((said - sharper)[here].mean()), (sign * gap * share * (1 - share))[here].mean()

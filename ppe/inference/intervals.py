@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies', 'question_weights',
            'question_resample', 'percentile_limits', 'mean_interval', 'jackknife_error', 'means_without',
-           'question_variance', 'resamples_needed', 'ModelLimits', 'RankIntervals', 'symmetric_root', 'pool_tests',
-           'check_draws_once', 'rank_intervals', 'normal_intervals', 'fitted_intervals']
+           'question_variance', 'holm', 'resamples_needed', 'ModelLimits', 'RankIntervals', 'symmetric_root',
+           'pool_tests', 'check_draws_once', 'rank_intervals', 'normal_intervals', 'fitted_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
@@ -161,6 +161,15 @@ def question_variance(
     n, product = len(first), float(first @ second)
     error = np.sqrt((n - 1) * (product**2 + (first @ first) * (second @ second))) / n
     return (n - 1) / n * product, float(error)
+
+
+def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is
+    "p-values adjusted for the number of comparisons, by Holm (1979); holds whatever their dependence."
+    p = np.asarray(p, dtype=np.float64)
+    order = np.argsort(p)[: (m := int((~np.isnan(p)).sum()))]
+    found = np.full(p.shape, np.nan)
+    found[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(m, 0, -1)))
+    return found
 
 # %% ../../nbs/inference/intervals.ipynb #cell-19
 INTERVAL_KINDS = {  # what each promises

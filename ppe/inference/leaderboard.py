@@ -19,7 +19,14 @@ import pandas as pd
 
 from ..counts import PairCounts
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import INTERVAL_KINDS, RankIntervals, check_draws_once, rank_intervals, symmetric_root
+from ppe.inference.intervals import (
+    INTERVAL_KINDS,
+    RankIntervals,
+    check_draws_once,
+    holm,
+    rank_intervals,
+    symmetric_root,
+)
 from .methods import ALL_GRAPHS, Method, source_rows
 from .score_tests import ScoreTests
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
@@ -279,10 +286,7 @@ def invalid_verdicts(
         for part, of, names in zip(parts, ("model", "judge"), (models, judges), strict=True)
     ]
     table = pd.concat(parts, ignore_index=True).astype({"invalid": int})
-    order = np.argsort(table["p"].to_numpy(), kind="stable")[: table["p"].notna().sum()]
-    steps = table["p"].to_numpy()[order] * np.arange(len(order), 0, -1)
-    table.loc[order, "p"] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return table[["of", "name", "verdicts", "invalid", "expected", "p"]]
+    return table.assign(p=holm(table["p"].to_numpy()))[["of", "name", "verdicts", "invalid", "expected", "p"]]
 
 
 def invalid_report(
@@ -350,22 +354,6 @@ def _graphs(
     return pool, block_top_k(scores, pool.blocks, method.keep) if by_block else global_top_k(scores, method.keep)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703
-def _weighted(rows: Comparisons, on_separation: OnSeparation) -> Ranking:
-    "By all judges, each weighted. Raises `InputError` where one takes over and the others do not bear it out."
-    outcomes = rows.counts(rows.judge, size=len(rows.judges))
-    ranking = weighted_judges(outcomes, models=rows.models, judges=rows.judges, on_separation=on_separation)
-    if over := takes_over(outcomes, ranking):
-        weight, points, alike, sharp = (
-            f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
-        )
-        raise InputError(
-            f"judge {over['judge']} would hold {weight} of the weight, and the other judges do not bear it out: "
-            f"{points} of its points go to models that they rank higher, {sharp} would if it were as sharp as it "
-            f"is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge (--judge)"
-        )
-    return ranking
-
-
 def _separated(ranking: Ranking, wins: np.ndarray, ties: np.ndarray) -> str:
     "Which orders rest on no verdict, or on a penalty alone, where there is one."
     return unjudged_orders(half_tie_wins(wins, ties), ranking.models, penalty=bool(ranking.fit.ridge))
@@ -431,8 +419,22 @@ def leaderboard(
         ranking = fit_covariates(style if taken.all() else style.take(taken), **how)
         without = rank_counts(wins, ties, models=ranked.models, **how)
     elif weighted or order_effect:
-        ranking = _weighted(ranked, on_separation) if weighted else fit_order_effect(ranked, **how)
-        first = ranked.counts().sum(axis=(0, 1))  # how often the row is shown first
+        outcomes = ranked.counts(ranked.judge, size=len(ranked.judges))
+        if weighted:
+            ranking = weighted_judges(outcomes, models=ranked.models, judges=ranked.judges, on_separation=on_separation)
+            if over := takes_over(outcomes, ranking):
+                weight, points, alike, sharp = (
+                    f"{100 * over[name]:.0f} %" for name in ("weight", "points", "alike", "expected")
+                )
+                raise InputError(
+                    f"judge {over['judge']} would hold {weight} of the weight, and the other judges do not bear it "
+                    f"out: {points} of its points go to models that they rank higher, {sharp} would if it were as "
+                    f"sharp as it is taken to be, {alike} if it were like them; rank by --judges pooled, or by one "
+                    "judge (--judge)"
+                )
+        else:
+            ranking = fit_order_effect(ranked, **how)
+        first = outcomes.sum(axis=(0, 1))  # how often the row is shown first
         met, both = np.triu(first + first.T, 1) > 0, np.triu(np.minimum(first, first.T), 1) > 0
         estimates = {**ranking.fit.estimates, "pairs_in_both_orders": float(both.sum() / met.sum())}
         ranking = replace(ranking, fit=replace(ranking.fit, estimates=estimates))

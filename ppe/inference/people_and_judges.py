@@ -281,21 +281,6 @@ def _sampling_p(battles: Battles, theta: np.ndarray, weights: np.ndarray) -> flo
     statistic = apart @ np.linalg.pinv(parts.T @ parts, rcond=1e-12, hermitian=True) @ apart
     return float(fisher.sf(statistic * (n_questions - k) / (k * (n_questions - 1)), k, n_questions - k))
 
-# %% ../../nbs/inference/people_and_judges.ipynb #paj-21
-def _tuned(battles: Battles, terms: np.ndarray, n_people: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    "Weights, scores, fractional wins, rounds, when weights and scores agree."
-    # The judges' own scores to begin with: they exist, penalised, when people's may not.
-    wins = _counts(battles, battles.judged.mean(axis=1), np.ones(len(battles.first), dtype=bool))
-    theta, weights = fit_newton(wins * n_people, RIDGE)[0], np.full(len(battles.judges), np.inf)
-    for rounds in range(1, MAX_ROUNDS + 1):
-        moved = _sandwich(battles, theta, wins).reshape(len(terms), -1)
-        inner, before = moved @ moved.T, weights
-        weights = _best_weights(inner[1:, 1:], inner[1:, 0])
-        theta, wins = _solved(terms, weights, n_people, battles.models)
-        if np.abs(weights - before).max() < WEIGHT_TOLERANCE:
-            return weights, theta, wins, rounds
-    raise ConvergenceError(f"the weights of the judges did not settle in {MAX_ROUNDS} rounds; give them (weights)")
-
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-22
 def fit_people_and_judges(
     battles: Battles,
@@ -309,7 +294,20 @@ def fit_people_and_judges(
     """
     terms, n_people = _terms(battles), int(battles.sample.sum())
     if weights is None:
-        current, theta, wins, rounds = _tuned(battles, terms, n_people)
+        # The judges' own scores to begin with: they exist, penalised, when people's may not.
+        wins = _counts(battles, battles.judged.mean(axis=1), np.ones(len(battles.first), dtype=bool))
+        theta, current = fit_newton(wins * n_people, RIDGE)[0], np.full(len(battles.judges), np.inf)
+        for rounds in range(1, MAX_ROUNDS + 1):  # until weights and scores agree
+            moved = _sandwich(battles, theta, wins).reshape(len(terms), -1)
+            inner, before = moved @ moved.T, current
+            current = _best_weights(inner[1:, 1:], inner[1:, 0])
+            theta, wins = _solved(terms, current, n_people, battles.models)
+            if np.abs(current - before).max() < WEIGHT_TOLERANCE:
+                break
+        else:
+            raise ConvergenceError(
+                f"the weights of the judges did not settle in {MAX_ROUNDS} rounds; give them (weights)"
+            )
     else:
         current = np.array([weights.get(judge, np.nan) for judge in battles.judges], dtype=np.float64)
         if set(weights) != set(battles.judges) or not (current >= 0).all() or not at_least(1.0, current.sum()):

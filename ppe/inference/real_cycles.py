@@ -92,22 +92,6 @@ def by_question(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
     net, met = forth.astype(np.int64) - back, (forth | back).astype(np.int64)
     return np.add.reduceat(net[order], starts), np.add.reduceat(met[order], starts)
 
-
-def _half_widths(off: np.ndarray, times: np.ndarray, least: np.ndarray, level: float) -> np.ndarray:
-    "Half widths (P,) that hold for all at once, from the parts of each question (Q, P) and resamples (R, Q)."
-    place = ceil((len(times) + 1) * level - 1e-9)
-    if not 0 < level < 1 or place > len(times):
-        enough = "so many that (resamples + 1) · level is at most their number"
-        raise InputError(f"{len(times)} resamples for level {level:g}: a level between 0 and 1, and {enough}")
-    times, n_questions = times.astype(np.float64), len(off)
-    moved = times @ off
-    spread = np.sqrt((off**2).sum(axis=0) * n_questions / (n_questions - 1))
-    own = np.sqrt(np.maximum(times @ off**2 - moved**2 / n_questions, 0.0) * n_questions / (n_questions - 1))
-    largest = (np.abs(moved) / np.maximum(own, least)).max(axis=1)
-    # The quantile of a single value: where all questions are unanimous, resamples say nothing.
-    alone = float(student.isf((1 - level) / 2, n_questions - 1))
-    return max(np.sort(largest)[place - 1], alone) * np.maximum(spread, least)
-
 # %% ../../nbs/inference/real_cycles.ipynb #real-10-b
 def real_cycles(
     pool: Pool,  # complete graphs or not
@@ -128,9 +112,18 @@ def real_cycles(
     compared = total > 0
     margin = net.sum(axis=0) / np.maximum(total, 1)
     off = ((net - margin * met) / np.maximum(total, 1))[:, compared]  # what one more of each question would move
-    times = question_times(len(net), n_resamples=n_resamples, rng=rng)
-    half = np.full(len(margin), np.nan)
-    half[compared] = _half_widths(off, times, 2 / ((met > 0).sum(axis=0)[compared] + 1), level)
+    place, n_questions = ceil((n_resamples + 1) * level - 1e-9), len(net)
+    if not 0 < level < 1 or place > n_resamples:
+        enough = "so many that (resamples + 1) · level is at most their number"
+        raise InputError(f"{n_resamples} resamples for level {level:g}: a level between 0 and 1, and {enough}")
+    times = question_times(n_questions, n_resamples=n_resamples, rng=rng).astype(np.float64)
+    least, moved = 2 / ((met > 0).sum(axis=0)[compared] + 1), times @ off
+    spread = np.sqrt((off**2).sum(axis=0) * n_questions / (n_questions - 1))
+    own = np.sqrt(np.maximum(times @ off**2 - moved**2 / n_questions, 0.0) * n_questions / (n_questions - 1))
+    largest = (np.abs(moved) / np.maximum(own, least)).max(axis=1)
+    # The quantile of a single value: where all questions are unanimous, resamples say nothing.
+    alone, half = float(student.isf((1 - level) / 2, n_questions - 1)), np.full(len(margin), np.nan)
+    half[compared] = max(np.sort(largest)[place - 1], alone) * np.maximum(spread, least)  # of all pairs at once
     n = pool.n_models
     i, j = np.triu_indices(n, 1)
     margins, low, high = np.zeros((n, n)), np.full((n, n), np.nan), np.full((n, n), np.nan)

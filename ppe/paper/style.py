@@ -319,23 +319,6 @@ def _printed(value: object, spec: str) -> str:
     # A rounded nothing has no sign.
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
-
-def _best_rows(
-    column: pd.Series,
-    direction: str,  # min or max
-    spec: str,
-    groups: Iterable[np.ndarray],  # positions of rows
-) -> frozenset[int]:
-    "Rows that print like the best value of a column and group, if not all do."
-    best = set()
-    for rows in groups:
-        values = column.iloc[rows].astype(float).dropna()
-        if len(values):
-            texts = column[values.index].map(lambda value: _printed(value, spec))
-            alike = texts.index[texts == texts[values.agg("idx" + direction)]]
-            best |= set(alike) if len(alike) < len(values) else set()
-    return frozenset(best)
-
 # %% ../../nbs/paper/style.ipynb #tex-04
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
@@ -620,8 +603,13 @@ def save_table(
                 "" if a[:depth] == b[:depth] else cell for (a, b), cell in zip(pairwise(keys), cells[1:], strict=True)
             ]
         is_number = pd.api.types.is_numeric_dtype(frame[c].dtype) and c not in wrap
-        best = _best_rows(frame[c], best_is[c], specs[c], groups) if c in best_is else frozenset[int]()
-        heads[c] = TextColumn(heading, tuple(cells), above, is_number, wrap.get(c), best)
+        best = set[int]()  # rows that print like the best value of a group, if not all do
+        for rows in groups if c in best_is else ():
+            if len(values := frame[c].iloc[rows].astype(float).dropna()):
+                said = frame[c][values.index].map(lambda value, spec=specs[c]: _printed(value, spec))
+                alike = said.index[said == said[values.agg("idx" + best_is[c])]]
+                best |= set(alike) if len(alike) < len(values) else set()
+        heads[c] = TextColumn(heading, tuple(cells), above, is_number, wrap.get(c), frozenset(best))
     starts = [at for at in range(len(keys)) if not at or keys[at] != keys[at - 1]]
     titles = {at: ", ".join(keys[at]) if headings else "" for at in starts}
     repeated = [c for c in shown if c not in in_parts]

@@ -27,7 +27,7 @@ from ..inference.intervals import questions_needed
 from ..inference.leaderboard import invalid_report
 from ..rankers.registry import find_ranker
 from .charts import cycle_chart, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
-from .comparison import Comparison, compare
+from .comparison import Comparison, compare_tables
 from .report import LISTED_PAIRS, WORST, Report, make_report
 from ..verdicts import validate_verdicts
 
@@ -341,5 +341,5 @@ def write_report(
     if new is None:
         page = report_page(make_report(validate_verdicts(verdicts), **options))
     else:
-        page = comparison_page(compare(validate_verdicts(verdicts), validate_verdicts(new), **options))
+        page = comparison_page(compare_tables(validate_verdicts(verdicts), validate_verdicts(new), **options))
     return write_text(page, path)

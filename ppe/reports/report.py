@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..designs.adaptive import Goal, JudgedCalls, Settled, is_settled, judged_calls, next_calls, wordings
+from ..designs.adaptive import Goal, Settled, is_settled, judged_calls, next_calls, wordings
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..comparisons import Comparisons
-from ..inference.advice import Finding, diagnose
+from ..inference.advice import Finding, diagnose_verdicts
 from ..inference.diagnostics import clustered_interval, family, first_place_rates, order_flips
 from ..inference.intervals import resamples_needed
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
@@ -221,7 +221,7 @@ def further_calls(
         )
     models = model_codes(verdicts)[2]
     cells = verdicts[["question_id", "variant"]].astype(str).drop_duplicates(ignore_index=True)
-    calls: JudgedCalls = judged_calls(verdicts, models, cells)
+    calls = judged_calls(verdicts, models, cells)
     n = len(models)
     best, order = (is_settled(*calls, n_models=n, goal=goal, level=level) for goal in (Goal("top", 1), Goal("order")))
     n_variants, n_calls = wordings(cells), min(MOST_CALLS, max(20, len(verdicts) // 10))
@@ -381,7 +381,7 @@ def make_report(
             missing[name] = str(error)
     large = pool is None or len(verdicts) > LARGE_TABLE
     sections = [name for name in SAID if not (large and name in ("misspecification", "question_effect_size"))]
-    told = diagnose(verdicts, level=level, incomplete="keep", seed=seed, sections=sections)
+    told = diagnose_verdicts(verdicts, level=level, incomplete="keep", seed=seed, sections=sections)
     found["findings"] = tuple(one for one in told.findings if one.section not in told.missing)
     return Report(
         board,

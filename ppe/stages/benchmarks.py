@@ -139,7 +139,10 @@ def read_rows(
     for source in sources:
         if isinstance(source, pd.DataFrame):
             records = source.astype(object).where(source.notna(), None).to_dict("records")
-            name, entries = "the frame", [*zip((f"row {number}" for number in range(1, len(records) + 1)), records)]
+            name, entries = (
+                "the frame",
+                [*zip((f"row {number}" for number in range(1, len(records) + 1)), records, strict=True)],
+            )
         else:
             name, entries = Path(source).name, read_json_lines(Path(source))[0]
         for line, found in entries:

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['COMPARED', 'BASELINE', 'SLOW', 'ACYCLIC', 'CHUNK', 'OWN', 'Differences', 'N_FOLDS', 'DECISIONS', 'CONTRASTS',
            'question_pools', 'method_scores', 'acyclic_wins', 'acyclic_scores', 'Losses', 'StudyCell', 'best_factor',
-           'question_folds', 'mean_spearman', 'replication_cells', 'Contrast', 'holm', 'replication_table',
-           'contrast_table', 'random_effects', 'together_table']
+           'question_folds', 'mean_spearman', 'replication_cells', 'Contrast', 'replication_table', 'contrast_table',
+           'random_effects', 'together_table']
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-03
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from scipy.special import expit
 from scipy.stats import t as student
 
 from ...errors import InputError
-from ...inference.intervals import mean_interval, means_without, question_variance
+from ...inference.intervals import holm, mean_interval, means_without, question_variance
 from ...inference.methods import METHODS, Method, draw_weights, source_rows
 from ..referenced import LEFT_OUT, Referenced
 from ...parallel import parallel_map
@@ -219,10 +219,6 @@ def mean_spearman(
     return (n + 1) * (2 * n + 1) / (n * n - 1) - 6 * (ranks * reference).sum(axis=-1) / (n * (n * n - 1))
 
 
-def _log_losses(scores: np.ndarray, scale: float) -> np.ndarray:  # (P, draws, n) → (P, n, n): the row won
-    return np.logaddexp(0, -scale * (scores[..., :, None] - scores[..., None, :])).mean(axis=1)
-
-
 class _Deletions:
     "Pools of one set, each question deleted in turn, the last of Q + 1 times none; see `replication_cells`."
 
@@ -267,7 +263,8 @@ class _Deletions:
         scale = best_factor(scores, self.rest[:n, None] / scores.shape[1], np.exp(-5.0), np.exp(3.0))
         given = np.broadcast_to(mean_spearman(among, self.given), self.inside[:n].shape)
         own = mean_spearman(ranks.mean(axis=1)[:, None], self.own[:n])
-        held_out = (self._held_out(values) for values in (ahead, _log_losses(scores, scale)))
+        surprise = np.logaddexp(0, -scale * (scores[..., :, None] - scores[..., None, :])).mean(axis=1)
+        held_out = (self._held_out(values) for values in (ahead, surprise))  # (P, n, n) each: the row won
         return {self.label: given} | dict(zip(OWN, (own, *held_out), strict=True))
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2-b
@@ -386,15 +383,6 @@ class Contrast:
         return "closer" if found["question_high"] < 0 else "farther" if found["question_low"] > 0 else "open"
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-3
-def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is
-    "p-values adjusted for the number of comparisons, by Holm (1979); holds whatever their dependence."
-    p = np.asarray(p, dtype=np.float64)
-    order = np.argsort(p)[: (m := int((~np.isnan(p)).sum()))]
-    found = np.full(p.shape, np.nan)
-    found[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(m, 0, -1)))
-    return found
-
-
 def _adjusted(table: pd.DataFrame) -> pd.DataFrame:
     "With Holm's p-values over all rows that could have come out either way and have an estimate, less `ACYCLIC`."
     counted = table["p"].where(table["method"] != ACYCLIC.name) if "method" in table else table["p"]

@@ -379,7 +379,21 @@ def replay_sets(
     Raises: InputError for an unknown kind, one group, or sizes that are not increasing or beyond the verdicts of half
     of the questions.
     """
-    _check_request(sets, kinds, graphs, n_repetitions, n_groups)
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise InputError(f"unknown way to spend calls {unknown[0]!r}: it is one of {', '.join(KINDS)}")
+    if n_repetitions < 2 or n_groups == 1 or n_groups < 0:
+        raise InputError(
+            f"{n_repetitions} repetitions, {n_groups} groups: at least two repetitions, "
+            "and no group of questions or at least two"
+        )
+    for recorded in sets:
+        sizes, n_questions = recorded.sizes(graphs), len(recorded.points)
+        most = (n_questions - (-(-n_questions // n_groups) if n_groups else 0)) // 2 * recorded.n_pairs
+        if not sizes or min(np.diff(sizes), default=1) < 1 or not 1 <= sizes[0] <= sizes[-1] <= most:
+            raise InputError(
+                f"{recorded.name}: {', '.join(map(str, sizes)) or 'no'} calls: numbers of calls increase, "
+                f"from 1 to the {most} verdicts of half of the questions; change the numbers of graphs"
+            )
     tasks = []
     for k, kind, group in product(range(len(sets)), kinds, range(-1, n_groups)):
         most = n_repetitions if group < 0 else (n_group_repetitions or {}).get(kind, n_repetitions)
@@ -400,26 +414,6 @@ def replay_sets(
         )
         for k, recorded in enumerate(sets)
     ]
-
-# %% ../../../nbs/paper/studies/designs.ipynb #dsg-24-2
-def _check_request(
-    sets: Sequence[Recorded], kinds: Sequence[str], graphs: Sequence[float], n_repetitions: int, n_groups: int
-) -> None:
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise InputError(f"unknown way to spend calls {unknown[0]!r}: it is one of {', '.join(KINDS)}")
-    if n_repetitions < 2 or n_groups == 1 or n_groups < 0:
-        raise InputError(
-            f"{n_repetitions} repetitions, {n_groups} groups: at least two repetitions, "
-            "and no group of questions or at least two"
-        )
-    for recorded in sets:
-        sizes, n_questions = recorded.sizes(graphs), len(recorded.points)
-        most = (n_questions - (-(-n_questions // n_groups) if n_groups else 0)) // 2 * recorded.n_pairs
-        if not sizes or min(np.diff(sizes), default=1) < 1 or not 1 <= sizes[0] <= sizes[-1] <= most:
-            raise InputError(
-                f"{recorded.name}: {', '.join(map(str, sizes)) or 'no'} calls: numbers of calls increase, "
-                f"from 1 to the {most} verdicts of half of the questions; change the numbers of graphs"
-            )
 
 # %% ../../../nbs/paper/studies/designs.ipynb #dsg-36
 PRICES = (0.0, 1.0)  # of an answer, in calls
