@@ -10,7 +10,19 @@ from typing import Any
 
 import click
 
-from .show import FORMAT, Files, Form, Out, command, emit, emit_result, function_command, new_file, note
+from ppe.cli.show import (
+    FORCE,
+    FORMAT,
+    Files,
+    Form,
+    command,
+    emit,
+    emit_result,
+    function_command,
+    new_file,
+    note,
+    out_option,
+)
 from ..counts import PairCounts, write_counts
 from ..errors import InputError
 from ..door.reading import check, read
@@ -20,16 +32,19 @@ from ..streaming import Streamed
 from ..verdicts import write_verdicts
 
 # %% ../../nbs/cli/counting.ipynb #counting-09
-@command("counts")
+@command("counts", out_option("File of counts to write: .csv, .csv.gz or .parquet."), FORCE)
 def counts_command(
-    files: Files, *, force: bool = False, out: Out, category: str | None = None, judge: str | None = None
+    files: Files,
+    *,
+    out: str,
+    force: bool,
+    category: str | None = None,  # Only this category.
+    judge: str | None = None,  # Only this judge.
 ) -> None:
     """Add up wins and ties of every pair of models in FILES.
 
     FILES are verdict tables of any size, which together are one table, or files of counts, which are added up. All
     valid verdicts count, those of incomplete graphs too. `ppe rank` ranks what is written.
-
-    --out: File of counts to write: .csv, .csv.gz or .parquet.
     """
     target = new_file(out, "a file of counts", force=force, inputs=file_names(files))
     found = read_input(files, judge=judge, category=category)
@@ -67,8 +82,8 @@ def _import(files: Verdicts, *, out: str, force: bool, columns: str | None, form
 import_command = function_command(
     "import", read,
     click.Option(["--columns"], metavar="NAMES", help=" ".join(COLUMNS_HELP.split())),
-    click.Option(["--out"], type=click.Path(), required=True, help="Table to write: .csv, .csv.gz or .parquet."),
-    click.Option(["--force"], is_flag=True, help="Overwrite the file at --out."),
+    out_option("Table to write: .csv, .csv.gz or .parquet."),
+    FORCE,
     FORMAT,
     run=_import,
 )  # fmt: skip

@@ -8,16 +8,13 @@ __all__ = ['design_command', 'plan_command', 'SETTLED', 'next_command']
 # %% ../../nbs/cli/designing.ipynb #pd02-bb9bc8
 from typing import Any
 
-import click
-
-from .show import FORMAT, Form, emit_result, function_command, new_file
+from .show import FORCE, FORMAT, Form, emit_result, function_command, new_file, out_option
 from ..door.planning import design, next_calls, plan
 from ..door.inputs import Verdicts
 
 # %% ../../nbs/cli/designing.ipynb #pd06-642fc4
 _LIST = ("a list of pairs", (".csv", ".csv.gz"))
-_OUT = click.Option(["--out"], type=click.Path(), required=True, help="List of pairs to write: .csv or .csv.gz.")
-_FORCE = click.Option(["--force"], is_flag=True, help="Overwrite the file at --out.")
+_OUT = out_option("List of pairs to write: .csv or .csv.gz.")
 
 
 def _design(*, out: str, force: bool, format: Form, **options: Any) -> None:
@@ -27,7 +24,7 @@ def _design(*, out: str, force: bool, format: Form, **options: Any) -> None:
     emit_result(format, chosen)
 
 
-design_command = function_command("design", design, _OUT, _FORCE, FORMAT, run=_design)
+design_command = function_command("design", design, _OUT, FORCE, FORMAT, run=_design)
 
 # %% ../../nbs/cli/designing.ipynb #pl-04
 plan_command = function_command("plan", plan, FORMAT)
@@ -46,4 +43,4 @@ def _next(verdicts: Verdicts, *, out: str, force: bool, format: Form, **options:
     return SETTLED if is_settled else 0
 
 
-next_command = function_command("next", next_calls, _OUT, _FORCE, FORMAT, run=_next)
+next_command = function_command("next", next_calls, _OUT, FORCE, FORMAT, run=_next)

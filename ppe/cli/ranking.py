@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from .show import FORMAT, Form, emit, emit_result, function_command, new_file
+from .show import FORCE, FORMAT, Form, emit, emit_result, function_command, new_file, out_option
 from ..errors import InputError
 from ..door.ranking import compare, cycles, diagnose, rank, report
 from ..inference.change import Change
@@ -34,8 +34,8 @@ def _report(verdicts: Verdicts, new: Verdicts, *, out: str, force: bool, **optio
 
 report_command = function_command(
     "report", report,
-    click.Option(["--out"], type=click.Path(), required=True, help="Page to write: .html."),
-    click.Option(["--force"], is_flag=True, help="Overwrite the file at --out."),
+    out_option("Page to write: .html."),
+    FORCE,
     run=_report,
 )  # fmt: skip
 
