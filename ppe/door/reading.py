@@ -66,7 +66,7 @@ def read(
 def load(
     name: str,  # of a public set, as `ppe data list` names it
 ) -> pd.DataFrame:
-    "The verdicts of a public set that comes with the package, with lengths and markdown where known. Raises `InputError` for an unknown name."
+    "The verdicts of a public set, with lengths and markdown where known. Raises `InputError` for an unknown name."
     from ppe.paper.datasets import load_verdicts
 
     return load_verdicts(name, style=True)
