@@ -110,6 +110,7 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
     try:
         with plt.rc_context():
             use_style()
+            plt.rc("text", parse_math=False)  # names are no formulas
             axes = figure.add_subplot() if ax is None else ax
             height = _draw(result, axes, **options)
     except Exception:
@@ -130,7 +131,8 @@ def _ranges(ax: "Axes", table: pd.DataFrame, columns: tuple[str, str, str], labe
     for end, limit in zip(ends, (known.min(), known.max()), strict=False):
         end[~np.isfinite(end)] = limit
     points(ax, value, *(ends or (None, None)))
-    ax.set(yticks=range(len(names)), yticklabels=names, xlabel=label, ylim=(len(names) - 0.5, -0.5))
+    ax.set_yticks(range(len(names)), names, parse_math=False)
+    ax.set(xlabel=label, ylim=(len(names) - 0.5, -0.5))
     return 0.8 + 0.22 * len(names)
 
 
