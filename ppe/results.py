@@ -86,5 +86,9 @@ class Result:
         return import_module("ppe.door.display").page(self)
 
     def plot(self, ax: "Axes | None" = None, **options: Any) -> "Axes":
-        "Draw it, into the given axes or new ones. Raises `InputError` for a result without a picture."
+        """Draw it, into the given axes or new ones: scores of a leaderboard (kind: scores, wins or cycles), cycle
+        scores (keep: so many graphs), a graph, drops that a gate would see, a plan.
+
+        Raises `InputError` for a result without a picture.
+        """
         return import_module("ppe.door.display").plot(self, ax, **options)

@@ -42,6 +42,13 @@ def test_every_public_name_resolves_and_is_listed():
         ppe.rnak  # noqa: B018
 
 
+def test_a_name_of_the_door_is_no_module():
+    "Where a module has its name too, and was imported before."
+    program = "import ppe, ppe.cycles; from ppe.cycles import cycle_counts; assert ppe.cycles.__name__ == 'cycles'"
+    program += "; assert ppe.cycles.__module__ == 'ppe.door.ranking' and ppe.__version__"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_import_and_help_load_nothing_heavy():
     assert loaded("import ppe") == []
     assert loaded("from ppe.cli.main import main; main(['--help']); main(['--version'])") == ["click"]

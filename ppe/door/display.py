@@ -6,6 +6,7 @@
 __all__ = ['ROWS', 'page', 'plot']
 
 # %% ../../nbs/door/display.ipynb #3be95b43
+import re
 from functools import singledispatch
 from html import escape
 from itertools import groupby
@@ -76,9 +77,13 @@ def _table(shown: Shown) -> str:
     return f'<table style="font-variant-numeric:tabular-nums">{body}</table>{more}'
 
 
+_FACT = re.compile(r"(\w+)  +(\S.*)")  # a name and its value, some way apart
+
+
 def _kind(part: str | Shown) -> str:
-    "Table, heading, a name and its value (that keep a distance), or a sentence."
-    return "table" if isinstance(part, Shown) else "b" if isinstance(part, Heading) else "fact" if "  " in part else "p"
+    if isinstance(part, Shown):
+        return "table"
+    return "b" if isinstance(part, Heading) else "fact" if _FACT.fullmatch(part) else "p"
 
 
 def page(result: Result) -> str:
@@ -87,7 +92,7 @@ def page(result: Result) -> str:
     for kind, run in groupby([part for part in result.parts() if part], _kind):
         parts = [*run]
         if kind == "fact":
-            facts = [str(part).split(maxsplit=1) for part in parts]
+            facts = [_FACT.findall(str(part))[0] for part in parts]
             parts = [Shown(pd.DataFrame(facts, columns=["name", "value"]))]
         texts = [_table(part) if isinstance(part, Shown) else _cell(part) for part in parts]
         blocks.append("".join(texts) if isinstance(parts[0], Shown) else f"<{kind}>{'<br>'.join(texts)}</{kind}>")
@@ -110,6 +115,7 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
     try:
         with plt.rc_context():
             use_style()
+            plt.rc("text", parse_math=False)  # names are no formulas
             axes = figure.add_subplot() if ax is None else ax
             height = _draw(result, axes, **options)
     except Exception:
@@ -130,7 +136,8 @@ def _ranges(ax: "Axes", table: pd.DataFrame, columns: tuple[str, str, str], labe
     for end, limit in zip(ends, (known.min(), known.max()), strict=False):
         end[~np.isfinite(end)] = limit
     points(ax, value, *(ends or (None, None)))
-    ax.set(yticks=range(len(names)), yticklabels=names, xlabel=label, ylim=(len(names) - 0.5, -0.5))
+    ax.set_yticks(range(len(names)), names, parse_math=False)
+    ax.set(xlabel=label, ylim=(len(names) - 0.5, -0.5))
     return 0.8 + 0.22 * len(names)
 
 
