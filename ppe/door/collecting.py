@@ -26,15 +26,15 @@ from ..pairs import read_pairs, validate_pairs
 from ..results import Parts, Result
 from ..stages.benchmarks import load_benchmark, read_prompts, write_rows
 from ..stages.chat import ApiBackend, Decoding, api_name
-from ..stages.dispatch import Limits, Session, Summary, estimate, read_batch, write_batch
+from ..stages.dispatch import Limits, Session, WorkDone, estimate, read_batch, write_batch
 from ..stages.judging import DECODING, MOST_REQUESTS, ListJudge, answered_by_all, count_details, with_style
-from ..stages.judging import judge as judge_answers
+from ..stages.judging import judge_answers
 from ..stages.ledger import Ledger, ledger_files, reopen_batch, reopen_invalid, run_progress
 from ..stages.perturbation import CHECKING, GENERATION
-from ..stages.perturbation import perturb as perturb_questions
+from ..stages.perturbation import perturb_questions
 from ..stages.prompts import load_prompts
 from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, read_answers
-from ..stages.responses import respond as answer_prompts
+from ..stages.responses import answer_prompts
 from ..streams import stream
 from ..verdicts import validate_verdicts, write_verdicts
 
@@ -228,7 +228,7 @@ class Collected(Result):
 
 
 def _estimate_text(
-    plan: Summary,
+    plan: WorkDone,
     later: str = "",  # what may follow
 ) -> str:
     "The answer to --dry-run."
@@ -244,7 +244,7 @@ def _estimate_text(
     return "\n".join(f"{name:<12}{line}" for name, line in lines.items() if line)
 
 
-def _summary_text(stage: str, summary: Summary) -> str:
+def _summary_text(stage: str, summary: WorkDone) -> str:
     "One line on what was done."
     counts = f"{summary.sent} sent, {summary.reused} known before, {summary.invalid} invalid, {summary.left} left"
     cost = f", cost {summary.cost:.2f}" if summary.cost else ""
