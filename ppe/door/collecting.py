@@ -188,6 +188,7 @@ def _listed(
     "The pairs of a list, without those on questions that were not chosen; None without a list."
     if pairs is None:
         return None
+    pairs = getattr(pairs, "pairs", pairs) if isinstance(pairs, Result) else pairs
     table = validate_pairs(pairs) if isinstance(pairs, pd.DataFrame) else read_pairs(str(pairs))
     left_out = {str(row.question_id) for row in rows} - {str(row.question_id) for row in chosen}
     kept = table[~table["question_id"].astype(str).isin(left_out)].reset_index(drop=True)
@@ -405,7 +406,7 @@ def respond(
     run = Run(**kwargs)
     chosen = _chosen(every := read_prompts(_unwrapped(prompts)), run)
     decoding = run.decoding(DETERMINISTIC if draws == 1 else STOCHASTIC)
-    needed = _listed(_unwrapped(pairs), every, chosen)
+    needed = _listed(pairs, every, chosen)
 
     def work(session: Session, model: str) -> _Outcome:
         how: dict[str, Any] = {"decoding": decoding, "repeats": draws, "pairs": needed}
@@ -612,7 +613,7 @@ def judge(
         "mode": mode, "order": order, "seed": seed, "judge_variants": wordings, "prompts": load_prompts(prompts),
         "use_rubrics": not ignore_rubrics, "decoding": run.decoding(DECODING[mode]), "name": name, "flips": flips,
     }  # fmt: skip
-    listed = _listed(_unwrapped(pairs), every, chosen)
+    listed = _listed(pairs, every, chosen)
 
     def of_pairs(session: Session, model: str) -> _Outcome:
         result = judge_answers(chosen, pairs=listed, session=session, model=model, **settings)
