@@ -280,13 +280,13 @@ class _Outcome:
     table: pd.DataFrame
     write: Callable[[Path], Any]
     later: str = ""  # what may follow a run that is only planned
-    said: tuple[str, ...] = ()
+    said: Sequence[str] = ()  # the empty ones are not said
     details: pd.DataFrame | None = None
 
 
 def _of_rows(result: Any, rows: Sequence[Any], later: str = "", said: Sequence[str] = ()) -> _Outcome:
     "That of a stage that gives prompts or answers."
-    table, said = pd.DataFrame([asdict(row) for row in rows]), tuple(filter(None, said))
+    table = pd.DataFrame([asdict(row) for row in rows])
     return _Outcome(result.run, result.complete, result.counts, table, partial(write_rows, rows), later, said)
 
 
@@ -306,10 +306,10 @@ def _carry_out(
     if not run.resume and Path(run.ledger).exists():
         way_out = "--no-resume starts anew; name another file with --ledger, or leave --no-resume out"
         raise InputError(f"ledger {run.ledger} exists: {way_out}")
-    lines, again = list[str](), tuple[str, ...]()
+    lines, again = list[str](), ""
     with Ledger(run.ledger, "with others" if run.with_others else "alone") as ledger:
         if run.retry_invalid:
-            again = (f"{reopen_invalid(ledger, stage)} invalid requests get another round",)
+            again = f"{reopen_invalid(ledger, stage)} invalid requests get another round"
         session = Session(ledger, backend, limits, progress=not run.quiet)
         outcome = work(session, model_name)
         if run.dry_run:
@@ -317,7 +317,7 @@ def _carry_out(
         elif run.batch:
             lines = [_batch(ledger, outcome.run, run, limits)]
     too_long = {} if run.accept_too_long else outcome.counts.get("too_long", {})
-    complete, remarks = outcome.complete and not too_long, (*again, *outcome.said)
+    complete, remarks = outcome.complete and not too_long, tuple(filter(None, (again, *outcome.said)))
     if not only_plans:
         lines += [_summary_text(stage, summary) for summary in session.history] + [_counts_text(outcome.counts)]
         if run.report:
@@ -527,7 +527,7 @@ def _adaptively(
             left = budget - judges.spent - run_progress(session.ledger, judges.runs[-1]).open
             later = f"at most {left} requests, in this round and those after it, until {goal} is settled"
             later, so_far = f"nothing: {end}" if ended else later, adaptive.verdicts
-            return _Outcome(judges.runs[-1], ended, counts, so_far, lambda path: None, later, tuple(filter(None, said)))
+            return _Outcome(judges.runs[-1], ended, counts, so_far, lambda path: None, later, said)
         if pairs.empty:
             way_out = "look at the failed calls (--report), and allow more"
             raise InputError(f"--max-requests {budget} is spent and no verdict came of it; {way_out}")
@@ -547,7 +547,6 @@ def _judged(result: Any, answers: Sequence[Answer], details: File, said: Sequenc
         if details:
             write_csv(result.details, Path(details))
 
-    said = tuple(filter(None, said))
     return _Outcome(result.run, result.complete, result.counts, table, write, "", said, result.details)
 
 # %% ../../nbs/door/collecting.ipynb #f86ca245
