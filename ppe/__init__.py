@@ -1,8 +1,6 @@
 """Rank language models from pairwise verdicts over comparison graphs; names are imported when they are used."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 
 __version__ = "2.0.0"
 
@@ -61,14 +59,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_HOME})
-
-
-class _Door(ModuleType):
-    "Names of the door stand before modules: `ppe.cycles` is the function, also once its module is imported."
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Door
