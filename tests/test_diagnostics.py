@@ -86,7 +86,7 @@ def test_so_many_times_as_many_questions_close_an_open_rank():
 def test_a_typical_question_is_the_median_over_questions():
     "Two equal models on a question differ by a normal of variance 2 sigma^2; the favoured one wins so often."
     found = diagnose_verdicts(load_verdicts("mt-bench-gpt4"), sections=["question_effect_size"])
-    sigma = found.report()["question_effect_size"]["sigma"]["value"]
+    sigma = found.to_dict()["question_effect_size"]["sigma"]["value"]
     gap = np.abs(stream(1, "questions").normal(0, np.sqrt(2) * sigma, 200_001))
     assert f"makes one win {100 * np.median(1 / (1 + np.exp(-gap))):.0f} % of the time" in found.lines()[0]
 
