@@ -153,19 +153,13 @@ def test_verdicts_by_number():
     order = pd.DataFrame(
         [(f"q{q}" if q else "7", str(v)) for q in (3, 0, 1, 2, 4) for v in (1, 3)], columns=["question_id", "variant"]
     )
-    found = dict(
-        zip(
-            ("question", "variant", "first", "second", "points"),
-            judged_calls(validate_verdicts(table), MODELS, order),
-            strict=True,
-        )
-    )
+    question, variant, first, second, said = judged_calls(validate_verdicts(table), MODELS, order)
     for k, row in enumerate(table.itertuples(index=False)):
         names = list(dict.fromkeys(order["question_id"]))
-        assert names[found["question"][k]] == str(row.question_id) and [1, 3][found["variant"][k]] == row.variant
-        assert (MODELS[found["first"][k]], MODELS[found["second"][k]]) == (row.model_a, row.model_b)
+        assert names[question[k]] == str(row.question_id) and [1, 3][variant[k]] == row.variant
+        assert (MODELS[first[k]], MODELS[second[k]]) == (row.model_a, row.model_b)
         points = {"a": 1, "b": 0, "tie": 0.5}.get(row.verdict)
-        assert np.isnan(found["points"][k]) if points is None else found["points"][k] == points
+        assert np.isnan(said[k]) if points is None else said[k] == points
     assert wordings(order).tolist() == [2] * 5
 
 
