@@ -13,7 +13,19 @@ from typing import Annotated, Literal, get_args
 
 import click
 
-from .show import FORCE, FORMAT, Form, Heading, Positive, command, emit, emit_parts, emit_rows, emit_values, new_file
+from ppe.cli.show import (
+    FORCE,
+    FORMAT,
+    Form,
+    Heading,
+    Positive,
+    command,
+    emit,
+    emit_parts,
+    emit_rows,
+    emit_values,
+    new_file,
+)
 from .show import out_option
 from ..errors import InputError
 

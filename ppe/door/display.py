@@ -288,11 +288,14 @@ def _(change: Change, ax: "Axes") -> float:
 
 @_draw.register(Plan)
 def _(plan: Plan, ax: "Axes") -> float:
-    "Expected distance of each design with its range, by its calls."
+    "What each design comes to with its range: the calls that reach the target, or the distance that the calls reach."
     table = plan.to_frame()
-    for (kind, orders), rows in table.groupby(["kind", "orders"], sort=False):
-        errors = [rows["distance"] - rows["distance_low"], rows["distance_high"] - rows["distance"]]
-        ax.errorbar(rows["calls"], rows["distance"], yerr=errors, ls="none", marker="o", label=f"{kind}, {orders}")
-    ax.set(xlabel="calls", ylabel="expected distance", ylim=(0, None))
-    ax.legend()
-    return 2.8
+    value = "calls" if table["calls_low"].notna().any() else "distance"
+    words = table["kind"] + ", " + table["orders"].map({"one": "one order", "both": "both orders"})
+    if value == "distance":
+        words = table["kind"] + ", " + table["orders"] + [f": {calls:,}" for calls in table["calls"]]
+    reached = table.assign(model=words).astype({"calls_low": float, "calls_high": float})
+    label = {"calls": "calls that reach the target", "distance": "expected distance after so many calls"}[value]
+    height = _ranges(ax, reached, (value, f"{value}_low", f"{value}_high"), label)
+    ax.set(xlim=(0, None))
+    return height
