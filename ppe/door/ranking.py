@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 Several = Annotated[Verdicts, "FILES..."]
 One = Annotated[Verdicts, "FILE"]
+Reference: TypeAlias = str | os.PathLike | Mapping[str, float | str] | Leaderboard | None
 
 
 def check_numbers(level: float = 0.95, seed: int = 0, **sizes: float) -> None:
@@ -67,8 +68,10 @@ RANGES = 1000  # resamples of the questions, where a ranker has no test
 SLOW_RANGES = 99  # of rankers that look at graphs one by one
 
 
-def _reference(source: str | os.PathLike | Mapping[str, float | str] | None) -> Mapping[str, float | str] | None:
+def _reference(source: Reference) -> Mapping[str, float | str] | None:
     "Ratings of a reference leaderboard by model, as written; a higher rating is better."
+    if isinstance(source, Leaderboard):
+        return dict(zip(source.ranking.models, source.ranking.scores.tolist(), strict=True))
     if source is None or isinstance(source, Mapping):
         return source
     path = os.fspath(source)
@@ -175,7 +178,7 @@ def rank(
     keep: int | None = None,  # Graphs to keep: in all (global) or of each question (block).
     mu: float = 1.0,  # Weight of bad 4-cycles in the cycle score.
     # CSV with the columns model,rating to measure distances to.
-    reference: Annotated[str | os.PathLike | Mapping | None, "REF.csv"] = None,
+    reference: Annotated[Reference, "REF.csv"] = None,
     # error: stop if no estimate exists, as some models never lost to the others; ridge: rank with a penalty.
     on_separation: OnSeparation = "error",
     # Sign flips, or resamples, of the questions for ranges of ranks and limits of scores; 0: none. As many as are cheap
@@ -398,7 +401,7 @@ def report(
     category: str | None = None,  # Only this category.
     ranker: Annotated[str, RANKERS] = "bradley-terry",  # How verdicts become scores.
     # CSV with the columns model,rating to measure distances to.
-    reference: Annotated[str | os.PathLike | Mapping | None, "REF.csv"] = None,
+    reference: Annotated[Reference, "REF.csv"] = None,
     incomplete: Incomplete = "auto",  # Graphs that lack a pair; auto: their valid verdicts count, keep, drop.
     # Sign flips, or resamples, of the questions for rank ranges; 0: none. 1000 if left out, or fewer.
     intervals: int | None = None,
@@ -420,7 +423,8 @@ def report(
     from ppe.reports.report import make_report
 
     check_numbers(level, seed, intervals=intervals or 0)
-    named: dict[str, Any] = {"judge": judge, "category": category, "ranker": ranker, "reference": reference}
+    file = reference if isinstance(reference, (str, os.PathLike)) else None  # else it cannot be typed
+    named: dict[str, Any] = {"judge": judge, "category": category, "ranker": ranker, "reference": file}
     named |= {"incomplete": incomplete, "intervals": intervals, "level": level, "seed": seed}
     defaults = {name: parameter.default for name, parameter in inspect.signature(report).parameters.items()}
     words = [] if out is None else ["--out", os.fspath(out)]  # to be typed again; what is as it was left is not written
@@ -432,7 +436,7 @@ def report(
     if len(sources) == 2 and all(isinstance(source, str) and source == "-" for source in sources):
         raise InputError("standard input holds one table: put the other into a file")
     tables, files, digests = zip(*(_digest(source, chosen, columns) for source in sources), strict=True)
-    asked = {name: str(value) for name, value in (chosen | {"reference": reference}).items() if value is not None}
+    asked = {name: str(value) for name, value in (chosen | {"reference": file}).items() if value is not None}
     source = Source(tuple(filter(None, files)), tuple(filter(None, digests)), tuple(words), asked)
     how: dict[str, Any] = {"ranker": ranker, "reference": _reference(reference), "incomplete": incomplete}
     how |= {"n_resamples": intervals, "level": level, "seed": seed}

@@ -68,10 +68,10 @@ def read(
 def load(
     name: str,  # of a public set, as `ppe data list` names it
 ) -> pd.DataFrame:
-    "The verdicts of a public set that comes with the package. Raises `InputError` for an unknown name."
+    "The verdicts of a public set that comes with the package, with lengths of answers if known. Raises: InputError."
     from ppe.paper.datasets import load_verdicts
 
-    return load_verdicts(name)
+    return load_verdicts(name, style=True)
 
 # %% ../../nbs/door/reading.ipynb #9b4e13e0
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
