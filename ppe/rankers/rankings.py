@@ -20,6 +20,7 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..pool import default_models
+from ..results import Parts, Result, Shown
 from .separation import COMPONENT_PENALTY, raise_disconnected, same_component
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-08
@@ -276,8 +277,8 @@ def check_given(
     return W, T, check_models(models, len(W))
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-53
-@dataclass(frozen=True, slots=True)
-class Fit:
+@dataclass(frozen=True, slots=True, repr=False)
+class Fit(Result):
     "How a fit ended, and what it estimated."
 
     converged: bool  # the method's own stopping rule was met
@@ -300,9 +301,20 @@ class Fit:
         nu = self.estimates.get("nu")
         return None if nu is None else float(nu)
 
+    def to_dict(self) -> dict[str, Any]:
+        "How it ended, then every estimate."
+        return {name: getattr(self, name) for name in self.__slots__[:-1]} | dict(self.estimates)
+
+    def to_frame(self) -> pd.DataFrame:  # name, value
+        "The same, a row each."
+        return pd.DataFrame({"name": [*self.to_dict()], "value": [*self.to_dict().values()]}, dtype=object)
+
+    def parts(self) -> Parts:
+        return [Shown(self.to_frame().dropna())]
+
 # %% ../../nbs/rankers/rankings.ipynb #cell-54
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranking:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Ranking(Result):
     "Models with their scores and ranks; `scores[i]` and `ranks[i]` belong to `models[i]`."
 
     ranker: str  # name of the method
@@ -325,10 +337,22 @@ class Ranking:
             raise InputError(f"a ranking of {len(models)} models needs a score for each, seen: shape {scores.shape}")
         return cls(ranker, tuple(models), scores, mid_ranks(scores), fit)
 
-    def table(self) -> pd.DataFrame:
-        "One row per model, best first: model, score, rank; tied models in the order given."
+    def to_frame(self) -> pd.DataFrame:  # model, score, rank
+        "One row per model, best first; tied models in the order given."
         table = pd.DataFrame({"model": list(self.models), "score": self.scores, "rank": shown_ranks(self.ranks)})
         return table.sort_values("rank", kind="stable", ignore_index=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        "The method, its models best first, and how the fit ended."
+        return {"ranker": self.ranker, "models": self.to_frame().to_dict("records"), "fit": self.fit.to_dict()}
+
+    def parts(self) -> Parts:
+        return [Shown(self.to_frame()[["rank", "model", "score"]]), "", self.ranker]
+
+    def notes(self) -> list[str]:
+        "Whether the scores are those of a fallback."
+        penalty = f"no unique answer exists without a penalty or pseudo-count: {self.fit.ridge:g} was taken"
+        return [penalty] * bool(self.fit.ridge) + ["the fit has not converged"] * (not self.fit.converged)
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-56
 @dataclass(frozen=True, slots=True, eq=False)

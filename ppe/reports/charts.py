@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'EMOJI_FORM', 'INK', 'PAPER', 'COLOURS', 'SVG', 'SCALE', 'INCHES', 'NAME_LENGTH', 'CENTRE', 'SHADES',
-           'WITH_NUMBERS', 'visible', 'text_width', 'shortened', 'drawn', 'score_chart', 'win_matrix', 'cycle_chart',
-           'rate_chart', 'slope_chart']
+           'WITH_NUMBERS', 'visible', 'text_width', 'shortened', 'drawn', 'points', 'score_chart', 'win_matrix',
+           'cycle_chart', 'rate_chart', 'slope_chart']
 
 # %% ../../nbs/reports/charts.ipynb #rp03-ca989a
 import io
@@ -186,7 +186,7 @@ def _beside(ax: Any, x: float, place: float, text: str, **look: Any) -> None:
     ax.text(x, place, text, va="center", transform=ax.get_yaxis_transform(), **look)
 
 
-def _points(ax: Any, values: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) -> None:
+def points(ax: Any, values: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) -> None:
     "A point on each line, with its interval if there is one."
     place = np.arange(len(values))
     if low is not None and high is not None:
@@ -225,7 +225,7 @@ def score_chart(
         ax = _rows(figure, shown, row, left, right, bottom)
         for at in range(1, len(shown), 2):
             ax.axhspan(at - 0.5, at + 0.5, color=GREY, alpha=0.12, lw=0)
-        _points(ax, scores, low, high)
+        points(ax, scores, low, high)
         end = 1 + 0.06 / (INCHES - left - right)
         for at, text in enumerate(ranks):
             _beside(ax, end, at, text)
@@ -357,7 +357,7 @@ def rate_chart(
     def draw(figure: "Figure") -> None:
         ax = _rows(figure, shown, row, left, 0.25, bottom)
         ax.axvline(50, color=GREY, lw=0.8, ls=(0, (3, 2)))
-        _points(ax, 100 * rate, 100 * low, 100 * high)
+        points(ax, 100 * rate, 100 * low, 100 * high)
         ax.set(xlim=(0, 100), xticks=[0, 25, 50, 75, 100], xlabel="% of decided verdicts for the answer shown first")
 
     return drawn(draw, (INCHES, row * len(names) + bottom + 0.08), key="places", title=title, description=description)
