@@ -97,7 +97,9 @@ def _parameter(parameter: inspect.Parameter, told: Mapping[str, Mapping[str, str
         return click.Argument([parameter.name], nargs=-1 if several else 1, required=required, metavar=metavar)
     name = f"--{parameter.name.replace('_', '-')}"
     settings: dict[str, Any] = {"is_flag": True}
-    if kind is not bool:
+    if kind is bool and parameter.default is True:
+        name, settings = f"{name}/--no-{name[2:]}", {"default": True, "show_default": True}
+    elif kind is not bool:
         kind = click.Choice(get_args(kind)) if origin is Literal else str if kind is Any else kind
         settings = {"type": meant if isinstance(meant, click.ParamType) else kind, "required": required}
         settings |= {"multiple": several, "metavar": metavar}

@@ -18,6 +18,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import pandas as pd
+
 from ..errors import InputError, first_five
 from ..files import check_name, check_text, entry_places, errors_at, json_object, needed_fields, read_content
 from ..files import read_json_lines, require_distinct, write_json_lines
@@ -129,14 +131,19 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 
 def read_rows(
     make: type[AnyRow],
-    *paths: str | PathLike,  # JSON lines, may be gzipped; further keys of a line are passed over
+    *sources: str | PathLike | pd.DataFrame,  # JSON lines, may be gzipped, or frames; further keys are passed over
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,  # brings a line into the layout
 ) -> tuple[AnyRow, ...]:  # in the order of the files and lines
     "Read and check a set of rows. Raises InputError naming file, line and value."
     rows, places, known = [], [], {field.name: field.default is MISSING for field in fields(make)}
-    for path in map(Path, paths):
-        for line, found in read_json_lines(path)[0]:
-            with errors_at(place := f"{path.name}, {line}"):
+    for source in sources:
+        if isinstance(source, pd.DataFrame):
+            records = source.astype(object).where(source.notna(), None).to_dict("records")
+            name, entries = "the frame", [*zip((f"row {number}" for number in range(1, len(records) + 1)), records)]
+        else:
+            name, entries = Path(source).name, read_json_lines(Path(source))[0]
+        for line, found in entries:
+            with errors_at(place := f"{name}, {line}"):
                 needed_fields(row := prepare(found), *(name for name, needed in known.items() if needed))
                 rows.append(make(**{name: row[name] for name in known if name in row}))
             places.append(place)
@@ -157,12 +164,12 @@ def write_rows(
     return write_json_lines(lines, path)
 
 
-def read_prompts(path: str | PathLike) -> tuple[Prompt, ...]:
+def read_prompts(path: str | PathLike | pd.DataFrame) -> tuple[Prompt, ...]:
     "Read and check prompt rows, JSON lines that may be gzipped. Raises InputError naming file, line and value."
     return read_rows(Prompt, path)
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-19
-def from_jsonl(path: str | PathLike) -> tuple[Question, ...]:
+def from_jsonl(path: str | PathLike | pd.DataFrame) -> tuple[Question, ...]:
     """Questions of your own, JSON lines: question_id, category and prompt (or turns), maybe rubric; may be gzipped.
 
     Raises: InputError naming file, line and value.
@@ -228,12 +235,14 @@ def math(
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-45
 def load_benchmark(
-    name_or_path: str | PathLike,  # human-eval, a file, or a folder
+    name_or_path: str | PathLike | pd.DataFrame,  # human-eval, a file, a folder, or a frame
 ) -> tuple[Question, ...]:
     """Questions by name; a folder as MATH; a file as HumanEval if it has that name, else as JSON lines.
 
     Raises: InputError for what is neither a name nor a path, and as the readers.
     """
+    if isinstance(name_or_path, pd.DataFrame):
+        return from_jsonl(name_or_path)
     if name_or_path == "human-eval":
         return human_eval()
     path = Path(name_or_path)

@@ -320,6 +320,11 @@ class Session:
         "A session on the same ledger that sends nothing."
         return replace(self, backend=self.name, history=[])
 
+    def tell(self, line: str) -> None:
+        "Say how far it is, on standard error, unless nothing is sent or there is no bar."
+        if self.progress and not self.only_plans:
+            _Heedless().write(f"ppe: {line}\n")
+
     def work(
         self,
         run: int,  # planned
@@ -330,7 +335,7 @@ class Session:
         The backend is closed.
         Raises: PpeError if nothing that came is an answer, and if the ledger cannot be written.
         """
-        from tqdm import tqdm
+        from tqdm.auto import tqdm
 
         summary = before = estimate(self.ledger, run, self.limits)
         if not isinstance(self.backend, str):

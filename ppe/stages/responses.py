@@ -42,10 +42,10 @@ class Answer(Row):
 
 
 def read_answers(
-    paths: str | PathLike | Sequence[str | PathLike],  # one file or several; may be gzipped
+    sources: str | PathLike | pd.DataFrame | Sequence[str | PathLike | pd.DataFrame],  # may be gzipped
 ) -> tuple[Answer, ...]:  # in the order of the files and lines
     "Read and check answers; further keys are passed over. Raises InputError naming file, line and value."
-    return read_rows(Answer, *([paths] if isinstance(paths, str | PathLike) else paths))
+    return read_rows(Answer, *([sources] if isinstance(sources, str | PathLike | pd.DataFrame) else sources))
 
 # %% ../../nbs/stages/responses.ipynb #cell-14
 DETERMINISTIC = Decoding(max_tokens=2048)
