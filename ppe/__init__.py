@@ -11,6 +11,8 @@ _NAMES = {
     "ppe.door.reading": "read check load",
     "ppe.door.ranking": "rank cycles diagnose compare report",
     "ppe.door.planning": "plan design next_calls",
+    "ppe.door.collecting": "perturb respond judge",
+    "ppe.door.graph": "graph",
     "ppe.verdicts": "write_verdicts",
     "ppe.pool": "Pool comparison_graphs",
     "ppe.rankers.registry": "RANKERS",

@@ -1,6 +1,10 @@
 """The names of the front door, for type checkers and editors."""
 
 from .designs.adaptive import judge_adaptively as judge_adaptively
+from .door.collecting import judge as judge
+from .door.collecting import perturb as perturb
+from .door.collecting import respond as respond
+from .door.graph import graph as graph
 from .door.planning import design as design
 from .door.planning import next_calls as next_calls
 from .door.planning import plan as plan

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -23,6 +24,7 @@ def test_every_public_name_resolves_and_is_listed():
     assert set(ppe.__all__) <= set(dir(ppe)) and ppe.__version__
     for name in ppe.__all__:
         value = getattr(ppe, name)
+        assert not isinstance(value, ModuleType), f"the module {name} hides the function"
         home = getattr(value, "__module__", None)
         assert home is None or not home.startswith("ppe.") or home == ppe._HOME[name], f"{name} lives in {home}"
     with pytest.raises(AttributeError, match="rnak"):
@@ -40,3 +42,8 @@ def test_types_see_the_same_names():
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     seen = {alias.asname: f"ppe.{node.module}" for node in imports for alias in node.names}
     assert seen == ppe._HOME
+
+
+def test_the_function_stands_before_the_module_of_its_name():
+    "In a process that loads the module first: here both may be there already."
+    assert loaded("import ppe.cycles, ppe; assert callable(ppe.cycles)")
