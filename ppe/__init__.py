@@ -10,6 +10,7 @@ __version__ = "1.0.0"
 _NAMES = {
     "ppe.door.reading": "read check load",
     "ppe.door.ranking": "rank cycles diagnose compare report",
+    "ppe.door.graph": "graph",
     "ppe.door.planning": "plan design next_calls",
     "ppe.door.collecting": "perturb respond judge",
     "ppe.door.graph": "graph",

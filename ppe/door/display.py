@@ -104,18 +104,21 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
     "Draw a result, into new axes if none are given. Raises `InputError` for one without a picture."
     import matplotlib.pyplot as plt
 
-    with plt.rc_context():
-        use_style()
-        if ax is not None:
-            _draw(result, ax, **options)
-            return ax
-        figure, ax = plt.subplots(figsize=(5.0, 2.8))
-        try:
-            figure.set_figheight(_draw(result, ax, **options))
-        except InputError:
+    # A new figure is shown as the reader's notebook or window shows others; what is drawn on it has our style.
+    look: dict[str, Any] = {"figsize": (5.0, 2.8), "layout": "constrained", "facecolor": "white"}
+    figure: Any = plt.figure(**look) if ax is None else ax.figure
+    try:
+        with plt.rc_context():
+            use_style()
+            axes = figure.add_subplot() if ax is None else ax
+            height = _draw(result, axes, **options)
+    except Exception:
+        if ax is None:
             plt.close(figure)
-            raise
-    return ax
+        raise
+    if ax is None:
+        figure.set_figheight(height)
+    return axes
 
 # %% ../../nbs/door/display.ipynb #7c75d463
 def _ranges(ax: "Axes", table: pd.DataFrame, columns: tuple[str, str, str], label: str) -> float:

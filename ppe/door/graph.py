@@ -6,6 +6,7 @@
 __all__ = ['cycles_through', 'Graph', 'graph']
 
 # %% ../../nbs/door/graph.ipynb #b26bf119
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,21 +66,18 @@ class Graph(Result):
         return made
 
     def parts(self) -> Parts:
-        facts = self.counts
-        about = "question {question_id} ({category}), judge {judge}, variant {variant}: {n_models} models".format(
-            **facts
-        )
-        said = "3-cycles {c3} ({c3_bad} bad), 4-cycles {c4} ({c4_bad} bad): cycle score {score:g}".format(**facts)
-        worst = self.to_frame().query("c3_bad + c4_bad > 0").head(10)
-        return [about, said, "", *(["edges in most of the bad cycles:", Shown(worst)] if len(worst) else [])]
+        facts, worst = self.counts, self.to_frame().query("c3_bad + c4_bad > 0").head(10)
+        lines: list[str | Shown] = [
+            "question {question_id} ({category}), judge {judge}, variant {variant}: {n_models} models".format(**facts),
+            "3-cycles {c3} ({c3_bad} bad), 4-cycles {c4} ({c4_bad} bad): cycle score {score:g}".format(**facts),
+        ]
+        return lines if worst.empty else [*lines, "", "edges in most of the bad cycles:", Shown(worst)]
 
     def notes(self) -> list[str]:
         "What is missing."
-        n, met = self.pool.n_models, int(compared_pairs(self.pool).sum()) // 2
-        lacking = (
-            f"{n * (n - 1) // 2 - met} of {n * (n - 1) // 2} pairs have no valid verdict: cycles are counted without"
-        )
-        return [f"{lacking} them"] * (met < n * (n - 1) // 2)
+        n_pairs, n_met = math.comb(self.pool.n_models, 2), int(compared_pairs(self.pool).sum()) // 2
+        lacking = f"{n_pairs - n_met} of {n_pairs} pairs have no valid verdict: no cycle runs through them"
+        return [lacking] * (n_met < n_pairs)
 
 # %% ../../nbs/door/graph.ipynb #7f7eab84
 def graph(
