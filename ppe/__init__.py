@@ -12,15 +12,13 @@ _NAMES = {
     "ppe.door.ranking": "rank cycles diagnose compare report",
     "ppe.door.graph": "graph",
     "ppe.door.planning": "plan design next_calls",
-    "ppe.door.collecting": "perturb respond judge",
-    "ppe.door.graph": "graph",
+    "ppe.door.collecting": "perturb respond judge simulate",
     "ppe.verdicts": "write_verdicts",
     "ppe.pool": "Pool comparison_graphs",
     "ppe.rankers.registry": "RANKERS",
     "ppe.inference.leaderboard": "Leaderboard leaderboard",
     "ppe.truncation": "block_top_k global_top_k",
     "ppe.designs.adaptive": "judge_adaptively",
-    "ppe.paper.simulated": "simulate_pool",
     "ppe.errors": "PpeError",
 }
 _MOVED = {  # what was a name of the door until 1.1
@@ -45,6 +43,7 @@ _MOVED = {  # what was a name of the door until 1.1
     "ppe.pairs": "read_pairs write_pairs",
     "ppe.importers.layouts": "import_verdicts",
     "ppe.paper.datasets": "load_verdicts",
+    "ppe.paper.simulated": "simulate_pool",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOME]

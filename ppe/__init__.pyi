@@ -5,6 +5,7 @@ from .door.collecting import judge as judge
 from .door.collecting import perturb as perturb
 from .door.collecting import respond as respond
 from .door.graph import graph as graph
+from .door.collecting import simulate as simulate
 from .door.planning import design as design
 from .door.planning import next_calls as next_calls
 from .door.planning import plan as plan
@@ -19,7 +20,6 @@ from .door.reading import read as read
 from .errors import PpeError as PpeError
 from .inference.leaderboard import Leaderboard as Leaderboard
 from .inference.leaderboard import leaderboard as leaderboard
-from .paper.simulated import simulate_pool as simulate_pool
 from .pool import Pool as Pool
 from .pool import comparison_graphs as comparison_graphs
 from .rankers.registry import RANKERS as RANKERS
