@@ -4,8 +4,8 @@ from .designs.adaptive import judge_adaptively as judge_adaptively
 from .door.collecting import judge as judge
 from .door.collecting import perturb as perturb
 from .door.collecting import respond as respond
-from .door.graph import graph as graph
 from .door.collecting import simulate as simulate
+from .door.graph import graph as graph
 from .door.planning import design as design
 from .door.planning import next_calls as next_calls
 from .door.planning import plan as plan

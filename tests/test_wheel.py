@@ -51,8 +51,9 @@ from ppe.cli.main import main
 scope, printed, answers = {}, io.StringIO(), {}
 with contextlib.redirect_stdout(printed):
     exec(example, scope)
+from ppe.paper.simulated import simulate_pool
 from ppe.verdicts import write_verdicts
-verdicts = ppe.simulate_pool(judge="simulated-strong", category="math", seed=20260324).verdicts
+verdicts = simulate_pool(judge="simulated-strong", category="math", seed=20260324).verdicts
 few = verdicts["model_a"].cat.categories[::4]
 kept = verdicts["model_a"].isin(few) & verdicts["model_b"].isin(few)
 write_verdicts(verdicts[kept], "verdicts.csv")
