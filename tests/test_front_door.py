@@ -47,3 +47,21 @@ def test_types_see_the_same_names():
 def test_the_function_stands_before_the_module_of_its_name():
     "In a process that loads the module first: here both may be there already."
     assert loaded("import ppe.cycles, ppe; assert callable(ppe.cycles)")
+
+
+def test_a_ranking_in_a_terminal_loads_no_pictures():
+    path = Path(ppe.__file__).parents[1] / "data" / "verdicts" / "mt-bench-gpt4.csv.gz"
+    assert "matplotlib" not in loaded(f"import ppe; print(repr(ppe.rank({str(path)!r}, intervals=0)))")
+
+
+def test_every_result_shows_itself():
+    "It says once what it has to say; its short form, its page and its picture are those of all results."
+    from ppe.door import display, planning, reading  # noqa: F401  (with these all results are defined)
+    from ppe.results import Result
+
+    kinds = [kind for kind in Result.__subclasses__() if kind.__module__.startswith("ppe.")]
+    assert len(kinds) >= 13
+    for kind in kinds:
+        assert not {"__repr__", "__str__", "plot"} & {*vars(kind)}, kind
+        needed = {"parts"} if kind.__name__ == "Page" else {"parts", "to_frame", "to_dict"}
+        assert needed <= {*vars(kind)}, kind

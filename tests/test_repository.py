@@ -26,7 +26,7 @@ from ppe.paper.items import read_items
 BIN = Path(sys.executable).parent
 EXPORT = re.compile(r"^\s*#\s*\|\s*(export|exporti|exports)\b", re.M)
 DEFAULT_EXP = re.compile(r"^\s*#\s*\|\s*default_exp\s+([\w.]+)", re.M)
-PLOTTING = {"matplotlib", "seaborn", "plotly", "pylab"}
+PLOTTING = {"matplotlib", "networkx", "seaborn", "plotly", "pylab"}
 LLM = {
     "accelerate", "anthropic", "gguf", "huggingface_hub", "litellm", "llama_cpp", "openai", "tiktoken",
     "tokenizers", "torch", "transformers", "vllm",
@@ -213,8 +213,9 @@ def test_a_module_imports_only_what_it_may(path: Path):
     names = [name for name in imported(code) if name.startswith("ppe.") and not name.endswith("__version__")]
     assert not [name for name in names if name.rpartition(".")[2].startswith("_")], "a private name of another"
     assert room(module) in ("stages", "cli") or not packages(code) & LLM
-    draws = {"paper.style", "paper.story", "reports.charts", "door.display", "results"}
+    draws = {"paper.style", "paper.story", "reports.charts", "door.display", "door.graph", "results"}
     assert module in draws or not packages(code) & PLOTTING
+    assert "door.display" not in imported_modules(code), "results reach their pictures by name, when one is asked for"
 
 
 def test_no_two_modules_import_each_other():
