@@ -65,3 +65,29 @@ def test_every_result_shows_itself():
         assert not {"__repr__", "__str__", "plot"} & {*vars(kind)}, kind
         needed = {"parts"} if kind.__name__ == "Page" else {"parts", "to_frame", "to_dict"}
         assert needed <= {*vars(kind)}, kind
+
+
+FUNCTIONS = {
+    name: name for name in "check compare cycles design diagnose judge perturb plan rank report respond".split()
+}
+
+
+@pytest.mark.parametrize(("command", "function"), (FUNCTIONS | {"import": "read", "next": "next_calls"}).items())
+def test_a_command_has_the_options_defaults_and_help_of_its_function(command, function):
+    from importlib import import_module
+    from inspect import Parameter, getdoc, signature
+
+    from ppe.cli.main import app
+
+    of_the_door = getattr(import_module(ppe._HOME[function]), function)
+    made, parameters = app.get_command(None, command), signature(of_the_door).parameters
+    known = {option.name: option for option in made.params}
+    assert made.help == getdoc(of_the_door)
+    of_the_command = {"out", "force", "format", "fail_if", "columns", "with_others"}
+    asked = {name: each for name, each in parameters.items() if each.kind is not Parameter.VAR_KEYWORD}
+    assert asked.keys() <= known.keys() and known.keys() - asked.keys() <= of_the_command
+    for name, parameter in asked.items():
+        if parameter.kind is Parameter.KEYWORD_ONLY and name not in of_the_command:
+            option, plain = known[name], parameter.default in (Parameter.empty, None, (), False)
+            assert option.help and option.required == (parameter.default is Parameter.empty)
+            assert plain or option.default == parameter.default

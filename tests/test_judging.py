@@ -9,7 +9,7 @@ from stages import answer, by_number, number, pool, reader, tagged
 
 from ppe.stages.chat import CallFailed, Decoding
 from ppe.stages.dispatch import Limits, Session
-from ppe.stages.judging import judge
+from ppe.stages.judging import judge_answers
 from ppe.stages.ledger import Ledger
 from ppe.verdicts import MIRRORED
 
@@ -46,7 +46,7 @@ def test_refused_texts_are_invalid_and_never_ties_and_true_ties_are_no_half_flip
     pair, score, options, *expected = HEARD[name]
     answers = [answer(q, m, m) for q in (1, 2) for m in ("x", "y")]
     backend = reader(lambda question, a, b: pair(question, a), lambda question, text: score)
-    judged = judge(answers, session=session(backend), model="m", **options)
+    judged = judge_answers(answers, session=session(backend), model="m", **options)
     found = [judged.details[column].tolist() for column in ("verdict", "basis", "cause")]
     assert judged.complete and found == [words.split(" ") for words in expected]
     assert judged.verdicts["verdict"].tolist() == found[0]
@@ -57,7 +57,7 @@ def test_random_order_depends_on_seed_and_pair_alone(session):
 
     def first(answers, seed):
         options = {"model": "m", "mode": "single", "order": "random", "seed": seed}
-        details = judge(answers, session=session(by_number(0)), **options).details
+        details = judge_answers(answers, session=session(by_number(0)), **options).details
         shown = zip(details["question_id"], details["model_a"], details["model_b"], strict=True)
         return {(q, *sorted((a, b))): a for q, a, b in shown}
 
@@ -86,10 +86,10 @@ def by_models(details: pd.DataFrame) -> dict:
 @pytest.mark.parametrize("options", [{}, {"mode": "single", "order": "both"}, {"judge_variants": (0, 4)}])
 def test_order_of_the_file_changes_only_who_is_shown_first(session, options):
     answers, backend = pool(n_variants=2), by_number(1.5)
-    one = judge(answers, session=session(backend), model="m", **options)
+    one = judge_answers(answers, session=session(backend), model="m", **options)
     n_sent = len(backend.sent)
     shuffled = [answers[k] for k in np.random.default_rng(3).permutation(len(answers))]
-    other = judge(shuffled, session=session(backend), model="m", **options)
+    other = judge_answers(shuffled, session=session(backend), model="m", **options)
     assert by_models(one.details) == by_models(other.details)
     assert len(backend.sent) == n_sent, "the same requests"
     assert one.details["model_a"].tolist() != other.details["model_a"].tolist()
@@ -99,11 +99,11 @@ def test_order_of_the_file_changes_only_who_is_shown_first(session, options):
 @pytest.mark.parametrize("at_once", [3, 11])
 def test_stopped_again_and_again(session, options, at_once):
     answers = pool(n_questions=2, n_models=4)
-    undisturbed = judge(answers, session=session(by_number(1.5), "undisturbed"), model="m", **options)
+    undisturbed = judge_answers(answers, session=session(by_number(1.5), "undisturbed"), model="m", **options)
     backend, decided = by_number(1.5), []
     for _ in range(40):
         before = len(backend.sent)
-        part = judge(answers, session=session(backend, "stopped", max_requests=at_once), model="m", **options)
+        part = judge_answers(answers, session=session(backend, "stopped", max_requests=at_once), model="m", **options)
         decided.append(len(part.details))
         assert len(backend.sent) - before <= at_once, "one allowance for both phases"
         assert part.complete == (part.counts["open"] == 0) and len(part.verdicts) == len(part.details)
@@ -117,17 +117,17 @@ def test_stopped_again_and_again(session, options, at_once):
 
 def test_nothing_decided_yet_is_an_empty_table(session):
     made = session(reader(lambda question, a, b: CallFailed("http 401", "no", fatal=True)))
-    part = judge(pool(), session=made, model="m")
+    part = judge_answers(pool(), session=made, model="m")
     assert not part.complete and part.verdicts.empty and part.details.empty and part.counts["open"] == 30
     assert len(made.history) == 1 and made.history[0].stopped, "a refused key is not tried on a second phase"
-    whole = judge(pool(), session=session(by_number(1.5)), model="m")
+    whole = judge_answers(pool(), session=session(by_number(1.5)), model="m")
     assert whole.complete and part.verdicts.columns.equals(whole.verdicts.columns)
 
 
 def test_cost_limit_holds_for_both_phases(session):
     backend = by_number(100)
     limited = Session(session(backend).ledger, backend, Limits(max_cost=12.0, price_in=1000, price_out=1000))
-    judge(pool(n_questions=2, n_models=4), session=limited, model="m")
+    judge_answers(pool(n_questions=2, n_models=4), session=limited, model="m")
     assert 0 < len(backend.sent) * 1100 * 1000 / 1e6 <= 12.0
 
 
@@ -137,25 +137,25 @@ def test_cost_limit_holds_for_both_phases(session):
 def test_requests_and_runs(session):
     answers, backend = pool(n_questions=1, n_models=3), by_number(100)
     made = session(backend)
-    judge(answers, session=made, model="m")
+    judge_answers(answers, session=made, model="m")
     stages = {request.stage: request for request in backend.sent}
     assert stages.keys() == {"judge/pair", "judge/score"}
     assert {r.decoding for r in backend.sent} == {Decoding(0.0, 1.0, 512)}
     assert (stages["judge/pair"].expects, stages["judge/score"].expects) == ("result", "score")
-    judge(answers, session=made, model="m", mode="single")
+    judge_answers(answers, session=made, model="m", mode="single")
     last = backend.sent[-1]
     assert (last.stage, last.expects, last.decoding) == ("judge/single", "verdict", Decoding(0.0, 1.0, 1024))
     assert [message.role for message in last.messages] == ["user"], "no system message, says the paper"
     n_sent = len(backend.sent)
     for free in ({"name": "another name"}, {"seed": 5}):
-        judge(answers, session=made, model="m", **free)
+        judge_answers(answers, session=made, model="m", **free)
     assert len(backend.sent) == n_sent
     longer = Decoding(max_tokens=999)
     for options in ({"pair_rubric": "Be brief."}, {"decoding": longer}, {"model": "o"}, {"max_characters": 3}):
-        judge(answers, session=made, **{"model": "m"} | options)
+        judge_answers(answers, session=made, **{"model": "m"} | options)
         assert len(backend.sent) > n_sent, options
         n_sent = len(backend.sent)
-    judge(answers, session=made, model="m", score_rubric="Score 1: bad.")
+    judge_answers(answers, session=made, model="m", score_rubric="Score 1: bad.")
     assert {request.stage for request in backend.sent[n_sent:]} == {"judge/score"}
 
 
@@ -186,6 +186,8 @@ def test_hostile_answers_decide_nothing(tmp_path_factory, attacks, mode):
     for answers in ([hostile, honest], [honest, hostile]):
         with Ledger(tmp_path_factory.mktemp("hostile") / "ledger.sqlite") as ledger:
             order = "both" if mode == "single" else "given"
-            judged = judge(answers, session=Session(ledger, reader(pair, score)), model="m", mode=mode, order=order)
+            judged = judge_answers(
+                answers, session=Session(ledger, reader(pair, score)), model="m", mode=mode, order=order
+            )
         (row,) = judged.details.itertuples()
         assert row.basis in ("agree", "scored") and {"a": row.model_a, "b": row.model_b}[row.verdict] == "honest"

@@ -14,9 +14,9 @@ from ppe.errors import InputError
 from ppe.pairs import write_pairs
 from ppe.stages.benchmarks import Prompt, write_rows
 from ppe.stages.dispatch import Session
-from ppe.stages.judging import judge, run_details
+from ppe.stages.judging import judge_answers, run_details
 from ppe.stages.ledger import results
-from ppe.stages.responses import STOCHASTIC, respond
+from ppe.stages.responses import STOCHASTIC, answer_prompts
 from ppe.verdicts import read_verdicts
 
 
@@ -40,7 +40,7 @@ def named():
 
 
 def judged_by(ledger, backend, pairs, answers=None, **options):
-    return judge(answers or named(), pairs=pairs, session=Session(ledger, backend), model="m", **options)
+    return judge_answers(answers or named(), pairs=pairs, session=Session(ledger, backend), model="m", **options)
 
 
 SINGLE = {"mode": "single"}
@@ -69,7 +69,7 @@ def test_a_run_that_is_partly_in_both_orders_is_read_back_from_the_ledger_alone(
     backend = by_number(0.5)
     judged = judged_by(ledger, backend, LIST, **SINGLE)
     assert len(judged.details) == 3
-    plan = judge(named(), pairs=LIST, session=Session(ledger, "api"), model="m", mode="single")
+    plan = judge_answers(named(), pairs=LIST, session=Session(ledger, "api"), model="m", mode="single")
     pd.testing.assert_frame_equal(run_details(ledger, plan.run), judged.details)
     assert len(backend.sent) == 4 and plan.complete and plan.run == judged.run
 
@@ -141,14 +141,14 @@ def prints(ledger, run: int) -> tuple[str, str, str]:
 def test_a_ledger_from_before_lists_is_continued(ledger, options, settings, requests):
     "Settings, inputs, keys and items as the program wrote them before it knew lists of pairs."
     answers = [answer(q, m, f"{m} says {q}") for q in (1, 2) for m in "xyz"]
-    run = judge(answers, session=Session(ledger, "api"), model="m", **options).run
+    run = judge_answers(answers, session=Session(ledger, "api"), model="m", **options).run
     inputs = "487da7dce6fef5d110eae69c3df4cf75446ef3e04dabe0192714537effd641a8"
     assert prints(ledger, run) == (settings, requests, inputs)
 
 
 def test_answers_of_before_lists_are_continued(ledger):
     prompts = [Prompt(1, "test", variant, f"Q {variant}") for variant in range(3)]
-    run = respond(prompts, session=Session(ledger, "api"), model="m").run
+    run = answer_prompts(prompts, session=Session(ledger, "api"), model="m").run
     inputs = "acf4f18f3ebe36eaa7bb18061cbab024a742c2122e9efea96feb2cbd9db60f1d"
     assert prints(ledger, run) == ("d6b18b4aa8949321", "25edd536a74d56e4", inputs)
 
@@ -163,11 +163,13 @@ NEEDS = table((1, 1, "x", "y"), (3, 0, "y", "z"), (1, 1, "y", "z"))
 def test_only_the_answers_that_the_list_needs_are_generated(ledger):
     backend = echo()
     for model, needed in {"x": [(1, 1)], "y": [(1, 1), (3, 0)], "z": [(1, 1), (3, 0)]}.items():
-        found = respond(PROMPTS, session=Session(ledger, backend), model=f"vendor/{model}", name=model, pairs=NEEDS)
+        found = answer_prompts(
+            PROMPTS, session=Session(ledger, backend), model=f"vendor/{model}", name=model, pairs=NEEDS
+        )
         assert [(a.question_id, a.variant) for a in found.answers] == needed and found.complete
         assert {a.model for a in found.answers} == {model}
     assert len(backend.sent) == 5
-    whole = respond(PROMPTS, session=Session(ledger, backend), model="vendor/y", name="y")
+    whole = answer_prompts(PROMPTS, session=Session(ledger, backend), model="vendor/y", name="y")
     assert len(whole.answers) == 6 and len(backend.sent) == 5 + 4, "what was there is not asked again"
 
 
@@ -175,12 +177,12 @@ def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
     backend = echo()
     pairs = table((1, 4, "x", "y"), (2, 0, "y", "x"), (2, 3, "x", "z"))
     settings = {"session": Session(ledger, backend), "model": "x", "decoding": STOCHASTIC, "repeats": 5}
-    found = respond(PROMPTS, pairs=pairs, **settings)
+    found = answer_prompts(PROMPTS, pairs=pairs, **settings)
     assert [(a.question_id, a.variant, a.answer) for a in found.answers] == [
         (1, 4, "Task 1.0 / 4"), (2, 0, "Task 2.0 / 0"), (2, 3, "Task 2.0 / 3"),
     ]  # fmt: skip
     with pytest.raises(InputError, match="question 1, variant 5: .*the number of the draw, 0 to 4"):
-        respond(PROMPTS, pairs=pairs.replace(4, 5), **settings)
+        answer_prompts(PROMPTS, pairs=pairs.replace(4, 5), **settings)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
 def test_a_list_that_cannot_be_answered_sends_nothing(ledger, pairs, name, said):
     backend = echo()
     with pytest.raises(InputError, match=said):
-        respond(PROMPTS, session=Session(ledger, backend), model="m", name=name, pairs=pairs)
+        answer_prompts(PROMPTS, session=Session(ledger, backend), model="m", name=name, pairs=pairs)
     assert not backend.sent
 
 

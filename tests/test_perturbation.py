@@ -14,7 +14,7 @@ from ppe.stages.benchmarks import Question
 from ppe.stages.chat import Decoding
 from ppe.stages.dispatch import Limits, Session, read_batch, write_batch
 from ppe.stages.ledger import Ledger, exchange
-from ppe.stages.perturbation import COUNTED, perturb
+from ppe.stages.perturbation import COUNTED, perturb_questions
 from ppe.stages.prompts import load_prompts
 
 
@@ -42,7 +42,7 @@ def test_settings_and_order_of_the_two_phases(ledger: Ledger):
     backend = scripted(wordings)
     prompts = load_prompts()
     session = Session(ledger, backend)
-    done = perturb([question(1)], session=session, model="gen", checker="chk", prompts=prompts)
+    done = perturb_questions([question(1)], session=session, model="gen", checker="chk", prompts=prompts)
     generate, check = backend.sent
     assert (generate.model, generate.decoding) == ("gen", Decoding(0.7, 1.0, 12_000))
     assert (check.model, check.decoding, check.expects) == ("chk", Decoding(0.0, 1.0, 600), "labels:8")
@@ -84,11 +84,11 @@ def test_any_replies_and_any_stops(cases, m: int, sittings: list[int]):
         for limit in sittings:
             backend = scripted(generate, check)
             limits = Limits(concurrency=2, attempts=2, max_requests=limit)
-            part = perturb(questions, session=Session(opened, backend, limits), model="x", m=m)
+            part = perturb_questions(questions, session=Session(opened, backend, limits), model="x", m=m)
             assert len(backend.sent) <= limit and bool(part.stopped) != part.complete
             known = part.report.dropna()
             assert (known["kept"] <= known["accepted"]).all()
-        whole = perturb(
+        whole = perturb_questions(
             questions, session=Session(opened, scripted(generate, check), Limits(attempts=2)), model="x", m=m
         )
     assert whole.complete and not whole.stopped
@@ -119,7 +119,7 @@ def test_any_replies_and_any_stops(cases, m: int, sittings: list[int]):
 
 def test_nothing_left_to_check_asks_nothing(ledger: Ledger):
     backend = scripted(lambda number: ["", " ", question(number).prompt.upper()])
-    done = perturb([question(1)], session=Session(ledger, backend), model="x")
+    done = perturb_questions([question(1)], session=Session(ledger, backend), model="x")
     row = done.report.iloc[0]
     assert done.complete and len(backend.sent) == 1
     assert list(row[list(COUNTED)]) == [8, 3, 2, 0, 1, 0, 0, 0] and row["reason"] == row["check_key"] == ""
@@ -127,9 +127,9 @@ def test_nothing_left_to_check_asks_nothing(ledger: Ledger):
 
 def test_a_question_more_asks_only_for_that_one(ledger: Ledger):
     questions = [question(number) for number in range(6)]
-    perturb(questions[:5], session=Session(ledger, scripted(wordings)), model="x")
+    perturb_questions(questions[:5], session=Session(ledger, scripted(wordings)), model="x")
     backend = scripted(wordings)
-    done = perturb(questions[::-1], session=Session(ledger, backend), model="x")
+    done = perturb_questions(questions[::-1], session=Session(ledger, backend), model="x")
     assert len(backend.sent) == 2 and len(done.prompts) == 30
     assert [p.question_id for p in done.prompts[::5]] == [5, 4, 3, 2, 1, 0]
 
@@ -138,7 +138,7 @@ def test_a_limit_inside_the_second_phase_stops_it(ledger: Ledger):
     questions = [question(number) for number in range(5)]
     for limit, complete in ((7, False), (3, True)):
         session = Session(ledger, scripted(wordings), Limits(max_requests=limit))
-        done = perturb(questions, session=session, model="x")
+        done = perturb_questions(questions, session=session, model="x")
         assert (done.complete, bool(done.stopped)) == (complete, not complete)
 
 
@@ -146,7 +146,7 @@ def test_batch_files_serve_both_phases(tmp_path: Path, ledger: Ledger):
     "What a command with --batch does, by hand, and the live stage finds nothing left to do."
     questions, runs = [question(number) for number in range(4)], []
     for phase, reply in (("generate", wordings(0)), ("check", ["NO"] * 2 + ["YES"] * 6)):
-        plan = perturb(questions, session=Session(ledger, "api"), model="x")
+        plan = perturb_questions(questions, session=Session(ledger, "api"), model="x")
         (written,) = write_batch(ledger, plan.run, tmp_path / f"{phase}.jsonl")
         choice = {"message": {"content": json.dumps(reply)}}
         results = write_rows(tmp_path / f"{phase}-out.jsonl", [
@@ -156,5 +156,5 @@ def test_batch_files_serve_both_phases(tmp_path: Path, ledger: Ledger):
         assert read_batch(ledger, results)["done"] == 4
         runs.append((plan.run, plan.later))
     assert runs[0] != runs[1] and [later for _, later in runs] == [4, 0]
-    done = perturb(questions, session=Session(ledger, silent := scripted(wordings)), model="x")
+    done = perturb_questions(questions, session=Session(ledger, silent := scripted(wordings)), model="x")
     assert not silent.sent and done.complete and [p.prompt for p in done.prompts[1:5]] == wordings(0)[2:6]

@@ -13,7 +13,7 @@ from ppe.stages.benchmarks import Prompt
 from ppe.stages.chat import CallFailed
 from ppe.stages.dispatch import Limits, Session
 from ppe.stages.ledger import Ledger
-from ppe.stages.responses import STOCHASTIC, respond
+from ppe.stages.responses import STOCHASTIC, answer_prompts
 
 PROMPTS = tuple(
     Prompt(number, "made", variant, f"Task {number}.{variant}") for number in range(6) for variant in range(3)
@@ -27,8 +27,8 @@ def echo(rule=lambda request: f"{request.messages[-1].text} / {request.repeat}")
 
 def test_more_draws_later_keep_the_first(ledger: Ledger):
     backend = echo()
-    few = respond(PROMPTS[::3], session=Session(ledger, backend), model="m", decoding=STOCHASTIC, repeats=2)
-    more = respond(PROMPTS[::3], session=Session(ledger, backend), model="m", decoding=STOCHASTIC, repeats=5)
+    few = answer_prompts(PROMPTS[::3], session=Session(ledger, backend), model="m", decoding=STOCHASTIC, repeats=2)
+    more = answer_prompts(PROMPTS[::3], session=Session(ledger, backend), model="m", decoding=STOCHASTIC, repeats=5)
     assert len(backend.sent) == 30 and set(few.answers) < set(more.answers)
 
 
@@ -52,16 +52,16 @@ def test_any_failures_and_any_stops(kinds: list[str], sittings: list[int]):
         for limit in sittings:
             limits = Limits(concurrency=2, max_requests=limit)
             try:
-                part = respond(prompts, session=Session(opened, echo(rule), limits), model="m")
+                part = answer_prompts(prompts, session=Session(opened, echo(rule), limits), model="m")
                 assert len(part.answers) + len(part.missing) == len(prompts)
             except PpeError as error:
                 assert "and none was answered" in str(error)
                 assert "fine" not in {kinds[int(text.split()[1])] for text in tried}
         if {*kinds} <= {"too long", "empty", "blank"}:
             with pytest.raises(PpeError, match="and none was answered"):
-                respond(prompts, session=Session(opened, echo(rule)), model="m")
+                answer_prompts(prompts, session=Session(opened, echo(rule)), model="m")
             return
-        done = respond(prompts, session=Session(opened, echo(rule)), model="m")
+        done = answer_prompts(prompts, session=Session(opened, echo(rule)), model="m")
     good = [k for k, kind in enumerate(kinds) if kind in ("fine", "once empty")]
     assert done.complete and [a.question_id for a in done.answers] == good
     assert {a.answer for a in done.answers} <= {"Yes."}

@@ -24,7 +24,7 @@ from ..errors import InputError, first_five
 from ..files import check_outputs, write_csv
 from ..pairs import read_pairs
 from ..stages.benchmarks import load_benchmark, read_prompts
-from ..stages.judging import run_details, verdict_table
+from ..stages.judging import as_verdicts, run_details
 from ..stages.ledger import Ledger, exchange, ledger_files, run_progress
 from ..stages.responses import read_answers
 from ..verdicts import write_verdicts
@@ -92,7 +92,7 @@ def ledger_export(path: str, run: int | None, **given: Any) -> int:
     if table.empty:
         raise InputError(f"run {run} of {path} has no verdict yet: judge first, see ppe judge --help")
     name = given["name"] or json.loads(runs[run])["model"]
-    write_verdicts(verdict_table(table, name), out)
+    write_verdicts(as_verdicts(table, name), out)
     if details:
         write_csv(table, Path(details))
     _say(f"ppe: wrote {len(table)} verdicts to {out}")

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MAX_CHARACTERS', 'DECODING', 'MOST_REQUESTS', 'AnswerKey', 'DETAILS', 'Decision', 'doubt', 'decide', 'JudgeProtocol',
-           'Pair', 'pairs_to_judge', 'run_details', 'verdict_table', 'with_style', 'count_details', 'Judgement',
-           'judge', 'ListJudge', 'answered_by_all']
+           'Pair', 'pairs_to_judge', 'run_details', 'as_verdicts', 'with_style', 'count_details', 'Judgement',
+           'judge_answers', 'ListJudge', 'answered_by_all']
 
 # %% ../../nbs/stages/judging.ipynb #cell-04
 import hashlib
@@ -24,7 +24,7 @@ from ..pairs import validate_pairs
 from .benchmarks import require_row_set
 from .chat import TOO_LONG, Decoding, Request
 from .dispatch import Session
-from .ledger import Ledger, Result, Use, open_run, plan_run, results, run_progress, why_nothing
+from .ledger import Ledger, Reached, Use, open_run, plan_run, results, run_progress, why_nothing
 from .prompts import SLOTS, PromptSet, load_prompts
 from .responses import Answer
 from ..streams import stream
@@ -246,7 +246,7 @@ def _replies(
     ledger: Ledger,
     run: int,
     settings: Mapping[str, Any],  # of the run
-) -> Iterator[tuple[list[Result], str, str]]:  # of each pair one or two; what was said with model_a first, and last
+) -> Iterator[tuple[list[Reached], str, str]]:  # of each pair one or two; what was said with model_a first, and last
     both = settings["mode"] == "hybrid" or settings["order"] == "both"
     replies = (result for result in results(ledger, run) if result.item["ask"] == "pair")
     for first in replies:
@@ -270,13 +270,13 @@ def run_details(
 ) -> pd.DataFrame:  # columns as in DETAILS
     "One row for each pair of a run that is decided, from the ledger alone. Cost: memory for the table and the scores."
     settings = json.loads(ledger.query("SELECT settings FROM runs WHERE id = ?", run)[0][0])
-    scores: dict[AnswerKey, Result] = {
+    scores: dict[AnswerKey, Reached] = {
         (result.item["question_id"], result.item["variant"], result.item["model"]): result
         for result in results(ledger, run) if result.item["ask"] == "score"
     }  # fmt: skip
     rows = []
     for replies, ab, ba in _replies(ledger, run, settings):
-        item, needed = replies[0].item, list[Result | None](replies)
+        item, needed = replies[0].item, list[Reached | None](replies)
         question, variant, a, b = (item[name] for name in ("question_id", "variant", "first", "second"))
         if settings["mode"] == "hybrid" and doubt(ab, ba):
             needed += [scores.get((question, variant, model)) for model in (a, b)]
@@ -295,8 +295,8 @@ def run_details(
     return pd.DataFrame(rows, columns=list(DETAILS)).astype({"score_a": "Int64", "score_b": "Int64"})
 
 # %% ../../nbs/stages/judging.ipynb #cell-47
-def verdict_table(
-    details: pd.DataFrame,  # as made by `judge`, or read back
+def as_verdicts(
+    details: pd.DataFrame,  # as made by `judge_answers`, or read back
     judge: str,  # name for the column of judges
 ) -> pd.DataFrame:  # validated; without rows if nothing is decided yet
     "The verdict table of the details, row by row; the wording of the judge joins the variant."
@@ -361,7 +361,7 @@ class Judgement:
     complete: bool  # every pair is decided; if not, the same call goes on where this one ended
 
 
-def judge(
+def judge_answers(
     answers: Sequence[Answer],
     *,
     pairs: pd.DataFrame | None = None,  # exactly these, model_a shown first; every pair of answers if not given
@@ -420,7 +420,7 @@ def judge(
     details = run_details(ledger, run, flips=flips)
     n_open = len(chosen) - len(details)
     counts = count_details(details, shown) | {"open": n_open} | counts
-    return Judgement(verdict_table(details, name), details, counts, run, tuple(later.values()), complete=not n_open)
+    return Judgement(as_verdicts(details, name), details, counts, run, tuple(later.values()), complete=not n_open)
 
 # %% ../../nbs/stages/judging.ipynb #e-list2
 @dataclass(frozen=True, slots=True)
@@ -430,7 +430,7 @@ class ListJudge:
     answers: Sequence[Answer]
     budget: int  # requests
     session: Session
-    settings: dict[str, Any]  # further arguments of `judge`
+    settings: dict[str, Any]  # further arguments of `judge_answers`
     runs: list[int] = field(default_factory=list)  # one for each list so far
 
     @property
@@ -442,7 +442,7 @@ class ListJudge:
 
     def planned(self, pairs: pd.DataFrame) -> Judgement:
         "What the ledger has on a list; nothing is sent."
-        return judge(self.answers, pairs=pairs, session=self.session.planning, **self.settings)
+        return judge_answers(self.answers, pairs=pairs, session=self.session.planning, **self.settings)
 
     def __call__(self, pairs: pd.DataFrame) -> pd.DataFrame | None:
         "The verdicts on these pairs, on fewer if the budget is spent; None if it stopped before."
@@ -456,12 +456,12 @@ class ListJudge:
                     return None
                 limits = replace(self.session.limits, max_requests=left + sum(n.sent for n in self.session.history))
                 session = replace(self.session, limits=limits)
-                judged = judge(self.answers, pairs=part, session=session, **self.settings)
+                judged = judge_answers(self.answers, pairs=part, session=session, **self.settings)
                 if not judged.complete and self.spent < self.budget:
                     return None
             # A wording of the judge joins the variant in a table that is written; here it is that of the prompt.
             name = self.settings["name"] or self.settings["model"]
-            tables.append(verdict_table(judged.details.assign(judge_variant=0), name).astype(object))
+            tables.append(as_verdicts(judged.details.assign(judge_variant=0), name).astype(object))
             if len(judged.details) < len(part):
                 break
         together = pd.concat(tables, ignore_index=True)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['VERSION', 'SCHEMA', 'CUT_REASONING', 'Use', 'ledger_files', 'Open', 'Ledger', 'open_run', 'plan_run', 'open_requests',
-           'settle', 'Result', 'Progress', 'results', 'run_progress', 'exchange', 'why_nothing', 'reopen_invalid',
+           'settle', 'Reached', 'RunProgress', 'results', 'run_progress', 'exchange', 'why_nothing', 'reopen_invalid',
            'reopen_batch']
 
 # %% ../../nbs/stages/ledger.ipynb #cell-05
@@ -279,7 +279,7 @@ def settle(
 
 # %% ../../nbs/stages/ledger.ipynb #cell-46
 @dataclass(frozen=True, slots=True)
-class Result:
+class Reached:
     "The state of one use of a run."
 
     item: dict[str, Any]
@@ -295,7 +295,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     "How far a run is; numbers of requests, each counted once."
 
     open: int
@@ -308,20 +308,20 @@ class Progress:
         return self.open + self.batch
 
 
-def results(ledger: Ledger, run: int) -> Iterator[Result]:  # in plan order, one for each use
+def results(ledger: Ledger, run: int) -> Iterator[Reached]:  # in plan order, one for each use
     "What a run has so far."
     sql = "SELECT item, key, status, parsed, reply, raw FROM uses JOIN requests ON request = id WHERE run = ?"
     last = 0
     while rows := ledger.query(f"{sql} ORDER BY position LIMIT 2000 OFFSET ?", run, last):
         last += len(rows)
         for item, *rest in rows:
-            yield Result(json.loads(item), *rest)
+            yield Reached(json.loads(item), *rest)
 
 
-def run_progress(ledger: Ledger, run: int) -> Progress:
+def run_progress(ledger: Ledger, run: int) -> RunProgress:
     "How many requests of a run are in which state."
     counts = dict(ledger.query(f"SELECT status, count(*) FROM requests WHERE {_OF_RUN} GROUP BY status", run))
-    return Progress(*(counts.get(status, 0) for status in ("open", "batch", "done", "invalid")))
+    return RunProgress(*(counts.get(status, 0) for status in ("open", "batch", "done", "invalid")))
 
 # %% ../../nbs/stages/ledger.ipynb #cell-51
 def exchange(
@@ -345,7 +345,7 @@ def exchange(
     return asked | {"failed_attempts": [dict(zip(("outcome", "reply", "time"), row, strict=True)) for row in failed]}
 
 
-def why_nothing(ledger: Ledger, result: Result) -> str:
+def why_nothing(ledger: Ledger, result: Reached) -> str:
     "Why a use has no reply that was read; empty if it has one."
     if result.is_settled:
         return "" if result.status == "done" else exchange(ledger, result.key)["failed_attempts"][-1]["outcome"]
