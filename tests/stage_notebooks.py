@@ -26,6 +26,7 @@ PAPER_FOLDERS = ("figures", "tables", "theorems")
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # What a cell compiles is not kept: numba knows it by the cell's text alone, and not by what the cell calls.
 THREADS["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator"
+WIDGET = "application/vnd.jupyter.widget-view+json"  # lives in its kernel: nothing of it can be committed
 # nbdev_clean drops object addresses from committed outputs, so a fresh run must drop them too.
 ADDRESS = re.compile(r"(<[^<>]*?) at 0x[0-9a-fA-F]+")
 
@@ -78,6 +79,9 @@ def executed(
             if cell.cell_type == "code" and any(output.output_type == "error" for output in cell.outputs)
         )
         raise NotebookFailed(f"{path.name}\n{source}\n\n{error.ename}: {error.evalue}") from None
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
     return notebook
 
 

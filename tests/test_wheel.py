@@ -51,8 +51,9 @@ from ppe.cli.main import main
 scope, printed, answers = {}, io.StringIO(), {}
 with contextlib.redirect_stdout(printed):
     exec(example, scope)
+from ppe.paper.simulated import simulate_pool
 from ppe.verdicts import write_verdicts
-verdicts = scope["verdicts"]
+verdicts = simulate_pool(judge="simulated-strong", category="math", seed=20260324).verdicts
 few = verdicts["model_a"].cat.categories[::4]
 kept = verdicts["model_a"].isin(few) & verdicts["model_b"].isin(few)
 write_verdicts(verdicts[kept], "verdicts.csv")
@@ -148,7 +149,9 @@ def test_the_wheel_holds_every_module_the_page_of_reports_and_the_data_of_the_re
 
 def test_the_example_of_the_readme_runs_on_the_installed_package(session: dict, site: Path):
     assert EXAMPLE and Path(session["file"]) == site / "ppe" / "__init__.py"
-    assert session["example"].splitlines()[0].split() == ["model", "score", "rank"]
+    head, first, *_ = session["example"].splitlines()
+    assert head.split() == ["rank", "model", "score", "rank_low", "rank_high", "score_low", "score_high"]
+    assert first.split()[:2] == ["1", "gpt-4"]
 
 
 def test_verdicts_are_ranked_counted_diagnosed_and_imported(session: dict):

@@ -42,13 +42,12 @@ Questions = Annotated[Any, "FILE"]
 
 # %% ../../nbs/door/planning.ipynb #f7bb90b4
 def cells_from(
-    source: str
-    | os.PathLike
-    | pd.DataFrame,  # a benchmark's name or folder, prompts or questions (JSON lines), a table
+    source: Any,  # a benchmark's name or folder, prompts or questions (JSON lines), a table; or a frame, or identifiers
 ) -> pd.DataFrame:  # question_id, variant and perhaps category: one row for each wording, in the file's order
     "The wordings that a file holds; without a variant each question has one, 0. Raises `InputError` naming the file."
     keys, columns = ["question_id", "variant"], ["question_id", "variant", "category"]
-    if isinstance(source, pd.DataFrame):
+    if not isinstance(source, (str, os.PathLike)):
+        source = source if isinstance(source, pd.DataFrame) else pd.DataFrame({"question_id": [*source]})
         named = source.assign(variant=source.get("variant", 0))
         return named[[column for column in columns if column in named]].drop_duplicates(keys, ignore_index=True)
     source = os.fspath(source)
@@ -85,8 +84,9 @@ def models_from(
     source: Any,  # names with commas between them, or in a list; a file: a name a line, a column model, or verdicts
 ) -> list[str]:  # at least two, in the given order
     "The models that a user names. Raises `InputError` for fewer than two, a name that is none, or two that look alike."
-    listed = isinstance(source, (list, tuple))
-    names, there = list(source) if listed else source.split(","), f"there is no file {source!r:.60}, and no comma in it"
+    listed = not isinstance(source, (str, os.PathLike))
+    source = list(source) if listed else os.fspath(source)
+    names, there = source if listed else source.split(","), f"there is no file {source!r:.60}, and no comma in it"
     if not listed and os.path.exists(source):
         with reading(source):
             data = unpacked(read_whole(source), source)
