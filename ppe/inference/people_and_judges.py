@@ -297,7 +297,7 @@ def fit_people_and_judges(
         # The judges' own scores to begin with: they exist, penalised, when people's may not.
         wins = _counts(battles, battles.judged.mean(axis=1), np.ones(len(battles.first), dtype=bool))
         theta, current = fit_newton(wins * n_people, RIDGE)[0], np.full(len(battles.judges), np.inf)
-        for rounds in range(1, MAX_ROUNDS + 1):  # until weights and scores agree
+        for rounds in range(1, MAX_ROUNDS + 1):  # noqa: B007, until weights and scores agree
             moved = _sandwich(battles, theta, wins).reshape(len(terms), -1)
             inner, before = moved @ moved.T, current
             current = _best_weights(inner[1:, 1:], inner[1:, 0])
