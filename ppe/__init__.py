@@ -1,8 +1,6 @@
 """Rank language models from pairwise verdicts over comparison graphs; names are imported when they are used."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 
 __version__ = "2.0.0"
 
@@ -48,15 +46,6 @@ _MOVED = {  # what was a name of the door before 2.0
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOME]
 
-
-class _Door(ModuleType):
-    def __setattr__(self, name: str, value: object) -> None:
-        "Set it, but for a module that would hide a function of its name: `ppe.cycles` counts, once anything is loaded."
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Door
 
 
 def __getattr__(name: str) -> object:
