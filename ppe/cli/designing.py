@@ -36,11 +36,10 @@ SETTLED = 3  # exit code where nothing is left to decide
 def _next(verdicts: Verdicts, *, out: str, force: bool, format: Form, **options: Any) -> int:
     target = new_file(out, *_LIST, force=force, inputs=(verdicts, options["models"], options["questions"]))
     pairs = next_calls(verdicts, **options)
-    is_settled = pairs.settled is not None and pairs.settled.settled
-    if not is_settled:
+    if not pairs.is_settled:
         pairs.write(target)
     emit_result(format, pairs)
-    return SETTLED if is_settled else 0
+    return SETTLED if pairs.is_settled else 0
 
 
 next_command = function_command("next", next_calls, _OUT, FORCE, FORMAT, run=_next)

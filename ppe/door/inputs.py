@@ -26,6 +26,7 @@ from ..importers.layouts import check_columns, import_verdicts
 from ..importers.records import RecordFile, as_word
 from ..pool import win_tie_counts_from_table
 from ..rankers.registry import COUNT_RANKERS
+from ..results import Result
 from ..schemas import Schema, read_table
 from ..streaming import LARGE, Streamed, count_rows, stream_counts
 from ..verdicts import COLUMNS, MIRRORED, read_verdicts, reading, select_verdicts, validate_verdicts
@@ -214,6 +215,7 @@ def read_input(
     Raises: InputError as the readers, and for what counts or memory cannot serve.
     """
     chosen = {"judge": judge, "category": category}
+    source = source.to_frame() if isinstance(source, Result) else source  # as of ppe.judge
     if is_frame(source):
         return select_verdicts(_framed(source, covariates, columns), **chosen)
     words = [source] if isinstance(source, (str, os.PathLike)) else source

@@ -230,9 +230,13 @@ class Pairs(Result):
         values = {name: f"{value:.10g}" if isinstance(value, float) else value for name, value in self.facts.items()}
         return [self.said] if self.said else [f"{name:{width}}  {value}" for name, value in values.items()]
 
+    @property
+    def is_settled(self) -> bool:
+        "Whether the goal of `until` is reached, so that there are no pairs."
+        return self.settled is not None and self.settled.settled
+
     def to_frame(self) -> pd.DataFrame:
-        "The facts, in one row."
-        return pd.DataFrame([self.facts])
+        return self.pairs
 
     def to_dict(self) -> dict[str, Any]:
         return self.facts

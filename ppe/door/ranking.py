@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 Several = Annotated[Verdicts, "FILES..."]
 One = Annotated[Verdicts, "FILE"]
-Reference: TypeAlias = str | os.PathLike | Mapping[str, float | str] | Leaderboard | None
+Reference: TypeAlias = str | os.PathLike | Mapping[str, float | str] | pd.Series | Leaderboard | None
 
 
 def check_numbers(level: float = 0.95, seed: int = 0, **sizes: float) -> None:
@@ -74,6 +74,8 @@ def _reference(source: Reference) -> Mapping[str, float | str] | None:
         return dict(zip(source.ranking.models, source.ranking.scores.tolist(), strict=True))
     if source is None or isinstance(source, Mapping):
         return source
+    if isinstance(source, pd.Series):
+        return source.to_dict()
     path = os.fspath(source)
     with reading(path, "CSV with the columns model,rating"):
         table = text_columns(path, path, "reference", "rating", ("model", "rating"))
