@@ -316,8 +316,13 @@ SHOWN = (
     "nbs/figures/fig_beyond", "nbs/tables/tab_main", "nbs/theorems/thm_main", "nbs/cycles", "nbs/theory/mallows",
     "nbs/guide", "nbs/guide_calls", "nbs/guide_decisions", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
 )  # fmt: skip
-WARPED = """[...document.images].filter(i => i.clientHeight && getComputedStyle(i).objectFit == 'fill'
-            && Math.abs(i.clientWidth * i.naturalHeight / i.clientHeight / i.naturalWidth - 1) > 0.03).length"""
+# Without the white frame that a picture has on a dark page.
+WARPED = """[...document.images].filter(i => {
+    const look = getComputedStyle(i), inside = (length, a, b) => length - parseFloat(look[a]) - parseFloat(look[b]);
+    const width = inside(i.clientWidth, 'paddingLeft', 'paddingRight');
+    const height = inside(i.clientHeight, 'paddingTop', 'paddingBottom');
+    return height > 0 && look.objectFit == 'fill'
+           && Math.abs(width * i.naturalHeight / height / i.naturalWidth - 1) > 0.03 }).length"""
 UNSET = """[...document.querySelectorAll('.math')]
            .filter(m => !m.querySelector('mjx-container') || m.querySelector('mjx-merror')).length"""
 
