@@ -313,7 +313,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
 # table, a theorem, stage notebooks with formulas and wide tables, guides, Markdown of the repository.
 SHOWN = (
     "index", "story", "found", "paper", "rank", "theory", "glossary", "library", "api/index", "api/ppe-inference",
-    "nbs/figures/fig_beyond", "nbs/tables/tab_main", "nbs/theorems/thm_main", "nbs/cycles", "nbs/theory/mallows",
+    "nbs/figures/fig_beyond", "nbs/tables/tab_main", "nbs/theorems/thm_main", "nbs/cycle_scores", "nbs/theory/mallows",
     "nbs/guide", "nbs/guide_calls", "nbs/guide_decisions", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
 )  # fmt: skip
 # Without the white frame that a picture has on a dark page.
