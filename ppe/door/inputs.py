@@ -24,6 +24,7 @@ from ..errors import InputError, first_five
 from ..files import is_name, read_whole, unpacked
 from ..importers.layouts import check_columns, import_verdicts
 from ..importers.records import RecordFile, as_word
+from ..parallel import progress_bar
 from ..pool import win_tie_counts_from_table
 from ..rankers.registry import COUNT_RANKERS
 from ..results import Result
@@ -241,10 +242,7 @@ def read_input(
     if n_rows > LARGE:  # or perhaps not: small files are not read for this
         n_rows = sum(map(count_rows, sources))
     if n_rows > LARGE and not needs:
-        from tqdm import tqdm
-
-        # Silent unless standard error is a terminal.
-        watch = partial(tqdm, total=n_rows, unit=" rows", unit_scale=True, leave=False, disable=None)
+        watch = partial(progress_bar, total=n_rows, unit=" rows", unit_scale=True)
         return stream_counts(list(sources), progress=watch, **chosen)
     there, wanted = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), n_rows * ROW_BYTES
     if n_rows > LARGE and wanted > there:

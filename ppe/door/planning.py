@@ -31,6 +31,7 @@ from ..inference.leaderboard import SEED
 from .inputs import Verdicts, opened, text_columns, verdict_table
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
+from ..parallel import progress_bar
 from ..pool import default_models
 from ..results import Parts, Result, Shown
 from ..stages.benchmarks import load_benchmark, originals, read_prompts
@@ -183,8 +184,6 @@ def plan(
     ranges will be. Distances, and calls for a target distance, come with a range; a pilot of ten questions or more
     keeps it narrow.
     """
-    from tqdm.auto import tqdm
-
     check_numbers(seed=seed, price_judge=price_judge, price_answer=price_answer)
     if calls is not None and target is not None:
         raise InputError("--calls and --target: a plan is made for one of them; leave the other out")
@@ -194,7 +193,7 @@ def plan(
         )
     (n_questions, each), beliefs = _questions(questions, wordings), _beliefs(models, pilot, judge, seed)
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
-    with tqdm(unit="step", leave=False, disable=None) as bar:
+    with progress_bar(unit="step") as bar:
 
         def tick(done: int, steps: int) -> None:
             bar.total = steps
@@ -328,7 +327,7 @@ def next_calls(
 
     Or say that the ranking is settled. Close and little compared pairs come first, on the questions that were used
     least. With --place every call is on that one model: where does the new one stand? Asking after every batch is what
-    the rule is made for.
+    the rule is made for. The command ends with exit code 3, and writes nothing, where what --until asks for is settled.
     """
     check_numbers(level, seed)
     if calls < 1:

@@ -37,6 +37,7 @@ from ppe.inference.leaderboard import (
 from ..inference.methods import Method
 from ..inference.people_and_judges import PeopleLeaderboard, people_and_judges
 from .inputs import Verdicts, Words, judges_note, opened, read_input, text_columns, verdict_table
+from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..rankers.covariates import read_coefficients
 from ..rankers.rankings import OnSeparation, Ranking
@@ -418,8 +419,6 @@ def report(
     which cycles are certain, what the judges are like, what to judge next. The page holds all it shows, runs no script
     and asks for nothing, so it can be sent. The same file and options give the same page.
     """
-    from tqdm.auto import tqdm
-
     from ppe.reports.comparison import compare_tables
     from ppe.reports.page import Source, comparison_page, report_page
     from ppe.reports.report import make_report
@@ -442,7 +441,7 @@ def report(
     source = Source(tuple(filter(None, files)), tuple(filter(None, digests)), tuple(words), asked)
     how: dict[str, Any] = {"ranker": ranker, "reference": _reference(reference), "incomplete": incomplete}
     how |= {"n_resamples": intervals, "level": level, "seed": seed}
-    with tqdm(bar_format="{desc}", leave=False, disable=None) as bar:
+    with progress_bar(bar_format="{desc}") as bar:
         how["tick"] = partial(bar.set_description_str, refresh=True)
         if len(tables) == 2:
             page = Page(comparison_page(compare_tables(*tables, **how), source=source), "comparison")
