@@ -153,3 +153,19 @@ def test_a_frame_with_its_own_names_is_ranked():
     table = pd.concat([TABLE.assign(question_id=TABLE["question_id"] + 3 * k) for k in range(5)])
     board, expected = (ppe.rank(each, **names, on_separation="ridge") for each, names in ((many, WORDS), (table, {})))
     pd.testing.assert_frame_equal(board.to_frame(), expected.to_frame())
+
+
+def test_an_index_with_a_name_is_a_column():
+    "As a table has that was grouped or pivoted."
+    verdicts = ppe.load("mt-bench-gpt4")
+    plain = ppe.rank(verdicts, intervals=0)
+    for keys in (["question_id"], ["question_id", "model_a"]):
+        assert ppe.rank(verdicts.set_index(keys), intervals=0).to_frame().equals(plain.to_frame())
+
+
+@pytest.mark.parametrize("options", [{"judges": "apart"}, {"select": "best", "keep": 3}, {"interval_kind": "any"}])
+def test_a_word_that_no_option_takes_is_refused_as_on_the_command_line(options):
+    with pytest.raises(ppe.PpeError, match="choose one of"):
+        ppe.rank(ppe.load("mt-bench-gpt4"), **options)
+    with pytest.raises(ppe.PpeError, match="choose one of"):
+        ppe.judge("answers.jsonl", model="m", backend="elsewhere")

@@ -8,7 +8,7 @@ __all__ = ['File', 'Number', 'ENDINGS', 'stage', 'Run', 'check_files', 'Collecte
 # %% ../../nbs/door/collecting.ipynb #0111ec72
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from fastcore.meta import delegates
 
-from .inputs import Verdicts, verdict_table
+from .inputs import Verdicts, check_words, verdict_table, words_checked
 from .ranking import check_numbers
 from ..errors import InputError, first_five
 from ..files import check_outputs, write_csv, write_json
@@ -92,6 +92,7 @@ class Run:
     with_others: bool = False  # Share the ledger with the other jobs of a launch.
 
     def __post_init__(self):
+        check_words(Run.__annotations__, {field.name: getattr(self, field.name) for field in fields(Run)})
         for name in ("batch_size", "per_category", "timeout"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -348,6 +349,7 @@ def _batch(ledger: Ledger, number: int, run: Run, limits: Limits) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 # %% ../../nbs/door/collecting.ipynb #2e36bf7b
+@words_checked
 def perturb(
     source: Any,
     *,
@@ -383,6 +385,7 @@ def perturb(
     return _carry_out("perturb", run, model, work, source, prompts)
 
 # %% ../../nbs/door/collecting.ipynb #fe2e39bf
+@words_checked
 def respond(
     prompts: Any,
     *,
@@ -550,6 +553,7 @@ def _judged(result: Any, answers: Sequence[Answer], details: File, said: Sequenc
     return _Outcome(result.run, result.complete, result.counts, table, write, "", said, result.details)
 
 # %% ../../nbs/door/collecting.ipynb #f86ca245
+@words_checked
 def judge(
     answers: Annotated[Any, "ANSWERS..."],
     *,
@@ -635,6 +639,7 @@ for stage in (perturb, respond, judge):  # the options of `Run` stand in their s
     stage.__delwrap__ = Run  # where their comments are
 
 # %% ../../nbs/door/collecting.ipynb #bb3ea004
+@words_checked
 def simulate(
     models: int = 8,  # how many; model 1 is the best, and each is better than the next
     *,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .inputs import verdict_table
+from .inputs import verdict_table, words_checked
 from .ranking import One
 from ..errors import InputError, first_five
 from ..pool import Pool, comparison_graphs, compared_pairs, graph_table
@@ -80,6 +80,7 @@ class Graph(Result):
         return [lacking] * (n_met < n_pairs)
 
 # %% ../../nbs/door/graph.ipynb #7f7eab84
+@words_checked
 def graph(
     verdicts: One,
     question: object,  # Its question_id.

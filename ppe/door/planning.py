@@ -28,7 +28,7 @@ from .ranking import One, check_numbers
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
 from ..inference.leaderboard import SEED
-from .inputs import Verdicts, opened, text_columns, verdict_table
+from .inputs import Verdicts, opened, text_columns, verdict_table, words_checked
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
 from ..parallel import progress_bar
@@ -161,6 +161,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int) -> Beli
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
 
 
+@words_checked
 def plan(
     *,
     models: Annotated[Any, "N|FILE"],  # How many, or names or a file as for ppe design.
@@ -264,6 +265,7 @@ def _first_wordings(cells: pd.DataFrame, asked: str, graphs: float) -> pd.DataFr
     return cells[number <= int(asked)].reset_index(drop=True)
 
 
+@words_checked
 def design(
     *,
     # With commas between them; or a file: one name a line, CSV with the column model, or a verdict table.
@@ -303,6 +305,7 @@ def design(
     return Pairs(pair_table(made, names, cells), design_facts(made, orders))
 
 # %% ../../nbs/door/planning.ipynb #50cc12ec
+@words_checked
 def next_calls(
     verdicts: One,
     *,

@@ -36,7 +36,7 @@ from ppe.inference.leaderboard import (
 )
 from ..inference.methods import Method
 from ..inference.people_and_judges import PeopleLeaderboard, people_and_judges
-from .inputs import Verdicts, Words, judges_note, opened, read_input, text_columns, verdict_table
+from .inputs import Verdicts, Words, judges_note, opened, read_input, text_columns, verdict_table, words_checked
 from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..rankers.covariates import read_coefficients
@@ -158,6 +158,7 @@ def _rank_for_people(asked: Mapping[str, Any]) -> PeopleLeaderboard:
     return PeopleLeaderboard(estimate, limits, asked["interval_kind"], level)
 
 
+@words_checked
 def rank(
     verdicts: Several,
     *,
@@ -260,6 +261,7 @@ class Cycles(Result):
         return [*self.remarks]
 
 
+@words_checked
 def cycles(
     verdicts: One,
     *,
@@ -291,6 +293,7 @@ def cycles(
     return Cycles(graph_table(pool.subset(whole) if lost else pool, mu=mu), tuple(remarks))
 
 # %% ../../nbs/door/ranking.ipynb #2528a1d9
+@words_checked
 def diagnose(
     verdicts: One,
     *,
@@ -317,6 +320,7 @@ def diagnose(
     return diagnose_verdicts(table, people=votes, level=level, incomplete=incomplete, seed=seed)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
+@words_checked
 def compare(
     old: Annotated[Verdicts, "OLD"],
     new: Annotated[Verdicts, "[NEW]"] = None,
@@ -395,6 +399,7 @@ def _digest(source: Verdicts, chosen: Mapping[str, Any], columns: Mapping[str, A
     return select_verdicts(table, **chosen), os.fspath(source), hashlib.sha256(data).hexdigest()
 
 
+@words_checked
 def report(
     verdicts: One,
     new: Annotated[Verdicts, "[NEW]"] = None,

@@ -20,7 +20,7 @@ from ..errors import first_five
 from ..importers.layouts import LAYOUTS
 from ..inference.diagnostics import repeated_questions
 from ..inference.leaderboard import invalid_verdicts
-from .inputs import Verdicts, imported, is_frame, verdict_table
+from .inputs import Verdicts, imported, is_frame, verdict_table, words_checked
 from ..results import Parts, Result, Shown
 from ..schemas import column_names, graph_codes
 from ..verdicts import COLUMNS
@@ -28,6 +28,7 @@ from ..verdicts import COLUMNS
 Several = Annotated[Verdicts, "FILE..."]
 
 
+@words_checked
 def read(
     verdicts: Several,
     *,
@@ -109,6 +110,7 @@ class Check(Result):
         return [*self.remarks]
 
 
+@words_checked
 def check(
     verdicts: Annotated[Verdicts, "FILES..."],
     *,
