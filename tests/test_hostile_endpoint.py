@@ -727,9 +727,13 @@ WRITERS = {
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk_is_named_by_the_file(tmp_path, serve, name, monkeypatch, capsys):
-    url, full = serve().url, lambda handle, mode: (os.close(handle), open("/dev/full", mode))[1]
+    url = serve().url
+
+    def full(path, mode="r", **how):
+        return open(path, mode, **how) if mode != "xb" else (open(path, mode).close(), open("/dev/full", "wb"))[1]
+
     with monkeypatch.context() as patch:
-        patch.setattr("ppe.files.os.fdopen", full)
+        patch.setattr("ppe.files.open", full, raising=False)
         assert WRITERS[name](tmp_path, url) == 2
     said = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert said == [f"ppe: error: No space left on device: {tmp_path / name}"]
