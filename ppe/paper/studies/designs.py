@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import entr
 
+from ...comparisons import Comparisons, wins_and_ties
 from ...designs.adaptive import next_calls
 from ...designs.pair_designs import Kind, design_pairs
 from ...designs.precision import WORDING_SHARE
@@ -85,11 +86,9 @@ def recorded_sets(
         table = verdicts_of(datasets.load_verdicts(VERDICTS[judged.name]), pool)
         # First turn, first vote.
         table = table.sort_values("variant", kind="stable").drop_duplicates(["question_id", "model_a", "model_b"])
-        questions, models = pd.Index(pd.unique(pool.index["question_id"])), pd.Index(pool.models)
+        shown, questions = Comparisons.of(table, models=pool.models, invalid=True), pool.index["question_id"].unique()
         ordered = np.full((len(questions), pool.n_models, pool.n_models), np.nan)
-        first, second = (models.get_indexer(table[name].astype(str)) for name in ("model_a", "model_b"))
-        said = table["verdict"].astype(str).map({"a": 1.0, "tie": 0.5, "b": 0.0})
-        ordered[questions.get_indexer(table["question_id"]), first, second] = said
+        ordered[pd.Index(questions).get_indexer(table["question_id"]), shown.first, shown.second] = shown.points
         found.append(Recorded.of(judged.name, judged.title, pool, ordered))
     return found
 
@@ -113,12 +112,9 @@ def call_counts(
     "What the first calls of a replay say."
     question, first, second = (part[: sizes[-1]] for part in calls)
     step = np.searchsorted(sizes, np.arange(len(question)), side="right")
-    won = points[question, first, second]
-    wins, ties = np.zeros((2, len(sizes), *points.shape[1:]))
-    np.add.at(wins, (step, first, second), won == 1)
-    np.add.at(wins, (step, second, first), won == 0)
-    np.add.at(ties, (step, first, second), won == 0.5)
-    return wins.cumsum(axis=0), (ties + np.swapaxes(ties, 1, 2)).cumsum(axis=0)
+    won, counts = points[question, first, second], np.zeros((3, len(sizes), *points.shape[1:]))
+    np.add.at(counts, ((won == 0) + 2 * (won == 0.5), step, first, second), 1)
+    return wins_and_ties(counts.cumsum(axis=1))
 
 
 def answers_needed(
