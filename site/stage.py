@@ -11,6 +11,7 @@ import json
 import posixpath
 import re
 import shutil
+import tomllib
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,6 @@ from PIL import Image
 from reference import reference_pages
 
 from ppe.paper.items import Artefact, Front, read_fronts, saved_at
-from ppe.paper.runner import statement_table
 from ppe.paper.story import PICTURES, filled, numbers, published, write_picture
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +51,17 @@ NO_ALT = "Output of a cell of"  # of a picture whose cell says nothing about it
 THUMBNAIL = 600  # pixels wide at least, twice what is shown
 
 
+def statements() -> str:
+    "The statements of the paper's theory: what was computed, exactly or by simulation, and where it is tested."
+    lines = ["| Statement | Computed | How | Picture | Tested in |", "|---|---|---|---|---|"]
+    text = (ROOT / "nbs" / "theorems" / "statements.toml").read_text(encoding="utf-8")
+    for row in tomllib.loads(text)["statement"]:
+        picture = f"[{Path(row['picture']).stem}](../{row['picture']})" if row["picture"] else "–"
+        tested = f"[{Path(row['notebook']).stem}](../{row['notebook']}), “{row['cells']}”"
+        lines.append(f"| {row['name']} | {row['computed']} | {row['kind']} | {picture} | {tested} |")
+    return "\n".join(lines)
+
+
 class Staging:
     "What goes into the site, and where its links lead."
 
@@ -76,7 +87,7 @@ class Staging:
             "gallery": self.gallery,
             "readme": self.readme,
             "artefacts": self.artefacts,
-            "statements": lambda _: statement_table(ROOT).replace("](nbs/", "](../nbs/"),
+            "statements": lambda _: statements(),
         }
 
     def write(self) -> None:

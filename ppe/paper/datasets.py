@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ..rankers.bradley_terry import bradley_terry
+from ..counts import PairCounts, read_counts
 from ..errors import InputError
 from ..pool import win_tie_counts_from_table
 from ..files import data_file
@@ -126,16 +127,9 @@ def load_scores(
     return pd.read_parquet(data_file(f"verdicts/gemba-{judge}.parquet"))
 
 # %% ../../nbs/paper/datasets.ipynb #864d1ad1
-def arena_counts() -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # wins and ties (129, 129), names
+def arena_counts() -> PairCounts:  # of 129 models
     "Votes of the Chatbot Arena to 2024-08-14 (LMSYS)."
-    votes = pd.read_csv(data_file("arena_votes_2024-08-14.csv"), comment="#")
-    models = tuple(sorted(set(votes["model_a"]) | set(votes["model_b"])))
-    a, b = (pd.Categorical(votes[column], categories=models).codes for column in ("model_a", "model_b"))
-    wins, ties = np.zeros((2, len(models), len(models)))
-    np.add.at(wins, (a, b), votes["wins_a"])
-    np.add.at(wins, (b, a), votes["wins_b"])
-    np.add.at(ties, (a, b), votes["ties"] + votes["both_bad"])
-    return wins, ties + ties.T, models
+    return read_counts(data_file("arena_votes_2024-08-14.csv"))
 
 
 def _ratings(wins: np.ndarray, ties: np.ndarray, models: Sequence[str]) -> pd.Series:
@@ -145,7 +139,8 @@ def _ratings(wins: np.ndarray, ties: np.ndarray, models: Sequence[str]) -> pd.Se
 
 def arena_ratings() -> pd.Series:  # model → rating, higher is better, mean zero
     "Half-tie Bradley–Terry ratings of the 129 models by all votes."
-    return _ratings(*arena_counts())
+    votes = arena_counts()
+    return _ratings(votes.wins, votes.ties, votes.models)
 
 # %% ../../nbs/paper/datasets.ipynb #21761ccc
 def human_reference(
