@@ -91,7 +91,7 @@ def test_the_numbers_are_those_that_a_hand_counts(counted):
     assert (row["verdicts"], row["invalid"], row["ties"], row["both"]) == (72, 0, 24, 36)
     # Decided verdicts in both orders: 24 of a and b, half for the first; 24 of a and c, 12 and 6 of them.
     assert row["rate"] == pytest.approx((12 + 12 + 6) / 48) and row["changed"] == pytest.approx(6 / 36)
-    assert report.counts["graphs"] == 24 and report.counts["verdicts"] == 72 and report.counts["questions"] == 12
+    assert (report.board.n_graphs, report.board.n_verdicts, report.board.n_questions) == (24, 72, 12)
     page = report_page(report)
     assert [row[1:] for row in rows_of(page, "Wins–losses")] == [
         ["", "18–6", "22–2"],

@@ -20,7 +20,7 @@ from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, own_models
 from .diagnostics import repeated_questions, shared_errors
 from .intervals import ONE_QUESTION, pool_tests
-from .leaderboard import SEED, invalid_report, invalid_verdicts, uneven_lines
+from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
 from .score_tests import critical, draws_needed, questions_needed, rank_limits
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
 from ..rankers.question_effects import fit_question_effects
@@ -96,10 +96,6 @@ def _percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + "s" * (number != 1)
-
-
 def _limits(low: float, high: float, form: str = ".0f", scale: float = 100.0) -> str:
     return f" ({scale * low:{form}} to {scale * high:{form}})" if np.isfinite(low) else ""
 
@@ -118,15 +114,15 @@ def _holds(data: _Data) -> Said:
     numbers |= {"n_graphs_complete": whole, "n_graphs_dropped": pool.n_dropped, "n_pairs_never_compared": never}
     lacking = len(pool) - whole
     lacks = {
-        f"{_count(never, 'pair')} of models never met": never,
-        f"{lacking:,} of {_count(len(pool), 'comparison graph')} (the verdicts on one wording) lack pairs": lacking,
-        f"{_count(pool.n_dropped, 'graph')} without a valid verdict, or incomplete, left out": pool.n_dropped,
+        f"{plural(never, 'pair')} of models never met": never,
+        f"{lacking:,} of {plural(len(pool), 'comparison graph')} (the verdicts on one wording) lack pairs": lacking,
+        f"{plural(pool.n_dropped, 'graph')} without a valid verdict, or incomplete, left out": pool.n_dropped,
     }
     lacks_text = ", and ".join(text for text, number in lacks.items() if number)
     complete = f"each of its {len(pool):,} comparison graphs (the verdicts on one wording) is complete"
     return (
-        f"The file holds {_count(numbers['n_verdicts'], 'valid verdict')} by {_count(len(judges), 'judge')}{who} on "
-        f"{_count(pool.n_questions, 'question')} and {n} models; {lacks_text or complete}"
+        f"The file holds {plural(numbers['n_verdicts'], 'valid verdict')} by {plural(len(judges), 'judge')}{who} on "
+        f"{plural(pool.n_questions, 'question')} and {n} models; {lacks_text or complete}"
     ), numbers
 
 
@@ -134,7 +130,7 @@ def _invalid(data: _Data) -> Said:
     table = invalid_verdicts(data.verdicts)
     n_invalid, counts = int(table.loc[table["of"] == "judge", "invalid"].sum()), invalid_report(table)
     uneven = "".join(uneven_lines(table)).replace("invalid verdicts fall", "they fall")
-    sentence = f"{n_invalid:,} of {_count(len(data.verdicts), 'verdict')} are invalid and count for nothing; "
+    sentence = f"{n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and count for nothing; "
     sentence += uneven or "no model and no judge has more of them than chance gives"
     numbers = {"n_invalid": n_invalid} | {name: counts[name] for name in ("by_model", "by_judge")}
     return sentence if n_invalid else "", numbers
@@ -167,17 +163,16 @@ def _questions_differ(data: _Data) -> Said:
             "their fourth power; give a part of the models"
         )
     fit = fit_question_effects(pool, on_separation="ridge")
-    sentence = "Questions are not shown to favour different models"
+    sentence, sigma = "Questions are not shown to favour different models", (fit.sigma, fit.sigma_low, fit.sigma_high)
     if fit.p_value <= 0.05:
         # The median over questions of how often the favoured one of two models that are equal on average wins.
-        typical, *ends = expit(0.6745 * np.sqrt(2) * np.array([fit.sigma, fit.sigma_low, fit.sigma_high])).tolist()
+        typical, *ends = expit(0.6745 * np.sqrt(2) * np.array(sigma)).tolist()
         sentence = (
             "Questions favour different models: of two that are equal on average, a typical question makes one win "
             f"{_percent(typical)} of the time{_limits(*ends)}"
         )
     few = "; with fewer than ten questions this is mostly too large" if pool.n_questions < 10 else ""
-    sigma = fit.sigma, fit.sigma_low, fit.sigma_high, 0.95
-    return sentence + few, {"sigma": sigma, "likelihood_ratio": fit.likelihood_ratio, "p_value": fit.p_value}
+    return sentence + few, {"sigma": (*sigma, 0.95), "likelihood_ratio": fit.likelihood_ratio, "p_value": fit.p_value}
 
 # %% ../../nbs/inference/advice.ipynb #0b8a822a
 def open_ranks(
@@ -224,7 +219,7 @@ def _ranks(data: _Data) -> Said:
     sentence = f"{len(wide)} of {len(table)} ranks are open, {sure} ({first_five(wide)}); "
     needed = {pair: n * factor for pair, factor in times.items() if factor <= MOST_TIMES}
     if n < fewest:
-        sentence += f"{_count(n, 'question')} decide nothing even if they all agree, {fewest} are the fewest that can"
+        sentence += f"{plural(n, 'question')} decide nothing even if they all agree, {fewest} are the fewest that can"
     elif not needed:
         sentence += "what is open is too close for more questions of this kind to tell"
     else:
@@ -240,7 +235,7 @@ def _flips(data: _Data) -> Said:
     row = order_flips(data.verdicts).iloc[0]
     return (
         f"When the two answers change places, {_percent(row['changed_rate'], 1)} of the verdicts change and "
-        f"{_percent(row['reversed_rate'], 1)} name the other winner ({_count(int(row['both_valid']), 'pair')} judged "
+        f"{_percent(row['reversed_rate'], 1)} name the other winner ({plural(int(row['both_valid']), 'pair')} judged "
         "in both orders)"
     ), {name: float(value) if name.endswith("rate") else int(value) for name, value in row.items()}
 
@@ -251,16 +246,13 @@ def _first_place(data: _Data) -> Said:
     if len(known):
         beyond = np.maximum(known["low"], 1 - known["high"]).round(9)  # how clearly it is not one half
         clearest = known.loc[beyond.sort_values(ascending=False, kind="stable").index].itertuples()
-        shares = first_five(
-            f"{row.judge} {_percent(row.rate, 1)}{_limits(row.low, row.high, '.1f')}" for row in clearest
-        )
-        parts.append(f"of decided verdicts the answer shown first wins so many, where 50 % is fair: {shares}")
+        shares = (f"{row.judge} {_percent(row.rate, 1)}{_limits(row.low, row.high, '.1f')}" for row in clearest)
+        fair = "of decided verdicts the answer shown first wins so many, where 50 % is fair"
+        parts.append(f"{fair}: {first_five(shares)}")
+    unknown = "whether the answer shown first wins more often cannot be told of"
     for reason, rows in table[table["rate"].isna()].groupby("reason", sort=False):
-        parts.append(
-            f"whether the answer shown first wins more often cannot be told of {first_five(rows['judge'])}: {reason}"
-        )
-    sentence = "; ".join(parts)
-    return sentence[:1].upper() + sentence[1:], _with_limits(table, table["judge"], "rate")
+        parts.append(f"{unknown} {first_five(rows['judge'])}: {reason}")
+    return "; ".join(parts), _with_limits(table, table["judge"], "rate")
 
 
 def _agreement(data: _Data) -> Said:
@@ -313,16 +305,12 @@ def _own_models(data: _Data) -> Said:
     if known:
         favours = [name for name, (_, low, _) in known.items() if low > 0]
         parts.append(f"{first_five(favours) or 'no judge'} is shown to favour its own family")
-        points = (
-            f"{name} {100 * value:+.1f}{_limits(low, high, '+.1f')}" for name, (value, low, high) in known.items()
-        )
+        points = (f"{name} {100 * row[0]:+.1f}{_limits(row[1], row[2], '+.1f')}" for name, row in known.items())
         parts.append(f"points in 100 battles beyond what other judges give, apart from sharpness: {first_five(points)}")
     if unknown := [name for name in names if name not in known]:
-        parts.append(
-            f"whether it is favoured cannot be told without another judge: {first_five(unknown)}, of its family"
-        )
-    sentence = "; ".join(parts)
-    return sentence[:1].upper() + sentence[1:], numbers
+        what = "whether it is favoured cannot be told without another judge"
+        parts.append(f"{what}: {first_five(unknown)}, of its family")
+    return "; ".join(parts), numbers
 
 # %% ../../nbs/inference/advice.ipynb #8fffbbf2
 SMALL_POOL = 5  # questions
@@ -340,7 +328,7 @@ def _repeated(data: _Data) -> Said:
 def _cautions(data: _Data) -> Said:
     cautions, pool = dict[str, str](), data.pool
     if pool.n_questions < SMALL_POOL:
-        few = _count(pool.n_questions, "question")
+        few = plural(pool.n_questions, "question")
         cautions["few_questions"] = f"{few}: with fewer than {SMALL_POOL} no estimate here can be relied on"
     scores = rank_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
     if scores.ridge[0]:
@@ -407,7 +395,7 @@ def diagnose_verdicts(
             missing[section] = str(error)
             findings.append(Finding(section, "missing", None, sentence=f"{about} cannot be told: {error}."))
             continue
-        said = f"{sentence}{'.' * (sentence[-1:] not in ('', '?'))}"
+        said = f"{sentence[:1].upper()}{sentence[1:]}{'.' * (sentence[-1:] not in ('', '?'))}"
         for name, value in numbers.items():
             amount, low, high, at = (*value, level)[:4] if isinstance(value, tuple) else (value, None, None, None)
             findings.append(Finding(section, name, _plain(amount), _plain(low), _plain(high), at, said))

@@ -77,9 +77,9 @@ def misfit(
     pair = np.flatnonzero(free)[largest]
     share, chance = float((net + met).sum(axis=0)[pair] / total[pair] / 2), float(expected[pair])
     one, other = pool.models[i[pair]], pool.models[j[pair]]
-    if z[largest] > 0:
-        return Misfit(deviance, float(p_value), one, other, share, chance, len(z))
-    return Misfit(deviance, float(p_value), other, one, 1 - share, 1 - chance, len(z))
+    if not z[largest] > 0:
+        one, other, share, chance = other, one, 1 - share, 1 - chance
+    return Misfit(deviance, float(p_value), one, other, share, chance, len(z))
 
 # %% ../../nbs/inference/diagnostics.ipynb #flips-68
 def order_flips(

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LIMITS', 'WITHOUT', 'SEED', 'NEGLIGIBLE', 'UNEVEN', 'Incomplete', 'NO_BEST_ORDER', 'BEST_ORDERS', 'SHOWN_JUDGES',
-           'Leaderboard', 'invalid_verdicts', 'invalid_report', 'uneven_lines', 'leaderboard', 'counts_leaderboard',
-           'finite_records', 'JudgeLeaderboards', 'judge_leaderboards']
+           'plural', 'Leaderboard', 'invalid_verdicts', 'invalid_report', 'uneven_lines', 'leaderboard',
+           'counts_leaderboard', 'finite_records', 'JudgeLeaderboards', 'judge_leaderboards']
 
 # %% ../../nbs/inference/leaderboard.ipynb #c03-bbbe87
 from collections.abc import Mapping, Sequence
@@ -56,6 +56,11 @@ WITHOUT = ["rank_without", "score_without", "change"]  # the last: places that a
 SEED = 20260324
 NEGLIGIBLE = 1e-12  # of the largest score: less is 0
 
+
+def plural(count: int, noun: str) -> str:
+    "A number and what it counts."
+    return f"{count:,} {noun}" + "s" * (count != 1)
+
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-b
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Leaderboard(Result):
@@ -92,18 +97,12 @@ class Leaderboard(Result):
     @property
     def counted(self) -> str:
         "What was ranked, in words: the verdicts, and what became of the others."
-        valid = f"{self.n_verdicts:,} verdict" + "s" * (self.n_verdicts != 1)
-        if self.n_questions is None:
-            valid = f"counts of {valid}"
-        else:
-            valid += f" on {self.n_questions:,} question" + "s" * (self.n_questions != 1)
+        valid, n = plural(self.n_verdicts, "verdict"), self.n_questions
+        valid = f"counts of {valid}" if n is None else f"{valid} on {plural(n, 'question')}"
         if self.n_used != self.n_graphs:
             valid += f" ({self.n_used:,} of {self.n_graphs:,} graphs)"
-        return (
-            valid
-            if self.n_invalid is None
-            else f"{valid}, {f'{self.n_invalid:,}' if self.n_invalid else 'none'} invalid"
-        )
+        invalid = f"{self.n_invalid:,}" if self.n_invalid else "none"
+        return valid if self.n_invalid is None else f"{valid}, {invalid} invalid"
 
     def parts(self) -> Parts:
         "The table, and a line for each thing that was estimated or assumed."
@@ -141,10 +140,6 @@ class Leaderboard(Result):
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --format json`)."
         method, ranking, limits, kept = self.method, self.ranking, self.intervals, self.kept()
-        fit = {
-            name: getattr(ranking.fit, name)
-            for name in ("converged", "iterations", "log_likelihood", "ridge", "solver")
-        }
         return {
             "ranker": ranking.ranker,
             "n_models": len(ranking.models),
@@ -163,7 +158,7 @@ class Leaderboard(Result):
             "mu": method.mu,
             "kept": None if kept is None else kept.to_dict("records"),
             "models": finite_records(self.to_frame()),
-            "fit": fit | self.estimates(),
+            "fit": ranking.fit.to_dict(),
             "distances": self.distances,
             "intervals": limits and {
                 "kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": limits.level,
@@ -240,9 +235,7 @@ def _excess(rows: pd.DataFrame, fewest: int, by: Sequence[str]) -> pd.DataFrame:
     rows["apart"] = rows["invalid"] - rows.groupby(["stratum", *by])["invalid"].transform("mean")
     units = rows.groupby(["stratum", "question", "member"], as_index=False)["apart"].sum()
     strata = units.assign(n=1, square=units["apart"] ** 2, cube=units["apart"] ** 3).groupby("stratum")
-    n, _, square, cube = (
-        strata[["n", "apart", "square", "cube"]].sum()[name] for name in ("n", "apart", "square", "cube")
-    )
+    n, square, cube = (strata[name].sum() for name in ("n", "square", "cube"))
     drawn = units.groupby(["stratum", "member"], as_index=False).agg(k=("apart", "size"))
     n, square, cube = (part.loc[drawn["stratum"]].to_numpy() for part in (n, square / n, cube / n))
     k = drawn["k"].to_numpy()
@@ -276,16 +269,12 @@ def invalid_verdicts(
     both = pd.DataFrame(rows | {"invalid": (verdicts["verdict"] == "invalid").to_numpy(dtype=float)})
     if not both["invalid"].any():
         counts = [np.bincount(np.concatenate([a, b]), minlength=len(models)), np.bincount(judge)]
-        names = [("model", name) for name in models] + [("judge", name) for name in judges]
-        table = pd.DataFrame(names, columns=["of", "name"])
+        table = pd.DataFrame({"of": ["model"] * len(models) + ["judge"] * len(judges), "name": [*models, *judges]})
         return table.assign(verdicts=np.concatenate(counts), invalid=0, expected=0.0, p=np.nan)
     twice = pd.concat([both.assign(member=a), both.assign(member=b)], ignore_index=True)
-    parts = [_excess(twice, 2, ["judge"]), _excess(both.assign(member=judge), 1, [])]
-    parts = [
-        part.assign(of=of, name=[*names])
-        for part, of, names in zip(parts, ("model", "judge"), (models, judges), strict=True)
-    ]
-    table = pd.concat(parts, ignore_index=True).astype({"invalid": int})
+    of_models = _excess(twice, 2, ["judge"]).assign(of="model", name=[*models])
+    of_judges = _excess(both.assign(member=judge), 1, []).assign(of="judge", name=[*judges])
+    table = pd.concat([of_models, of_judges], ignore_index=True).astype({"invalid": int})
     return table.assign(p=holm(table["p"].to_numpy()))[["of", "name", "verdicts", "invalid", "expected", "p"]]
 
 
@@ -293,9 +282,7 @@ def invalid_report(
     invalid: pd.DataFrame,  # of `invalid_verdicts`
 ) -> dict[str, Any]:  # by_model and by_judge (counts by name), level, uneven (rows, the clearest first)
     "Invalid verdicts as JSON takes them."
-    counts = {
-        f"by_{of}": dict(zip(part["name"], part["invalid"].tolist(), strict=True)) for of, part in invalid.groupby("of")
-    }
+    counts = {f"by_{of}": part.set_index("name")["invalid"].to_dict() for of, part in invalid.groupby("of")}
     uneven = invalid[invalid["p"] < UNEVEN]
     if len(uneven):
         uneven = uneven.iloc[best_first(-np.log(np.maximum(uneven["p"], 1e-300)))]
@@ -487,16 +474,12 @@ BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
 
 
 def _notes(board: Leaderboard) -> list[str]:
-    notes, found = [*board.remarks], board.estimates()
+    notes, found, by_cycles = [*board.remarks], board.estimates(), _by_cycles(board.method)
     notes += [] if board.intervals is None else board.intervals.notes(board.kind)
-    by_cycles = _by_cycles(board.method)
     notes += [board.separated] * bool(board.separated) + uneven_lines(board.invalid)
     if board.n_lost:
-        s = "s" * (board.n_dropped == 1)
-        left = (
-            f"{board.n_dropped:,} graph{'s' * (board.n_dropped != 1)} that lack{s} a pair or hold{s} an invalid "
-            f"verdict left out, and {board.n_lost:,} valid verdicts "
-        )
+        s, left = "s" * (board.n_dropped == 1), plural(board.n_dropped or 0, "graph")
+        left += f" that lack{s} a pair or hold{s} an invalid verdict left out, and {board.n_lost:,} valid verdicts "
         way_out = "--incomplete keep counts every valid verdict"
         if by_cycles:
             way_out = f"{by_cycles} compares complete graphs alone; without it every valid verdict counts"
@@ -626,32 +609,26 @@ class JudgeLeaderboards(Result):
         tables = {judge: board.to_frame().set_index("model") for judge, board in self.boards.items()}
         columns = {}
         for judge, table in tables.items():
-            rank, low, high = (
-                table[name].map("{:g}".format) if name in table else "" for name in ("rank", "rank_low", "rank_high")
-            )
-            columns[judge] = rank + " (" + low + "–" + high + ")" if "rank_low" in table else rank
+            columns[judge] = table["rank"].map("{:g}".format)
+            if "rank_low" in table:
+                low, high = (table[name].map("{:g}".format) for name in ("rank_low", "rank_high"))
+                columns[judge] += " (" + low + "–" + high + ")"
         mean = sum(table["rank"] for table in tables.values())
         table = pd.DataFrame(columns).loc[mean.sort_values(kind="stable").index]
         return table.rename_axis("model").reset_index()
 
     def distances(self) -> pd.DataFrame:  # judge, other, then the four distances
         "How far apart the rankings of every two judges are."
-        rows = [
+        return pd.DataFrame(
             {"judge": one, "other": other} | (_distances(board.ranking, second.ranking.ranks) or {})
             for (one, board), (other, second) in combinations(self.boards.items(), 2)
-        ]
-        return pd.DataFrame(rows)
+        )
 
     def to_frame(self) -> pd.DataFrame:  # judge, model, score, rank, and with intervals their limits
         "One row for each judge and model."
         tables = {judge: board.to_frame() for judge, board in self.boards.items()}
-        columns = [
-            "model",
-            "score",
-            "rank",
-            *(LIMITS if any(board.intervals for board in self.boards.values()) else ()),
-        ]
-        return pd.concat(tables, names=["judge"])[columns].reset_index("judge").reset_index(drop=True)
+        table = pd.concat(tables, names=["judge"]).reset_index("judge").reset_index(drop=True)
+        return table[table.columns.intersection(["judge", "model", "score", "rank", *LIMITS], sort=False)]
 
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --judges separate --format json`)."
@@ -684,12 +661,11 @@ def judge_leaderboards(
     judges = sorted(verdicts["judge"].astype(str).unique())
     if len(judges) < 2:
         raise InputError(f"one judge, {judges[0]}: separate rankings need at least two; leave --judges separate out")
-    models: dict[str, set[str]] = {}
-    boards = {}
+    boards, models = dict[str, Leaderboard](), set[str]()
     for judge in judges:
         part = select_verdicts(verdicts, judge=judge)
-        models[judge] = set(part["model_a"]) | set(part["model_b"])
-        if missing := models[judge] ^ models[judges[0]]:
+        models = models or {*model_codes(part)[2]}
+        if missing := models ^ {*model_codes(part)[2]}:
             alone = f"{first_five(sorted(missing))} by one of them alone"
             raise InputError(
                 f"judges {judges[0]} and {judge} judged different models ({alone}): rankings of different models have "

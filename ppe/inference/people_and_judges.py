@@ -184,10 +184,8 @@ def _best_weights(A: np.ndarray, b: np.ndarray) -> np.ndarray:
         for face in map(list, combinations(range(len(b)), size)):
             inside, ones = A[np.ix_(face, face)], np.ones((size, 1))
             edge = np.block([[inside, ones], [ones.T, np.zeros((1, 1))]])
-            for x in (
-                np.linalg.lstsq(inside, -b[face], 1e-12)[0],
-                np.linalg.lstsq(edge, np.append(-b[face], 1.0), 1e-12)[0][:-1],
-            ):
+            for system, goal in ((inside, -b[face]), (edge, np.append(-b[face], 1.0))):
+                x = np.linalg.lstsq(system, goal, 1e-12)[0][:size]
                 weights = np.zeros(len(b))
                 weights[face] = x
                 value = weights @ A @ weights + 2 * b @ weights
@@ -262,9 +260,8 @@ def _sandwich(battles: Battles, theta: np.ndarray, wins: np.ndarray) -> np.ndarr
     "The contributions, times the inverse of the derivative: what each question moves the scores by."
     share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
     bend = (wins + wins.T) * share * share.T
-    return _contributions(battles, theta) @ np.linalg.pinv(
-        np.diag(bend.sum(axis=1)) - bend, rcond=1e-12, hermitian=True
-    )
+    hessian = np.diag(bend.sum(axis=1)) - bend
+    return _contributions(battles, theta) @ np.linalg.pinv(hessian, rcond=1e-12, hermitian=True)
 
 
 def _sampling_p(battles: Battles, theta: np.ndarray, weights: np.ndarray) -> float | None:
@@ -383,20 +380,16 @@ class PeopleLeaderboard(Result):
     def parts(self) -> Parts:
         "The table, the weights of the judges, and what they are worth."
         estimate, (low, high) = self.estimate, self._worth_limits()
-        columns, bar = ["rank", "model", "score"], None
-        if self.intervals:
-            columns += ["rank_low", "rank_high", "score_low", "score_high"]
-            bar = ("rank_low", "rank", "rank_high")
+        ranges = ("rank_low", "rank_high", "score_low", "score_high") if self.intervals else ()
+        bar = ("rank_low", "rank", "rank_high") if self.intervals else None
         weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in estimate.weights.items())
         variance, of_people = estimate.variance, estimate.variance_people
         saved = f"mean variance of a difference of scores {variance:.4g} in place of {of_people:.4g}"
         limits = "" if low is None else f" ({low:,.0f} to {high:,.0f})"
-        lines = [
-            f"people-and-judges, weights of the judges: {weights}",
-            f"as good as {estimate.worth:,.0f} battles of people alone{limits}; people judged {estimate.n_people:,} "
-            f"({saved})",
-        ]
+        worth = f"as good as {estimate.worth:,.0f} battles of people alone{limits}"
+        lines = [f"people-and-judges, weights of the judges: {weights}"]
+        lines.append(f"{worth}; people judged {estimate.n_people:,} ({saved})")
         if self.intervals:
             drawn = f"at level {self.level:g}, {self.intervals.n_draws} draws from the normal distribution"
             lines.append(f"{self.kind} intervals {drawn}: {INTERVAL_KINDS[self.kind]}")
-        return [Shown(self.to_frame()[columns], bar), "", *lines]
+        return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]

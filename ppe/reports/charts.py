@@ -47,9 +47,7 @@ def _cut(text: str, places: int, marks: Collection[int] = ()) -> str:
 
     def drawn(kept: set[int]) -> str:
         ordered = [-1, *sorted(kept), len(text)]
-        return "".join(
-            text[at : at + 1] if at == before + 1 else f"…{text[at : at + 1]}" for before, at in pairwise(ordered)
-        )
+        return "".join("…" * (at > before + 1) + text[at : at + 1] for before, at in pairwise(ordered))
 
     kept = {at for at in marks if at < len(text)}
     starts = [0, *(at + 1 for at in sorted(kept))]
@@ -146,8 +144,8 @@ def drawn(
         matplotlib.rc("svg", fonttype="none", hashsalt="ppe")
         matplotlib.rc("text", parse_math=False, color=INK)
         matplotlib.rc("axes", edgecolor=INK, labelcolor=INK, facecolor="none", unicode_minus=True)
-        for ticks in ("xtick", "ytick"):
-            matplotlib.rc(ticks, color=INK)
+        matplotlib.rc("xtick", color=INK)
+        matplotlib.rc("ytick", color=INK)
         matplotlib.rc("figure.constrained_layout", use=False)
         figure = Figure(figsize=size, facecolor="none")
         draw(figure)
@@ -173,9 +171,10 @@ NAME_LENGTH = 24  # places of a name on a picture
 _POINT = 1 / 72
 
 
-def _label_width(shown: Sequence[str]) -> float:
-    "Inches that the longest of these names takes, and one space."
-    return (max(map(text_width, shown)) + 1) * 0.62 * FONT_SIZE * _POINT
+def _labels(names: Sequence[str], places: int = NAME_LENGTH) -> tuple[list[str], float]:
+    "Names as they are shown, and inches that the longest takes, and one space."
+    shown = list(shortened(names, places).values())
+    return shown, (max(map(text_width, shown)) + 1) * 0.62 * FONT_SIZE * _POINT
 
 
 CENTRE: dict[str, Any] = {"ha": "center", "va": "center"}
@@ -217,9 +216,8 @@ def score_chart(
     key: str = "scores",
 ) -> str:
     "Scores, best at the top, with the ranks that each may have at the right."
-    row, bottom, right = 0.175, 0.42, 0.55
-    shown = list(shortened(names, NAME_LENGTH).values())
-    left = 0.1 + _label_width(shown)
+    row, bottom, right, (shown, wide) = 0.175, 0.42, 0.55, _labels(names)
+    left = 0.1 + wide
 
     def draw(figure: "Figure") -> None:
         ax = _rows(figure, shown, row, left, right, bottom)
@@ -243,11 +241,11 @@ WITH_NUMBERS = 16  # models, at most, whose squares hold their share
 def _shades() -> list[tuple[str, str]]:
     "Colours from none to all, and the ink that can be read on each; pure black would become the ink of the page."
     import matplotlib
+    from matplotlib.colors import to_hex
 
     found = [matplotlib.colormaps["cividis"](k / (SHADES - 1))[:3] for k in range(SHADES)]
     light = [np.dot([0.2126, 0.7152, 0.0722], np.power(rgb, 2.2)) for rgb in found]
-    colours = ("#" + "".join(f"{round(255 * part):02x}" for part in rgb) for rgb in found)
-    return [(colour, "#0a0a0a" if lum > 0.18 else "#ffffff") for colour, lum in zip(colours, light, strict=True)]
+    return [(to_hex(rgb), "#0a0a0a" if lum > 0.18 else "#ffffff") for rgb, lum in zip(found, light, strict=True)]
 
 # %% ../../nbs/reports/charts.ipynb #rp15-691877-b
 def win_matrix(
@@ -261,19 +259,12 @@ def win_matrix(
     from matplotlib.path import Path
     from matplotlib.patches import PathPatch
 
-    n = len(names)
-    shown = list(shortened(names, NAME_LENGTH).values())
-    left, top, bottom = 0.32 + _label_width(shown), 0.24, 0.5
+    n, (shown, wide) = len(names), _labels(names)
+    left, top, bottom = 0.32 + wide, 0.24, 0.5
     cell = min(0.42, max(0.12, (INCHES - left - 0.08) / n))
     side = cell * n
     width = left + side + 0.08
     shades = _shades()
-
-    def squares(cells: np.ndarray) -> Path:
-        corners = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)])
-        points = cells[:, None, ::-1] - 0.5 + corners
-        codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(cells))
-        return Path(points.reshape(-1, 2), codes)
 
     def draw(figure: "Figure") -> None:
         height = figure.get_size_inches()[1]
@@ -287,10 +278,12 @@ def win_matrix(
                 _beside(ax, -left / side + 0.05 / side, at, f"{at + 1}", ha="left", fontsize=7, color=GREY)
         shade = np.where(np.isnan(share), -1, np.rint(np.nan_to_num(share) * (SHADES - 1))).astype(int)
         np.fill_diagonal(shade, -1)
+        corners = np.array([(0, 0), (1, 0), (1, 1), (0, 1)])
         for at, (colour, ink) in enumerate(shades):
             if len(cells := np.argwhere(shade == at)):
                 look = {"facecolor": colour, "edgecolor": PAPER, "lw": 0.5 if n <= 30 else 0.2, "clip_on": False}
-                ax.add_patch(PathPatch(squares(cells), **look))
+                squares = Path.make_compound_path_from_polys(cells[:, None, ::-1] - 0.5 + corners)
+                ax.add_patch(PathPatch(squares, **look))
                 for i, j in cells if n <= WITH_NUMBERS else ():
                     ax.text(j, i, f"{100 * share[i, j]:.0f}", color=ink, fontsize=min(8, 26 * cell), **CENTRE)
         key = figure.add_axes((left / width, 0.27 / height, min(side, 1.8) / width, 0.09 / height))
@@ -350,12 +343,10 @@ def rate_chart(
     description: str,
 ) -> str:
     "How often the answer shown first wins, by judge, beside one half."
-    row, bottom = 0.2, 0.42
-    shown = list(shortened(names, NAME_LENGTH).values())
-    left = 0.1 + _label_width(shown)
+    row, bottom, (shown, wide) = 0.2, 0.42, _labels(names)
 
     def draw(figure: "Figure") -> None:
-        ax = _rows(figure, shown, row, left, 0.25, bottom)
+        ax = _rows(figure, shown, row, 0.1 + wide, 0.25, bottom)
         ax.axvline(50, color=GREY, lw=0.8, ls=(0, (3, 2)))
         points(ax, 100 * rate, 100 * low, 100 * high)
         ax.set(xlim=(0, 100), xticks=[0, 25, 50, 75, 100], xlabel="% of decided verdicts for the answer shown first")
@@ -373,9 +364,8 @@ def slope_chart(
     description: str,
 ) -> str:
     "A line for each model from its rank before to its rank after; coloured if it rose or fell among them."
-    n, row = len(names), 0.175
-    shown = list(shortened(names, NAME_LENGTH - 6).values())
-    side = 0.4 + _label_width(shown)
+    n, row, (shown, wide) = len(names), 0.175, _labels(names, NAME_LENGTH - 6)
+    side = 0.4 + wide
 
     def draw(figure: "Figure") -> None:
         width, height = figure.get_size_inches()
@@ -388,13 +378,12 @@ def slope_chart(
             colour = GREY if moved == 0 else OKABE_ITO["blue"] if moved < 0 else OKABE_ITO["vermillion"]
             y = places[0][at], places[1][at]
             ax.plot([0, 1], y, color=colour, lw=1.0 if moved == 0 else 1.8, marker="o", ms=3.5, clip_on=False)
-            for x, place, sign, rank in ((0, y[0], "right", before[at]), (1, y[1], "left", after[at])):
-                gap = 0.07 / (width - 2 * side)
-                ax.text(x - gap if sign == "right" else x + gap, place, f"{rank:g}", ha=sign, va="center", color=GREY)
-                wide = gap + 0.24 / (width - 2 * side)
-                ax.text(x - wide if sign == "right" else x + wide, place, name, ha=sign, va="center")
+            for x, place, align, rank in ((0, y[0], "right", before[at]), (1, y[1], "left", after[at])):
+                out = (2 * x - 1) / (width - 2 * side)
+                ax.text(x + 0.07 * out, place, f"{rank:g}", ha=align, va="center", color=GREY)
+                ax.text(x + 0.31 * out, place, name, ha=align, va="center")
         ends = shortened(labels, NAME_LENGTH - 6)
-        for x, text, sign in ((0, ends[labels[0]], "right"), (1, ends[labels[1]], "left")):
-            ax.text(x, 0.35, text, ha=sign, va="bottom", color=GREY)
+        for x, align in enumerate(("right", "left")):
+            ax.text(x, 0.35, ends[labels[x]], ha=align, va="bottom", color=GREY)
 
     return drawn(draw, (INCHES, row * n + 0.32), key="slopes", title=title, description=description)

@@ -73,13 +73,10 @@ class Comparison:
 
     def notes(self) -> list[str]:
         "What to know before either table is believed."
-        tables = {f"{label} table": report for label, report in zip(self.labels, (self.old, self.new), strict=True)}
-        notes = [f"{when}: {line}" for when, report in tables.items() for line in report.board.notes()]
-        return notes + [
-            f"{when} has no rank ranges: {report.missing['ranges']}"
-            for when, report in tables.items()
-            if "ranges" in report.missing
-        ]
+        tables = [*zip((f"{label} table" for label in self.labels), (self.old, self.new), strict=True)]
+        notes = [f"{when}: {line}" for when, report in tables for line in report.board.notes()]
+        without = [(when, report.missing["ranges"]) for when, report in tables if "ranges" in report.missing]
+        return notes + [f"{when} has no rank ranges: {reason}" for when, reason in without]
 
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371-b
 def _ahead(report: Report, models: list[str]) -> tuple[np.ndarray, np.ndarray]:  # (n, n) bool each
@@ -94,11 +91,8 @@ def _ahead(report: Report, models: list[str]) -> tuple[np.ndarray, np.ndarray]: 
 
 def _swaps(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
     (before, surely), (after, now_surely) = _ahead(old, common), _ahead(new, common)
-    rows = [
-        {"was_ahead": common[i], "is_ahead": common[j], "shown": bool(surely[i, j] and now_surely[j, i])}
-        for i, j in np.argwhere(before & after.T)
-    ]
-    table = pd.DataFrame(rows, columns=["was_ahead", "is_ahead", "shown"])
+    names, (i, j) = np.array(common, dtype=object), np.nonzero(before & after.T)
+    table = pd.DataFrame({"was_ahead": names[i], "is_ahead": names[j], "shown": (surely & now_surely.T)[i, j]})
     return table.sort_values("shown", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -128,9 +122,8 @@ def _changes(both: pd.DataFrame) -> dict[str, int]:
 def _members(table: pd.DataFrame) -> dict[str, set[str]]:
     "What a table is about, by kind."
     columns = {"questions": "question_id", "judges": "judge", "categories": "category"}
-    return {"models": set(model_codes(table)[2])} | {
-        kind: {str(value) for value in table[column].unique()} for kind, column in columns.items()
-    }
+    members = {kind: {*map(str, table[column].unique())} for kind, column in columns.items()}
+    return {"models": set(model_codes(table)[2])} | members
 
 
 def _change(old: pd.DataFrame, new: pd.DataFrame, level: float) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from .. import __version__
 from ..errors import InputError
 from ..files import format_number, write_text
 from ..inference.intervals import questions_needed
-from ..inference.leaderboard import invalid_report
+from ..inference.leaderboard import invalid_report, plural
 from ..rankers.registry import find_ranker
 from .charts import cycle_chart, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
 from .comparison import Comparison, compare_tables
@@ -61,10 +61,6 @@ def _number(value: float, plus: str = "") -> str:
     return plus * (float(text) > 0) + text.replace("-", "−")
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + "s" * (count != 1)
-
-
 def _range(low: int, high: int) -> str:
     return f"{low}" if low == high else f"{low}–{high}"
 
@@ -79,7 +75,7 @@ BRIEF = 32  # places of a name in a table; the whole of it is shown where the mo
 PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "matplotlib", "jinja2")  # whose versions the page names
 WORDS: dict[str, Any] = {
     "percent": percent,
-    "plural": _plural,
+    "plural": plural,
     "number": _number,
     "range_of": _range,
     "limits": _limits,
@@ -138,17 +134,16 @@ def _facts(report: Report, source: Source) -> Iterable[tuple[str, str]]:
 
 def _data_facts(report: Report, source: Source, at: int, about: str = "") -> Iterable[tuple[str, str]]:
     "What the report rests on, and which of the files that is."
-    counts = {name: f"{count:,}" for name, count in report.counts.items()}
     name, digest = ("".join(part[at : at + 1]) for part in (source.files, source.sha256))
     if name:
         yield f"{about}file", name
     if digest:
         yield "SHA-256 of it" if name else "SHA-256", digest
     yield f"{about}ranked", report.board.counted
-    yield f"{about}models", counts["models"]
-    categories = "category" if report.counts["categories"] == 1 else "categories"
-    yield f"{about}questions", f"{counts['questions']} in {counts['categories']} {categories}"
-    yield f"{about}judges", f"{report.n_judges:,}"
+    yield f"{about}models", f"{len(report.scores):,}"
+    categories = "category" if report.n_categories == 1 else "categories"
+    yield f"{about}questions", f"{report.board.n_questions:,} in {report.n_categories:,} {categories}"
+    yield f"{about}judges", f"{len(report.board.judges):,}"
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072
 AGREEMENTS = 15  # pairs of judges listed
@@ -160,7 +155,7 @@ LEANS = 0.6  # share of decided verdicts for one place: a warning if all of the 
 
 def _warnings(report: Report) -> Iterable[str]:
     "What to know before the answer is relied on, most serious first; names are shortened."
-    names, counts = shortened([*report.scores["model"], *report.judges["judge"]], 60), report.counts
+    names, board = shortened([*report.scores["model"], *report.judges["judge"]], 60), report.board
     if own := [names[name] for name in report.self_judged()]:
         yield f"A judge appears to be ranked itself, or a model of its family: {', '.join(own)}. It may favour its own."
     for finding in report.findings:
@@ -168,15 +163,15 @@ def _warnings(report: Report) -> Iterable[str]:
             beyond = f"{100 * finding.value:.0f} points in a hundred battles above what other judges say (see Judges)"
             yield f"A judge is shown to favour its own: {finding.name}, {beyond}."
     yield from report.said("repeated")
-    if counts["lost"] and counts["lost"] >= LOST_SHARE * (n_valid := counts["lost"] + counts["verdicts"]):
-        share = f"{100 * counts['lost'] / n_valid:.0f} % of the valid verdicts ({counts['lost']:,} of {n_valid:,})"
-        yield f"{share} are left out, with {_plural(counts['dropped'], 'graph')} that are incomplete."
+    if board.n_lost and board.n_lost >= LOST_SHARE * (n_valid := board.n_lost + board.n_verdicts):
+        share = f"{100 * board.n_lost / n_valid:.0f} % of the valid verdicts ({board.n_lost:,} of {n_valid:,})"
+        yield f"{share} are left out, with {plural(board.n_dropped or 0, 'graph')} that are incomplete."
     for row in report.judges.to_dict("records"):
         if row["low"] > LEANS or row["high"] < 1 - LEANS:
             place, share = ("first", row["rate"]) if row["low"] > LEANS else ("second", 1 - row["rate"])
             yield f"The judge {names[row['judge']]} picks the answer shown {place} in {100 * share:.0f} % of decisions."
-    if counts["questions"] < (needed := questions_needed(report.level)):
-        few, sure = _plural(counts["questions"], "question"), percent(report.level)
+    if (board.n_questions or 0) < (needed := questions_needed(report.level)):
+        few, sure = plural(board.n_questions or 0, "question"), percent(report.level)
         yield f"{few}: fewer than {needed} cannot decide the order of any two models at {sure}, even if all agree."
 
 
@@ -185,22 +180,19 @@ def _leaders(report: Report) -> list[str]:
 
 
 def _score_picture(report: Report) -> str:
-    table, about = report.scores, " with their limits and rank ranges"
+    table, about, low, high = report.scores, "", None, None
     names, scores, ranks = (table[name].tolist() for name in ("model", "score", "rank"))
     listed = [f"{rank:g}: {name}, {_number(score)}" for name, score, rank in zip(names, scores, ranks, strict=True)]
     what = f"Scores of {len(table)} models, best first. " + "; ".join(listed[:10])
     what += "; and so on." if len(table) > 10 else "."
+    shown = [f"{rank:g}" for rank in ranks]
     if "rank_low" in table:
         ends = table[["score", "score_low", "score_high"]].replace([-np.inf, np.inf], np.nan)
         # A limit that does not exist ends a little beyond all that do.
-        reach = (ends.max().max() - ends.min().min()) / 20
-        low, high = (
-            ends["score_low"].fillna(ends.min().min() - reach),
-            ends["score_high"].fillna(ends.max().max() + reach),
-        )
-        shown = [*map(_range, table["rank_low"], table["rank_high"])]
-    else:
-        low, high, shown, about = None, None, [f"{rank:g}" for rank in ranks], ""
+        least, most = ends.min().min(), ends.max().max()
+        reach = (most - least) / 20
+        low, high = ends["score_low"].fillna(least - reach), ends["score_high"].fillna(most + reach)
+        shown, about = [*map(_range, table["rank_low"], table["rank_high"])], " with their limits and rank ranges"
     title = f"Scores of the models{about}"
     return score_chart(names, table["score"].to_numpy(), low, high, shown, title=title, description=what)
 

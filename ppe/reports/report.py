@@ -28,7 +28,7 @@ from ..pool import Pool, complete_graphs, win_tie_counts_from_table
 from ..rankers.rankings import best_first
 from ..rankers.registry import find_ranker
 from ..streams import stream
-from ..verdicts import GRAPH_COLUMNS, graph_codes, model_codes, select_verdicts
+from ..verdicts import model_codes, select_verdicts
 
 # %% ../../nbs/reports/report.ipynb #rp04-eea6d8
 KIND = "simultaneous"  # of the intervals: a report speaks of all models at once
@@ -65,8 +65,7 @@ class Report:
     wins: np.ndarray  # (n, n) of the ranked graphs, models in the order of `scores`
     ties: np.ndarray  # (n, n)
     judges: pd.DataFrame  # as `judge_table`
-    n_judges: int  # all whose verdicts are ranked
-    counts: Mapping[str, int]  # verdicts and questions ranked; invalid, lost; graphs, dropped; models, categories
+    n_categories: int  # of the table
     missing: Mapping[str, str]  # reason by part: ranges, and those of PARTS
     level: float
     n_resamples: int  # made
@@ -188,18 +187,11 @@ def worst_questions(
     if not whole.any():
         raise InputError("no graph has all its pairs, and cycle scores of others cannot be compared")
     part = pool if whole.all() else pool.subset(whole)
-    scored = part.index[["question_id", "category"]].assign(
-        category=part.index["category"].astype(str),
-        graphs=1,
-        score=part.scores(mu),
-        c3_bad=part.cycles.c3_bad,
-        c4_bad=part.cycles.c4_bad,
-    )
-    table = (
-        scored.groupby(["question_id", "category"], sort=False, observed=True)
-        .agg({"graphs": "sum", "score": "mean", "c3_bad": "mean", "c4_bad": "mean"})
-        .reset_index()
-    )
+    questions = part.index[["question_id", "category"]].astype({"category": str})
+    scored = questions.assign(score=part.scores(mu), c3_bad=part.cycles.c3_bad, c4_bad=part.cycles.c4_bad)
+    groups = scored.groupby([*questions], sort=False, observed=True)
+    table = groups.mean().reset_index()
+    table.insert(2, "graphs", groups.size().to_numpy())
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../nbs/reports/report.ipynb #rp14-08b383
@@ -282,16 +274,10 @@ def agreement(
     question = both["question_id"].astype("category").cat.codes.to_numpy()
     hits, trials = (np.bincount(question, part, minlength=1) for part in (same, valid))
     low, high = clustered_interval(hits, trials, level) if valid.any() else (np.nan, np.nan)
-    return {
-        "cells": len(both),
-        "valid": int(valid.sum()),
-        "same": int(same.sum()),
-        "share": float(same.sum() / valid.sum()) if valid.any() else np.nan,
-        "low": low,
-        "high": high,
-        "decided": int(decided.sum()),
-        "decided_share": float((same & decided).sum() / decided.sum()) if decided.any() else np.nan,
-    }
+    counts: dict[str, float | int] = {"cells": len(both), "valid": int(valid.sum()), "same": int(same.sum())}
+    share, of_decided = (float(same[rows].mean()) if rows.any() else np.nan for rows in (valid, decided))
+    counts |= {"share": share, "low": low, "high": high}
+    return counts | {"decided": int(decided.sum()), "decided_share": of_decided}
 
 
 def judge_agreement(
@@ -305,24 +291,13 @@ def judge_agreement(
         raise InputError("one judge: there is nobody to agree with")
     table = cells(verdicts, model_codes(verdicts)[2])
     parts = {judge: table[(verdicts["judge"] == judge).to_numpy()] for judge in judges}
-    rows = [
-        {"judge": judge, "other": other} | agreement(both, level=level)
-        for judge, other in combinations(judges, 2)
-        if len(both := shared(parts[judge], parts[other]))
-    ]
+    pairs = ((judge, other, shared(parts[judge], parts[other])) for judge, other in combinations(judges, 2))
+    rows = [{"judge": one, "other": other} | agreement(both, level=level) for one, other, both in pairs if len(both)]
     if not rows:
         raise InputError("no two judges judged the same pair on the same wording")
     return pd.DataFrame(rows)
 
 # %% ../../nbs/reports/report.ipynb #rp16-a762cf
-def _cycles_of(pool: Pool, level: float, seed: int) -> RealCycles:
-    if pool.n_models < 3:
-        raise InputError("two models make no cycle")
-    needed = int(np.ceil(1 / (1 - level)))
-    n_resamples = max(2 * needed, min(max(RESAMPLES, 20 * needed), MOST_DRAWS // pool.n_questions))
-    return real_cycles(pool, level=level, n_resamples=n_resamples, rng=stream(seed, "report", "cycles"))
-
-
 def _part(
     name: str,  # out of PARTS
     verdicts: pd.DataFrame,
@@ -339,7 +314,13 @@ def _part(
     if pool is None:
         use = {"cycles": "resample its questions", "questions": "make its graphs one by one"}[name]
         raise InputError(f"this table is too large to {use}")
-    return _cycles_of(pool, level, seed) if name == "cycles" else worst_questions(pool)
+    if pool.n_models < 3:
+        raise InputError("two models make no cycle")
+    if name == "questions":
+        return worst_questions(pool)
+    needed = int(np.ceil(1 / (1 - level)))
+    n_resamples = max(2 * needed, min(max(RESAMPLES, 20 * needed), MOST_DRAWS // pool.n_questions))
+    return real_cycles(pool, level=level, n_resamples=n_resamples, rng=stream(seed, "report", "cycles"))
 
 # %% ../../nbs/reports/report.ipynb #rp16-a762cf-b
 def make_report(
@@ -383,31 +364,9 @@ def make_report(
     sections = [name for name in SAID if not (large and name in ("misspecification", "question_effect_size"))]
     told = diagnose_verdicts(verdicts, level=level, incomplete="keep", seed=seed, sections=sections)
     found["findings"] = tuple(one for one in told.findings if one.section not in told.missing)
+    wins, ties = (counts[np.ix_(place, place)] for counts in (wins, ties))
+    n_categories, n_resamples = verdicts["category"].nunique(), 0 if no_ranges else made
     return Report(
-        board,
-        scores,
-        separated,
-        wins[np.ix_(place, place)],
-        ties[np.ix_(place, place)],
-        judges,
-        len(board.judges),
-        _counted(verdicts, board),
-        missing,
-        level,
-        0 if no_ranges else made,
-        seed,
-        incomplete,
+        board, scores, separated, wins, ties, judges, n_categories, missing, level, n_resamples, seed, incomplete,
         **found,
-    )
-
-# %% ../../nbs/reports/report.ipynb #rp16-a762cf-c
-def _counted(verdicts: pd.DataFrame, board: Leaderboard) -> dict[str, int]:
-    keys = {"categories": ["category"], "graphs": GRAPH_COLUMNS}
-    return {name: len(graph_codes(verdicts, columns)[1]) for name, columns in keys.items()} | {
-        "verdicts": board.n_verdicts,
-        "questions": board.n_questions or 0,
-        "invalid": board.n_invalid or 0,
-        "lost": board.n_lost,
-        "models": len(board.ranking.models),
-        "dropped": board.n_dropped or 0,
-    }
+    )  # fmt: skip
