@@ -13,20 +13,8 @@ from typing import Annotated, Literal, get_args
 
 import click
 
-from ppe.cli.show import (
-    FORCE,
-    FORMAT,
-    Form,
-    Heading,
-    Positive,
-    command,
-    emit,
-    emit_parts,
-    emit_rows,
-    emit_values,
-    new_file,
-)
-from .show import out_option
+from .show import FORCE, FORMAT, Form, Heading, Positive, command, emit, emit_parts, emit_rows
+from .show import emit_values, new_file, out_option
 from ..errors import InputError
 
 # %% ../../nbs/cli/paper.ipynb #c04-789ebc

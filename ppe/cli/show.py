@@ -90,13 +90,12 @@ def function_command(
     parameters = inspect.signature(function).parameters.values()
     helps = {name: " ".join(text.split()) for name, text in docments(function).items() if text}
 
+    def printed(*places: Any, format: Form, **given: Any) -> None:
+        emit_result(format, function(*places, **given))
+
     def call(**given: Any) -> int | None:
         places = [given.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        if run:
-            return run(*places, **given)
-        form = given.pop("format")
-        emit_result(form, function(*places, **given))
-        return None
+        return (run or printed)(*places, **given)
 
     own = {p.name for p in more}
     kinds = [_parameter(p, helps.get(p.name)) for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in own]
@@ -106,12 +105,13 @@ def function_command(
 def command(
     name: str,
     *more: click.Parameter,  # in place of one of the function
+    of: Callable | None = None,  # function of the front door whose options and help it has; its own if not given
     group: click.Group | None = None,  # of which it is a part
 ) -> Callable[[Callable], click.Command]:
     "The command of a function that prints; the comment beside a keyword is the help of its option."
 
     def made(function: Callable) -> click.Command:
-        command = function_command(name, function, *more, run=function)
+        command = function_command(name, of or function, *more, run=function)
         if group:
             group.add_command(command)
         return command
@@ -215,16 +215,8 @@ def _cells(column: "pd.Series") -> list[str]:
     "A column as printed: numbers of ordinary size with three decimals, so that their points stand below each other."
     if column.dtype.kind != "f":
         return [one_line(str(value)) for value in column]
-    halves = (column % 0.5 == 0).all()  # as shared ranks
-    digits = (
-        ".0f"
-        if (column % 1 == 0).all()
-        else "g"
-        if halves and column.abs().max() < 1e4
-        else ".3f"
-        if column.abs().max() < 1e4
-        else ".4g"
-    )
+    ordinary = ".4g" if not column.abs().max() < 1e4 else "g" if (column % 0.5 == 0).all() else ".3f"  # halves: ranks
+    digits = ".0f" if (column % 1 == 0).all() else ordinary
     return [f"{value:{digits}}" for value in column]
 
 # %% ../../nbs/cli/show.ipynb #c07-rich-1-b

@@ -138,11 +138,9 @@ def layout_rows(
     "What records say, each a row or two. Raises `InputError` naming those that are wrong."
     n, games = len(records), options.get("games")
     records, more = layout.prepare(records, **options) if layout.prepare else (records, {})
-    used = {
-        column: next((name for name in layout.fields(column) if name in records.fields or name[0] == "@"), "")
-        for column in layout.names
-    }
-    used = {column: name for column, name in used.items() if name}
+    holders = {column: [name for name in layout.fields(column) if name in records.fields or name[0] == "@"]
+               for column in layout.names}  # fmt: skip
+    used = {column: names[0] for column, names in holders.items() if names}
     records = records.with_fields({name: [name[1:]] * n for name in used.values() if name not in records.fields})
     columns = {
         "judge": records.names(used["judge"]) if "judge" in used else "imported",
@@ -172,9 +170,8 @@ def layout_rows(
         first, second = verdicts[0], verdicts[1] if layout.game_2 else mirrored(verdicts[1])
         named = rows["variant"] if "variant" in rows else [""] * n
         variants = (1, 2) if layout.game_2 else tuple([f"{name}g{game}" for name in named] for game in (1, 2))
-        rows = two_games(
-            rows if "variant" in rows else rows.assign(variant=1), first, second, games, variants, (said[0], said[1])
-        )
+        rows = rows if "variant" in rows else rows.assign(variant=1)
+        rows = two_games(rows, first, second, games, variants, (said[0], said[1]))
     elif games:
         rule = "a record holds one verdict; name a second game (--columns winner_2=COLUMN), or leave --games out"
         raise InputError(f"games {games!r} with {records.name}: {rule}")
@@ -295,13 +292,12 @@ def _anchor_selection(records: Records) -> tuple[Records, Columns]:
     records = records.with_fields({"model_b": second, "score": scores})
     if "uid" not in records.fields:
         return records, {}
-    uids = list(map(str, records.identifiers("uid")))
-    ends = [
-        next((end for end in (f"_{a}_{b}", f"_{b}_{a}") if uid.endswith(end)), "")
-        for uid, (_, _, a), b in zip(uids, pairs, second, strict=True)
-    ]
-    questions = [uid.removesuffix(end) for uid, end in zip(uids, ends, strict=True)]
-    return records.with_fields({"uid": questions}), {_ALONE: [not end for end in ends]}
+    questions, alone = list[str](), list[bool]()
+    for uid, (_, _, a), b in zip(map(str, records.identifiers("uid")), pairs, second, strict=True):
+        end = next((end for end in (f"_{a}_{b}", f"_{b}_{a}") if uid.endswith(end)), "")
+        questions.append(uid.removesuffix(end))
+        alone.append(not end)
+    return records.with_fields({"uid": questions}), {_ALONE: alone}
 
 
 LAYOUTS["anchor-selection"] = FileLayout(
@@ -442,9 +438,8 @@ def _samples(file: RecordFile) -> Records:
     noted, without = list[dict[str, Any]](), 0
     for sample in samples:
         scores = sample.get("scores")
-        lists = (
-            [_inside(score, "metadata", "verdicts") for score in scores.values()] if isinstance(scores, dict) else []
-        )
+        noted_by = scores.values() if isinstance(scores, dict) else ()
+        lists = [_inside(score, "metadata", "verdicts") for score in noted_by]
         rows = [row for listed in lists if isinstance(listed, list) for row in listed if isinstance(row, dict)]
         noted += [sample | {"metadata": row, "scores": {"pairwise": {"value": row.get("verdict")}}} for row in rows]
         without += not rows
@@ -467,13 +462,10 @@ def _samples(file: RecordFile) -> Records:
         raise records.refuse(bad, f"the metadata names no model_a and model_b; {rule}")
     rule = "one score that is A, B or tie is needed; keep one scorer"
     for i, found in enumerate(scores):
-        if (
-            not isinstance(found, dict)
-            or len(found) > 1
-            or not all(isinstance(score, dict) for score in found.values())
-        ):
+        by_scorer: list[Any] = [*found.values()] if isinstance(found, dict) else [None]
+        if len(by_scorer) > 1 or not all(isinstance(score, dict) for score in by_scorer):
             raise records.refuse([i], f"scores {found!r:.60}: {rule}")
-        fields["score"][i] = next((score.get("value") for score in found.values()), None)
+        fields["score"][i] = next((score.get("value") for score in by_scorer), None)
     if all(variant is None for variant in fields["variant"]):
         del fields["variant"]
     elif len(set(map(str, epochs))) > 1:
@@ -737,12 +729,10 @@ def import_verdicts(
         raise InputError(f"strong {strong!r}: a strong win stands 1 to 9 times (--strong 3)")
     named = named_columns(columns) if isinstance(columns, str) else columns
     options: dict[str, Any] = dict(games=games, turns=turns, strong=strong, baseline=baseline, columns=named)
-    options["anonymous_only"] = anonymous_only
+    options |= {"anonymous_only": anonymous_only}
     options = {name: value for name, value in options.items() if value is not None}
-    if isinstance(paths, RecordFile):
-        files = [paths]
-    else:
-        files = _open([paths] if isinstance(paths, (str, PathLike)) else paths)
+    listed = [paths] if isinstance(paths, (str, PathLike)) else paths
+    files = [listed] if isinstance(listed, RecordFile) else _open(listed)
     if layout is None and named is None:
         layouts = {file.name: detect_layout(file, judge) for file in files}
         if len(set(layouts.values())) > 1:

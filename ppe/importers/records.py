@@ -113,10 +113,7 @@ class Records:
         sides: Sequence[str] = (),  # fields with the names of both models, if the winner is named
     ) -> np.ndarray:  # objects
         "A field of words that stand for verdicts; null is invalid. Raises InputError for a word that is not explained."
-        said, meaning = (
-            [as_word(value) for value in self.values(field)],
-            dict[str | None, str](words) | {None: "invalid"},
-        )
+        said, meaning = list(map(as_word, self.values(field))), dict[str | None, str](words) | {None: "invalid"}
         named = list(zip(*(map(str, self.fields[side]) for side in sides), strict=True)) or [("", "")] * len(self)
         if sides and (clash := {name for pair in named for name in pair} & {*words}):
             seen = f"{first_five(sorted(clash))} is a model and a word for a verdict"

@@ -139,10 +139,7 @@ def read_rows(
     for source in sources:
         if isinstance(source, pd.DataFrame):
             records = source.astype(object).where(source.notna(), None).to_dict("records")
-            name, entries = (
-                "the frame",
-                [*zip((f"row {number}" for number in range(1, len(records) + 1)), records, strict=True)],
-            )
+            name, entries = "the frame", [(f"row {number}", row) for number, row in enumerate(records, 1)]
         else:
             name, entries = Path(source).name, read_json_lines(Path(source))[0]
         for line, found in entries:
@@ -206,11 +203,12 @@ def human_eval(
         if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != HUMAN_EVAL_SHA256:
             seen = f"SHA-256 {found}, needed is {HUMAN_EVAL_SHA256}"
             raise InputError(f"the installed package human-eval holds another HumanEval: {seen}; {way_out}")
-    names = ("question_id", "prompt")
-    return read_rows(
-        Question, path,
-        prepare=lambda row: dict(zip(names, needed_fields(row, "task_id", "prompt"), strict=True), category="coding"),
-    )  # fmt: skip
+
+    def plain(row: dict[str, Any]) -> dict[str, Any]:
+        question, prompt = needed_fields(row, "task_id", "prompt")
+        return {"question_id": question, "prompt": prompt, "category": "coding"}
+
+    return read_rows(Question, path, prepare=plain)
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-40
 def math(

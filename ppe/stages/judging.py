@@ -11,9 +11,10 @@ __all__ = ['MAX_CHARACTERS', 'DECODING', 'MOST_REQUESTS', 'AnswerKey', 'DETAILS'
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import combinations
+from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 import pandas as pd
@@ -129,9 +130,7 @@ class JudgeProtocol:
     def settings(self) -> dict[str, Any]:
         "What a run is known by."
         seed, values = self.seed if self.order == "random" else None, asdict(self)
-        return values | {
-            "seed": seed, "prompts": self.prompts.version, "decoding": list(values["decoding"].values()),
-        }  # fmt: skip
+        return values | {"seed": seed, "prompts": self.prompts.version, "decoding": [*values["decoding"].values()]}
 
 # %% ../../nbs/stages/judging.ipynb #cell-18
 @dataclass(frozen=True, slots=True)
@@ -145,6 +144,7 @@ class Pair:
 
 # %% ../../nbs/stages/judging.ipynb #cell-20
 AnswerKey = tuple[int | str, int, str]  # question_id, variant, model
+_answer_key: Callable[[Answer], AnswerKey] = attrgetter(*Answer.KEY)
 
 
 def pairs_to_judge(
@@ -159,10 +159,9 @@ def pairs_to_judge(
     require_row_set(answers, entry_places(answers))
     cut, models = protocol.max_characters, dict.fromkeys(answer.model for answer in answers)
     seen: dict[AnswerKey, Answer] = {
-        (a.question_id, a.variant, a.model):
-            replace(a, answer=a.answer[:cut], raw=None, rubric=a.rubric if protocol.use_rubrics else None)
+        _answer_key(a): replace(a, answer=a.answer[:cut], raw=None, rubric=a.rubric if protocol.use_rubrics else None)
         for a in answers
-    }  # fmt: skip
+    }
     prompts = dict.fromkeys((question, variant) for question, variant, _ in seen)
     groups = {prompt: [model for model in models if (*prompt, model) in seen] for prompt in prompts}
     batches = [[((*prompt, a), (*prompt, b)) for a, b in combinations(groups[prompt], 2)] for prompt in prompts]
@@ -270,11 +269,8 @@ def run_details(
 ) -> pd.DataFrame:  # columns as in DETAILS
     "One row for each pair of a run that is decided, from the ledger alone. Cost: memory for the table and the scores."
     settings = json.loads(ledger.query("SELECT settings FROM runs WHERE id = ?", run)[0][0])
-    scores: dict[AnswerKey, Reached] = {
-        (result.item["question_id"], result.item["variant"], result.item["model"]): result
-        for result in results(ledger, run) if result.item["ask"] == "score"
-    }  # fmt: skip
-    rows = []
+    scored, rows = (result for result in results(ledger, run) if result.item["ask"] == "score"), []
+    scores: dict[AnswerKey, Reached] = {itemgetter(*Answer.KEY)(result.item): result for result in scored}
     for replies, ab, ba in _replies(ledger, run, settings):
         item, needed = replies[0].item, list[Reached | None](replies)
         question, variant, a, b = (item[name] for name in ("question_id", "variant", "first", "second"))
@@ -336,17 +332,14 @@ def count_details(
     in_doubt, flips = details["key_score_a"] != "", details[details["cause"] == "flip"]
     pairs, scores = (len({*details[one], *details[other]} - {""}) for one, other in (DETAILS[-4:-2], DETAILS[-2:]))
     return {
-        "pairs": len(details),
-        "verdicts": tally(details["verdict"]),
-        "bases": tally(details["basis"]),
+        "pairs": len(details), "verdicts": tally(details["verdict"]), "bases": tally(details["basis"]),
         "causes": tally(details["cause"][details["cause"] != ""]),
         "flips_to_first": int((flips["verdict_ab"] == "a").sum()),  # whichever was shown first won
         "flips_to_second": int((flips["verdict_ab"] == "b").sum()),
-        "pair_requests": pairs,
-        "score_requests": scores,
+        "pair_requests": pairs, "score_requests": scores,
         "score_requests_saved": 2 * int(in_doubt.sum()) - scores,  # against two for each pair in doubt
         "too_long": tally(too_long),  # pairs by the model of the longer answer
-    }
+    }  # fmt: skip
 
 # %% ../../nbs/stages/judging.ipynb #cell-49
 @dataclass(frozen=True, slots=True, eq=False)
@@ -390,10 +383,7 @@ def judge_answers(
         row = [a.question_id, a.category, a.variant, a.prompt, a.model, a.answer, a.rubric]
         digest.update(json.dumps(row).encode() + b"\n")
     if pairs is not None:
-        rows = [
-            (p.judge_variant, p.first.question_id, p.first.variant, p.first.model, p.second.model, p.both)
-            for p in chosen
-        ]
+        rows = [(p.judge_variant, *_answer_key(p.first), p.second.model, p.both) for p in chosen]
         known["pairs"] = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     run = plan_run(ledger, open_run(ledger, "judge", known, digest.hexdigest()), _comparisons(protocol, chosen))
     stopped = session.work(run, "judge").stopped
@@ -407,7 +397,7 @@ def judge_answers(
         scores = (
             _use(protocol, position, "hybrid_score", a, {"answer": a.answer}, {"model": a.model})
             for position, a in enumerate(shown, start=2 * len(chosen))
-            if (a.question_id, a.variant, a.model) in certain | possible
+            if _answer_key(a) in certain | possible
         )
         if possible <= certain:
             plan_run(ledger, run, scores, complete=False)

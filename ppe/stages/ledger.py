@@ -334,9 +334,8 @@ def exchange(
         seen = "several keys begin so" if found else "no key begins so"
         raise InputError(f"request {key!r}: {seen}; give more of a key, as in details.csv")
     number, request = found[0][0], _request(ledger, found[0][0])
-    asked = {
-        name: getattr(request, name) for name in ("stage", "backend", "model", "prompt_version", "order", "repeat")
-    }
+    known = ("stage", "backend", "model", "prompt_version", "order", "repeat")
+    asked = {name: getattr(request, name) for name in known}
     asked["messages"] = [{"role": message.role, "content": message.text} for message in request.messages]
     names = "key, status, reply, raw, parsed, finish_reason, tokens_in, tokens_out, seconds, endpoint, time"
     values = ledger.query(f"SELECT {names} FROM requests WHERE id = ?", number)[0]

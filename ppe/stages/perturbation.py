@@ -136,10 +136,8 @@ def perturb_questions(
     first = run = plan("perturb/generate", "paraphrase", model, generation, {"n_candidates": n_candidates}, every)
     summary, later = session.work(run, "perturb: generate"), len(questions)
     replies, checks = list(results(ledger, first)), dict[int | str, Reached]()  # checks by question
-    filtered = [
-        filter_candidates(question.prompt, json.loads(reply.parsed or "[]"))
-        for question, reply in zip(questions, replies, strict=True)
-    ]
+    candidates = (json.loads(reply.parsed or "[]") for reply in replies)
+    filtered = list(map(filter_candidates, (question.prompt for question in questions), candidates))
     if not summary.left:
         left = {position: {"candidates": kept} for position, (kept, _) in enumerate(filtered) if kept}
         run = plan("perturb/check", "equivalence", checker or model, checking, {"generation_run": first}, left)
