@@ -74,7 +74,7 @@ def test_a_command_with_damaged_compiled_functions_says_what_it_said(copy: Path)
 @pytest.mark.parametrize("how", ["cut off", "zeros", "other bytes"])
 def test_a_damaged_copy_of_a_module_is_named(copy: Path, how: str):
     assert called(copy, "rank", "--help").returncode == 0
-    (compiled,) = (copy / "ppe/cli/__pycache__").glob("ranking.*.pyc")
+    (compiled,) = (copy / "ppe/cli/__pycache__").glob("verdicts.*.pyc")
     data = compiled.read_bytes()
     compiled.write_bytes(data[:16] + DAMAGE[how](data[16:]))  # the first 16 bytes say whether it is current
     for _ in range(2):

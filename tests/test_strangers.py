@@ -316,7 +316,7 @@ def test_control_characters_do_not_reach_a_terminal(place):
 
 
 STRANGER = """
-import os, sys
+import os, statistics, sys, tomllib
 import click, fastcore.docments, numba, numba.core.caching, numpy, pandas
 import pyarrow, pyarrow.compute, pyarrow.csv, pyarrow.parquet
 import scipy.linalg, scipy.optimize, scipy.sparse.csgraph, scipy.special, scipy.stats

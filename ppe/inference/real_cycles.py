@@ -12,7 +12,7 @@ from math import ceil
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from ..errors import InputError
 from .intervals import ONE_QUESTION, question_times
@@ -122,7 +122,7 @@ def real_cycles(
     own = np.sqrt(np.maximum(times @ off**2 - moved**2 / n_questions, 0.0) * n_questions / (n_questions - 1))
     largest = (np.abs(moved) / np.maximum(own, least)).max(axis=1)
     # The quantile of a single value: where all questions are unanimous, resamples say nothing.
-    alone, half = float(student.isf((1 - level) / 2, n_questions - 1)), np.full(len(margin), np.nan)
+    alone, half = -float(stdtrit(n_questions - 1, (1 - level) / 2)), np.full(len(margin), np.nan)
     half[compared] = max(np.sort(largest)[place - 1], alone) * np.maximum(spread, least)  # of all pairs at once
     n = pool.n_models
     i, j = np.triu_indices(n, 1)
