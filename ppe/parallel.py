@@ -32,8 +32,7 @@ def progress_bar(*values: Iterable, **options: Any) -> Any:
     "tqdm's bar, while something lasts: on a terminal; and in a notebook, whose standard error is none."
     from tqdm import auto, std
 
-    hidden = None if auto.notebook_tqdm is std.tqdm else False
-    return auto.tqdm(*values, leave=False, disable=hidden, **options)
+    return auto.tqdm(*values, leave=False, disable=None if auto.notebook_tqdm is std.tqdm else False, **options)
 
 # %% ../nbs/parallel.ipynb #m004a
 def _end_with_the_caller() -> None:

@@ -94,8 +94,7 @@ class Run:
     def __post_init__(self):
         check_words(Run.__annotations__, {field.name: getattr(self, field.name) for field in fields(Run)})
         for name in ("batch_size", "per_category", "timeout", "requests_per_minute", "max_cost"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < np.inf:
+            if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
                 raise InputError(f"--{name.replace('_', '-')} {value}: it is above 0, and finite")
         check_numbers(price_in=self.price_in, price_out=self.price_out)
 

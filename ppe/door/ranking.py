@@ -73,10 +73,8 @@ def _reference(source: Reference) -> Mapping[str, float | str] | None:
     "Ratings of a reference leaderboard by model, as written; a higher rating is better."
     if isinstance(source, Leaderboard):
         return dict(zip(source.ranking.models, source.ranking.scores.tolist(), strict=True))
-    if source is None or isinstance(source, Mapping):
-        return source
-    if isinstance(source, pd.Series):
-        return source.to_dict()
+    if source is None or isinstance(source, (Mapping, pd.Series)):
+        return None if source is None else dict(source)
     path = os.fspath(source)
     with reading(path, "CSV with the columns model,rating"):
         table = text_columns(path, path, "reference", "rating", ("model", "rating"))
