@@ -161,6 +161,7 @@ def test_forecasts(prd, mt_bench):
     study = variance_components(prd, rng=stream(SEED))
     assert study.deviation({"order": 1}) > study.deviation() == study.deviation(dict(study.levels))
     assert study.deviation({"question": 400, "judge": 1}) > study.deviation({"question": 80, "judge": 2})
+    assert study.deviation({"order": 4}) == study.deviation()  # there are two
     parts = [study.deviation(over=[name]) for name in ("question", "judge")]
     assert max(parts) < study.deviation() < np.hypot(*parts)  # questions and judges share an interaction
     assert study.deviation(scale="matched") < 0.5 * study.deviation()

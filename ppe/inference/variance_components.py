@@ -226,7 +226,7 @@ class VarianceComponents(Result):
         for p, names in enumerate(self.names):
             share[p] *= bool(fresh & {*names}) * np.prod([self.levels[name] / numbers[name] for name in names])
             for name in {*names} & {*FIXED}:  # of all that there are, nothing is left
-                share[p] *= 1 - numbers[name] / self.levels[name]
+                share[p] *= max(0.0, 1 - numbers[name] / self.levels[name])
         return self.on_scale(share[:, None, None] * self.matrices, scale)
 
     def deviation(
