@@ -1,0 +1,206 @@
+"""`ppe.inference.variance_components` against textbook mean squares, exact expectations, refits and planted effects."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ppe.comparisons import Comparisons
+from ppe.errors import InputError, NoMaximumError
+from ppe.inference.variance_components import (
+    Cells,
+    component_matrices,
+    facet_levels,
+    generalizability,
+    shared_wordings,
+    variance_components,
+    variant_kind,
+    verdict_cells,
+)
+from ppe.paper.datasets import load_verdicts
+from ppe.rankers.likelihood import Design, maximise
+from ppe.streams import replicate_streams, stream
+
+SEED = 20260324
+
+
+@pytest.fixture(scope="module")
+def prd() -> Comparisons:
+    return Comparisons.of(load_verdicts("prd-judges"))
+
+
+@pytest.fixture(scope="module")
+def mt_bench() -> Comparisons:
+    return Comparisons.of(load_verdicts("mt-bench-gpt4"))
+
+
+def grid_cells(rng: np.random.Generator, numbers: dict[str, int], *, n: int = 4, lost: float = 0.0) -> Cells:
+    "Cells of pure noise, some of them lost, the others of uneven weight."
+    grid = np.stack(np.meshgrid(*map(np.arange, numbers.values()), indexing="ij"), axis=-1).reshape(-1, len(numbers))
+    grid = grid[rng.random(len(grid)) >= lost]
+    weights = rng.integers(1, 6, len(grid)) / 1.0 if lost else np.ones(len(grid))
+    weights /= weights.sum()
+    deviations = rng.standard_normal((len(grid), n))
+    deviations -= deviations.mean(axis=1, keepdims=True)
+    facets = dict(zip(numbers, grid.T, strict=True))
+    return Cells(tuple("abcdefgh"[:n]), np.linspace(-1, 1, n), deviations - weights @ deviations, weights, facets)
+
+
+def drawn(rows: Comparisons, rng: np.random.Generator, n_questions: int, n_judges: int) -> np.ndarray:
+    "Scores of some questions and judges."
+    asked = np.isin(rows.question, rng.permutation(rows.n_questions)[:n_questions])
+    counts = rows.take(asked & np.isin(rows.judge, rng.permutation(len(rows.judges))[:n_judges])).counts()[:, 0]
+    met = counts.sum(axis=0) > 0
+    first, second = np.nonzero(met)
+    return maximise(Design.of(first, second, rows.models), counts[None, :, met], on_separation="error").strengths[0]
+
+
+def test_balanced_cells_give_textbook_mean_squares():
+    cells = grid_cells(stream(SEED, "anova"), {"question": 7, "judge": 5})
+    y = cells.deviations[:, 0].reshape(7, 5)
+    rows, columns = y.mean(axis=1, keepdims=True), y.mean(axis=0, keepdims=True)
+    mean_squares = 5 * (rows**2).sum() / 6, 7 * (columns**2).sum() / 4, ((y - rows - columns) ** 2).sum() / 24
+    expected = [(mean_squares[0] - mean_squares[2]) / 5, (mean_squares[1] - mean_squares[2]) / 7, mean_squares[2]]
+    levels = facet_levels(cells, rng=stream(SEED))[0]
+    matrices, sizes = component_matrices(cells.deviations, cells.weights, levels, list(levels))
+    assert np.allclose(matrices[:, 0, 0], expected) and np.allclose(1 / sizes, [7, 5, 35])
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_uneven_cells_are_estimated_without_bias(shared):
+    "Summed over unit effects of every level of one set, the estimates are their expectation: 1 there, 0 elsewhere."
+    cells = grid_cells(stream(SEED, "uneven"), {"question": 9, "judge": 4, "wording": 3}, lost=0.3)
+    levels = facet_levels(cells, shared=shared, rng=stream(SEED))[0]
+    assert len(levels) == (7 if shared else 5)
+    for at, code in enumerate(levels.values()):
+        effects = np.eye(code.max() + 1)[code]
+        matrices, _ = component_matrices(effects - cells.weights @ effects, cells.weights, levels, list(levels))
+        assert np.allclose(np.trace(matrices, axis1=1, axis2=2), np.arange(len(levels)) == at)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_influence_is_the_derivative_of_the_scores(mt_bench, ties):
+    cells = verdict_cells(mt_bench, tie_parameter=ties)
+    counts, step = mt_bench.counts(mt_bench.graph), 1e-4
+    met = counts.sum(axis=(0, 1)) > 0
+    first, second = np.nonzero(met)
+    outcomes = [counts.sum(axis=1)[:, met] + sign * step * counts[:, 17][:, met] for sign in (1, -1)]
+    fit = maximise(Design.of(first, second, mt_bench.models), np.array(outcomes), tie_parameter=ties)
+    derivative = (fit.strengths[0] - fit.strengths[1]) / (2 * step)
+    assert np.allclose(derivative, cells.deviations[17] * cells.weights[17], rtol=1e-4, atol=1e-9)
+
+
+def test_nothing_depends_on_names_and_the_order_of_rows(prd):
+    one = variance_components(prd, rng=stream(SEED)).to_frame()
+    turned = np.array([3, 0, 4, 1, 2])
+    names = tuple(np.array(prd.models)[np.argsort(turned)])
+    other = replace(prd, first=turned[prd.first], second=turned[prd.second], models=names)
+    mixed = other.take(stream(SEED, "rows").permutation(len(prd)))
+    for rows in (other, mixed):
+        table = variance_components(rows, rng=stream(SEED)).to_frame()
+        assert np.allclose(one.iloc[:, 1:].astype(float), table.iloc[:, 1:].astype(float), rtol=1e-6, equal_nan=True)
+
+
+def test_predicted_spread_of_subsets_is_seen(prd):
+    study = variance_components(prd, rng=stream(SEED))
+    now = study.deviation() ** 2
+    for n_questions, n_judges, low in ((20, 5, 0.9), (20, 1, 0.9), (80, 1, 0.9), (40, 2, 0.8)):
+        told = np.sqrt(study.deviation({"question": n_questions, "judge": n_judges}) ** 2 - now)
+        streams = replicate_streams(SEED, "subsets", n_questions, n_judges, n=60)
+        scores = np.array([drawn(prd, rng, n_questions, n_judges) for rng in streams])
+        assert low < told / np.sqrt(scores.var(axis=0, ddof=1).mean()) < 1.15, (n_questions, n_judges)
+
+
+def test_limits_hold_planted_components():
+    planted, numbers, inside = {"question": 1.0, "judge": 0.2}, {"question": 30, "judge": 5}, []
+    for rng in replicate_streams(SEED, "planted", n=100):
+        cells = grid_cells(rng, numbers, n=6)
+        effects = cells.deviations.copy()  # the rest: variance 1
+        for name, variance in planted.items():
+            drawn_levels = rng.standard_normal((numbers[name], 6)) * np.sqrt(variance)
+            effects += (drawn_levels - drawn_levels.mean(axis=1, keepdims=True))[cells.facets[name]]
+        study = generalizability(cells._replace(deviations=effects - effects.mean(axis=0)), rng=rng)
+        low, high = study.limits()
+        truth = np.array([1.0, 0.2, 1.0]) * 5 / 6
+        inside.append((low <= truth) & (truth <= high))
+    assert (np.mean(inside, axis=0) >= 0.9).all()
+
+
+def test_crossed_and_nested_are_told_apart(prd, mt_bench):
+    assert variant_kind(prd) == "order" and variant_kind(mt_bench) == "wording"
+    turns = variance_components(mt_bench, variant="turn", rng=stream(SEED))
+    assert turns.nested == () and turns.tested["turn"] == 1 / 500
+    orders = variance_components(prd, rng=stream(SEED))
+    assert orders.nested == ("order",) and ("order",) not in orders.names
+    noise = [
+        shared_wordings(grid_cells(rng, {"question": 15, "wording": 3}), "wording", rng=rng)
+        for rng in replicate_streams(SEED, "own", n=100)
+    ]
+    assert np.mean(np.array(noise) < 0.05) <= 0.1 and 0.4 < np.mean(noise) < 0.6
+
+
+def test_judges_of_their_own_are_nested_and_one_to_a_question_is_no_facet():
+    cells = grid_cells(stream(SEED, "own judges"), {"question": 12, "judge": 3})
+    question, judge = cells.facets.values()
+    nested = generalizability(
+        cells._replace(facets={"question": question, "judge": 3 * question + judge}), rng=stream(SEED)
+    )
+    assert nested.names == (("question",), ("question", "judge")) and nested.levels == {"question": 12, "judge": 3}
+    alone = generalizability(
+        cells._replace(facets={"question": 3 * question + judge, "judge": 3 * question + judge}), rng=stream(SEED)
+    )
+    assert alone.names == (("question",),)
+    shifts = cells._replace(
+        facets={"question": question, "judge": question // 4}
+    )  # each question has one judge of three
+    assert generalizability(shifts, rng=stream(SEED)).names == (("question",), ("judge",))
+
+
+def test_forecasts(prd, mt_bench):
+    study = variance_components(prd, rng=stream(SEED))
+    assert study.deviation({"order": 1}) > study.deviation() == study.deviation(dict(study.levels))
+    assert study.deviation({"question": 400, "judge": 1}) > study.deviation({"question": 80, "judge": 2})
+    assert study.deviation({"order": 4}) == study.deviation()  # there are two
+    parts = [study.deviation(over=[name]) for name in ("question", "judge")]
+    assert max(parts) < study.deviation() < np.hypot(*parts)  # questions and judges share an interaction
+    assert study.deviation(scale="matched") < 0.5 * study.deviation()
+    one_judge = variance_components(mt_bench, variant="turn", rng=stream(SEED))
+    assert np.isclose(one_judge.deviation({"question": 320}) / one_judge.deviation(), 0.5)
+    narrow, wide = study.score_limits(["question"]), study.score_limits()
+    assert (wide[0] < narrow[0]).all() and (wide[1] > narrow[1]).all()
+    assert np.isclose(study.turned(np.zeros((5, 5))), 0) and study.turned(1e6 * np.eye(5)) > 0.49
+
+
+def test_what_it_says(prd, mt_bench):
+    study = variance_components(prd, rng=stream(SEED))
+    assert study.sentence().startswith("Four times the questions would narrow the ranges by 7 %; another judge by ")
+    table, said = study.to_frame(), json.loads(json.dumps(study.to_dict(), allow_nan=False))
+    assert np.isclose(table["share"].sum(), 1) and (table["variance"] == table["raw"].clip(lower=0)).all()
+    assert [row["component"] for row in said["components"]] == table["component"].tolist()
+    assert "another judge" in said["matched"]["gains"] and said["nested"] == ["order"]
+    assert any("Ranges over questions alone have" in note for note in study.notes())
+    one = variance_components(mt_bench, rng=stream(SEED))
+    assert one.notes()[0].startswith("One judge") and any(note.startswith("2 wordings") for note in one.notes())
+    assert one.to_dict()["components"][1]["low"] is None
+
+
+def test_what_is_refused(prd, mt_bench):
+    with pytest.raises(InputError, match="one question: .* at least two"):
+        variance_components(prd.take(prd.question == 0), rng=stream(SEED))
+    with pytest.raises(InputError, match="wording: only what differs .* question, judge, order"):
+        variance_components(prd, rng=stream(SEED)).deviation({"wording": 2})
+    with pytest.raises(InputError, match="wording: limits over a facet need at least three"):
+        variance_components(mt_bench, rng=stream(SEED)).score_limits()
+    with pytest.raises(NoMaximumError):
+        variance_components(prd.take((prd.outcome == 0) & (prd.first < prd.second)), rng=stream(SEED))
+    apart = grid_cells(stream(SEED, "apart"), {"question": 6, "judge": 2})
+    question, judge = apart.facets.values()
+    keep = (judge == question % 2) | ((question == 0) & (judge == 1))
+    two = apart._replace(
+        deviations=apart.deviations[keep],
+        weights=apart.weights[keep],
+        facets={"question": question[keep], "judge": judge[keep]},
+    )
+    with pytest.raises(InputError, match="question, judge cannot be told apart"):  # but for question 0 they could not
+        generalizability(two, rng=stream(SEED))
