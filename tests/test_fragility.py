@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from drawn import drawn_rows, frame
 
+import ppe
 from ppe.errors import InputError, NoMaximumError
 from ppe.inference.fragility import fragility
 from ppe.paper.datasets import load_verdicts
@@ -95,8 +96,6 @@ def test_questions_of_two_judges_and_wordings_are_left_out_whole():
 
 def test_what_is_left_out_is_enough_and_says_who_is_first():
     "On H2O the fourth is first sooner than the second; the verdicts without the named questions say the same."
-    import ppe
-
     verdicts = load_verdicts("h2o-gpt4")
     for incomplete in ("drop", "keep"):
         found = fragility(comparison_graphs(verdicts, incomplete=incomplete))
@@ -148,9 +147,18 @@ def test_where_nothing_helps_it_is_said():
         fragility(Pool.of(apart))
 
 
-def test_rank_and_diagnose_say_it_and_name_the_questions():
-    import ppe
+def test_too_many_questions_are_refused_where_each_choice_needs_a_fit(monkeypatch):
+    rows = drawn_rows(0, STRENGTH, {"j": (1.0, 0.0)}, n_questions=12, holes=0.2)
+    verdicts = frame(rows)
+    assert "without" in str(ppe.rank(verdicts))
+    monkeypatch.setattr("ppe.inference.fragility.MOST_QUESTIONS", 11)
+    with pytest.raises(InputError, match="12 questions that do not compare all pairs equally often: up to 11"):
+        fragility(comparison_graphs(verdicts, incomplete="keep"))
+    board = ppe.rank(verdicts)
+    assert board.fragility is None and "without" not in str(board)
 
+
+def test_rank_and_diagnose_say_it_and_name_the_questions():
     rows = frame(drawn_rows(3, STRENGTH, {"j": (2.0, 0.0)}, n_questions=20))
     board, diagnosis = ppe.rank(rows), ppe.diagnose(rows)
     said = board.fragility.sentence()
@@ -163,8 +171,6 @@ def test_rank_and_diagnose_say_it_and_name_the_questions():
 
 
 def test_the_best_three_are_those_that_all_ranges_together_leave():
-    import ppe
-
     rows = frame(drawn_rows(3, STRENGTH, {"j": (2.0, 0.0)}, n_questions=20))
     lines, wide = [], ppe.rank(rows, interval_kind="simultaneous").to_frame()
     for kind in ("differences", "simultaneous"):
