@@ -233,7 +233,7 @@ def rank(
     method = _method(select, keep, mu)
     how |= {"method": method, "incomplete": incomplete, "order_effect": order_effect, **style}
     make = judge_leaderboards if judges == "separate" else partial(leaderboard, judges=judges)
-    made: Leaderboard | JudgeLeaderboards = make(table, **how)
+    made: Leaderboard | JudgeLeaderboards = make(table, **how).with_fragility()
     return made if intervals == 0 else _with_ranges(made, intervals, level=level, kind=interval_kind, seed=seed)
 
 # %% ../../nbs/door/ranking.ipynb #0db0ad78
@@ -307,8 +307,8 @@ def diagnose(
     """Say what the verdicts in FILE hold, and what speaks against them.
 
     What is missing? Does one score per model describe the verdicts? How much do questions differ? Which ranks are open,
-    and what would close them? Does the order of the answers decide? How far do judges agree, and do they favour their
-    own? At most fifteen sentences; JSON and CSV have the numbers.
+    and what would close them? How few questions hold the first place? Does the order of the answers decide? How far do
+    judges agree, and do they favour their own? At most fifteen sentences; JSON and CSV have the numbers.
     """
     check_numbers(level, seed)
     if isinstance(verdicts, str) and verdicts == "-" and isinstance(people, str) and people == "-":

@@ -19,6 +19,7 @@ from scipy.special import expit
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, own_models
 from .diagnostics import repeated_questions, shared_errors
+from .fragility import fragility
 from .intervals import ONE_QUESTION, pool_tests
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
 from .score_tests import critical, draws_needed, questions_needed, rank_limits
@@ -230,6 +231,12 @@ def _ranks(data: _Data) -> Said:
             sentence += f", and {most} all that stand next to each other"
     return sentence, numbers
 
+
+def _fragile(data: _Data) -> Said:
+    found = fragility(data.pool)
+    sentence = found.sentence()
+    return f"{sentence[:1].upper()}{sentence[1:]}", found.to_dict()
+
 # %% ../../nbs/inference/advice.ipynb #05331e35
 def _flips(data: _Data) -> Said:
     row = order_flips(data.verdicts).iloc[0]
@@ -352,6 +359,7 @@ SECTIONS: dict[str, tuple[str, Callable[[_Data], Said]]] = {  # what each is abo
     "misspecification": ("Whether one score per model describes the verdicts", _fits),
     "question_effect_size": ("How much questions differ", _questions_differ),
     "ranks": ("Which ranks are open", _ranks),
+    "fragility": ("How fragile the first place is", _fragile),
     "order_flips": ("How often a verdict changes when the answers change places", _flips),
     "first_place": ("How often the answer shown first wins", _first_place),
     "agreement": ("How far judges agree", _agreement),

@@ -217,6 +217,19 @@ class RankIntervals:
     n_draws: int  # resamples, sign flips, or draws from a normal distribution
     resampled: BatchScores  # (R, n), of the resamples behind percentiles; R = 0 without them
     scale: tuple[str, ...] = ()  # models whose mean the limits of tested scores refer to; none: all
+    best: np.ndarray | None = None  # (n,) the best rank of each that the tests leave, all at once; None: none are made
+
+    def among(
+        self,
+        k: int,
+    ) -> tuple[str, ...]:  # in the order of the ranks
+        """The models that may be among the k best: all that are hold together with the stated probability.
+
+        None of them where nothing is tested. Source: Mogstad, Romano, Shaikh and Wilhelm (2024), the projection of
+        simultaneous rank ranges.
+        """
+        order = np.argsort(self.ranks, kind="stable")
+        return () if self.best is None else tuple(self.models[model] for model in order if self.best[model] <= k)
 
     def table(
         self,
@@ -385,9 +398,11 @@ def rank_intervals(
             joined = same_component(wins + np.swapaxes(wins, 1, 2) + ties)[0][0]
         limits["percentile"] = _percentile(fits, level, joined)
     scale: tuple[str, ...] = ()
+    best: np.ndarray | None = None
     if tests is not None and set(made) - {"percentile"}:
         tested = tests(n_flips=n_resamples, rng=signs)
         pairs = tested.pairs()
+        best = rank_limits(*pairs.certain(level=level, simultaneous=True))[0]
         for kind in made:
             if kind != "percentile":
                 low, high, inside = tested.score_limits(level=level, simultaneous=kind == "simultaneous")
@@ -395,7 +410,7 @@ def rank_intervals(
                 scale = tuple(name for name, held in zip(pool.models, inside, strict=True) if held)
     names = ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0])
     resampled = BatchScores(fits.scores[1:], fits.ridge[1:])
-    return RankIntervals(*names, limits, level, pool.n_questions, n_resamples, resampled, scale)
+    return RankIntervals(*names, limits, level, pool.n_questions, n_resamples, resampled, scale, best)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-22
 def normal_intervals(
@@ -438,7 +453,8 @@ def normal_intervals(
         half = own * widened(critical(largest, level))
         limits[kind] = _tested(pairs, scores - half, scores + half, level, kind)
     resampled = BatchScores(fits.scores[1:], fits.ridge[1:])
-    how = limits, level, n_questions, n_draws, resampled
+    best = rank_limits(*pairs.certain(level=level, simultaneous=True))[0]
+    how: Any = limits, level, n_questions, n_draws, resampled, (), best
     return RankIntervals(ranker, method, models, scores, fits.ranks[0], separated, *how)
 
 # %% ../../nbs/inference/intervals.ipynb #qi-cell-05

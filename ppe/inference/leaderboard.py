@@ -27,6 +27,7 @@ from ppe.inference.intervals import (
     rank_intervals,
     symmetric_root,
 )
+from .fragility import TOP, Fragility, fragility
 from .methods import ALL_GRAPHS, Method, source_rows
 from .score_tests import ScoreTests
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
@@ -40,7 +41,7 @@ from ppe.rankers.covariates import (
 )
 from ..rankers.likelihood import Design
 from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
-from ..rankers.order_effect import check_order_form, order_effect_batch
+from ..rankers.order_effect import ORDER_FORMS, check_order_form, order_effect_batch
 from ..rankers.order_effect import order_effect as fit_order_effect
 from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
@@ -87,6 +88,7 @@ class Leaderboard(Result):
     weighted: bool = False  # with a discrimination for each judge
     without: Ranking | None = None  # of the same verdicts without covariates, where there are some
     separated: str = ""  # which orders rest on no verdict, in a sentence
+    fragility: Fragility | None = None  # of strengths alone, by all graphs
     remarks: tuple[str, ...] = ()  # what came up on the way to it, one sentence each
 
     @property
@@ -163,7 +165,9 @@ class Leaderboard(Result):
             "intervals": limits and {
                 "kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": limits.level,
                 "n_resamples": limits.n_draws, "seed": self.seed, "scale": list(limits.scale) or None,
+                f"top_{TOP}_among": list(limits.among(TOP)) or None,
             },
+            "fragility": self.fragility and self.fragility.to_dict(),
         }  # fmt: skip
 
     def notes(self) -> list[str]:
@@ -190,6 +194,16 @@ class Leaderboard(Result):
             tests=partial(_score_tests, self) if beside and whole else None,
         )  # fmt: skip
         return replace(self, intervals=intervals, kind=next(iter(intervals.limits)), seed=seed)
+
+    def with_fragility(self) -> "Leaderboard":
+        "The same with the fewest questions that change it, where that is known of its ranker and can be had."
+        ranker, beside = self.ranking.ranker, self.verdicts is not None or not self.method.keeps_all
+        if self.pool is None or beside or ranker not in ORDER_FORMS:
+            return self
+        try:
+            return replace(self, fragility=fragility(self.pool, tie_parameter=ranker == "davidson"))
+        except (InputError, ConvergenceError, NoMaximumError):  # a single question, or a penalty: said elsewhere
+            return self
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-c
 def _rank_batch(board: Leaderboard, weights: np.ndarray) -> BatchScores:
@@ -584,6 +598,12 @@ def _lines(board: Leaderboard) -> list[str]:
         drawn = "resamples" if board.kind == "percentile" else "sign flips"
         how = f"at level {limits.level:g}, {limits.n_draws} {drawn} of the questions"
         lines.append(f"{board.kind} intervals {how}: {INTERVAL_KINDS[board.kind]}")
+        among = limits.among(TOP)
+        if TOP <= len(among) < len(limits.models):
+            few = " among" * (len(among) > TOP)
+            lines.append(f"with {100 * limits.level:g} %, the best three are{few}: {first_five(among)}")
+    if board.fragility:
+        lines.append(board.fragility.sentence())
     if board.distances:
         lines.append("distance to the reference: " + ", ".join(f"{k} {v:.4f}" for k, v in board.distances.items()))
     return lines
@@ -648,6 +668,10 @@ class JudgeLeaderboards(Result):
         Takes and raises what `Leaderboard.with_intervals` does.
         """
         return JudgeLeaderboards({judge: board.with_intervals(**asked) for judge, board in self.boards.items()})
+
+    def with_fragility(self) -> "JudgeLeaderboards":
+        "The same with the fewest questions that change each."
+        return JudgeLeaderboards({judge: board.with_fragility() for judge, board in self.boards.items()})
 
 # %% ../../nbs/inference/leaderboard.ipynb #jl-08
 def judge_leaderboards(

@@ -116,9 +116,9 @@ class Report:
 def _board(verdicts: pd.DataFrame, **options: Any) -> tuple[Leaderboard, str]:
     "The leaderboard, and why it is that of a penalty, if it is."
     try:
-        return leaderboard(verdicts, **options), ""
+        return leaderboard(verdicts, **options).with_fragility(), ""
     except NoMaximumError as error:
-        return leaderboard(verdicts, on_separation="ridge", **options), str(error)
+        return leaderboard(verdicts, on_separation="ridge", **options).with_fragility(), str(error)
 
 
 def _resamples(board: Leaderboard, level: float) -> int:
