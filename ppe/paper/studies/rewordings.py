@@ -16,7 +16,7 @@ from scipy.stats import t as student
 
 from ...cycle_scores import cycle_counts
 from ...errors import InputError, first_five
-from ...inference.variance_components import Cells, VarianceComponents, generalizability
+from ...inference.variance_components import VarianceComponents
 from ...rankers.rankings import at_least, mid_ranks, spearman_distance
 from ...streams import stream
 
@@ -62,15 +62,35 @@ def crossed_accuracies(
     return Accuracies(tuple(names[asked]), tuple(of_task), tuple(of_task.values()), tuple(names[~asked]))
 
 # %% ../../../nbs/paper/studies/rewordings.ipynb #85aa0990
-def accuracy_components(study: Accuracies, *, seed: int) -> VarianceComponents:
-    "Of model × task (`question`) and of model × wording within the task. Raises as `generalizability`."
-    accuracies, sizes = np.concatenate(study.of_task), np.array([len(part) for part in study.of_task])
-    centred = accuracies - accuracies.mean(axis=1, keepdims=True)
-    task = np.repeat(np.arange(len(sizes)), sizes)
-    weights = 1 / (len(sizes) * sizes[task])
-    facets = {"question": task, "wording": np.arange(len(task))}
-    cells = Cells(study.models, weights @ centred, centred - weights @ centred, weights, facets)
-    return generalizability(cells, shared=False, rng=stream(seed, "components"))
+def accuracy_components(study: Accuracies) -> VarianceComponents:
+    """Of model × task (`question`) and of model × wording within the task; a jackknife over tasks.
+
+    Source: analysis of variance of nested effects, every task with its own variance (Searle, Casella & McCulloch 1992).
+    """
+    centred = [cells - cells.mean(axis=1, keepdims=True) for cells in study.of_task]
+    means, within = (
+        np.stack([cells.mean(axis=0) for cells in centred]),
+        np.stack([np.cov(cells.T) for cells in centred]),
+    )
+    shares, every = 1 / np.array([len(cells) for cells in centred]), np.arange(len(centred))
+
+    def matrices(tasks: np.ndarray) -> np.ndarray:  # (2, n, n)
+        "Covariances of the effects of a task, less what its wordings add to its mean, and of a wording."
+        chance = np.tensordot(shares[tasks], within[tasks], axes=1) / len(tasks)
+        return np.stack([np.cov(means[tasks].T) - chance, within[tasks].mean(axis=0)])
+
+    left_out = np.stack([matrices(np.delete(every, task)) for task in every]) if len(every) > 2 else None
+    return VarianceComponents(
+        models=study.models,
+        scores=means.mean(axis=0),
+        levels={"question": float(len(every)), "wording": float(1 / shares.mean())},  # harmonic mean
+        nested=("wording",),
+        names=(("question",), ("question", "wording")),
+        matrices=matrices(every),
+        sizes=np.array([1, shares.mean()]) / len(every),
+        without={} if left_out is None else {"question": left_out},
+        tested={},
+    )
 
 # %% ../../../nbs/paper/studies/rewordings.ipynb #550ba415
 def drawn_means(
