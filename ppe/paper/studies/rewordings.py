@@ -45,8 +45,8 @@ def crossed_accuracies(
     if wrong.any():
         cells = [" / ".join(map(str, cell)) for cell in table.loc[wrong, columns[:3]].to_numpy()]
         raise InputError(
-            f"{first_five(cells)}: a model has one accuracy from 0 to 1 in each rewording, which is correct (True) or not "
-            "(False); leave out what was not asked"
+            f"{first_five(cells)}: a model has one accuracy from 0 to 1 in each rewording, and correct is True or "
+            "False; leave out what was not asked"
         )
     wide = table[table["correct"].astype(bool)].astype({"task": str, "model": str})
     wide = wide.pivot(index=["task", "rewording"], columns="model", values="accuracy").sort_index()
@@ -55,8 +55,8 @@ def crossed_accuracies(
     few = [name for name, part in of_task.items() if len(part) < 2]
     if few or len(of_task) < 2 or asked.sum() < 2:
         raise InputError(
-            f"{asked.sum()} models were asked all correct rewordings of {len(of_task)} tasks, and there is one rewording "
-            f"of {first_five(few) or 'none'}; two of each are needed: leave out what few were asked"
+            f"{asked.sum()} models were asked all correct rewordings of {len(of_task)} tasks; one rewording of "
+            f"{first_five(few) or 'none'}. Two of each are needed: leave out what few were asked"
         )
     names = wide.columns
     return Accuracies(tuple(names[asked]), tuple(of_task), tuple(of_task.values()), tuple(names[~asked]))
@@ -123,7 +123,7 @@ def design_distances(
     wanted, fewest = max(wordings for _, wordings in designs), min(map(len, study.of_task))
     if most >= n_tasks or wanted > fewest:
         raise InputError(
-            f"designs of up to {most} tasks in {wanted} wordings: here are {n_tasks} tasks, of which one at least is the "
+            f"designs of up to {most} tasks in {wanted} wordings: here are {n_tasks} tasks, of which one is needed as "
             f"reference, and {fewest} correct wordings of the task that has fewest; take smaller designs"
         )
     whole = np.stack([accuracies.mean(axis=0) for accuracies in study.of_task])
