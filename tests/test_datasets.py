@@ -51,10 +51,20 @@ def test_scores_are_small_whole_numbers_of_known_systems():
         assert (table.iloc[:, 3:].dtypes == np.int8).all() and table.iloc[:, 3:].min(axis=None) >= 0
 
 
+def test_accuracies_in_rewordings_are_facts_alone():
+    table = datasets.load_rewordings()
+    readme = (ROOT / "data" / "verdicts" / "README.md").read_text(encoding="utf-8")
+    assert f"{len(table):,} accuracies" in readme and "`rewordings.parquet`" in readme
+    assert list(table.columns) == ["task", "rewording", "model", "accuracy", "correct"] and not table.isna().any(axis=None)
+    assert table["accuracy"].between(0, 1).all() and not table.duplicated(["task", "rewording", "model"]).any()
+    assert (table.groupby(["task", "rewording"], observed=True)["correct"].nunique() == 1).all()
+    assert table[["task", "model"]].astype(str).map(len).max(axis=None) <= 42 and table["task"].nunique() == 20
+
+
 def test_the_folder_says_where_each_set_is_from():
     readme = (ROOT / "data" / "verdicts" / "README.md").read_text(encoding="utf-8")
     raw = [line.split("  ") for line in (ROOT / "data" / "verdicts" / "raw.sha256").read_text().splitlines()]
-    assert len(raw) == len({name for _, name in raw}) == 175
+    assert len(raw) == len({name for _, name in raw}) == 176
     assert all(len(bytes.fromhex(digest)) == 32 for digest, _ in raw)
     tables = {path.name.removesuffix(".csv.gz") for path in (ROOT / "data" / "verdicts").glob("*.gz")}
     assert tables == {*verdict_sets()}

@@ -169,6 +169,7 @@ def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
         "guide_calls",
         "guide_decisions",
         "predictions",
+        "predictions_rewordings",
         "predictions_wordings",
         *RAW_RECORD,
     ]

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SCORES', 'arena_mapping', 'target_models', 'arena_reference', 'drawn_ratings', 'VerdictSet', 'verdict_sets',
-           'verdict_set', 'load_verdicts', 'load_scores', 'arena_counts', 'arena_ratings', 'human_reference']
+           'verdict_set', 'load_verdicts', 'load_scores', 'load_rewordings', 'arena_counts', 'arena_ratings',
+           'human_reference']
 
 # %% ../../nbs/paper/datasets.ipynb #34e2cb99
 import tomllib
@@ -125,6 +126,11 @@ def load_scores(
     if judge not in SCORES:
         raise InputError(f"unknown judge {judge!r}: there are scores of {', '.join(SCORES)}")
     return pd.read_parquet(data_file(f"verdicts/gemba-{judge}.parquet"))
+
+
+def load_rewordings() -> pd.DataFrame:  # task, rewording (its number), model, accuracy, correct (as marked by hand)
+    "Accuracies on 20 tasks in 136 to 265 rewordings of their prompt, answered anew each time (Mizrahi et al. 2024)."
+    return pd.read_parquet(data_file("verdicts/rewordings.parquet"))
 
 # %% ../../nbs/paper/datasets.ipynb #864d1ad1
 def arena_counts() -> PairCounts:  # of 129 models
