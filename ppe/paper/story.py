@@ -73,6 +73,19 @@ def _stopping(table: Tables) -> pd.DataFrame:
     return pd.concat([_rows(frame, *columns[way], series=name) for way, name in ways.items()])
 
 
+def _wordings(table: Tables) -> pd.DataFrame:
+    "Ten in five wordings in three sources: scored segments, tasks answered anew, a model of GPT-4's verdicts."
+    judged, anew = table("fig_wordings_judges").query("seen > 0"), table("fig_rewordings_sets").iloc[:2]
+    fitted = table("thm_question_effects_sets").query("set.str.contains('GPT-4')")
+    labels = {"All tasks": "20 tasks, answered anew", "BBH": "its 15 tasks of BBH"}
+    frames = [
+        _rows(judged.assign(set="segments: " + judged["set"]), "set", *["seen"] * 3),
+        _rows(anew.assign(set=anew["set"].map(labels)), "set", "worth", "worth_low", "worth_high"),
+        _rows(fitted.assign(set="simulated: " + fitted["set"]), "set", *["instead"] * 3),
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
 def _regime(table: Tables) -> pd.DataFrame:
     return table("fig_beyond_map").query("shape.str.startswith('20')")
 
@@ -163,9 +176,8 @@ PICTURES = {
         "Simulated: whether truncation gains\ndepends on what makes graphs differ",
         "how much graphs differ in sharpness (SD of logs)", _regime, onto=_draw_regime),
     "wordings": Picture(
-        "Ten questions in five wordings are worth\n{wordings} questions, not fifty",
-        "questions asked once that rank as close",
-        _read("fig_wordings_judges", "seen > 0", "set", "seen", "seen", "seen"), 50),
+        "Ten in five wordings are worth {worth}\nin one, not fifty",
+        "questions or tasks in one wording that are worth as much", _wordings, 50),
     "calls": Picture(
         "Pairs spread over all questions need\n{calls} % of the calls (judge: GPT-4)",
         "calls for the same distance, % of complete graphs",
@@ -264,6 +276,20 @@ def _of_calls(table: Tables) -> Iterator[tuple[str, str]]:
     yield "wordings_mixed", _span(100 * (1 - curves["mixed"] / curves["graphs"]))
     endless = table("thm_question_effects_sets").set_index("set")["instead of all"]
     yield "wordings_endless", _span(endless.filter(like="GPT-4"))
+    worth = PICTURES["wordings"].rows(table)
+    fitted = worth["label"].str.startswith("simulated")
+    yield from (("worth", _span(worth["value"])), ("wordings_fitted", _span(worth.loc[fitted, "value"])))
+    anew = table("fig_rewordings_sets").set_index("set")
+    for name, label in {"rewordings": "All tasks", "rewordings_bbh": "BBH"}.items():
+        yield name, _limits(anew.loc[label], "worth", "worth_low", "worth_high", digits=0)
+        yield f"{name}_ratio", _limits(anew.loc[label], "ratio", "ratio_low", "ratio_high", digits=1)
+    yield "rewordings_endless", _limits(anew.loc["All tasks"], "endless", "endless_low", "endless_high", digits=0)
+    yield (
+        "rewordings_share",
+        _limits(100 * anew.loc["All tasks"].drop("tasks"), "share", "share_low", "share_high", digits=0),
+    )
+    best = table("fig_rewordings").dropna(subset="task").set_index("task")["other_best"]
+    yield "rewordings_best", f"{100 * best.drop('all tasks').mean():.0f}"
     stopping = table("tab_stopping")
     best = stopping[(stopping["goal"] == "top=1") & (stopping["settled any time"] == 100)]
     yield from (("stop_sets", _WORDS[len(best)]), ("stop_saved", _span(best["saved"])))
