@@ -125,8 +125,9 @@ def facet_levels(
         n_levels, n_units = len(np.unique(code)), len(np.unique(_numbers(question, code)))
         if n_levels > 1 and n_units > (1 if n_levels < n_units and name == "judge" else len(np.unique(question))):
             facets[name], own = code, n_levels == n_units
-            if name != "judge":
+            if name != "judge" and shared is None:
                 p[name] = shared_wordings(cells, name, rng=rng)
+            if name != "judge":
                 own = p[name] >= SHARED if shared is None else not shared
             nested |= {name} if own else set()
     sets = [names for size in range(1, len(facets) + 1) for names in combinations(facets, size)]
