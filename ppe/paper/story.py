@@ -288,6 +288,12 @@ def _of_calls(table: Tables) -> Iterator[tuple[str, str]]:
         "rewordings_share",
         _limits(100 * anew.loc["All tasks"].drop("tasks"), "share", "share_low", "share_high", digits=0),
     )
+    inside = table("tab_coverage_wordings").query("set == 'all sets'")
+    for size, row in zip((100, 400), (100 * inside.drop(columns=["questions", "set"])).to_dict("records"), strict=True):
+        yield f"inside_one_{size}", f"{row['scores: one wording']:.0f}"
+        yield f"inside_crossed_{size}", f"{row['scores: four, crossed']:.0f}"
+        yield f"inside_matched_{size}", f"{row['matched: one wording']:.0f}"
+        yield f"inside_ranks_{size}", f"{row['ranks: one wording']:.0f}"
     best = table("fig_rewordings").dropna(subset="task").set_index("task")["other_best"]
     yield "rewordings_best", f"{100 * best.drop('all tasks').mean():.0f}"
     stopping = table("tab_stopping")
