@@ -36,6 +36,7 @@ from ppe.inference.leaderboard import (
 )
 from ..inference.methods import Method
 from ..inference.people_and_judges import PeopleLeaderboard, people_and_judges
+from ..inference.variance_components import Over, facets_over
 from .inputs import Verdicts, Words, judges_note, opened, read_input, text_columns, verdict_table, words_checked
 from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
@@ -123,6 +124,8 @@ def _with_ranges(board: Any, intervals: int | None, **how: Any) -> Any:
     try:
         return board.with_intervals(n_resamples=n_resamples, **how)
     except (InputError, ConvergenceError, NoMaximumError) as error:
+        if how["over"] != ("question",):
+            raise
         return replace(board, remarks=(f"no ranges: {error}",))
 
 
@@ -190,6 +193,8 @@ def rank(
     # differences: right for a model chosen beforehand; simultaneous: right for all at once; percentile: where the
     # middle of the resamples lies, and no promise.
     interval_kind: Literal["percentile", "differences", "simultaneous"] = "differences",
+    # What the ranges are over: questions, and wordings, judges, or both, of which the table holds three or more.
+    over: Annotated[Over, "FACETS"] = "questions",
     seed: int = SEED,  # Seed of every random draw.
     # Verdicts of people on some of the battles in FILES: the ranking is theirs, and judges count as far as they predict
     # people.
@@ -208,6 +213,9 @@ def rank(
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if people is not None:
         return _rank_for_people(asked)
+    facets = facets_over(over)
+    if facets != ("question",) and intervals == 0:
+        raise InputError(f"--over {over} says what ranges are over: leave --intervals 0 out")
     needs = {  # graphs or questions, as the user wrote it
         f"--select {select}": select != "none",
         f"--keep {keep}": keep is not None,
@@ -218,6 +226,7 @@ def rank(
         f"--coefficients {coefficients}": coefficients is not None,
         f"--judges {judges}": judges != "pooled",
         "--incomplete drop": incomplete == "drop",
+        f"--over {over}": facets != ("question",),
     }
     needed, style = [text for text, is_needed in needs.items() if is_needed], _covariates(covariates, coefficients)
     source: dict[str, Any] = {"judge": judge, "category": category, "covariates": style["covariates"]}
@@ -234,7 +243,8 @@ def rank(
     how |= {"method": method, "incomplete": incomplete, "order_effect": order_effect, **style}
     make = judge_leaderboards if judges == "separate" else partial(leaderboard, judges=judges)
     made: Leaderboard | JudgeLeaderboards = make(table, **how).with_fragility()
-    return made if intervals == 0 else _with_ranges(made, intervals, level=level, kind=interval_kind, seed=seed)
+    how = {"level": level, "kind": interval_kind, "seed": seed, "over": facets}
+    return made if intervals == 0 else _with_ranges(made, intervals, **how)
 
 # %% ../../nbs/door/ranking.ipynb #0db0ad78
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -307,8 +317,9 @@ def diagnose(
     """Say what the verdicts in FILE hold, and what speaks against them.
 
     What is missing? Does one score per model describe the verdicts? How much do questions differ? Which ranks are open,
-    and what would close them? How few questions hold the first place? Does the order of the answers decide? How far do
-    judges agree, and do they favour their own? At most fifteen sentences; JSON and CSV have the numbers.
+    and what would close them? How few questions hold the first place? What would more questions, wordings or judges be
+    worth? Does the order of the answers decide? How far do judges agree, and do they favour their own? At most fifteen
+    sentences; JSON and CSV have the numbers.
     """
     check_numbers(level, seed)
     if isinstance(verdicts, str) and verdicts == "-" and isinstance(people, str) and people == "-":
@@ -329,6 +340,8 @@ def compare(
     drop: float = 0.2,  # Drop beyond the margin, in log odds, at which the power is said.
     # Level of the interval; the gate is one-sided and errs half as often as it: 2.5 % at 0.95.
     level: float = 0.95,
+    # What the interval is over: questions, and wordings, judges, or both, of which both tables hold three or more.
+    over: Annotated[Over, "FACETS"] = "questions",
     # The model that changed; twice, its old name and its new one, if it has two. Left out: the one model that only each
     # table has.
     model: Sequence[str] = (),
@@ -352,12 +365,15 @@ def compare(
         raise InputError(f"{len(who)} times --judge: give it once, or twice with --judges")
     if judges and named:
         raise InputError("--judges compares judges, on all models: it takes no --model")
+    if (facets := facets_over(over)) != ("question",) and judges:
+        raise InputError(f"--judges compares judges over questions alone: it takes no --over {over}")
     sources = [old] if new is None else [old, new]
     tables = [verdict_table(source, **columns) for source in sources]
     before, after = (select_verdicts(tables[at], judge=who[at] if who else None, category=category) for at in (0, -1))
     if judges:
         return judge_change(before, after, level=level)
-    return model_change(before, None if new is None else after, models=named, level=level, margin=margin, drop=drop)
+    how: dict[str, Any] = {"level": level, "margin": margin, "drop": drop, "over": facets}
+    return model_change(before, None if new is None else after, models=named, **how)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

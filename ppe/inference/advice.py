@@ -16,12 +16,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from ..comparisons import Comparisons
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, own_models
 from .diagnostics import repeated_questions, shared_errors
 from .fragility import fragility
 from .intervals import ONE_QUESTION, pool_tests
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
+from .variance_components import variance_components
 from .score_tests import critical, draws_needed, questions_needed, rank_limits
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
 from ..rankers.question_effects import fit_question_effects
@@ -89,6 +91,10 @@ class _Data:
             raise InputError(f"{large}: too large to diagnose; take a part of the table (--judge, --category)")
         return comparison_graphs(self.verdicts, incomplete=self.incomplete)
 
+    @cached_property
+    def invalid(self) -> pd.DataFrame:
+        return invalid_verdicts(self.verdicts)
+
 
 Said = tuple[str, Mapping[str, Any]]  # a sentence; by name a value, or with limits (value, low, high)
 
@@ -121,20 +127,21 @@ def _holds(data: _Data) -> Said:
     }
     lacks_text = ", and ".join(text for text, number in lacks.items() if number)
     complete = f"each of its {len(pool):,} comparison graphs (the verdicts on one wording) is complete"
+    n_invalid, spoilt = int((data.verdicts["verdict"] == "invalid").sum()), ""
+    if n_invalid:
+        uneven = "".join(uneven_lines(data.invalid)).replace("invalid verdicts fall", "they fall")
+        spoilt = f"; {n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and count for nothing; "
+        spoilt += uneven or "no model and no judge has more of them than chance gives"
     return (
         f"The file holds {plural(numbers['n_verdicts'], 'valid verdict')} by {plural(len(judges), 'judge')}{who} on "
-        f"{plural(pool.n_questions, 'question')} and {n} models; {lacks_text or complete}"
+        f"{plural(pool.n_questions, 'question')} and {n} models; {lacks_text or complete}{spoilt}"
     ), numbers
 
 
 def _invalid(data: _Data) -> Said:
-    table = invalid_verdicts(data.verdicts)
-    n_invalid, counts = int(table.loc[table["of"] == "judge", "invalid"].sum()), invalid_report(table)
-    uneven = "".join(uneven_lines(table)).replace("invalid verdicts fall", "they fall")
-    sentence = f"{n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and count for nothing; "
-    sentence += uneven or "no model and no judge has more of them than chance gives"
-    numbers = {"n_invalid": n_invalid} | {name: counts[name] for name in ("by_model", "by_judge")}
-    return sentence if n_invalid else "", numbers
+    "Said with what the file holds."
+    counts, n_invalid = invalid_report(data.invalid), int((data.verdicts["verdict"] == "invalid").sum())
+    return "", {"n_invalid": n_invalid} | {name: counts[name] for name in ("by_model", "by_judge")}
 
 # %% ../../nbs/inference/advice.ipynb #62c923c4
 def _fits(data: _Data) -> Said:
@@ -236,6 +243,19 @@ def _fragile(data: _Data) -> Said:
     found = fragility(data.pool)
     sentence = found.sentence()
     return f"{sentence[:1].upper()}{sentence[1:]}", found.to_dict()
+
+
+def _components(data: _Data) -> Said:
+    _ = data.pool  # refuses a table that is too large
+    study = variance_components(Comparisons.of(data.verdicts), level=data.level, rng=stream(data.seed, "components"))
+    table, numbers = study.to_frame(), dict[str, Any]()
+    for what in ("variance", "share", "matched_share", "turned"):
+        names = [f"{what} {component}" for component in table["component"]]
+        limits = what == "variance"
+        numbers |= _with_limits(table, names, what) if limits else dict(zip(names, table[what], strict=True))
+    numbers |= {f"gain {what}": gain for what, gain in study.gains().items()} | {"notes": study.notes()}
+    alone = "" if "judge" in study.levels else "How another judge would rank the models is not known."
+    return " ".join(filter(None, [study.sentence(), study.uncovered() or alone])), numbers
 
 # %% ../../nbs/inference/advice.ipynb #05331e35
 def _flips(data: _Data) -> Said:
@@ -360,6 +380,7 @@ SECTIONS: dict[str, tuple[str, Callable[[_Data], Said]]] = {  # what each is abo
     "question_effect_size": ("How much questions differ", _questions_differ),
     "ranks": ("Which ranks are open", _ranks),
     "fragility": ("How fragile the first place is", _fragile),
+    "components": ("What more questions, wordings or judges would be worth", _components),
     "order_flips": ("How often a verdict changes when the answers change places", _flips),
     "first_place": ("How often the answer shown first wins", _first_place),
     "agreement": ("How far judges agree", _agreement),
@@ -403,7 +424,7 @@ def diagnose_verdicts(
             missing[section] = str(error)
             findings.append(Finding(section, "missing", None, sentence=f"{about} cannot be told: {error}."))
             continue
-        said = f"{sentence[:1].upper()}{sentence[1:]}{'.' * (sentence[-1:] not in ('', '?'))}"
+        said = f"{sentence[:1].upper()}{sentence[1:]}{'.' * (sentence[-1:] not in ('', '?', '.'))}"
         for name, value in numbers.items():
             amount, low, high, at = (*value, level)[:4] if isinstance(value, tuple) else (value, None, None, None)
             findings.append(Finding(section, name, _plain(amount), _plain(low), _plain(high), at, said))

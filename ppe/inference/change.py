@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LARGEST_DROP', 'APART', 'FLIPS', 'MOST_LEVEL', 'question_wins', 'strengths_without', 'win_points', 'least_variance',
-           'reach', 'verdict', 'limits', 'Change', 'model_change']
+           'reach', 'verdict', 'power', 'over_facets', 'limits', 'Change', 'model_change']
 
 # %% ../../nbs/inference/change.ipynb #6f066713
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from ..errors import InputError, NoMaximumError, first_five
 from .intervals import FEW_QUESTIONS, jackknife_error
 from .leaderboard import SEED
 from .score_tests import MOST, ROUNDING, ScoreTests, critical, crossing, draws_needed, questions_needed
+from .variance_components import Cells, generalizability, verdict_cells
 from ..comparisons import Comparisons
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.likelihood import Design
@@ -147,21 +148,59 @@ def verdict(
     drop: float,
 ) -> dict[str, Any]:
     "What the test at the margin says: the fields of `Change` from `error` to `detectable`."
-    from scipy.optimize import brentq  # here: scipy.stats takes a second to import
-    from scipy.stats import nct, norm
-    from scipy.stats import t as student
+    from scipy.stats import norm  # here: scipy.stats takes a second to import
 
     (scores, least), n_units = _scores(tests, old, new, -margin), tests.n_units
     said, drawn, error = scores.sum(), tests.flips @ scores, float(np.sqrt(n_units * scores.var(ddof=1)))
     p = (1 + at_least(said, drawn).sum()) / (1 + len(drawn))
     p = max(p, norm.cdf(said / least)) if not at_least(said, 0.0) and least > 0 else p
-    quantile, told = float(student.isf((1 - level) / 2, n_units - 1)), error > 1e-9
-    sees = brentq(lambda z: nct.sf(quantile, n_units - 1, z) - 0.8, 0, 2 * quantile + 10)
+    worse = reach(tests, old, new, -margin, level=level) < -1
+    return {"worse": worse, "confidence": float(1 - p)} | power(error, n_units - 1, level=level, drop=drop)
+
+
+def power(error: float, freedom: float, *, level: float, drop: float) -> dict[str, float | None]:
+    "What a test with such a standard error would see: the fields `error`, `power` and `detectable` of `Change`."
+    from scipy.optimize import brentq  # here: scipy.stats takes a second to import
+    from scipy.stats import nct
+    from scipy.stats import t as student
+
+    quantile, told = float(student.isf((1 - level) / 2, freedom)), error > 1e-9
+    sees = brentq(lambda z: nct.sf(quantile, freedom, z) - 0.8, 0, 2 * quantile + 10)
     return {
-        **{"error": error, "worse": reach(tests, old, new, -margin, level=level) < -1, "confidence": float(1 - p)},
-        "power": float(nct.sf(quantile, n_units - 1, drop / error)) if told else None,
+        "error": error,
+        "power": float(nct.sf(quantile, freedom, drop / error)) if told else None,
         "detectable": sees * error if told else None,
     }
+
+
+def over_facets(
+    rows: Comparisons,  # of both versions
+    old: int,  # their numbers
+    new: int,
+    over: Sequence[str],  # facets that are drawn anew
+    *,
+    level: float,
+    margin: float,
+    drop: float,
+) -> dict[str, Any]:
+    """The fields of `Change` from `difference` to `points`, by the variance components of the difference.
+
+    Raises as `verdict_cells`, `generalizability` and `VarianceComponents.errors`.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    cells, contrast = verdict_cells(rows), np.array([-0.5, 0.5])
+    scores, deviations = (values[..., new] - values[..., old] for values in (cells.scores, cells.deviations))
+    apart = Cells((rows.models[old], rows.models[new]), scores * contrast, np.outer(deviations, contrast), *cells[3:])
+    study = generalizability(apart, shared=True if "wording" in over else None, rng=stream(SEED, "components"))
+    (error,), (freedom,) = study.errors(2 * contrast[None], over)
+    difference, half = round(float(scores), 9) + 0.0, float(stdtrit(freedom, (1 + level) / 2) * error)
+    low, high = (round(end, 7) + 0.0 for end in (difference - half, difference + half))
+    confidence = float(stdtr(freedom, (-margin - difference) / error))
+    sees = power(float(error), float(freedom), level=level, drop=drop)
+    told: dict[str, Any] = {"difference": difference, "low": low, "high": high, "points": win_points(difference)}
+    told |= {"worse": high < -margin, "confidence": confidence, "promise": study.promise(over)}
+    return sees | told | {"over": tuple(f"{name}s" for name in over)}
 
 
 def limits(
@@ -217,6 +256,8 @@ class Change(Result):
     level: float
     margin: float  # drop that is allowed
     drop: float  # drop beyond the margin at which the power is said
+    over: tuple[str, ...] = ("questions",)  # what is drawn anew
+    promise: str = "for other questions of the kind"  # what the interval is for
 
     def to_frame(self) -> pd.DataFrame:
         "One row."
@@ -241,12 +282,15 @@ class Change(Result):
         ends = -np.inf if self.low is None else self.low, np.inf if self.high is None else self.high
         low, high = (f"{win_points(end):.1f}" for end in ends)
         points = "an unknown share" if self.points is None else f"{self.points:.1f} of 100 points"
+        wide = self.over != ("questions",)
+        by = "Student's test over the facets" if wide else "flipped signs of questions"
         sure = "over 99.9" if self.confidence > 0.999 else f"{100 * self.confidence:.1f}"
         lines = [
             f"{self.models[1]} is {word}{beyond * (word != 'better')} (old: {self.models[0]}): {told}",
             f"against the old one it would take {points} [{low}, {high}]; {self.n_questions} questions",
-            f"one-sided confidence that it is worse{beyond}: {sure} % (1 − p of flipped signs of questions)",
+            f"one-sided confidence that it is worse{beyond}: {sure} % (1 − p of {by})",
         ]
+        lines += [f"this is {self.promise}"] * wide
         if self.power is None or self.detectable is None:
             return [*lines, "what drop this gate would see is not known: all questions say the same"]
         drops = (self.margin + self.drop, self.margin + self.detectable)
@@ -316,6 +360,7 @@ def model_change(
     level: float = 0.95,
     margin: float = 0.0,  # log odds; a drop of less is no reason for an alarm
     drop: float = 0.2,  # log odds beyond the margin, at which the power is said: 5 points of 100
+    over: Sequence[str] = ("question",),  # facets that are drawn anew
 ) -> Change:
     """How far the new version of a model is ahead of the old one, on the questions that both have.
 
@@ -371,15 +416,23 @@ def model_change(
         )  # fmt: skip
     shares = float((first[of[0]] == number[0]).mean()), float((first[of[1]] == number[1]).mean())
     inside, renumbered = joined[first], np.cumsum(joined) - 1
-    design = Design.of(renumbered[first[inside]], renumbered[second[inside]], [""] * int(joined.sum()))
-    said, question = (both[name].to_numpy()[inside] for name in ("points", "question_id"))
-    n_flips = max(FLIPS, 2 * draws_needed(1 - level))
-    tests = ScoreTests.of(design, said, question, n_flips=n_flips, rng=stream(SEED, "change"))  # the same twice
+    first, second, left = renumbered[first[inside]], renumbered[second[inside]], both[inside]
+    points, key = left["points"].to_numpy(), ["judge", "question_id", "variant"]
     settings: dict[str, Any] = {"level": level, "margin": margin, "drop": drop}
     before_after = int(renumbered[number[0]]), int(renumbered[number[1]])
-    told = verdict(tests, *before_after, **settings) | settings
-    told |= limits(tests, *before_after, level=level, margin=margin)
+    together = tuple(name for name, there in zip(names, joined, strict=True) if there)
+    if over == ("question",):
+        n_flips = max(FLIPS, 2 * draws_needed(1 - level))
+        how: dict[str, Any] = {"n_flips": n_flips, "rng": stream(SEED, "change")}  # the same twice
+        tests = ScoreTests.of(Design.of(first, second, together), points, left["question_id"].to_numpy(), **how)
+        told = verdict(tests, *before_after, **settings) | limits(tests, *before_after, level=level, margin=margin)
+    else:
+        outcome = np.array([1, 2, 0])[(2 * points).astype(int)]
+        judge, question, wording, graph = (left.groupby(by).ngroup().to_numpy() for by in (*key, key))
+        codes, judges = (first, second, outcome, judge, question, wording, graph), tuple(sorted(set(left["judge"])))
+        rows = Comparisons(*codes, together, judges, n_questions)
+        told = over_facets(rows, *before_after, over, **settings)
     counted: dict[str, Any] = {"n_questions": n_questions, "n_left_out": len(asked[0] ^ asked[1])}
     counted |= {"n_unpaired": n_unpaired, "shown_first": shares}
     loose = tuple(name for name, there in zip(names, joined, strict=True) if not there)
-    return Change(shown, without=loose, **counted, **told)
+    return Change(shown, without=loose, **counted, **told, **settings)

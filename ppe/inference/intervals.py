@@ -6,17 +6,19 @@
 __all__ = ['INTERVAL_KINDS', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies', 'question_weights',
            'question_resample', 'percentile_limits', 'mean_interval', 'jackknife_error', 'means_without',
            'question_variance', 'holm', 'resamples_needed', 'ModelLimits', 'RankIntervals', 'symmetric_root',
-           'pool_tests', 'check_draws_once', 'rank_intervals', 'normal_intervals', 'fitted_intervals']
+           'pool_tests', 'check_draws_once', 'rank_intervals', 'normal_intervals', 'fitted_intervals',
+           'facet_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from ..comparisons import Comparisons
 from ..errors import InputError, first_five
 from ..pool import Pool
 from ..streams import stream
@@ -27,6 +29,7 @@ from ..rankers.registry import rank_batch
 from ..rankers.separation import same_component
 from ..rankers.rankings import BatchScores, mid_ranks, shown_ranks, tied_places
 from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, find_distance, require_sources
+from .variance_components import variance_components
 from .score_tests import PairStatistics, ScoreTests, critical, draws_needed, questions_needed, rank_limits
 
 # %% ../../nbs/inference/intervals.ipynb #cell-05
@@ -218,6 +221,8 @@ class RankIntervals:
     resampled: BatchScores  # (R, n), of the resamples behind percentiles; R = 0 without them
     scale: tuple[str, ...] = ()  # models whose mean the limits of tested scores refer to; none: all
     best: np.ndarray | None = None  # (n,) the best rank of each that the tests leave, all at once; None: none are made
+    over: tuple[str, ...] = ("question",)  # what is drawn anew: facets of the table
+    holds: str = ""  # for what that is, in words; empty: for other questions
 
     def among(
         self,
@@ -230,6 +235,10 @@ class RankIntervals:
         """
         order = np.argsort(self.ranks, kind="stable")
         return () if self.best is None else tuple(self.models[model] for model in order if self.best[model] <= k)
+
+    def promise(self, kind: str) -> str:
+        "What the limits of a kind promise, in words."
+        return f"{self.holds}{': ' * bool(self.holds)}{INTERVAL_KINDS[kind]}"
 
     def table(
         self,
@@ -420,37 +429,38 @@ def normal_intervals(
     scores: np.ndarray,  # (n,)
     covariance: np.ndarray,  # (n, n) of the scores
     *,
+    errors: Sequence[tuple[Any, Any]] = (),  # with their freedom, of scores (n,) and of differences (P,)
     separated: bool = False,
     n_questions: int,
     n_draws: int,
     rng: np.random.Generator,
     level: float,
 ) -> RankIntervals:
-    "Limits of every kind from the normal distribution of an estimate."
+    """Limits of every kind from the normal distribution of an estimate.
+
+    Standard errors are those of the covariance, known from as many questions; or those given, each with its freedom.
+    """
     from scipy.stats import norm  # here: scipy.stats takes a second to import, and a ranking alone does without
     from scipy.stats import t as student
 
     if n_questions < 2:
         raise InputError(ONE_QUESTION)
-
-    def widened(values: np.ndarray) -> np.ndarray:
-        "Normal values as Student's for so many questions."
-        tails = norm.sf(np.minimum(np.abs(values), 37.0))  # beyond it the normal tail is no number above 0
-        wider = student.isf(tails, n_questions - 1) * np.sqrt(n_questions / (n_questions - 1))
-        return np.copysign(wider, values)
-
     moved, n = rng.standard_normal((n_draws, len(scores))) @ symmetric_root(covariance), len(scores)
     first, second = np.triu_indices(n, 1)
     apart, gap = moved[:, first] - moved[:, second], scores[first] - scores[second]
     own = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    errors = np.sqrt(np.maximum(own[first] ** 2 + own[second] ** 2 - 2 * covariance[first, second], 1e-300))
-    null = widened(apart / errors) if n_questions >= questions_needed(level) else np.full(apart.shape, np.inf)
-    pairs = PairStatistics(n, first, second, gap / errors, null)
+    both = np.sqrt(np.maximum(own[first] ** 2 + own[second] ** 2 - 2 * covariance[first, second], 1e-300))
+    wider = 1.0 if errors else np.sqrt(n_questions / (n_questions - 1))
+    (error, freedom), (error_apart, freedom_apart) = errors or [(own, n_questions - 1), (both, n_questions - 1)]
+    # As the normal value that is exceeded as often: pairs of unlike freedom are compared.
+    z = np.copysign(norm.isf(student.sf(np.abs(gap / error_apart) / wider, freedom_apart)), gap)
+    null = apart / both if n_questions >= questions_needed(level) else np.full(apart.shape, np.inf)
+    pairs = PairStatistics(n, first, second, z, null)
     fits = BatchScores(np.vstack([scores, scores + moved]), np.zeros(1 + n_draws, dtype=bool))
     limits = {"percentile": _percentile(fits, level)}
     for kind in ("differences", "simultaneous"):
         largest = np.abs(moved / own).max(axis=1) if kind == "simultaneous" else np.abs(moved / own)
-        half = own * widened(critical(largest, level))
+        half = error * (student.isf(norm.sf(critical(largest, level)), freedom) * wider)
         limits[kind] = _tested(pairs, scores - half, scores + half, level, kind)
     resampled = BatchScores(fits.scores[1:], fits.ridge[1:])
     best = rank_limits(*pairs.certain(level=level, simultaneous=True))[0]
@@ -477,3 +487,32 @@ def fitted_intervals(
     names = "question-effects", ALL_GRAPHS.name, pool.models
     how: dict[str, Any] = {"n_questions": pool.n_questions, "n_draws": n_draws, "rng": rng, "level": level}
     return normal_intervals(*names, fit.theta, fit.covariance, separated=fit.ridge > 0, **how)
+
+# %% ../../nbs/inference/intervals.ipynb #751d36ed
+def facet_intervals(
+    rows: Comparisons,  # without invalid verdicts
+    over: Sequence[str],  # facets that are drawn anew
+    *,
+    scores: np.ndarray,  # (n,) of a fit to all of them
+    ranker: str,  # out of ORDER_FORMS
+    n_draws: int,
+    rng: np.random.Generator,
+    level: float = 0.95,
+) -> RankIntervals:  # differences and simultaneous
+    """Limits for other levels of several facets of a table, from its variance components.
+
+    Raises as `variance_components` and `VarianceComponents.errors`. Source: Owen & Eckles (2012); Satterthwaite (1946).
+    """
+    shared = True if "wording" in over else None
+    how: dict[str, Any] = {"tie_parameter": ranker == "davidson", "shared": shared, "level": level}
+    study, each = variance_components(rows, rng=rng.spawn(1)[0], **how), np.eye(n := len(scores))
+    first, second = np.triu_indices(n, 1)
+    errors = [study.errors(each, over), study.errors(each[first] - each[second], over, of_order=True)]
+    root = symmetric_root(study.covariance(over=over).sum(axis=0))
+    covariance = root @ root + 1e-9 * np.trace(root @ root) * each  # a facet of few levels leaves directions empty
+    made = normal_intervals(
+        ranker, ALL_GRAPHS.name, rows.models, scores, covariance, errors=errors, n_questions=rows.n_questions,
+        n_draws=n_draws, rng=rng, level=level,
+    )  # fmt: skip
+    limits = {kind: made.limits[kind] for kind in ("differences", "simultaneous")}
+    return replace(made, limits=limits, over=tuple(over), holds=study.promise(over))

@@ -9,6 +9,7 @@ __all__ = ['LIMITS', 'WITHOUT', 'SEED', 'NEGLIGIBLE', 'UNEVEN', 'Incomplete', 'N
 
 # %% ../../nbs/inference/leaderboard.ipynb #c03-bbbe87
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -23,6 +24,7 @@ from ppe.inference.intervals import (
     INTERVAL_KINDS,
     RankIntervals,
     check_draws_once,
+    facet_intervals,
     holm,
     rank_intervals,
     symmetric_root,
@@ -30,6 +32,7 @@ from ppe.inference.intervals import (
 from .fragility import TOP, Fragility, fragility
 from .methods import ALL_GRAPHS, Method, source_rows
 from .score_tests import ScoreTests
+from .variance_components import Names, variance_components
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
 from ..comparisons import Comparisons, wins_and_ties
 from ppe.rankers.covariates import (
@@ -82,19 +85,31 @@ class Leaderboard(Result):
     intervals: RankIntervals | None = None
     kind: str = "differences"  # of the intervals, a key of INTERVAL_KINDS
     seed: int = SEED  # of the intervals
-    verdicts: Comparisons | None = None  # of the pool, where effects stand beside the strengths
+    verdicts: Comparisons | None = None  # of the pool
     style: Covaried | None = None  # the same with covariates
     judges: tuple[str, ...] = ()  # whose verdicts were ranked
     weighted: bool = False  # with a discrimination for each judge
     without: Ranking | None = None  # of the same verdicts without covariates, where there are some
     separated: str = ""  # which orders rest on no verdict, in a sentence
     fragility: Fragility | None = None  # of strengths alone, by all graphs
+    uncovered: str = ""  # what the intervals leave out, where that is much
     remarks: tuple[str, ...] = ()  # what came up on the way to it, one sentence each
 
     @property
     def n_used(self) -> int | None:
         "How many graphs were ranked."
         return self.n_graphs if self.rows is None else len(self.rows)
+
+    @property
+    def beside(self) -> bool:
+        "Effects stand beside the strengths."
+        return self.style is not None or "first_place" in self.ranking.fit.estimates
+
+    @property
+    def alone(self) -> bool:
+        "Strengths alone, with a likelihood of all graphs."
+        plain = not self.beside and self.method.keeps_all and self.ranking.ranker in ORDER_FORMS
+        return self.pool is not None and plain
 
     @property
     def counted(self) -> str:
@@ -122,6 +137,8 @@ class Leaderboard(Result):
         table["score"] = table["score"].mask(size < NEGLIGIBLE * size.max(), 0.0)
         if self.intervals is not None:
             table = table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
+            if self.intervals.holds:
+                table["over"] = ",".join(f"{facet}s" for facet in self.intervals.over)
         if self.without is not None:
             plain = self.without.table().set_index("model")[["rank", "score"]].add_suffix("_without")
             table = table.join(plain, on="model")
@@ -163,7 +180,8 @@ class Leaderboard(Result):
             "fit": ranking.fit.to_dict(),
             "distances": self.distances,
             "intervals": limits and {
-                "kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": limits.level,
+                "kind": self.kind, "promise": limits.promise(self.kind), "level": limits.level,
+                "over": [f"{facet}s" for facet in limits.over],
                 "n_resamples": limits.n_draws, "seed": self.seed, "scale": list(limits.scale) or None,
                 f"top_{TOP}_among": list(limits.among(TOP)) or None,
             },
@@ -181,27 +199,46 @@ class Leaderboard(Result):
         level: float = 0.95,
         kind: str = "differences",  # a key of INTERVAL_KINDS; percentile where the ranking has no other
         seed: int = SEED,
+        over: Names = ("question",),  # facets that are drawn anew
     ) -> "Leaderboard":
-        "The same with limits of scores and ranks. Raises as `rank_intervals`, and for a table without graphs."
+        """The same with limits of scores and ranks.
+
+        Raises as `rank_intervals` and `facet_intervals`, and for a table without graphs.
+        """
         if self.pool is None:
             counts = "counts hold no questions to resample; give the verdict table"
             large = "this table is too large to resample its questions; take a part of it (--judge, --category)"
             raise InputError(f"--intervals: {counts if self.n_graphs is None else large}, or leave --intervals out")
-        beside, whole = self.verdicts is not None, self.method.keeps_all and not self.weighted
+        how: dict[str, Any] = {"level": level, "rng": stream(seed, "intervals")}
+        ranker = self.ranking.ranker
+        if over != ("question",):
+            if not self.alone or kind == "percentile" or self.verdicts is None:
+                raise InputError(
+                    f"--over: ranges over several facets are known for {' and '.join(ORDER_FORMS)} of all graphs, "
+                    "without effects beside the strengths, and are no percentiles; leave --over or the others out"
+                )
+            scores = self.ranking.scores
+            wide = facet_intervals(self.verdicts, over, scores=scores, ranker=ranker, n_draws=n_resamples, **how)
+            return replace(self, intervals=wide, kind=kind, seed=seed)
+        beside, whole = self.beside, self.method.keeps_all and not self.weighted
         intervals = rank_intervals(
-            self.pool, method=self.method, ranker=self.ranking.ranker, n_resamples=n_resamples, level=level,
-            rng=stream(seed, "intervals"), kinds=[kind], fit_batch=partial(_rank_batch, self) if beside else None,
-            tests=partial(_score_tests, self) if beside and whole else None,
+            self.pool, method=self.method, ranker=ranker, n_resamples=n_resamples, kinds=[kind],
+            fit_batch=partial(_rank_batch, self) if beside else None,
+            tests=partial(_score_tests, self) if beside and whole else None, **how,
         )  # fmt: skip
-        return replace(self, intervals=intervals, kind=next(iter(intervals.limits)), seed=seed)
+        uncovered, rows, made = "", self.verdicts, next(iter(intervals.limits))
+        if self.alone and rows is not None and max(len(self.judges), len(np.unique(rows.wording))) > 2:
+            how = {"tie_parameter": ranker == "davidson", "groups": 0, "rng": stream(seed, "components")}
+            with suppress(InputError, ConvergenceError, NoMaximumError):
+                uncovered = variance_components(rows, **how).uncovered()
+        return replace(self, intervals=intervals, kind=made, seed=seed, uncovered=uncovered)
 
     def with_fragility(self) -> "Leaderboard":
         "The same with the fewest questions that change it, where that is known of its ranker and can be had."
-        ranker, beside = self.ranking.ranker, self.verdicts is not None or not self.method.keeps_all
-        if self.pool is None or beside or ranker not in ORDER_FORMS:
+        if not self.alone or self.pool is None:
             return self
         try:
-            return replace(self, fragility=fragility(self.pool, tie_parameter=ranker == "davidson"))
+            return replace(self, fragility=fragility(self.pool, tie_parameter=self.ranking.ranker == "davidson"))
         except (InputError, ConvergenceError, NoMaximumError):  # a single question, or a penalty: said elsewhere
             return self
 
@@ -448,7 +485,7 @@ def leaderboard(
         n_graphs=len(there), n_dropped=0 if pool is None else pool.n_dropped,
         n_verdicts=len(ranked), n_questions=ranked.n_questions, n_lost=int(valid.sum()) - len(shown),
         n_invalid=int((~valid).sum()), invalid=invalid_verdicts(verdicts), distances=_distances(ranking, ranks),
-        verdicts=shown if style or weighted or order_effect else None, style=style, judges=ranked.judges,
+        verdicts=None if pool is None else shown, style=style, judges=ranked.judges,
         weighted=weighted, without=without, separated=_separated(ranking, wins, ties),
     )  # fmt: skip
 
@@ -490,6 +527,7 @@ BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
 def _notes(board: Leaderboard) -> list[str]:
     notes, found, by_cycles = [*board.remarks], board.estimates(), _by_cycles(board.method)
     notes += [] if board.intervals is None else board.intervals.notes(board.kind)
+    notes += [board.uncovered] * bool(board.uncovered)
     notes += [board.separated] * bool(board.separated) + uneven_lines(board.invalid)
     if board.n_lost:
         s, left = "s" * (board.n_dropped == 1), plural(board.n_dropped or 0, "graph")
@@ -595,9 +633,10 @@ def _lines(board: Leaderboard) -> list[str]:
     if fit.ridge:
         lines.append(f"no maximum exists: scores are those of a penalty of {fit.ridge:g}")
     if limits:
-        drawn = "resamples" if board.kind == "percentile" else "sign flips"
-        how = f"at level {limits.level:g}, {limits.n_draws} {drawn} of the questions"
-        lines.append(f"{board.kind} intervals {how}: {INTERVAL_KINDS[board.kind]}")
+        drawn = "resamples of the questions" if board.kind == "percentile" else "sign flips of the questions"
+        drawn = "draws by the variance components" if limits.holds else drawn
+        how = f"at level {limits.level:g}, {limits.n_draws} {drawn}"
+        lines.append(f"{board.kind} intervals {how}: {limits.promise(board.kind)}")
         among = limits.among(TOP)
         if TOP <= len(among) < len(limits.models):
             few = " among" * (len(among) > TOP)
@@ -648,7 +687,7 @@ class JudgeLeaderboards(Result):
         "One row for each judge and model."
         tables = {judge: board.to_frame() for judge, board in self.boards.items()}
         table = pd.concat(tables, names=["judge"]).reset_index("judge").reset_index(drop=True)
-        return table[table.columns.intersection(["judge", "model", "score", "rank", *LIMITS], sort=False)]
+        return table[table.columns.intersection(["judge", "model", "score", "rank", *LIMITS, "over"], sort=False)]
 
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --judges separate --format json`)."

@@ -23,6 +23,7 @@ from ..inference.advice import Finding, diagnose_verdicts
 from ..inference.diagnostics import clustered_interval, family, first_place_rates, order_flips
 from ..inference.intervals import resamples_needed
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
+from ..inference.variance_components import VarianceComponents, variance_components
 from ..inference.real_cycles import RealCycles, real_cycles
 from ..pool import Pool, complete_graphs, win_tie_counts_from_table
 from ..rankers.rankings import best_first
@@ -40,7 +41,7 @@ SAID = ("misspecification", "question_effect_size", "judges_together", "own_mode
 WORST = 10  # questions listed
 LISTED_JUDGES = 12  # listed; the others are counted
 Tick = Callable[[str], None]  # told what comes next
-PARTS = ("cycles", "questions", "agreement", "further")  # beside the ranking and the judges
+PARTS = ("cycles", "questions", "agreement", "components", "further")  # beside the ranking and the judges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +75,7 @@ class Report:
     cycles: RealCycles | None = None
     questions: pd.DataFrame | None = None  # of `worst_questions`
     agreement: pd.DataFrame | None = None  # of every two judges listed
+    components: VarianceComponents | None = None
     further: Further | None = None
     findings: tuple[Finding, ...] = ()  # of the sections SAID, and the advice
 
@@ -312,8 +314,10 @@ def _part(
     if name == "further":
         return further_calls(verdicts, level=level, seed=seed)
     if pool is None:
-        use = {"cycles": "resample its questions", "questions": "make its graphs one by one"}[name]
+        use = "resample its questions" if name == "cycles" else "make its graphs one by one"
         raise InputError(f"this table is too large to {use}")
+    if name == "components":
+        return variance_components(Comparisons.of(verdicts), level=level, rng=stream(seed, name))
     if pool.n_models < 3:
         raise InputError("two models make no cycle")
     if name == "questions":

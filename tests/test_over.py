@@ -1,0 +1,185 @@
+"""Ranges over several facets: a sandwich by hand, planted truths, the option in its three forms, refusals."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t as student
+
+import ppe
+from ppe.cli.main import main
+from ppe.comparisons import Comparisons
+from ppe.errors import InputError
+from ppe.inference.intervals import facet_intervals
+from ppe.inference.variance_components import facets_over, variance_components, verdict_cells
+from ppe.paper.datasets import load_verdicts
+from ppe.streams import replicate_streams, stream
+from ppe.verdicts import validate_verdicts, write_verdicts
+
+SEED = 20260324
+MODELS = "abcde"
+
+
+@pytest.fixture(scope="module")
+def prd() -> pd.DataFrame:
+    return load_verdicts("prd-judges")
+
+
+def crossed(
+    rng: np.random.Generator, n_judges: int = 4, size: float = 0.3, spread: float = 0.0, models: str = MODELS
+) -> pd.DataFrame:
+    "Equal models on 30 questions by judges of a taste of their own, who spread what there is by a factor of their own."
+    first, second = np.triu_indices(len(models), 1)
+    shape = (30, n_judges, len(models))
+    likes = size * rng.standard_normal(shape[1:]) + 0.5 * rng.standard_normal((30, 1, len(models)))
+    likes = likes + spread * rng.standard_normal((n_judges, 1)) * np.linspace(-1, 1, len(models))
+    gap = likes[..., first] - likes[..., second]
+    won = rng.random(gap.shape) < 1 / (1 + np.exp(-gap))
+    question, judge, pair = (grid.ravel() for grid in np.indices(gap.shape))
+    names = np.array([*models])
+    columns = {"judge": np.char.add("j", judge.astype(str)), "question_id": question, "category": "any", "variant": 0}
+    columns |= {"model_a": names[first[pair]], "model_b": names[second[pair]]}
+    return validate_verdicts(pd.DataFrame(columns | {"verdict": np.where(won.ravel(), "a", "b")}))
+
+
+def test_balanced_limits_are_those_of_two_way_tables(prd: pd.DataFrame):
+    "Mean squares of a textbook, and the part of judges alike for all models."
+    verdicts = ppe.rank(crossed(stream(SEED, "by hand")), intervals=0).verdicts
+    assert verdicts is not None
+    cells, study = verdict_cells(verdicts), variance_components(verdicts, rng=stream(SEED))
+    y = np.zeros((30, 4, 5))
+    y[cells.facets["question"], cells.facets["judge"]] = cells.deviations
+    rows, columns = y.mean(axis=1, keepdims=True), y.mean(axis=0, keepdims=True)
+    rest = ((y - rows - columns) ** 2).sum(axis=(0, 1)) / (29 * 3)
+    of_judges = ((30 * (columns**2).sum(axis=(0, 1)) / 3) - rest) / 30 / 4
+    of_questions = np.maximum(4 * (rows**2).sum(axis=(0, 1)) / 29 - rest, 0) / 4 / 30 + rest / 120
+    shared = np.maximum(of_judges, 0).mean()
+    error, freedom = study.errors(np.eye(5), ["question", "judge"])
+    assert np.allclose(error**2, of_questions + shared, rtol=1e-6)
+    assert np.allclose(freedom, (of_questions + shared) ** 2 / (of_questions**2 / 29 + shared**2 / 3), rtol=1e-6)
+    low, high = study.score_limits(["question", "judge"])
+    assert np.allclose(high - low, 2 * student.ppf(0.975, freedom) * error)
+
+
+@pytest.mark.parametrize("n_judges,models", [(3, "abc"), (4, "abcde"), (5, "ab")])
+def test_ranges_over_judges_hold_planted_ranks_and_those_over_questions_do_not(n_judges: int, models: str):
+    "Equal models: every rank is as true as another, so a range keeps its word if it holds an order that is dealt out."
+    held, alone, n = [], [], len(models)
+    for rng in replicate_streams(SEED, "equal", n_judges, n=120):
+        rows = Comparisons.of(crossed(rng, n_judges, models=models, size=0.4))
+        dealt, how = rng.permutation(n) + 1, {"scores": verdict_cells(rows).scores, "ranker": "bradley-terry"}
+        for over, kept in ((("question", "judge"), held), (("question",), alone)):
+            made = facet_intervals(rows, over, n_draws=99, rng=rng, **how)
+            limits = made.limits["simultaneous"]
+            kept.append(((limits.rank_low <= dealt) & (dealt <= limits.rank_high)).all())
+    assert np.mean(held) > 0.9 > np.mean(alone), (np.mean(held), np.mean(alone))
+
+
+def test_a_spread_of_its_own_widens_scores_and_hardly_ranks():
+    widths = []
+    for rng in replicate_streams(SEED, "spread", n=10):
+        rows = Comparisons.of(crossed(rng, 5, size=0.0, spread=0.6))
+        how = {"scores": verdict_cells(rows).scores, "ranker": "bradley-terry", "n_draws": 99}
+        both = [facet_intervals(rows, over, rng=rng, **how) for over in (("question", "judge"), ("question",))]
+        made = [each.limits["simultaneous"] for each in both]
+        widths.append([((m.score_high - m.score_low).mean(), (m.rank_high - m.rank_low).mean()) for m in made])
+    (wide, open_ranks), (narrow, few) = np.mean(widths, axis=0)
+    assert wide > 1.8 * narrow and open_ranks < few + 0.8
+
+
+def test_the_three_forms_say_the_same_and_the_default_is_questions(prd: pd.DataFrame, tmp_path: Path, capsys):
+    write_verdicts(prd, path := tmp_path / "prd.csv")
+    by_words, by_names = ppe.rank(prd, over="questions,judges"), ppe.rank(prd, over=["judges", "questions"])
+    assert by_words.to_dict() == by_names.to_dict()
+    assert main(["rank", str(path), "--over", "questions,judges", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(by_words.to_dict()))
+    assert by_words.to_dict()["intervals"]["over"] == ["questions", "judges"]
+    assert "for other questions of the kind and other judges like these 5" in str(by_words)
+    assert "for other questions of the kind and other judges like these 5" in by_words._repr_html_()
+    assert main(["rank", str(path), "--over", "questions,judges", "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(",over")
+    assert ppe.rank(prd, over="questions").to_dict() == ppe.rank(prd).to_dict()
+    change = ppe.compare(prd, model=["gpt35", "bard"], over="questions,judges")
+    assert main(["compare", str(path), "--model", "gpt35", "--model", "bard", "--over", "questions,judges"]) == 0
+    assert capsys.readouterr().out == f"{change}\n" and change.low is not None and change.low < change.difference
+    assert (change.over, change.worse) == (("questions", "judges"), False)
+    assert facets_over(" judges , questions") == ("question", "judge")
+
+
+def test_two_tables_are_compared_within_their_common_cells(prd: pd.DataFrame):
+    "The new version is nearly the old one: what judges like in both is gone from the difference."
+    table = crossed(stream(SEED, "again"), 5, size=0.8)
+    with pytest.raises(InputError, match="all questions say the same: .* copies of one"):
+        ppe.compare(table, table, model="a", over="questions,judges")
+    other = table.assign(verdict=table["verdict"].where(stream(SEED, "flip").random(len(table)) < 0.9, "a"))
+    change = ppe.compare(table, other, model="a", over="questions,judges")
+    apart = ppe.compare(table, model=["a", "b"], over="questions,judges")
+    assert change.error < 0.5 * apart.error
+
+
+def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.DataFrame):
+    said = [line for line in ppe.rank(prd).notes() if "Ranges over questions alone" in line]
+    assert len(said) == 1 and "42 % of the width" in said[0] and "(--over questions,judges)" in said[0]
+    assert not any("alone have" in line for line in ppe.rank(prd, over="questions,judges").notes())
+    for quiet in ("mt-bench-gpt4", "h2o-gpt4"):  # two turns, one wording
+        assert not any("alone have" in line for line in ppe.rank(load_verdicts(quiet)).notes())
+    told = ppe.diagnose(prd)
+    assert any("Four times the questions would narrow the ranges by 7 %" in line for line in told.lines())
+    components = told.to_dict()["components"]
+    assert components["variance judge"]["low"] > 0 and components["share judge"] > 0.8
+    page = ppe.report(prd).html
+    assert "Four times the questions would narrow" in page and "Components of the variance of a score" in page
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"over": "questions,judge"}, "--over judge: choose from questions, wordings, judges"),
+        ({"over": ()}, "choose from questions"),
+        (
+            {"over": "questions,wordings"},
+            "wording: only what differs .* question, judge, order; add verdicts of a second",
+        ),
+        ({"over": "judges", "intervals": 0}, "--over judges says what ranges are over: leave --intervals 0 out"),
+        ({"over": "judges", "judge": "gpt4"}, "judge: only what differs"),
+        ({"over": "judges", "ranker": "copeland"}, "known for bradley-terry and davidson of all graphs"),
+        ({"over": "judges", "order_effect": True}, "without effects beside the strengths"),
+        ({"over": "judges", "judges": "weighted"}, "without effects beside the strengths"),
+        ({"over": "judges", "interval_kind": "percentile"}, "are no percentiles"),
+        ({"over": "judges", "select": "global", "keep": 100}, "of all graphs"),
+        ({"over": "judges", "intervals": 5}, "5 draws: level 0.95 needs at least 19"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(prd: pd.DataFrame, options: dict, words: str):
+    with pytest.raises(InputError, match=words):
+        ppe.rank(prd, **options)
+
+
+def test_few_levels_and_counts_are_refused(prd: pd.DataFrame, tmp_path: Path):
+    two = prd[prd["judge"].isin(["gpt4", "gpt35"])]
+    for act in (
+        lambda: ppe.rank(two, over="questions,judges"),
+        lambda: ppe.compare(two, model=["gpt35", "bard"], over="judges"),
+    ):
+        with pytest.raises(
+            InputError, match="judge: limits over a facet need at least three of it, here are 2; add one"
+        ):
+            act()
+    with pytest.raises(InputError, match="--judges compares judges over questions alone: it takes no --over judges"):
+        ppe.compare(prd, judges=True, judge=["gpt35", "gpt4"], over="judges")
+    with pytest.raises(InputError, match="--people takes no --over"):
+        ppe.rank(prd, people=load_verdicts("prd-human"), over="questions,judges")
+    pd.DataFrame([["x", "y", 3, 2, 1]], columns=["model_a", "model_b", "wins_a", "wins_b", "ties"]).to_csv(
+        path := tmp_path / "counts.csv", index=False
+    )
+    with pytest.raises(InputError, match="--over questions,judges: counts of pairs hold no"):
+        ppe.rank(str(path), over="questions,judges")
+
+
+def test_copies_of_one_question_have_no_components(prd: pd.DataFrame):
+    one = prd[(prd["question_id"] == prd["question_id"].iloc[0]) & (prd["judge"] == "gpt4") & (prd["variant"] == 0)]
+    table = pd.concat([one.assign(question_id=number, verdict="tie") for number in range(4)])
+    with pytest.raises(InputError, match="all questions say the same"):
+        variance_components(Comparisons.of(validate_verdicts(table.astype(object))), rng=stream(SEED))
