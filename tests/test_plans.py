@@ -221,7 +221,9 @@ def test_a_plan_for_thousands_of_models_is_refused(n):
 
 def test_the_prior_is_that_of_the_sets_and_a_wider_one_of_fewer():
     everything, few = prior_of(PUBLIC), prior_of(dict([*PUBLIC.items()][:2]))
-    assert np.allclose(everything[:, 0], np.mean([prior_of({"x": seen, "y": seen})[:, 0] for seen in PUBLIC.values()], axis=0))
+    assert np.allclose(
+        everything[:, 0], np.mean([prior_of({"x": seen, "y": seen})[:, 0] for seen in PUBLIC.values()], axis=0)
+    )
     assert np.isclose(few[2, 1], abs(0.68 + 0.23) / 2**0.5 * 1.5**0.5)
 
 
