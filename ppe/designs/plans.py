@@ -234,7 +234,8 @@ def pilot_beliefs(
     n, q, n_rows, n_ties, notes = len(rows.models), rows.n_questions, len(rows), int((rows.outcome == 2).sum()), []
     if rows.graph.max() >= q:
         with suppress(InputError, NoMaximumError):  # where they are not known, nothing is said of them
-            notes.append(f"by the components of the pilot: {variance_components(rows, rng=rng).sentence()}")
+            sentence = variance_components(rows, rng=rng).sentence()
+            notes.append(f"by the components of the pilot, {sentence[0].lower()}{sentence[1:-1]}")
     (variance, error), sizes = effect_variance(rows), MOST_EFFECTS * np.sqrt(expit(_LOGITS))
     likely = -(((_LOGITS - logit_effects[0]) / logit_effects[1]) ** 2) / 2
     if error > 1e-6:  # all alike where no verdict contradicts another
