@@ -59,10 +59,10 @@ def score_components(
     """
     n, n_pairs = scores.shape[1], comb(scores.shape[1], 2)
     variance, ties, first_place = (each[:, None, None] for each in (effects**2, ties, first_place))
-    chances = expit(scores[:, :, None] - scores[:, None, :])
-    weights = np.maximum(chances * (1 - chances), 1e-12) * (1 - np.eye(n))
-    tied = ties * 2 * n_pairs * weights / weights.sum(axis=(1, 2), keepdims=True)
-    own = weights - np.minimum(tied / 4, np.minimum(chances, 1 - chances) / 2) - (first_place * weights) ** 2
+    gaps, off = scores[:, :, None] - scores[:, None, :], 1 - np.eye(n)
+    weights = np.maximum(expit(gaps) * expit(-gaps), 1e-12) * off
+    tied = np.minimum(ties * n_pairs / weights.sum(axis=(1, 2), keepdims=True) / 2, 0.5 / expit(np.abs(gaps)))
+    own = sum(expit(gaps + way) * expit(-gaps - way) for way in (first_place, -first_place)) / 2 * (1 - tied) * off
     repeated = 8 / np.pi * weights**2 * np.arcsin(np.minimum(2 * np.sin(np.pi * variance / 8), 1.0))
     repeated = np.minimum(repeated, own)
     if orders == "both":
