@@ -144,11 +144,9 @@ def judges() -> object:
 
 
 def wordings() -> object:
-    from ppe.designs.precision import CallEffects
-
-    effects = CallEffects(np.array([0.6, 0.2, 0.2, -0.3, -0.7]), 1.5, 0.6, 0.2)
-    compare_ways = definitions("theorems/thm_question_effects.ipynb").compare_ways
-    return compare_ways(effects, sizes=[40, 120], n_questions=20, n_trials=60, seed=SEED)
+    theorem = definitions("theorems/thm_question_effects.ipynb")
+    effects = theorem.CallEffects(np.array([0.6, 0.2, 0.2, -0.3, -0.7]), 1.5, 0.6)
+    return theorem.compare_ways(effects, sizes=[40, 120], n_questions=20, n_trials=60, seed=SEED)
 
 
 def designs() -> Iterator[object]:

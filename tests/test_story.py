@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from stage_notebooks import ROOT
 
-from ppe.designs.precision import WORDING_SHARE
+from ppe.designs.plans import WORDING_SHARE
 from ppe.paper import story
 
 TABLE = story.published(ROOT / "figures")
@@ -164,4 +164,4 @@ def test_what_is_said_of_calls_wordings_stops_and_judges():
     made = story._theory(TABLE).set_index("max_triangles")
     assert (np.diff(made["log10_generated"]) < 0).all() and made["t_product"].iloc[0] < made["t_plain"].iloc[0]
     held = TABLE("fig_plan").groupby(["size", "set"])["in_widened"].mean().unstack("set")
-    assert (held["MT-Bench, GPT-4"] < 0.8).all() and (held.drop(columns="MT-Bench, GPT-4") > 0.9).all(axis=None)
+    assert (held["MT-Bench, GPT-4"] < 0.8).all() and (held.drop(columns="MT-Bench, GPT-4") > 0.85).all(axis=None)

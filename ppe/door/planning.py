@@ -23,7 +23,7 @@ from ..designs.adaptive import next_calls as chosen_calls
 from ..designs.adaptive import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ..designs.plans import ENOUGH_QUESTIONS, Beliefs, Plan, make_plan, n_draws_for, parse_target
-from ..designs.plans import pilot_beliefs, public_beliefs, require_memory
+from ..designs.plans import pilot_beliefs, public_beliefs
 from .ranking import One, check_numbers
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
@@ -31,7 +31,6 @@ from ..inference.leaderboard import SEED
 from .inputs import Verdicts, opened, text_columns, verdict_table, words_checked
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
-from ..parallel import progress_bar
 from ..pool import default_models
 from ..results import Parts, Result, Shown
 from ..stages.benchmarks import load_benchmark, originals, read_prompts
@@ -140,7 +139,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int) -> Beli
     n, rng = _number(models), stream(seed, "plan", "beliefs")
     if n is not None and n < 2:
         raise InputError(f"--models {n}: a ranking is of at least two models")
-    require_memory(n or 2)  # before they get names
+    n_draws_for(n or 2)  # too many are refused before they get names
     names = tuple(models_from(models)) if n is None else default_models(n)
     if pilot is None:
         return public_beliefs(names, n_draws=n_draws_for(len(names)), rng=rng)
@@ -194,16 +193,10 @@ def plan(
         )
     (n_questions, each), beliefs = _questions(questions, wordings), _beliefs(models, pilot, judge, seed)
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
-    with progress_bar(unit="step") as bar:
-
-        def tick(done: int, steps: int) -> None:
-            bar.total = steps
-            bar.update(done - bar.n)
-
-        made = make_plan(
-            beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal, n_wordings=each,
-            price_judge=price_judge, price_answer=price_answer, tick=tick,
-        )  # fmt: skip
+    made = make_plan(
+        beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal, n_wordings=each,
+        price_judge=price_judge, price_answer=price_answer,
+    )  # fmt: skip
     remarks = [*made.remarks]
     if calls is None and target is None:
         remarks.append(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")

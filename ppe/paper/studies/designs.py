@@ -24,7 +24,7 @@ from scipy.special import entr
 from ...comparisons import Comparisons, wins_and_ties
 from ...designs.adaptive import next_calls
 from ...designs.pair_designs import Kind, design_pairs
-from ...designs.precision import WORDING_SHARE
+from ...designs.plans import WORDING_SHARE
 from ...errors import InputError
 from ...inference.methods import METHODS, resample
 from .. import datasets
