@@ -209,7 +209,8 @@ def open_ranks(
         if len(met) and not (above[two] or below[two[::-1]]):
             families = (np.abs(pairs.null[:, (sides == model).any(axis=0)]).max(axis=1) for model in two)
             reach = min(critical(largest, level) for largest in families)
-            times[tuple(names[list(two)])] = float(reach / max(abs(pairs.z[met[0]]), 1e-9)) ** 2
+            gap = abs(pairs.z[met[0]])
+            times[tuple(names[list(two)])] = float(reach / gap) ** 2 if gap > 1e-9 else np.inf
     return table, times
 
 
