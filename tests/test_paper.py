@@ -478,7 +478,7 @@ def test_a_failing_cell_is_kept_and_leaves_no_half_output(project: Path):
     ("cell", "message"),
     [
         ("import os\nos._exit(3)", "(?i)kernel"),
-        ("open(output_dir + '/fig_second.csv', 'w').close()", "fig_second.csv is made by fig_second: an output has one notebook"),
+        ("open(output_dir + '/fig_second.csv', 'w').close()", "fig_second.csv is made by fig_second: an output"),
         ("open(output_dir + '/MOVED.md', 'w').close()", "MOVED.md is made by hand: an output has one notebook"),
         ("import os\nopen(output_dir + '/x.csv', 'w').write(os.getcwd() + '/data')", "x.csv holds a path"),
     ],
