@@ -138,7 +138,7 @@ def _item(root: Path, name: str, table: Any, defaults: Mapping[str, object]) -> 
     table = table if isinstance(table, dict) else {}
     if wrong := [key for key in {**table, **kinds} if type(table.get(key)) is not kinds.get(key)]:
         raise InputError(
-            f"{where}: {first_five(wrong)}: a table has the texts item and title, the tables quick and full, and no more"
+            f"{where}: {first_five(wrong)}: a table has the texts item and title, the tables quick and full, no more"
         )
     path, parameters = root / folder / f"{name}.ipynb", {}
     cells = tuple(cell for cell in notebook_cells(path) if "injected-parameters" not in cell_tags(cell))
@@ -164,8 +164,8 @@ def _item(root: Path, name: str, table: Any, defaults: Mapping[str, object]) -> 
     front = _TITLE_AND_ANSWER.match(first)
     if not front or re.search(r"(?m)^>", first[front.end() :]):
         raise InputError(
-            f"{path.name}: the first cell begins with {first[:40]!r}: it is Markdown with `# A question?`, an empty line, "
-            "and one blockquote that answers it (`> …`); write it so"
+            f"{path.name}: the first cell begins with {first[:40]!r}: it is Markdown with `# A question?`, an empty "
+            "line, and one blockquote that answers it (`> …`); write it so"
         )
     answer = " ".join(re.sub(r"(?m)^> ?", "", front[2]).split())
     notebook = f"{folder}/{name}.ipynb"
@@ -248,7 +248,7 @@ def read_fronts(
     profile: str = "full",
     items: Mapping[str, Item] | None = None,  # None reads them
 ) -> dict[str, Front]:  # name → front, in the order of nbs/profiles.toml
-    "Items with what one profile has made of them: files with a caption that is there. Raises InputError as `read_items` and `place_of`."
+    "Items with what one profile has made of them, if it is there. Raises InputError as `read_items` and `place_of`."
     root = project_root() if root is None else root
     folder, manifest = root / place_of(profile), read_manifest(root, profile)
     fronts = {}

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import source_from_cache
 from pathlib import Path
@@ -27,17 +28,8 @@ from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_bytes, write_json, write_text
 from .book import write_gallery
 from .executed import TOLERANCE, difference, notebook_client, notebook_text, with_results
-from ppe.paper.items import (
-    Item,
-    Json,
-    ProfileName,
-    cell_tags,
-    code_cells,
-    notebook_cells,
-    place_of,
-    read_items,
-    read_manifest,
-)
+from .items import Item, Json, ProfileName, cell_tags, code_cells, notebook_cells
+from .items import place_of, read_items, read_manifest
 from ..parallel import SCHEDULER, cluster
 
 if TYPE_CHECKING:
@@ -104,10 +96,8 @@ class _Book:
     def read(self) -> None:
         "Manifest, memory, and hashes of files, each file read once; the hash of what is not there is empty."
         self.manifest, self.state = read_manifest(self.root, self.profile), dict[str, Json]()
-        try:
+        with suppress(OSError, ValueError):  # nothing is remembered, so all runs again
             self.state |= json.loads((self.build / "state.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            pass  # nothing is remembered, so all runs again
         self.hashed = functools.cache(lambda at: file_sha256(self.root / at) if (self.root / at).is_file() else "")
 
     def is_current(self, item: Item) -> bool:
@@ -195,11 +185,9 @@ def _execute(
             client.execute(cleanup_kc=True, env=environment, stdout=DEVNULL, stderr=DEVNULL)
             message = ""
         except CellExecutionError as error:
-            failed = [c for c in notebook.cells if any(o.output_type == "error" for o in c.get("outputs", ()))]
-            message = (
-                f"{item.name}, cell [{failed[0].execution_count}]: "
-                + f"{error.ename}: {error.evalue}".strip(" :\n").splitlines()[-1]
-            )
+            failed = next(c for c in notebook.cells if any(o.output_type == "error" for o in c.get("outputs", ())))
+            reason = f"{error.ename}: {error.evalue}".strip(" :\n").splitlines()[-1]
+            message = f"{item.name}, cell [{failed.execution_count}]: {reason}"
         except RuntimeError as error:  # the kernel has died
             message = f"{item.name}: {error}"
     return notebook, message, used[0]
@@ -227,13 +215,13 @@ class RunSummary:
         lines = [f"{place_of(self.profile)}/: {len(self.ran)} run, {len(self.up_to_date)} up to date"]
         if self.left:
             lines.append(f"left as published, the same but for last digits: {', '.join(self.left)}")
-        slowest = sorted(self.seconds.items(), key=lambda one: -one[1][0])[:5]
+        slowest = sorted(self.seconds.items(), key=lambda pair: -pair[1][0])[:5]
         if slowest and slowest[0][1][0] >= 10:
             told = ", ".join(f"{name} {processor:.0f} ({clock:.0f})" for name, (processor, clock) in slowest)
             total = sum(processor for processor, _ in self.seconds.values())
             lines.append(f"{total:.0f} s of processor; the slowest, on the clock in brackets: {told}")
         lines += [f"{name}: {note}" for name, notes in self.notes.items() for note in notes]
-        return "\n".join([*lines, *(f"failed: {one}" for one in self.failed.values())])
+        return "\n".join([*lines, *(f"failed: {failure}" for failure in self.failed.values())])
 
 # %% ../../nbs/paper/runner.ipynb #7bb1f487
 def _publish(
@@ -276,11 +264,8 @@ def _publish(
     before = set(entry.get("outputs", ()))
     moves = {place: ran} | {book.place / file: made / file for file in files}
     # Other code may have typed another number: what says the same is left where the same notebook said it.
-    alike = (
-        book.profile == "full"
-        and before == set(files)
-        and all(difference(*pair) <= TOLERANCE for pair in moves.items())
-    )
+    alike = book.profile == "full" and before == set(files)
+    alike = alike and all(difference(*pair) <= TOLERANCE for pair in moves.items())
     if alike and (entry["code"], entry["parameters"]) == (item.code_sha256, parameters):
         summary.left += (item.name,) * any(old.read_bytes() != new.read_bytes() for old, new in moves.items())
     else:
@@ -375,16 +360,13 @@ def run(
             pass  # it answers
     wanted = list(book.items) if names is None else [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in wanted if name not in book.items]:
-        raise InputError(
-            f"no figure or table {first_five(unknown)}: there are {', '.join(book.items)}; see `ppe paper list`"
-        )
+        known = ", ".join(book.items)
+        raise InputError(f"no figure or table {first_five(unknown)}: there are {known}; see `ppe paper list`")
     if settings:
         if profile == "verify":
             raise InputError("verify compares with what is published: parameters are set over full or quick")
         if names is None:
-            raise InputError(
-                "parameters are set for figures and tables by name: `ppe paper run fig_keep_k --set k_step=8`"
-            )
+            raise InputError("parameters are set for figures by name: `ppe paper run fig_keep_k --set k_step=8`")
         book.items = {name: book.items[name].with_settings(profile, settings) for name in wanted}
     book.build.mkdir(parents=True, exist_ok=True)
     with open(book.build / "lock", "ab") as file:  # let go when it is closed, also by a process that is killed
@@ -404,11 +386,9 @@ def run(
             if todo:
                 _run_notebooks(todo, book, workers, progress, scheduler, summary)
         except KeyboardInterrupt:
-            rest = [item.name for item in todo if item.name not in {*summary.ran, *summary.failed}]
-            print(
-                f"stopped: finished {', '.join(summary.ran) or 'none'}; left {', '.join(rest)}: run again to go on",
-                file=sys.stderr,
-            )
+            rest = ", ".join(item.name for item in todo if item.name not in {*summary.ran, *summary.failed})
+            finished = ", ".join(summary.ran) or "none"
+            print(f"stopped: finished {finished}; left {rest}: run again to go on", file=sys.stderr)
             raise
         if not settings:
             write_gallery(book.root, profile, items=book.items)
@@ -422,9 +402,8 @@ def run(
         executed = book.root / item.executed(book.profile)
         apart[executed.name] = difference(book.root / item.notebook, executed)
         if unlike := [f"{name} by {gap:.2g}" for name, gap in apart.items() if gap > TOLERANCE]:
-            summary.failed[item.name] = (
-                f"{item.name}: not as published, in shares of a column's largest number: {first_five(unlike)}"
-            )
+            unlike_by = f"in shares of a column's largest number: {first_five(unlike)}"
+            summary.failed[item.name] = f"{item.name}: not as published, {unlike_by}"
     order = [item.name for item in chosen]
     summary.failed = {name: summary.failed[name] for name in order if name in summary.failed}
     summary.ran, summary.up_to_date, summary.left = (

@@ -148,14 +148,8 @@ THRESHOLD_DASHES = {2: (0, (4, 3)), 4: (0, (4, 2, 1, 2)), 6: (0, (1, 2))}
 def method_order(
     methods: Iterable[str],  # names out of METHOD_STYLES, repeats allowed
 ) -> list[str]:  # each once, in the order of METHOD_STYLES
-    """The methods in the order in which every figure and table lists them.
-
-    Raises: InputError for a method without a style.
-    """
-    present = set(methods)
-    if unknown := sorted(present - set(METHOD_STYLES)):
-        raise InputError(f"no style for {first_five(unknown)}: known are {', '.join(METHOD_STYLES)}; add it there")
-    return [name for name in METHOD_STYLES if name in present]
+    "The methods in the order in which every figure and table lists them. Raises ValueError for one without a style."
+    return sorted(set(methods), key=list(METHOD_STYLES).index)
 
 # %% ../../nbs/paper/style.ipynb #cell-16
 def plot_trend(
@@ -203,15 +197,10 @@ def describe_pdf(
     *,
     title: str,  # plain text, one line
 ) -> bytes:
-    """The PDF with /Title, /Lang (English) and the wish that a window show the title; same input, same bytes.
-
-    Raises: InputError for an empty title.
-    """
+    "The PDF with /Title, /Lang (English) and the wish that a window show the title; same input, same bytes."
     from pypdf import PdfReader, PdfWriter
     from pypdf.generic import BooleanObject, DictionaryObject, NameObject, TextStringObject
 
-    if not (title := " ".join(title.split())):
-        raise InputError("the PDF has no title: say what it shows")
     reader = PdfReader(io.BytesIO(pdf))
     writer = PdfWriter(clone_from=reader)
     writer.pdf_header = reader.pdf_header  # pypdf's own says 1.3, which knows neither transparency nor /Lang
@@ -281,13 +270,14 @@ def save_figure(
         raise InputError(f"{name} has a title inside: it stands above the picture; pass it as title=…")
     if data.empty:
         raise InputError(f"{name} comes without data: pass the frame that was drawn")
-    files = {"pdf": io.BytesIO(), "png": io.BytesIO()}
-    fig.savefig(files["pdf"], format="pdf", dpi=300, metadata={"CreationDate": None, "Creator": None, "Producer": None})
-    fig.savefig(files["png"], format="png", dpi=300, metadata={"Software": None})
-    pdf = describe_pdf(files["pdf"].getvalue(), title=title)
+    fig.savefig(
+        pdf := io.BytesIO(), format="pdf", dpi=300, metadata=dict.fromkeys(("CreationDate", "Creator", "Producer"))
+    )
+    fig.savefig(png := io.BytesIO(), format="png", dpi=300, metadata={"Software": None})
     written = (
-        write_bytes(pdf, stem.with_suffix(".pdf")), write_bytes(files["png"].getvalue(), stem.with_suffix(".png")),
-        write_csv(data, stem.with_suffix(".csv")), write_text(f"{title}\n\n{caption}\n", stem.with_suffix(".txt")),
+        write_bytes(describe_pdf(pdf.getvalue(), title=title), stem.with_suffix(".pdf")),
+        write_bytes(png.getvalue(), stem.with_suffix(".png")), write_csv(data, stem.with_suffix(".csv")),
+        write_text(f"{title}\n\n{caption}\n", stem.with_suffix(".txt")),
     )  # fmt: skip
     return Saved(written, title, caption)
 
@@ -314,7 +304,8 @@ _TEX = {
     "→": r"$\rightarrow$", "←": r"$\leftarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "×": r"$\times$",
     "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$", "≈": r"$\approx$", "≠": r"$\neq$", "∞": r"$\infty$",
     "∈": r"$\in$", "√": r"$\surd$", "·": r"$\cdot$", "°": r"$^{\circ}$", "§": r"\S{}", "½": r"$\frac12$",
-    "ℓ": r"$\ell$", _UNMARKED: r"\phantom{$^{\dagger}$}", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "\u00a0": "~", "\u202f": r"\,",
+    _UNMARKED: r"\phantom{$^{\dagger}$}", "ℓ": r"$\ell$",
+    "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "\u00a0": "~", "\u202f": r"\,",
 }  # fmt: skip
 _GREEK = "αalpha βbeta γgamma δdelta εvarepsilon ζzeta ηeta θtheta ιiota κkappa λlambda μmu νnu ξxi πpi ρrho ςvarsigma"
 _GREEK += " σsigma τtau υupsilon φvarphi χchi ψpsi ωomega ΓGamma ΔDelta ΘTheta ΛLambda ΞXi ΠPi ΣSigma ΦPhi ΨPsi ΩOmega"
