@@ -49,10 +49,11 @@ def gallery_entry(
         parts.append(f'<a href="{shown}">{picture}</a>')
     parts.append(re.sub(r"\]\((?![a-z]+:|[#/])([^)\s]+)\)", moved, item.answer))
     for artefact in front.artefacts:  # to be looked at, and what else there is of it
-        there = {file.rpartition(".")[2]: file for file in artefact.files}
-        look = there.get("png") or there.get("md")
+        by_ending = {file.rpartition(".")[2]: file for file in artefact.files}
+        look = by_ending.get("png") or by_ending.get("md")
         name = f"[{artefact.name}]({look})" if look else artefact.name
-        links.append(" ".join([name, *(f"[{kind}]({there[end]})" for end, kind in _FURTHER.items() if end in there)]))
+        further = (f"[{kind}]({by_ending[end]})" for end, kind in _FURTHER.items() if end in by_ending)
+        links.append(" ".join([name, *further]))
     return "\n\n".join([*parts, " · ".join(links)])
 
 # %% ../../nbs/paper/book.ipynb #gallery-06
@@ -87,8 +88,8 @@ def write_gallery(
         page.append(f"## {heading}")
         for front in part:
             executed = front.item.executed(profile)
-            there = executed if (root / executed).is_file() else front.item.notebook
-            page.append(gallery_entry(front, place=place, notebook=there))
+            notebook = executed if (root / executed).is_file() else front.item.notebook
+            page.append(gallery_entry(front, place=place, notebook=notebook))
     text, path = "\n\n".join(page) + "\n", root / place / "README.md"
     return path if path.is_file() and path.read_text(encoding="utf-8") == text else write_text(text, path)
 
@@ -169,17 +170,17 @@ def write_book(
             texts += [_within("details", f"How it was made: `{item.notebook}`")]
             texts += ["Not made here yet."] * (not front.artefacts)
             for artefact in front.artefacts:
-                told = [_within("caption", f"`{artefact.name}`. {plain_markdown(artefact.caption)}")]
-                told += [_within("details", plain_markdown(artefact.details))]
+                words = [_within("caption", f"`{artefact.name}`. {plain_markdown(artefact.caption)}")]
+                words += [_within("details", plain_markdown(artefact.details))]
                 if artefact.is_figure:
                     title = _within("strong", plain_markdown(artefact.title))
                     picture = _picture(f"/{place}/{artefact.name}.pdf", artefact.caption)
-                    texts.append(_within("block(breakable: false)", title, picture, *told))
+                    texts.append(_within("block(breakable: false)", title, picture, *words))
                     continue
                 tables = (root / place / f"{artefact.name}.md").read_text(encoding="utf-8").strip().split("\n\n")
                 for table, across in map(_fitted, tables):
-                    told, flipped = [*told, table], flipped or across
-                texts += told
+                    words, flipped = [*words, table], flipped or across
+                texts += words
             pages.append(_within(f"page(flipped: {str(flipped).lower()})", *texts))
     title = "Figures and tables"
     inputs = {"version": __version__, "profile": profile, "title": title}

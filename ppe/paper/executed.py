@@ -128,10 +128,10 @@ def with_results(
             result = next(results)
             cell = {**cell, "outputs": result["outputs"], "execution_count": result["execution_count"]}
         made.append(cell)
-        for given in ran if "parameters" in cell_tags(cell) else ():
-            if "injected-parameters" in cell_tags(given):
-                source = re.sub(r"(?m)^output_dir = .*\n?", "", given["source"]).strip()
-                made.append({**given, "source": source})
+        for other in ran if "parameters" in cell_tags(cell) else ():
+            if "injected-parameters" in cell_tags(other):
+                source = re.sub(r"(?m)^output_dir = .*\n?", "", other["source"]).strip()
+                made.append({**other, "source": source})
     return clean_cells(made, replace=replace)
 
 # %% ../../nbs/paper/executed.ipynb #0b9e91cc
@@ -149,13 +149,13 @@ def same_text(
     "Whether words and whole numbers are the same, and others differ by one in the last place or a millionth at most."
 
     def numbers(text: str) -> list[tuple[float, float]]:  # value, and by how much it may differ
-        found = []
+        pairs = []
         for number in _NUMBER.findall(text):
             digits, _, exponent = number.replace(",", "").replace("−", "-").partition("e")
             value, place = float(f"{digits}e{exponent or 0}"), int(exponent or 0) - len(digits.partition(".")[2])
             broken = "." in digits or exponent
-            found.append((value, 1.01 * max(10.0**place, TOLERANCE * abs(value), 1e-12) if broken else 0.0))
-        return found
+            pairs.append((value, 1.01 * max(10.0**place, TOLERANCE * abs(value), 1e-12) if broken else 0.0))
+        return pairs
 
     words = [_NUMBER.sub(" # ", text).split() for text in (old, new)]
     close = (abs(a - b) <= max(s, t) for (a, s), (b, t) in zip(numbers(old), numbers(new), strict=False))

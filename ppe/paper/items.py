@@ -145,21 +145,19 @@ def _item(root: Path, name: str, table: Any, defaults: Mapping[str, object]) -> 
     declared = _declared_parameters(cells, path.name)
     has = ", ".join(f"{key} = {value!r}" for key, value in declared.items())
     for profile, place in PROFILES.items():
-        given = parameters[profile] = {
-            **defaults,
-            **table["quick" if profile == "quick" else "full"],
-            "output_dir": place,
-        }
-        both = [key for key in declared.keys() & given if declared[key] is not None]  # None stands for any value
+        settings = table["quick" if profile == "quick" else "full"]
+        values = parameters[profile] = {**defaults, **settings, "output_dir": place}
+        both = [key for key in declared.keys() & values if declared[key] is not None]  # None stands for any value
         faults = {
-            "sets": given.keys() - declared,
-            "does not set": declared.keys() - given,
-            "gives another kind than the notebook for": {k for k in both if _kind(declared[k]) != _kind(given[k])},
+            "sets": values.keys() - declared,
+            "does not set": declared.keys() - values,
+            "gives another kind than the notebook for": {k for k in both if _kind(declared[k]) != _kind(values[k])},
         }
-        for fault, names in faults.items():
-            if names:
-                told = f"{name}: profile {profile} {fault} {first_five(sorted(names))}"
-                raise InputError(f"{told}: the notebook has {has}; correct nbs/profiles.toml")
+        for fault, names in ((fault, names) for fault, names in faults.items() if names):
+            raise InputError(
+                f"{name}: profile {profile} {fault} {first_five(sorted(names))}: the notebook has {has}; "
+                "correct nbs/profiles.toml"
+            )
     first = cells[0]["source"] if cells and cells[0]["cell_type"] == "markdown" else ""
     front = _TITLE_AND_ANSWER.match(first)
     if not front or re.search(r"(?m)^>", first[front.end() :]):

@@ -74,13 +74,13 @@ def files_read(
     root: Path,  # checkout
 ) -> list[str]:  # paths from the root
     "Modules, data and outputs of other notebooks that a run had opened."
-    found = {"requirements.txt"}
+    names = {"requirements.txt"}
     for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
         path = Path(source_from_cache(line)) if line.endswith(".pyc") and "__pycache__" in line else Path(line)
         name, stem = path.relative_to(root).as_posix(), path.name.split(".")[0]
         if name.startswith(("ppe/", "data/", "nbs/", "figures/")) and "__pycache__" not in name:
-            found |= {name} if name != item.notebook and stem != item.name else set()
-    return sorted(name for name in found if (root / name).is_file())
+            names |= {name} if name != item.notebook and stem != item.name else set()
+    return sorted(name for name in names if (root / name).is_file())
 
 # %% ../../nbs/paper/runner.ipynb #cfce27f9
 class _Book:
@@ -102,22 +102,22 @@ class _Book:
 
     def is_current(self, item: Item) -> bool:
         "Whether code and parameters are those of the last run, and all it read and made is as it was."
-        known = self.state.get(item.name)
-        if not known or (known["code"], known["parameters"]) != (item.code_sha256, item.parameters[self.profile]):
+        memory = self.state.get(item.name)
+        if not memory or (memory["code"], memory["parameters"]) != (item.code_sha256, item.parameters[self.profile]):
             return False
-        outputs = {f"{self.folder}/{name}": value for name, value in known["outputs"].items()}
-        there = (self.root / item.executed(self.profile)).is_file()
-        return there and all(self.hashed(at) == value for at, value in (outputs | known["files"]).items())
+        outputs = {f"{self.folder}/{name}": value for name, value in memory["outputs"].items()}
+        has_run = (self.root / item.executed(self.profile)).is_file()
+        return has_run and all(self.hashed(at) == value for at, value in (outputs | memory["files"]).items())
 
     def write(self, current: Iterable[str]) -> None:
         "Manifest and memory, where something is new; the outputs of the current items lie in their place."
         for item in map(self.items.__getitem__, current):
-            known, given = self.state[item.name], item.parameters[self.profile]
+            memory, parameters = self.state[item.name], item.parameters[self.profile]
             self.manifest[item.name] = {
-                "item": item.item, "title": item.title, "notebook": item.notebook, "seed": given["seed"],
-                "parameters": dict(given), "code": item.code_sha256,
-                "inputs": {name: value for name, value in known["files"].items() if name.startswith("data/")},
-                "outputs": dict(sorted(known["outputs"].items())),
+                "item": item.item, "title": item.title, "notebook": item.notebook, "seed": parameters["seed"],
+                "parameters": dict(parameters), "code": item.code_sha256,
+                "inputs": {name: value for name, value in memory["files"].items() if name.startswith("data/")},
+                "outputs": dict(sorted(memory["outputs"].items())),
             }  # fmt: skip
         entries = {name: self.manifest[name] for name in sorted(self.manifest) if name in self.items}
         manifest = {"profile": self.profile, "notebooks": entries}
@@ -165,8 +165,8 @@ def _execute(
         cells.append(cell | {"outputs": [], "execution_count": None} if cell["cell_type"] == "code" else cell)
         if "parameters" in cell_tags(cell):
             source = PythonTranslator.codify({**item.parameters[book.profile], "output_dir": outputs})
-            given = {"id": "injected-parameters", "metadata": {"tags": ["injected-parameters"]}, "source": source}
-            cells.append({"cell_type": "code", "outputs": [], "execution_count": None, **given})
+            injected = {"id": "injected-parameters", "metadata": {"tags": ["injected-parameters"]}, "source": source}
+            cells.append({"cell_type": "code", "outputs": [], "execution_count": None, **injected})
     notebook = nbformat.from_dict({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
     environment = os.environ | dict.fromkeys(_THREADS, "1") | {
         "PYTHONPATH": os.pathsep.join(filter(None, [f"{folder}/hook", str(book.root), os.environ.get("PYTHONPATH")])),
@@ -217,9 +217,9 @@ class RunSummary:
             lines.append(f"left as published, the same but for last digits: {', '.join(self.left)}")
         slowest = sorted(self.seconds.items(), key=lambda pair: -pair[1][0])[:5]
         if slowest and slowest[0][1][0] >= 10:
-            told = ", ".join(f"{name} {processor:.0f} ({clock:.0f})" for name, (processor, clock) in slowest)
+            longest = ", ".join(f"{name} {processor:.0f} ({clock:.0f})" for name, (processor, clock) in slowest)
             total = sum(processor for processor, _ in self.seconds.values())
-            lines.append(f"{total:.0f} s of processor; the slowest, on the clock in brackets: {told}")
+            lines.append(f"{total:.0f} s of processor; the slowest, on the clock in brackets: {longest}")
         lines += [f"{name}: {note}" for name, notes in self.notes.items() for note in notes]
         return "\n".join([*lines, *(f"failed: {failure}" for failure in self.failed.values())])
 
@@ -326,7 +326,7 @@ def _run_notebooks(
         ThreadPoolExecutor(workers) as pool,
     ):
         fcntl.flock(alive, fcntl.LOCK_EX)  # kernels wait for the end of that
-        seconds = {name: known.get("seconds", [float("inf")])[0] for name, known in book.state.items()}
+        seconds = {name: memory.get("seconds", [float("inf")])[0] for name, memory in book.state.items()}
         by_length = sorted(todo, key=lambda item: -seconds.get(item.name, float("inf")))
         try:
             for finished in as_completed([pool.submit(make, item) for item in by_length]):
@@ -360,8 +360,8 @@ def run(
             pass  # it answers
     wanted = list(book.items) if names is None else [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in wanted if name not in book.items]:
-        known = ", ".join(book.items)
-        raise InputError(f"no figure or table {first_five(unknown)}: there are {known}; see `ppe paper list`")
+        listed = ", ".join(book.items)
+        raise InputError(f"no figure or table {first_five(unknown)}: there are {listed}; see `ppe paper list`")
     if settings:
         if profile == "verify":
             raise InputError("verify compares with what is published: parameters are set over full or quick")

@@ -187,8 +187,8 @@ def caption(
     if (words := len(what.split())) > 80:
         raise InputError(f"the caption has {words} words: at most 80 say what is shown; put the rest into note=…")
     details = {"n =": n, "Replicates:": replicates, "Intervals:": interval, "Seed:": seed, "Data:": data}
-    told = [note.strip().rstrip(".")] * bool(note.strip()) + [f"{name} {value}" for name, value in details.items()]
-    paragraphs = (" ".join(text.split()).rstrip(".") for text in (what, ". ".join(told)))
+    sentences = [note.strip().rstrip(".")] * bool(note.strip()) + [f"{name} {value}" for name, value in details.items()]
+    paragraphs = (" ".join(text.split()).rstrip(".") for text in (what, ". ".join(sentences)))
     return "\n\n".join(f"{text}." for text in paragraphs)
 
 # %% ../../nbs/paper/style.ipynb #pdf-04
