@@ -8,18 +8,15 @@ notebooks, those of the paper too, the execution counts that nbdev's cleaning ha
 
 import json
 import os
-import re
 import sys
-import tempfile
+from itertools import count
 from pathlib import Path
 
 import nbformat
 from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from traitlets.config import Config
 
-from ppe.paper.executed import clean_cells, notebook_text, numbered
+from ppe.paper.executed import clean_cells, notebook_client, notebook_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_FOLDERS = ("figures", "tables", "theorems")
@@ -27,8 +24,6 @@ THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THR
 # What a cell compiles is not kept: numba knows it by the cell's text alone, and not by what the cell calls.
 THREADS["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator"
 WIDGET = "application/vnd.jupyter.widget-view+json"  # lives in its kernel: nothing of it can be committed
-# nbdev_clean drops object addresses from committed outputs, so a fresh run must drop them too.
-ADDRESS = re.compile(r"(<[^<>]*?) at 0x[0-9a-fA-F]+")
 
 
 class NotebookFailed(Exception):
@@ -36,7 +31,7 @@ class NotebookFailed(Exception):
 
 
 def stage_notebooks() -> list[Path]:
-    "All notebooks but those that papermill runs, and the record of raw files only beside these."
+    "All notebooks but those of the paper, and the record of raw files only beside these."
     left_out = set() if (ROOT.parent / "shared" / "raw").is_dir() else {ROOT / "nbs" / "raw_verdicts.ipynb"}
     notebooks = {*(ROOT / "nbs").rglob("*.ipynb")} - left_out
     return sorted(path for path in notebooks if path.parent.name not in PAPER_FOLDERS and path.parent.name[0] != ".")
@@ -58,20 +53,9 @@ def executed(
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    # Sockets that are files, as in `ppe.paper.runner`: a port may be taken between drawing and binding it.
-    place = tempfile.gettempdir()
-    place = place if len(os.fsencode(place)) < 80 else "/tmp"  # the path of a socket has about 100 bytes
     try:
-        with tempfile.TemporaryDirectory(prefix="ppe-", dir=place) as folder:
-            channels = {"transport": "ipc", "connection_file": f"{folder}/k.json"}
-            NotebookClient(
-                notebook,
-                timeout=timeout,
-                kernel_name="python3",
-                kernel_manager_class=kernels,
-                resources={"metadata": {"path": str(ROOT)}},
-                config=Config(KernelManager=channels),
-            ).execute(env=os.environ | THREADS)
+        with notebook_client(notebook, folder=ROOT, kernels=kernels, timeout=timeout) as client:
+            client.execute(cleanup_kc=True, env=os.environ | THREADS)
     except CellExecutionError as error:
         source = next(
             cell.source
@@ -82,7 +66,7 @@ def executed(
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
-    return notebook
+    return nbformat.reads(notebook_text(clean_cells(notebook.cells)), as_version=4)
 
 
 def text_outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, list[str]]]:
@@ -95,7 +79,7 @@ def text_outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, list[str]]]
             output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout"
         )
         shown = [output.data["text/plain"] for output in cell.outputs if "text/plain" in output.get("data", {})]
-        found.append((cell.source, [ADDRESS.sub(r"\1", text) for text in [printed, *shown]]))
+        found.append((cell.source, [printed, *shown]))
     return found
 
 
@@ -110,10 +94,16 @@ def stderr_outputs(notebook: nbformat.NotebookNode) -> list[str]:
 
 
 def number(folder: Path) -> None:
-    "Write execution counts into all notebooks of a folder, in the form that nbdev writes."
+    "Write execution counts into all notebooks of a folder, in the form that nbdev writes; an empty cell has none."
     for path in folder.rglob("*.ipynb"):
         whole = json.loads(before := path.read_text(encoding="utf-8"))
-        whole["cells"] = numbered(whole["cells"])
+        counts = count(1)
+        for cell in whole["cells"]:
+            if cell["cell_type"] == "code":
+                cell["execution_count"] = next(counts) if "".join(cell["source"]).strip() else None
+                for output in cell["outputs"]:
+                    if output["output_type"] == "execute_result":
+                        output["execution_count"] = cell["execution_count"]
         if (text := json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False) + "\n") != before:
             path.write_text(text, encoding="utf-8")
 
@@ -130,7 +120,7 @@ def main(paths: list[Path]) -> int:
             failures += 1
             print(f"FAILED {failure}", file=sys.stderr)
         else:
-            path.write_text(notebook_text(numbered(clean_cells(notebook.cells))), encoding="utf-8")
+            path.write_text(notebook_text(notebook.cells), encoding="utf-8")
             print(f"ran {path.name}")
     return min(failures, 1)
 

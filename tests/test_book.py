@@ -165,13 +165,6 @@ def test_the_book_has_an_outline_a_language_and_the_same_bytes(odd_project: Path
     assert write_book(odd_project).read_bytes() == before
 
 
-def test_a_table_that_is_not_there_is_said(odd_project: Path, tmp_path: Path):
-    shutil.copytree(odd_project, tmp_path / "project")
-    (tmp_path / "project" / "figures" / "tab_big.md").unlink()
-    with pytest.raises(InputError, match=r"figures/tab_big\.md is not there"):
-        write_book(tmp_path / "project")
-
-
 def test_mathematics_that_is_not_known_is_named(odd_project: Path, tmp_path: Path):
     shutil.copytree(odd_project, tmp_path / "project")
     notebook = tmp_path / "project" / "nbs" / "tables" / "tab_big.ipynb"

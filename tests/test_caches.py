@@ -61,16 +61,6 @@ def test_a_damaged_compiled_function_is_compiled_again(tmp_path: Path, kind: str
     assert all(file.read_bytes() != DAMAGE[how](file.read_bytes()) for file in tmp_path.rglob(f"*.{kind}"))
 
 
-@pytest.mark.slow
-def test_a_command_with_damaged_compiled_functions_says_what_it_said(copy: Path):
-    whole = called(copy, "cycles", "verdicts.csv")
-    assert whole.returncode == 0, whole.stderr
-    damage(sorted(copy.rglob("*.nbi"))[::2], "cut off")
-    damage(sorted(copy.rglob("*.nbc"))[1::2], "zeros")
-    again = called(copy, "cycles", "verdicts.csv")
-    assert (again.returncode, again.stdout, again.stderr) == (0, whole.stdout, whole.stderr)
-
-
 @pytest.mark.parametrize("how", ["cut off", "zeros", "other bytes"])
 def test_a_damaged_copy_of_a_module_is_named(copy: Path, how: str):
     assert called(copy, "rank", "--help").returncode == 0

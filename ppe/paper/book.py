@@ -12,13 +12,12 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from itertools import groupby, product
 from pathlib import Path
 
 from ..errors import InputError
 from ..files import project_root, write_bytes, write_text
 from .. import __version__
-from .items import BEYOND, Artefact, Front, Item, place_of, plain_markdown, read_fronts, relink
+from .items import BEYOND, Artefact, Front, Item, place_of, plain_markdown, read_fronts
 
 # %% ../../nbs/paper/book.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen
@@ -38,19 +37,23 @@ def gallery_entry(
 ) -> str:  # Markdown
     "Question, picture under its title, answer and links of one notebook."
     item, shown = front.item, os.path.relpath(notebook, place)
-    question = _unlinked(item.question)
-    parts = [f"### [{question}]({shown})"]
+
+    def moved(link: re.Match) -> str:
+        return f"]({os.path.relpath(Path(item.notebook).parent / link[1], place)})"
+
+    parts = [f"### [{_unlinked(item.question)}]({shown})"]
     links = [item.item, f"[notebook]({shown})", *["not made here yet"] * (not front.artefacts)]
-    for main in (one for one in front.artefacts[:1] if one.is_figure):
-        alt = html.escape(main.caption)
+    for main in (artefact for artefact in front.artefacts[:1] if artefact.is_figure):
         parts += [f"**{plain_markdown(main.title)}**"] if main.title else []
-        parts.append(f'<a href="{shown}"><img src="{main.name}.png" width="{WIDTH}" alt="{alt}"></a>')
-    parts.append(relink(item.answer, source=str(Path(item.notebook).parent), place=place))
+        picture = f'<img src="{main.name}.png" width="{WIDTH}" alt="{html.escape(main.caption)}">'
+        parts.append(f'<a href="{shown}">{picture}</a>')
+    parts.append(re.sub(r"\]\((?![a-z]+:|[#/])([^)\s]+)\)", moved, item.answer))
     for artefact in front.artefacts:  # to be looked at, and what else there is of it
-        there = {file.rpartition(".")[2]: file for file in artefact.files}
-        look = there.get("png") or there.get("md")
-        own = [f"[{artefact.name}]({look})" if look else artefact.name]
-        links.append(" ".join([*own, *(f"[{kind}]({there[end]})" for end, kind in _FURTHER.items() if end in there)]))
+        by_ending = {file.rpartition(".")[2]: file for file in artefact.files}
+        look = by_ending.get("png") or by_ending.get("md")
+        name = f"[{artefact.name}]({look})" if look else artefact.name
+        further = (f"[{kind}]({by_ending[end]})" for end, kind in _FURTHER.items() if end in by_ending)
+        links.append(" ".join([name, *further]))
     return "\n\n".join([*parts, " · ".join(links)])
 
 # %% ../../nbs/paper/book.ipynb #gallery-06
@@ -58,12 +61,10 @@ def in_parts(
     fronts: Iterable[Front],
 ) -> dict[str, list[Front]]:  # heading → fronts, in their order; no heading is empty
     "What the paper shows, and what it does not."
-
-    def is_beyond(front: Front) -> bool:
-        return front.item.item.endswith(BEYOND)
-
-    parts = groupby(sorted(fronts, key=is_beyond), is_beyond)  # the sort keeps the order
-    return {"Not in the paper" if beyond else "In the paper": list(part) for beyond, part in parts}
+    parts: dict[str, list[Front]] = {"In the paper": [], "Not in the paper": []}
+    for front in fronts:
+        parts["Not in the paper" if front.item.item.endswith(BEYOND) else "In the paper"].append(front)
+    return {heading: part for heading, part in parts.items() if part}
 
 
 def write_gallery(
@@ -85,17 +86,16 @@ def write_gallery(
     ]
     for heading, part in in_parts(read_fronts(root, profile=profile, items=items).values()).items():
         page.append(f"## {heading}")
-        for item, front in ((front.item, front) for front in part):
-            there = item.executed(profile) if (root / item.executed(profile)).is_file() else item.notebook
-            page.append(gallery_entry(front, place=place, notebook=there))
+        for front in part:
+            executed = front.item.executed(profile)
+            notebook = executed if (root / executed).is_file() else front.item.notebook
+            page.append(gallery_entry(front, place=place, notebook=notebook))
     text, path = "\n\n".join(page) + "\n", root / place / "README.md"
     return path if path.is_file() and path.read_text(encoding="utf-8") == text else write_text(text, path)
 
 # %% ../../nbs/paper/book.ipynb #3d24f0c5
 _DIALECT = "markdown_strict-raw_html+all_symbols_escapable"
 _DIALECT += "+pipe_tables+tex_math_dollars+raw_attribute+backtick_code_blocks"
-_CELLS = re.compile(r"(?<!\\)\|")
-_GROUP = re.compile(r"(?m)^ *(\[#emph\[(?:\\.|[^]\\])*\]\]),((?: \[\],)+)$")
 _TYPES = [(False, 9), (False, 8), (False, 7), (True, 8), (True, 7), (True, 6), (True, 5), (True, 4)]  # across, points
 
 
@@ -110,19 +110,18 @@ def _fitted(
     table: str,  # pipe table
 ) -> tuple[str, bool]:  # the table in its type, and whether it lies across
     lines = table.splitlines()
-    heading, sides, *rows = [[cell.strip() for cell in _CELLS.split(line)[1:-1]] for line in lines]
+    heading, sides, *rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     columns = list(zip(heading, *(row for row in rows if any(row[1:])), strict=True))
-    words = [max(map(len, " ".join(column).split()), default=1) for column in columns]
-    for (across, size), longest in product(_TYPES, (90, 60, 45)):
-        cells = [max(min(len(cell), longest) for cell in column[1:]) for column in columns]
-        widths = [max(pair) + 3 for pair in zip(words, cells, strict=True)]
-        points = 0.5 * size * sum(widths)  # a character is half as wide as high
-        if points <= (750 if across else 504):
-            break
+    longest = (max(map(len, " ".join(column).split()), default=1) for column in columns)  # words
+    cells = (max(min(len(cell), 45) for cell in column[1:]) for column in columns)
+    widths = [max(pair) + 3 for pair in zip(longest, cells, strict=True)]
+    points = 0.5 * sum(widths)  # a character is half as wide as high
+    fitting = (kind for kind in _TYPES if points * kind[1] <= (750 if kind[0] else 504))
+    across, size = next(fitting, _TYPES[-1])
     # pandoc makes columns as wide as the rules below their headings are long.
     rules = [side[0] + "-" * (width - 2) + side[-1] for side, width in zip(sides, widths, strict=True)]
     lines[1] = f"|{'|'.join(rules)}|"
-    return _within(f"set-table({points}pt, {size}pt)", "\n".join(lines)), across
+    return _within(f"set-table({points * size}pt, {size}pt)", "\n".join(lines)), across
 
 # %% ../../nbs/paper/book.ipynb #258d2818
 def _picture(file: str, alt: str) -> str:
@@ -131,19 +130,17 @@ def _picture(file: str, alt: str) -> str:
 
 def _article(
     root: Path,  # checkout
-) -> str:  # Markdown; empty without site/story.md
+) -> str:  # Markdown
     "The article with today's numbers; its pictures are drawn into build/story/."
     from ppe.paper.story import filled, numbers, published, write_picture
 
-    if not (path := root / "site" / "story.md").is_file():
-        return ""
     table = published(root / "figures")
 
     def drawn(mark: re.Match) -> str:
         picture = write_picture(mark[2], table, root / "build" / "story" / f"{mark[2]}.pdf")
         return _picture(f"/{picture.relative_to(root).as_posix()}", mark[1])
 
-    text = filled(path.read_text(encoding="utf-8"), numbers(table))
+    text = filled((root / "site" / "story.md").read_text(encoding="utf-8"), numbers(table))
     text = re.sub(r"\[The\s+notebook\]\(\S*?(nbs/\w+/\w+\.ipynb)\)", r"`\1`", text)
     return _unlinked(re.sub(r"!\[([^\]]*)\]\(pictures/(\w+)\.png\)", drawn, text))
 
@@ -154,7 +151,7 @@ def write_book(
 ) -> Path:  # the PDF written: build/ppe.pdf, or build/quick/ppe.pdf
     """The article, in the full profile, and all figures and tables as one PDF; on one day, same outputs, same bytes.
 
-    Raises: InputError for outputs that are not there, for mathematics that is not known, and what Typst cannot set.
+    Raises: InputError for mathematics that is not known, and what Typst cannot set.
     """
     import pypandoc
     import typst
@@ -162,38 +159,40 @@ def write_book(
     from ppe.paper.style import describe_pdf  # here: a run that finds nothing to do loads no pandas
 
     root, place = project_root() if root is None else root, place_of(profile)
-
-    def shown(artefact: Artefact) -> tuple[str, bool]:  # and whether it lies across
-        told = [_within("caption", f"`{artefact.name}`. {plain_markdown(artefact.caption)}")]
-        told += [_within("details", plain_markdown(artefact.details))]
-        if artefact.is_figure:
-            title = _within("strong", plain_markdown(artefact.title))
-            picture = _picture(f"/{place}/{artefact.name}.pdf", artefact.caption)
-            return _within("block(breakable: false)", title, picture, *told), False
-        if not (path := root / place / f"{artefact.name}.md").is_file():
-            raise InputError(f"{place}/{path.name} is not there: run `ppe paper run` again")
-        tables, across = zip(*map(_fitted, path.read_text(encoding="utf-8").strip().split("\n\n")), strict=True)
-        return "\n\n".join([*told, *tables]), any(across)
-
-    pages = [_within("contents"), _article(root) if profile == "full" else ""]
+    pages = [_within("contents")]
+    if profile == "full" and (root / "site" / "story.md").is_file():
+        pages.append(_article(root))
     for heading, part in in_parts(read_fronts(root, profile=profile).values()).items():
-        for number, front in enumerate(part):
-            artefacts = [shown(artefact) for artefact in front.artefacts] or [("Not made here yet.", False)]
-            texts = [f"# {heading}"] * (number == 0) + [_within("details", plain_markdown(front.item.item))]
-            texts += [f"## {_unlinked(front.item.question)}", _within("answer", _unlinked(front.item.answer))]
-            texts += [_within("details", f"How it was made: `{front.item.notebook}`"), *(text for text, _ in artefacts)]
-            flipped = "true" if any(across for _, across in artefacts) else "false"
-            pages.append(_within(f"page(flipped: {flipped})", *texts))
-    options = ["--columns=1", "--wrap=none", "--fail-if-warnings"]
-    looks, title = files("ppe.paper").joinpath("book.typ"), "Figures and tables"
+        for front in part:
+            item, flipped = front.item, False
+            texts = [f"# {heading}"] * (front is part[0]) + [_within("details", plain_markdown(item.item))]
+            texts += [f"## {_unlinked(item.question)}", _within("answer", _unlinked(item.answer))]
+            texts += [_within("details", f"How it was made: `{item.notebook}`")]
+            texts += ["Not made here yet."] * (not front.artefacts)
+            for artefact in front.artefacts:
+                words = [_within("caption", f"`{artefact.name}`. {plain_markdown(artefact.caption)}")]
+                words += [_within("details", plain_markdown(artefact.details))]
+                if artefact.is_figure:
+                    title = _within("strong", plain_markdown(artefact.title))
+                    picture = _picture(f"/{place}/{artefact.name}.pdf", artefact.caption)
+                    texts.append(_within("block(breakable: false)", title, picture, *words))
+                    continue
+                tables = (root / place / f"{artefact.name}.md").read_text(encoding="utf-8").strip().split("\n\n")
+                for table, across in map(_fitted, tables):
+                    words, flipped = [*words, table], flipped or across
+                texts += words
+            pages.append(_within(f"page(flipped: {str(flipped).lower()})", *texts))
+    title = "Figures and tables"
     inputs = {"version": __version__, "profile": profile, "title": title}
     try:
+        options = ["--columns=1", "--wrap=none", "--fail-if-warnings"]
         body = pypandoc.convert_text("\n\n".join(pages), "typst", format=_DIALECT, extra_args=options)
         # A heading between the rows of a table takes a whole line.
-        body = _GROUP.sub(lambda row: f"table.cell(colspan: {row[2].count('[') + 1}){row[1]},", body)
-        source = f"{looks.read_text(encoding='utf-8')}\n{body}".encode()
+        group = re.compile(r"(?m)^ *(\[#emph\[(?:\\.|[^]\\])*\]\]),((?: \[\],)+)$")
+        body = group.sub(lambda row: f"table.cell(colspan: {row[2].count('[') + 1}){row[1]},", body)
+        source = f"{files('ppe.paper').joinpath('book.typ').read_text(encoding='utf-8')}\n{body}".encode()
         pdf = typst.compile(source, root=str(root), ignore_system_fonts=True, sys_inputs=inputs)  # type: ignore
     except RuntimeError as error:  # of either
         raise InputError(f"the book cannot be set; write otherwise what is named here: {error}") from None
-    described = describe_pdf(pdf, title=title)
-    return write_bytes(described, root / "build" / ("ppe.pdf" if profile == "full" else f"{profile}/ppe.pdf"))
+    path = root / "build" / ("ppe.pdf" if profile == "full" else f"{profile}/ppe.pdf")
+    return write_bytes(describe_pdf(pdf, title=title), path)

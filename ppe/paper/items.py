@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Json', 'PROFILES', 'FOLDERS', 'ProfileName', 'BEYOND', 'notebook_cells', 'cell_tags', 'code_cells', 'what_runs',
-           'place_of', 'Item', 'read_items', 'Artefact', 'saved_at', 'find_artefacts', 'read_manifest', 'Front',
-           'read_fronts', 'plain_markdown', 'relink']
+           'place_of', 'Item', 'read_items', 'Artefact', 'saved_at', 'read_manifest', 'Front', 'read_fronts',
+           'plain_markdown']
 
 # %% ../../nbs/paper/items.ipynb #fe1b1b75
 import ast
@@ -68,23 +68,21 @@ def _declared_parameters(cells: Sequence[Json], name: str) -> dict[str, object]:
     "The literals that the notebook's one cell tagged `parameters` assigns."
     tagged = [cell["source"] for cell in cells if "parameters" in cell_tags(cell)]
     if len(tagged) != 1:
-        raise InputError(
-            f"{name} has {len(tagged)} cells tagged parameters: there must be one; tag the cell that assigns them"
-        )
-    found: dict[str, object] = {}
+        raise InputError(f"{name} has {len(tagged)} cells tagged parameters: tag one, which assigns them")
+    declared: dict[str, object] = {}
     try:
         for node in ast.parse(tagged[0]).body:
-            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-            if not isinstance(target, ast.Name) or isinstance(node, ast.AugAssign):
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
                 raise ValueError(f"line {node.lineno}")
-            found[target.id] = ast.literal_eval(node.value)
+            (target,) = node.targets if isinstance(node, ast.Assign) else [node.target]
+            declared[ast.unparse(target)] = ast.literal_eval(node.value)
     except (SyntaxError, ValueError, TypeError) as error:
         raise InputError(
-            f"{name}: the parameters cell holds more than `name = literal` ({error}): compute elsewhere"
+            f"{name}: more than `name = literal` in its parameters cell ({error}): compute elsewhere"
         ) from None
-    if missing := [each for each in ("seed", "output_dir") if each not in found]:
-        raise InputError(f"{name}: no parameter {' and '.join(missing)}: every notebook takes both; add it")
-    return found
+    if missing := {"seed", "output_dir"} - set(declared):
+        raise InputError(f"{name}: no parameter {' and '.join(sorted(missing))}: every notebook takes both; add it")
+    return declared
 
 # %% ../../nbs/paper/items.ipynb #40158a9b
 @dataclass(frozen=True, slots=True)
@@ -116,18 +114,15 @@ class Item:
 
     def with_settings(self, profile: str, settings: Mapping[str, object]) -> "Item":
         "The item with parameters of one's own over those of a profile. Raises InputError for other names or kinds."
-        given = {key: value for key, value in self.parameters[profile].items() if key != "output_dir"}
-        if unknown := [key for key in settings if key not in given]:
-            has = ", ".join(f"{key} = {value!r}" for key, value in given.items())
+        defaults = {key: value for key, value in self.parameters[profile].items() if key != "output_dir"}
+        if unknown := [key for key in settings if key not in defaults]:
+            has = ", ".join(f"{key} = {value!r}" for key, value in defaults.items())
             raise InputError(f"{self.name} has no parameter {first_five(unknown)}: it has {has}")
         for key, value in settings.items():
-            if _kind(value) != _kind(given[key]):
-                raise InputError(
-                    f"{self.name}: {key} is {value!r}, another kind than its {given[key]!r}: write one like it"
-                )
-        return replace(
-            self, parameters={**self.parameters, "set": {**given, **settings, "output_dir": PROFILES["set"]}}
-        )
+            if _kind(value) != _kind(like := defaults[key]):
+                raise InputError(f"{self.name}: {key} is {value!r}, another kind than its {like!r}: write one like it")
+        parameters = {**defaults, **settings, "output_dir": PROFILES["set"]}
+        return replace(self, parameters={**self.parameters, "set": parameters})
 
 
 def _kind(value: object) -> type:
@@ -135,44 +130,44 @@ def _kind(value: object) -> type:
     return float if type(value) is int else type(value)
 
 
-def _item(root: Path, name: str, table: object, defaults: Mapping[str, object]) -> Item:
+def _item(root: Path, name: str, table: Any, defaults: Mapping[str, object]) -> Item:
     where, folder = f"nbs/profiles.toml: [{name}]", FOLDERS.get(name.split("_")[0])
     if folder is None or not re.fullmatch(r"[a-z0-9_]+", name):
         raise InputError(f"{where}: a name begins with {', '.join(f'{p}_' for p in FOLDERS)}; rename it")
     kinds = {"item": str, "title": str, "quick": dict, "full": dict}
     table = table if isinstance(table, dict) else {}
-    if wrong := [key for key in {**table, **kinds} if not isinstance(table.get(key), kinds.get(key, ()))]:
+    if wrong := [key for key in {**table, **kinds} if type(table.get(key)) is not kinds.get(key)]:
         raise InputError(
-            f"{where}: {first_five(wrong)} unknown, missing or of a wrong type: a table has the texts item and title, "
-            "and the tables quick and full"
+            f"{where}: {first_five(wrong)}: a table has the texts item and title, the tables quick and full, no more"
         )
     path, parameters = root / folder / f"{name}.ipynb", {}
     cells = tuple(cell for cell in notebook_cells(path) if "injected-parameters" not in cell_tags(cell))
     declared = _declared_parameters(cells, path.name)
+    has = ", ".join(f"{key} = {value!r}" for key, value in declared.items())
     for profile, place in PROFILES.items():
-        own = table[profile if profile == "quick" else "full"]
-        given = parameters[profile] = {**defaults, **own, "output_dir": place}
-        both = [key for key in declared.keys() & given if declared[key] is not None]  # None stands for any value
+        settings = table["quick" if profile == "quick" else "full"]
+        values = parameters[profile] = {**defaults, **settings, "output_dir": place}
+        both = [key for key in declared.keys() & values if declared[key] is not None]  # None stands for any value
         faults = {
-            "sets": given.keys() - declared,
-            "does not set": declared.keys() - given,
-            "gives another kind than the notebook for": {k for k in both if _kind(declared[k]) != _kind(given[k])},
+            "sets": values.keys() - declared,
+            "does not set": declared.keys() - values,
+            "gives another kind than the notebook for": {k for k in both if _kind(declared[k]) != _kind(values[k])},
         }
-        has = ", ".join(f"{key} = {value!r}" for key, value in declared.items())
         for fault, names in ((fault, names) for fault, names in faults.items() if names):
             raise InputError(
                 f"{name}: profile {profile} {fault} {first_five(sorted(names))}: the notebook has {has}; "
                 "correct nbs/profiles.toml"
             )
-    first = cells[0] if cells else {"cell_type": "", "source": ""}
-    front = _TITLE_AND_ANSWER.match(first["source"]) if first["cell_type"] == "markdown" else None
-    if not front or re.search(r"(?m)^>", first["source"][front.end() :]):
+    first = cells[0]["source"] if cells and cells[0]["cell_type"] == "markdown" else ""
+    front = _TITLE_AND_ANSWER.match(first)
+    if not front or re.search(r"(?m)^>", first[front.end() :]):
         raise InputError(
-            f"{path.name}: the first cell begins with {first['source'][:40]!r}: it is Markdown with `# A question?`, "
-            "an empty line, and one blockquote that answers it (`> …`); write it so"
+            f"{path.name}: the first cell begins with {first[:40]!r}: it is Markdown with `# A question?`, an empty "
+            "line, and one blockquote that answers it (`> …`); write it so"
         )
-    question, answer = front[1].strip(), " ".join(re.sub(r"(?m)^> ?", "", front[2]).split())
-    return Item(name, table["item"], table["title"], f"{folder}/{name}.ipynb", parameters, question, answer, cells)
+    answer = " ".join(re.sub(r"(?m)^> ?", "", front[2]).split())
+    notebook = f"{folder}/{name}.ipynb"
+    return Item(name, table["item"], table["title"], notebook, parameters, front[1].strip(), answer, cells)
 
 # %% ../../nbs/paper/items.ipynb #40158a9b-b
 def read_items(
@@ -221,26 +216,9 @@ def saved_at(
     last, places = saving[-1] if saving else len(sources) - 1, {}
     for name in sorted(names):
         quoted = [re.search(rf"([\"']){re.escape(name)}\1", source) for source in sources]
-        found = [(at, match.start()) for at, match in enumerate(quoted) if match]
-        places[name] = found[0] if found else (last, len(sources[last]) if sources else 0)
+        first = next(((at, match.start()) for at, match in enumerate(quoted) if match), None)
+        places[name] = first or (last, len(sources[last]) if sources else 0)
     return dict(sorted(places.items(), key=lambda item: item[1]))
-
-
-def find_artefacts(
-    item: Item,
-    files: Iterable[str],  # what it made, by name
-    folder: Path,  # where the files lie
-) -> tuple[Artefact, ...]:  # the main one first, then as they were saved
-    "The pictures and tables among the files: those with a caption that is there."
-    here = [file for file in sorted(files) if (folder / file).is_file()]
-    artefacts = []
-    for name in saved_at({file.removesuffix(".txt") for file in here if file.endswith(".txt")}, item.sources):
-        text = (folder / f"{name}.txt").read_text(encoding="utf-8").strip()
-        *title, caption, details = text.split("\n\n")
-        own = tuple(file for file in here if file.split(".")[0] == name)
-        artefacts.append(Artefact(name, " ".join(title), caption, details, own))
-    main = min(artefacts, key=lambda artefact: (not artefact.is_figure, artefact.name != item.name), default=None)
-    return tuple(sorted(artefacts, key=lambda artefact: artefact is not main))  # the sort keeps the order of saving
 
 # %% ../../nbs/paper/items.ipynb #b4321f1a
 def read_manifest(
@@ -268,13 +246,21 @@ def read_fronts(
     profile: str = "full",
     items: Mapping[str, Item] | None = None,  # None reads them
 ) -> dict[str, Front]:  # name → front, in the order of nbs/profiles.toml
-    "Items with what one profile has made of them. Raises InputError as `read_items` and `place_of`."
+    "Items with what one profile has made of them, if it is there. Raises InputError as `read_items` and `place_of`."
     root = project_root() if root is None else root
-    items, place, manifest = items or read_items(root), place_of(profile), read_manifest(root, profile)
-    return {
-        name: Front(item, find_artefacts(item, manifest.get(name, {}).get("outputs", {}), root / place))
-        for name, item in items.items()
-    }
+    folder, manifest = root / place_of(profile), read_manifest(root, profile)
+    fronts = {}
+    for name, item in (items or read_items(root)).items():
+        files = [file for file in sorted(manifest.get(name, {}).get("outputs", {})) if (folder / file).is_file()]
+        artefacts = []
+        for stem in saved_at({file.removesuffix(".txt") for file in files if file.endswith(".txt")}, item.sources):
+            *title, caption, details = (folder / f"{stem}.txt").read_text(encoding="utf-8").strip().split("\n\n")
+            of_stem = tuple(file for file in files if file.split(".")[0] == stem)
+            artefacts.append(Artefact(stem, " ".join(title), caption, details, of_stem))
+        main = min(artefacts, key=lambda artefact: (not artefact.is_figure, artefact.name != name), default=None)
+        # The sort keeps the order of saving.
+        fronts[name] = Front(item, tuple(sorted(artefacts, key=lambda artefact: artefact is not main)))
+    return fronts
 
 # %% ../../nbs/paper/items.ipynb #f57d88d0
 def plain_markdown(
@@ -283,21 +269,3 @@ def plain_markdown(
     "Markdown that shows exactly this text."
     text = re.sub(r"([\\`*_{}\[\]<>$|~&])", r"\\\1", text)
     return re.sub(r"^(?=[#+=%:-])|^(\d+)(?=[.)])", r"\1\\", text)
-
-
-_LINK = re.compile(r"\]\((?![a-z]+:|[#/])([^)\s]+)\)")
-
-
-def relink(
-    text: str,  # Markdown
-    *,
-    source: str,  # folder that the links count from, from the project root
-    place: str,  # folder that they shall count from
-) -> str:
-    "The text with its relative links counting from another folder."
-
-    def moved(match: re.Match) -> str:
-        path, mark, anchor = match[1].partition("#")
-        return f"]({Path(os.path.relpath(Path(source) / path, place)).as_posix()}{mark}{anchor})"
-
-    return _LINK.sub(moved, text)

@@ -6,7 +6,7 @@
 __all__ = ['PRINTED_WIDTHS', 'FONT_SIZE', 'OKABE_ITO', 'GREY', 'MAIN_TABLE_METHODS', 'METHOD_STYLES', 'JUDGE_STYLES',
            'DESIGN_STYLES', 'SET_STYLES', 'THRESHOLD_DASHES', 'PAGE', 'use_style', 'printed_figure', 'MethodStyle',
            'method_order', 'plot_trend', 'caption', 'describe_pdf', 'Saved', 'save_figure', 'escape_tex',
-           'escape_markdown', 'TextColumn', 'TextTable', 'tex_table', 'markdown_table', 'save_table']
+           'escape_markdown', 'TextColumn', 'tex_table', 'markdown_table', 'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
@@ -14,8 +14,8 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from dataclasses import dataclass
+from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,11 +70,8 @@ def printed_figure(
     "An empty figure of printed size in the paper's style."
     import matplotlib.pyplot as plt
 
-    if width not in PRINTED_WIDTHS:
-        raise InputError(f"width {width!r}: a figure is as wide as a 'column' (3.4 in) or a 'page' (7.0 in)")
     use_style()
-    size = (PRINTED_WIDTHS[width], height)
-    return plt.subplots(n_rows, n_cols, figsize=size, sharex=share_x, sharey=share_y)
+    return plt.subplots(n_rows, n_cols, figsize=(PRINTED_WIDTHS[width], height), sharex=share_x, sharey=share_y)
 
 # %% ../../nbs/paper/style.ipynb #cell-10
 @dataclass(frozen=True, slots=True)
@@ -151,21 +148,10 @@ THRESHOLD_DASHES = {2: (0, (4, 3)), 4: (0, (4, 2, 1, 2)), 6: (0, (1, 2))}
 def method_order(
     methods: Iterable[str],  # names out of METHOD_STYLES, repeats allowed
 ) -> list[str]:  # each once, in the order of METHOD_STYLES
-    """The methods in the order in which every figure and table lists them.
-
-    Raises: InputError for a method without a style.
-    """
-    present = set(methods)
-    if unknown := sorted(present - set(METHOD_STYLES)):
-        raise InputError(f"no style for {first_five(unknown)}: known are {', '.join(METHOD_STYLES)}; add it there")
-    return [name for name in METHOD_STYLES if name in present]
+    "The methods in the order in which every figure and table lists them. Raises ValueError for one without a style."
+    return sorted(set(methods), key=list(METHOD_STYLES).index)
 
 # %% ../../nbs/paper/style.ipynb #cell-16
-def _require(frame: pd.DataFrame, *columns: str) -> None:
-    if missing := [column for column in columns if column not in frame.columns]:
-        raise InputError(f"the frame lacks {first_five(missing)}: it has {', '.join(map(str, frame))}; rename one")
-
-# %% ../../nbs/paper/style.ipynb #cell-19
 def plot_trend(
     points: pd.DataFrame,  # tidy: one row per graph, columns x and y
     trend: pd.DataFrame,  # one row per bin: columns x, y, low and high
@@ -176,44 +162,34 @@ def plot_trend(
     color: str = OKABE_ITO["blue"],
 ) -> "Axes":
     "Raw points in grey behind a binned trend with its intervals."
-    _require(points, x, y)
-    _require(trend, x, y, "low", "high")
     ax.plot(points[x], points[y], linestyle="none", marker=".", markersize=4.5, color=GREY, alpha=0.6, mew=0)
     errors = [trend[y] - trend["low"], trend["high"] - trend[y]]
     ax.errorbar(trend[x], trend[y], yerr=errors, color=color, marker="o", capsize=2)
     return ax
 
 # %% ../../nbs/paper/style.ipynb #cell-25
-_DATA = re.compile(r"(real|simulated): \S")
-_CAPTION = re.compile(r"\S\.\n\n(.* )?n = .* Seed: .*\. Data: (real|simulated): \S")
+_CAPTION = re.compile(
+    r"\S\.\n\n(.* )?n = [^.].*\. Replicates: [^.].*\. Intervals: [^.].*\. Seed: [^.].*\. Data: (real|simulated): \S"
+)
 
 
 def caption(
     *,
-    what: str | None = None,  # what is shown, at most 80 words
+    what: str,  # what is shown, at most 80 words
     note: str = "",  # how it is drawn or counted, for those who unfold it
-    n: int | str | None = None,  # number of cases, with their kind: "160 comparison graphs"
-    replicates: int | str | None = None,  # number of resamples; 0 when there are none
-    interval: str | None = None,  # level and kind: "95 % percentile"; "none" when none is drawn
-    seed: int | str | None = None,  # root seed; "not used" when nothing is drawn at random
-    data: str | None = None,  # "real: MT-Bench, GPT-4 verdicts" or "simulated: …"
+    n: int | str,  # number of cases, with their kind: "160 comparison graphs"
+    replicates: int | str,  # number of resamples; 0 when there are none
+    interval: str,  # level and kind: "95 % percentile"; "none" when none is drawn
+    seed: int | str,  # root seed; "not used" when nothing is drawn at random
+    data: str,  # "real: MT-Bench, GPT-4 verdicts" or "simulated: …"
 ) -> str:  # two paragraphs, each one line: what is shown; all the rest, which pages fold away
-    """The caption of a figure or table, complete by construction.
-
-    Raises: InputError naming the missing fields, when `data` says neither real nor simulated, or for too many words.
-    """
-    fields = dict(what=what, n=n, replicates=replicates, interval=interval, seed=seed, data=data)
-    texts = {key: " ".join(str(value).split()) for key, value in fields.items() if value is not None}
-    if missing := [key for key in fields if not texts.get(key)]:
-        raise InputError(f"the caption lacks {', '.join(missing)}: it states all of {', '.join(fields)}")
-    if not _DATA.match(texts["data"]):
-        raise InputError(f"data {texts['data']!r}: captions begin it with 'real: NAME' or 'simulated: NAME'")
-    if (words := len(texts["what"].split())) > 80:
+    "The caption of a figure or table. Raises InputError for too many words."
+    if (words := len(what.split())) > 80:
         raise InputError(f"the caption has {words} words: at most 80 say what is shown; put the rest into note=…")
-    note = " ".join(note.split()).rstrip(".")
-    parts = [*[note] * bool(note), f"n = {texts['n']}", f"Replicates: {texts['replicates']}"]
-    parts += [f"Intervals: {texts['interval']}", f"Seed: {texts['seed']}", f"Data: {texts['data']}"]
-    return f"{texts['what'].rstrip('.')}.\n\n{'. '.join(parts).rstrip('.')}."
+    details = {"n =": n, "Replicates:": replicates, "Intervals:": interval, "Seed:": seed, "Data:": data}
+    sentences = [note.strip().rstrip(".")] * bool(note.strip()) + [f"{name} {value}" for name, value in details.items()]
+    paragraphs = (" ".join(text.split()).rstrip(".") for text in (what, ". ".join(sentences)))
+    return "\n\n".join(f"{text}." for text in paragraphs)
 
 # %% ../../nbs/paper/style.ipynb #pdf-04
 def describe_pdf(
@@ -221,15 +197,10 @@ def describe_pdf(
     *,
     title: str,  # plain text, one line
 ) -> bytes:
-    """The PDF with /Title, /Lang (English) and the wish that a window show the title; same input, same bytes.
-
-    Raises: InputError for an empty title.
-    """
+    "The PDF with /Title, /Lang (English) and the wish that a window show the title; same input, same bytes."
     from pypdf import PdfReader, PdfWriter
     from pypdf.generic import BooleanObject, DictionaryObject, NameObject, TextStringObject
 
-    if not (title := " ".join(title.split())):
-        raise InputError("the PDF has no title: say what it shows")
     reader = PdfReader(io.BytesIO(pdf))
     writer = PdfWriter(clone_from=reader)
     writer.pdf_header = reader.pdf_header  # pypdf's own says 1.3, which knows neither transparency nor /Lang
@@ -267,7 +238,10 @@ def _stem(output_dir: str | Path, name: str, caption: str) -> Path:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise InputError(f"name {name!r}: file names are lower-case letters, digits and _; rename it")
     if not _CAPTION.search(caption):
-        raise InputError(f"caption {caption[:60]!r} is incomplete: make it with ppe.paper.style.caption(…)")
+        raise InputError(
+            f"caption {caption[:60]!r} is incomplete: make it with ppe.paper.style.caption(…), nothing left empty, and "
+            "its data beginning with 'real: NAME' or 'simulated: NAME'"
+        )
     folder = Path(output_dir)
     return (folder if folder.is_absolute() else project_root() / folder) / name
 
@@ -296,13 +270,14 @@ def save_figure(
         raise InputError(f"{name} has a title inside: it stands above the picture; pass it as title=…")
     if data.empty:
         raise InputError(f"{name} comes without data: pass the frame that was drawn")
-    files = {"pdf": io.BytesIO(), "png": io.BytesIO()}
-    fig.savefig(files["pdf"], format="pdf", dpi=300, metadata={"CreationDate": None, "Creator": None, "Producer": None})
-    fig.savefig(files["png"], format="png", dpi=300, metadata={"Software": None})
-    pdf = describe_pdf(files["pdf"].getvalue(), title=title)
+    fig.savefig(
+        pdf := io.BytesIO(), format="pdf", dpi=300, metadata=dict.fromkeys(("CreationDate", "Creator", "Producer"))
+    )
+    fig.savefig(png := io.BytesIO(), format="png", dpi=300, metadata={"Software": None})
     written = (
-        write_bytes(pdf, stem.with_suffix(".pdf")), write_bytes(files["png"].getvalue(), stem.with_suffix(".png")),
-        write_csv(data, stem.with_suffix(".csv")), write_text(f"{title}\n\n{caption}\n", stem.with_suffix(".txt")),
+        write_bytes(describe_pdf(pdf.getvalue(), title=title), stem.with_suffix(".pdf")),
+        write_bytes(png.getvalue(), stem.with_suffix(".png")), write_csv(data, stem.with_suffix(".csv")),
+        write_text(f"{title}\n\n{caption}\n", stem.with_suffix(".txt")),
     )  # fmt: skip
     return Saved(written, title, caption)
 
@@ -311,7 +286,7 @@ _MISSING = "–"
 
 
 def _printed(value: object, spec: str) -> str:
-    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+    if pd.isna(value):
         return _MISSING
     if isinstance(value, (str, bool, np.bool_)):
         return str(value)
@@ -320,6 +295,7 @@ def _printed(value: object, spec: str) -> str:
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 # %% ../../nbs/paper/style.ipynb #tex-04
+_UNMARKED = "\u2060"  # in place of a dagger, as wide, so that digits stay below each other
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": r"\textasciigrave{}", "<": r"$<$",
@@ -328,7 +304,8 @@ _TEX = {
     "→": r"$\rightarrow$", "←": r"$\leftarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "×": r"$\times$",
     "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$", "≈": r"$\approx$", "≠": r"$\neq$", "∞": r"$\infty$",
     "∈": r"$\in$", "√": r"$\surd$", "·": r"$\cdot$", "°": r"$^{\circ}$", "§": r"\S{}", "½": r"$\frac12$",
-    "ℓ": r"$\ell$", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "\u00a0": "~", "\u202f": r"\,",
+    _UNMARKED: r"\phantom{$^{\dagger}$}", "ℓ": r"$\ell$",
+    "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "\u00a0": "~", "\u202f": r"\,",
 }  # fmt: skip
 _GREEK = "αalpha βbeta γgamma δdelta εvarepsilon ζzeta ηeta θtheta ιiota κkappa λlambda μmu νnu ξxi πpi ρrho ςvarsigma"
 _GREEK += " σsigma τtau υupsilon φvarphi χchi ψpsi ωomega ΓGamma ΔDelta ΘTheta ΛLambda ΞXi ΠPi ΣSigma ΦPhi ΨPsi ΩOmega"
@@ -356,7 +333,7 @@ def escape_markdown(
     text: str,  # plain text, not Markdown
 ) -> str:
     "A text as Markdown shows it in a table's cell, character by character."
-    return re.sub(r"[\\`*_|$<~]", r"\\\g<0>", text)
+    return re.sub(r"[\\`*_|$<~]", r"\\\g<0>", text.replace(_UNMARKED, ""))
 
 # %% ../../nbs/paper/style.ipynb #tex-15
 PAGE = 6.5  # inches between the margins
@@ -382,15 +359,9 @@ class TextColumn:
         return ": ".join(part.replace("\n", " ") for part in (self.above, self.heading) if part)
 
     @property
-    def marked(self) -> bool:
-        "Whether it holds numbers and a dagger stands behind some of them."
-        return self.right and any(cell.endswith("†") for cell in self.cells)
-
-    @property
     def places(self) -> int:
         "Characters of its longest text."
-        cells = [cell.removesuffix("†") + "†" for cell in self.cells] if self.marked else self.cells
-        return max(map(len, [*cells, *self.heading.split("\n")]))
+        return max(map(len, [*self.cells, *self.heading.split("\n")]))
 
     def lines(self, text: str) -> list[str]:
         "A text in lines: where it says so, and within the width, if there is one, at spaces."
@@ -401,81 +372,58 @@ class TextColumn:
             lines = [part for line in lines for part in wrapper.wrap(line) or [""]]
         return lines
 
-    def tex(self) -> list[str]:
-        "Its cells in LaTeX."
-        cells = list(map(escape_tex, self.cells))
-        for row, text in enumerate(self.cells):
-            cells[row] = rf"\textbf{{{cells[row]}}}" if row in self.bold else cells[row]
-            if self.marked and not text.endswith("†"):  # digits stay below each other
-                cells[row] += rf"\phantom{{{_TEX['†']}}}"
-        return cells
+
+def _spans(columns: Sequence[TextColumn]) -> list[tuple[int, int, str]]:
+    "The headings above others: first column, last column, text; none is empty text."
+    runs = groupby(range(len(columns)), lambda at: columns[at].above)
+    return [(run[0], run[-1], above) for above, run in ((above, list(run)) for above, run in runs)]
+
+
+def _inches(columns: Sequence[TextColumn], titles: Iterable[str], digit: float, gap: float) -> float:
+    "Width if every character were a digit, which of text is somewhat more than LaTeX takes; `gap` is in points."
+    widths, gap = [column.inches or digit * column.places for column in columns], gap / 72.27
+    for first, last, above in _spans(columns):
+        needed = digit * max(map(len, above.split("\n")))
+        widths[last] += max(0.0, needed - sum(widths[first : last + 1]) - gap * (last - first))
+    return max([sum(widths) + gap * (len(widths) - 1), *(digit * len(title) for title in titles)])
 
 # %% ../../nbs/paper/style.ipynb #tex-15-2
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    "A table as text, the same for LaTeX and Markdown."
+def _tex_rows(
+    columns: Sequence[TextColumn], titles: Mapping[int, str]
+) -> tuple[list[str], list[str], int]:  # of the head, of the body; how many lines of a page the body takes
+    def row(cells: Iterable[str]) -> str:
+        pairs = zip(columns, cells, strict=True)
+        shown = [rf"\raggedright {cell}" if cell and column.inches else cell for column, cell in pairs]
+        return " & ".join(shown).rstrip() + (r" \tabularnewline" if columns[-1].inches else r" \\")
 
-    columns: tuple[TextColumn, ...]
-    groups: Mapping[int, str] = field(default_factory=dict)  # row that begins one → what stands on a line above it
-
-    @property
-    def spans(self) -> list[tuple[int, int, str]]:
-        "The headings above others: first column, last column, text; none is empty text."
-        runs = groupby(range(len(self.columns)), lambda at: self.columns[at].above)
-        return [(columns[0], columns[-1], above) for above, run in runs if (columns := list(run))]
-
-    def width(self, digit: float, gap: float) -> float:
-        "Inches if every character were a digit, which of text is somewhat more than LaTeX takes; `gap` is in points."
-        widths, gap = [column.inches or digit * column.places for column in self.columns], gap / 72.27
-        for first, last, above in self.spans:
-            needed = digit * max(map(len, above.split("\n")))
-            widths[last] += max(0.0, needed - sum(widths[first : last + 1]) - gap * (last - first))
-        return max([sum(widths) + gap * (len(widths) - 1), *(digit * len(title) for title in self.groups.values())])
-
-    def line_counts(self) -> list[int]:
-        "Lines of each row: 1 where no text is broken."
-        counts = [[len(column.lines(cell)) for cell in column.cells] for column in self.columns]
-        return list(map(max, zip(*counts, strict=True)))
+    head, body, spans, end = list[str](), list[str](), _spans(columns), len(columns) - 1
+    if ruled := [(first, last) for first, last, above in spans if above]:
+        for level in zip_longest(*(above.split("\n") for *_, above in spans), fillvalue=""):
+            cells = []
+            for (first, last, above), text in zip(spans, level, strict=True):
+                form = "@{}" * (first == 0) + "c" + "@{}" * (last == end)
+                span = rf"\multicolumn{{{last - first + 1}}}{{{form}}}{{{escape_tex(text)}}}"
+                cells += [span] if above else [""] * (last - first + 1)
+            head.append(" & ".join(cells).rstrip() + r" \\")
+        trims = (f"({'l' * (first > 0)}{'r' * (last < end)}){{{first + 1}-{last + 1}}}" for first, last in ruled)
+        head.append(" ".join(rf"\cmidrule{trim}" for trim in trims))
+    headings = (column.lines(column.heading)[::-1] for column in columns)  # they stand on the rule
+    head += [row(map(escape_tex, texts)) for texts in [*zip_longest(*headings, fillvalue="")][::-1]]
+    lines = zip(*(map(len, map(column.lines, column.cells)) for column in columns), strict=True)
+    heights = list(map(max, lines))
+    for at in range(len(heights)):
+        if at and (at in titles or max(heights) > 1):
+            body.append(r"\midrule" if at in titles else r"\addlinespace[3pt]")
+        if title := titles.get(at):
+            body.append(rf"\multicolumn{{{end + 1}}}{{@{{}}l@{{}}}}{{\textit{{{escape_tex(title)}}}}} \\*")
+        texts = ((escape_tex(column.cells[at]), at in column.bold) for column in columns)
+        body.append(row(rf"\textbf{{{text}}}" if is_bold else text for text, is_bold in texts))
+    return head, body, sum(heights) + sum(map(bool, titles.values()))
 
 # %% ../../nbs/paper/style.ipynb #tex-19
-def _tex_row(table: TextTable, cells: Iterable[str]) -> str:
-    pairs = zip(table.columns, cells, strict=True)
-    raised = [rf"\raggedright {cell}" if cell and column.inches else cell for column, cell in pairs]
-    return " & ".join(raised).rstrip() + (r" \tabularnewline" if table.columns[-1].inches else r" \\")
-
-
-def _tex_head(table: TextTable) -> list[str]:
-    lines, spans, end = [], table.spans, len(table.columns) - 1
-    for level in range(max((above.count("\n") + 1 for *_, above in spans if above), default=0)):
-        cells = []
-        for first, last, above in spans:
-            text, form = [*above.split("\n"), *[""] * level][level], "@{}" * (first == 0) + "c" + "@{}" * (last == end)
-            span = rf"\multicolumn{{{last - first + 1}}}{{{form}}}{{{escape_tex(text)}}}"
-            cells += [span] if above else [""] * (last - first + 1)
-        lines.append(" & ".join(cells).rstrip() + r" \\")
-    ruled = [(first, last) for first, last, above in spans if above]
-    trims = [f"({'l' * (first > 0)}{'r' * (last < end)}){{{first + 1}-{last + 1}}}" for first, last in ruled]
-    lines += [" ".join(rf"\cmidrule{trim}" for trim in trims)] if trims else []
-    headings = [column.lines(column.heading) for column in table.columns]
-    height = max(map(len, headings))
-    headings = [[""] * (height - len(texts)) + list(map(escape_tex, texts)) for texts in headings]
-    return [*lines, *(_tex_row(table, texts) for texts in zip(*headings, strict=True))]
-
-
-def _tex_body(table: TextTable) -> list[str]:
-    lines, spaced = [], max(table.line_counts()) > 1
-    for number, cells in enumerate(zip(*(column.tex() for column in table.columns), strict=True)):
-        if number and (number in table.groups or spaced):
-            lines.append(r"\midrule" if number in table.groups else r"\addlinespace[3pt]")
-        if title := table.groups.get(number):
-            title = rf"\textit{{{escape_tex(title)}}}"
-            lines.append(rf"\multicolumn{{{len(cells)}}}{{@{{}}l@{{}}}}{{{title}}} \\*")
-        lines.append(_tex_row(table, cells))
-    return lines
-
-# %% ../../nbs/paper/style.ipynb #tex-19-2
 def tex_table(
-    parts: Sequence[TextTable],  # set below each other
+    parts: Sequence[Sequence[TextColumn]],  # tables, set below each other
+    titles: Mapping[int, str],  # row that begins a group → what stands on a line above it
     *,
     name: str,  # stem of the file: the label is tab:name
     caption: str,
@@ -484,38 +432,33 @@ def tex_table(
 
     Raises: InputError for a table that fits at no size, or a character that plain LaTeX cannot set.
     """
-    for column, text in ((wide, text) for table in parts for wide in table.columns for text in wide.cells):
-        if column.inches and _SIZES[0][1] * (longest := max(map(len, text.split()), default=0)) > column.inches:
-            raise InputError(
-                f"{name}: a word of {longest} characters in {text!r:.40} is wider than its column, "
-                f"{column.inches:g} in; wrap that one wider"
-            )
-    widths = [max(table.width(digit, gap) for table in parts) for _, digit, gap in _SIZES]
+    for column in (column for columns in parts for column in columns if column.inches):
+        word = max((word for cell in column.cells for word in cell.split()), key=len, default="")
+        if _SIZES[0][1] * len(word) > (column.inches or 0):
+            raise InputError(f"{name}: {word!r} is wider than its column, {column.inches:g} in; wrap that one wider")
+    widths = [max(_inches(columns, titles.values(), digit, gap) for columns in parts) for _, digit, gap in _SIZES]
     if widths[-1] > PAGE:
-        widest_part = max(parts, key=lambda table: table.width(*_SIZES[-1][1:]))
-        order = sorted(widest_part.columns, key=lambda column: -column.places)[:4]
-        widest = ", ".join(f"{column.name!r} ({column.places} characters)" for column in order)
+        order = sorted((column for columns in parts for column in columns), key=lambda column: -column.places)[:4]
+        widest = dict.fromkeys(f"{column.name!r} ({column.places} characters)" for column in order)
         raise InputError(
             f"{name} is about {widths[-1]:.2f} in wide at \\{_SIZES[-1][0]}, and a page {PAGE}: its widest columns are "
-            f"{widest}; break headings with line breaks, wrap text, put groups on lines of their own, print fewer, "
-            "or stack parts"
+            f"{', '.join(widest)}; break headings with line breaks, wrap text, put groups on lines of their own, print "
+            "fewer, or stack parts"
         )
     size, _, gap = next(choice for choice, inches in zip(_SIZES, widths, strict=True) if inches <= PAGE)
-    heads = [_tex_head(table) for table in parts]
-    n_lines = sum(map(len, heads)) + sum(sum(map(bool, table.groups.values())) for table in parts)
-    n_lines += sum(sum(table.line_counts()) for table in parts)
+    rows = [_tex_rows(columns, titles) for columns in parts]
     heading = rf"\caption{{{escape_tex(' '.join(caption.split()))}}}\label{{tab:{name}}}"
-    settings = [rf"\{size}"] + [rf"\setlength{{\tabcolsep}}{{{gap / 2:g}pt}}"] * (gap != _SIZES[0][2])
-    if long := n_lines + len(caption) // 100 > _LONGEST:
-        lines = ["% Needs booktabs and longtable.", r"\begingroup", *settings, r"\setlength{\LTcapwidth}{\linewidth}"]
+    lines = [rf"\{size}"] + [rf"\setlength{{\tabcolsep}}{{{gap / 2:g}pt}}"] * (gap != _SIZES[0][2])
+    if long := sum(len(head) + height for head, _, height in rows) + len(caption) // 100 > _LONGEST:
+        lines = ["% Needs booktabs and longtable.", r"\begingroup", *lines, r"\setlength{\LTcapwidth}{\linewidth}"]
     else:
-        lines = ["% Needs booktabs.", r"\begin{table}[htbp]", r"\centering", *settings]
+        lines = ["% Needs booktabs.", r"\begin{table}[htbp]", r"\centering", *lines]
         lines += [r"\setlength{\belowcaptionskip}{6pt}", heading]
-    for number, (table, head) in enumerate(zip(parts, heads, strict=True)):
-        form = "".join(f"p{{{c.inches:g}in}}" if c.inches else "r" if c.right else "l" for c in table.columns)
-        ruled, body = [r"\toprule", *head, r"\midrule"], _tex_body(table)
+    for number, (columns, (head, body, _)) in enumerate(zip(parts, rows, strict=True)):
+        form = "".join(f"p{{{c.inches:g}in}}" if c.inches else "r" if c.right else "l" for c in columns)
+        ruled = [r"\toprule", *head, r"\midrule"]
         if long:
-            continued = rf"\multicolumn{{{len(table.columns)}}}{{@{{}}l@{{}}}}{{\tablename~\thetable, continued}} \\"
+            continued = rf"\multicolumn{{{len(columns)}}}{{@{{}}l@{{}}}}{{\tablename~\thetable, continued}} \\"
             lines += [r"\addtocounter{table}{-1}"] * (number > 0) + [rf"\begin{{longtable}}{{@{{}}{form}@{{}}}}"]
             lines += [rf"{heading} \\"] * (number == 0) + [*ruled, r"\endfirsthead", continued, *ruled, r"\endhead"]
             lines += [r"\bottomrule", r"\endfoot", *body, r"\end{longtable}"]
@@ -524,24 +467,25 @@ def tex_table(
             lines += [*body, r"\bottomrule", r"\end{tabular}"]
     return "\n".join([*lines, r"\endgroup" if long else r"\end{table}", ""])
 
-# %% ../../nbs/paper/style.ipynb #tex-19-3
+# %% ../../nbs/paper/style.ipynb #tex-19-2
 def markdown_table(
-    parts: Sequence[TextTable],  # set below each other
+    parts: Sequence[Sequence[TextColumn]],  # tables, set below each other
+    titles: Mapping[int, str],  # row that begins a group → what stands on a line above it
 ) -> str:
     "Pipe tables, the best values in bold."
     lines = []
-    for table in parts:
-        lines += [[escape_markdown(column.name) for column in table.columns]]
-        lines += [["---:" if column.right else ":---" for column in table.columns]]
-        for number in range(len(table.columns[0].cells)):
-            if title := table.groups.get(number):
-                lines += [[f"*{escape_markdown(title)}*", *[""] * (len(table.columns) - 1)]]
-            cells = [(escape_markdown(column.cells[number]), number in column.bold) for column in table.columns]
-            lines += [[f"**{cell}**" if is_bold else cell for cell, is_bold in cells]]
-        lines += [[]]
-    return "\n".join(f"| {' | '.join(cells)} |" if cells else "" for cells in lines)
+    for columns in parts:
+        rows = [[escape_markdown(column.name) for column in columns]]
+        rows += [["---:" if column.right else ":---" for column in columns]]
+        for at in range(len(columns[0].cells)):
+            if title := titles.get(at):
+                rows += [[f"*{escape_markdown(title)}*", *[""] * (len(columns) - 1)]]
+            cells = [(escape_markdown(column.cells[at]), at in column.bold) for column in columns]
+            rows += [[f"**{cell}**" if is_bold else cell for cell, is_bold in cells]]
+        lines += [*(f"| {' | '.join(row)} |" for row in rows), ""]
+    return "\n".join(lines)
 
-# %% ../../nbs/paper/style.ipynb #cell-41
+# %% ../../nbs/paper/style.ipynb #tex-19-3
 def save_table(
     frame: pd.DataFrame,  # one row per line of the table, in the order printed
     *,
@@ -563,7 +507,7 @@ def save_table(
 ) -> Saved:  # with the printed view
     """Write name.csv (all columns, ten digits), name.tex (booktabs, 6.5 in wide at most), name.md and name.txt.
 
-    Raises: InputError for an empty frame, an unknown column or direction, an incomplete caption, a table too wide.
+    Raises: InputError for an empty frame, an unknown column, an incomplete caption, a table too wide.
     """
     stem = _stem(output_dir, name, caption)
     if frame.empty:
@@ -571,7 +515,6 @@ def save_table(
     within = [within] if isinstance(within, str) else list(within)
     behind = [(c, " [{}, {}]", list(limits)) for c, limits in intervals.items()]
     behind += [(c, " ± {}", [half]) for c, half in half_widths.items()]
-    _require(frame, *formats, *(name for c, _, limits in behind for name in (c, *limits)), *daggers)
     frame, floats = frame.reset_index(drop=True), [c for c in frame if pd.api.types.is_float_dtype(frame[c].dtype)]
     specs = dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(formats)
     halves = {half: frame[half].mask(frame[half] < 1e-9) for half in half_widths.values()}  # nothing drawn, no ±
@@ -582,14 +525,13 @@ def save_table(
         pairs = zip(*([_printed(value, specs[c]) for value in printed[limit]] for limit in limits), strict=True)
         texts[c] += ["" if set(pair) == {_MISSING} else form.format(*pair) for pair in pairs]
     for c, marks in daggers.items():
-        texts[c] += ["†" if marked else "" for marked in marks]
-    shown, in_parts = list(columns or texts.columns), {c for part in parts for c in part}
+        unmarked = _UNMARKED if any(marks) and pd.api.types.is_numeric_dtype(frame[c].dtype) else ""
+        texts[c] += ["†" if marked else unmarked for marked in marks]
+    shown, in_parts = list(columns or texts.columns), [c for part in parts for c in part]
     best_is = {c: bold for c in shown if c in floats} if isinstance(bold, str) else bold
-    _require(texts, *shown, *headers, *spans, *wrap, *best_is, *in_parts, *within)
-    if wrong := [f"{c}: {word!r}" for c, word in best_is.items() if word not in ("min", "max")]:
-        raise InputError(f"bold is {first_five(wrong)}: the best value is the 'min' or 'max' of its column")
-    if headings and not within:
-        raise InputError(f"{name} has headings, but no groups: name their column with within=…")
+    named = (*formats, *daggers, *shown, *headers, *spans, *wrap, *best_is, *within, *in_parts)
+    if missing := [c for c in named if c not in frame]:
+        raise InputError(f"the frame lacks {first_five(missing)}: it has {', '.join(map(str, frame))}; rename one")
     if daggers and "†" not in caption:
         raise InputError(f"{name} marks cells with †, but its caption does not say what that means: add it")
     keys = list(texts[within].itertuples(index=False, name=None))
@@ -613,11 +555,10 @@ def save_table(
     starts = [at for at in range(len(keys)) if not at or keys[at] != keys[at - 1]]
     titles = {at: ", ".join(keys[at]) if headings else "" for at in starts}
     repeated = [c for c in shown if c not in in_parts]
-    chosen = [[*repeated, *part] for part in parts] if parts else [shown]
-    set_apart = within if headings else []
-    tables = [TextTable(tuple(heads[c] for c in part if c not in set_apart), titles) for part in chosen]
-    tex = tex_table(tables, name=name, caption=caption)
-    texts_of = {".tex": tex, ".md": (markdown := markdown_table(tables)), ".txt": caption + "\n"}
+    apart = within if headings else []
+    tables = [[heads[c] for c in [*repeated, *part] if c not in apart] for part in parts or [[]]]
+    tex = tex_table(tables, titles, name=name, caption=caption)
+    texts_of = {".tex": tex, ".md": (markdown := markdown_table(tables, titles)), ".txt": caption + "\n"}
     written = [write_text(text, stem.with_suffix(ending)) for ending, text in texts_of.items()]
-    view = texts[shown].set_axis([heads[c].name for c in shown], axis=1)
+    view = texts[shown].replace(_UNMARKED, "", regex=True).set_axis([heads[c].name for c in shown], axis=1)
     return Saved((write_csv(frame, stem.with_suffix(".csv")), *written), "", caption, markdown, view)
