@@ -39,8 +39,8 @@ class SimulatedJudge:
     def __post_init__(self) -> None:
         if "simulated" not in self.name:
             raise InputError(
-                f"judge name {self.name!r} does not say that it is simulated: no table may pass for a real judge's; put "
-                "'simulated' into the name"
+                f"judge name {self.name!r} does not say that it is simulated: no table may pass for a real judge's; "
+                "put 'simulated' into the name"
             )
 
 
