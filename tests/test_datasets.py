@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.errors import InputError
 from ppe.paper import datasets
 from ppe.paper.datasets import load_verdicts, verdict_sets
 from ppe.verdicts import COLUMNS, read_verdicts, validate_verdicts, write_verdicts
@@ -91,23 +90,6 @@ def test_the_references_exist():
             assert {*known.reference.values()} <= {*voted} and {*ratings.index} == {*known.reference} < models
             assert ratings.idxmax() == {"h2o-gpt4": "gpt-4-0314", "oa-gpt4": "gpt4"}[name]
         assert not known.reference or np.isfinite(ratings).all()
-
-
-def test_the_arena_reference_is_complete():
-    table, models = datasets.arena_reference(), datasets.target_models()
-    assert table.shape == (160, 9) and not table.isna().any(axis=None)
-    assert (table["rating_q025"] < table["rating"]).all() and (table["rating"] < table["rating_q975"]).all()
-    mapping = datasets.arena_mapping()
-    assert set(mapping["category"]) == {*load_verdicts("mt-bench-gpt4")["category"]}
-    assert mapping["type"].value_counts().to_dict() == {"Proxy": 5, "Exact": 3}
-    for row in mapping.itertuples():
-        part = datasets.arena_reference(row.category)
-        assert list(part["model"]) == list(models["model"])
-        assert list(part["arena_name"]) == list(models["arena_name"])
-        assert {row.lm_arena_category.lower()} == set(part["arena_category"].str.lower())
-        assert {row.type.lower()} == set(part["mapping"])
-    with pytest.raises(InputError, match="unknown category 'Coding': the reference has coding"):
-        datasets.arena_reference("Coding")
 
 
 def test_position_and_model_are_not_confounded():

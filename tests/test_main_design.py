@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from definitions import definitions
 
-from ppe.inference.methods import MAIN_METHODS
-from ppe.paper.published import METHODS as PAPER_METHODS
+from ppe.inference.methods import MAIN_METHODS, METHODS
+from ppe.paper.published import PRINTED_METHODS
 from ppe.paper.referenced import simulated_pools
 from ppe.paper.simulated import load_parameters, simulate
-from ppe.paper.studies.main_design import best_single_keep, keep_k, sweep
+from ppe.paper.studies.main_design import keep_k, sweep, tuned_methods
 from ppe.pool import comparison_graphs
 from ppe.rankers.rankings import DISTANCES, spearman_distance
 from ppe.rankers.registry import PAPER_RANKERS, rank_batch
@@ -74,8 +74,8 @@ def test_a_mu_sweep_ranks_the_kept_graphs_once_and_shows_the_draw_beside():
 
 def test_every_ranker_gets_the_lists_of_the_main_table(cells):
     frame = definitions("tables/tab_ranker_robustness.ipynb").ranker_table(cells, n_resamples=3, seed=2)
-    assert frame["method"].unique().tolist() == list(PAPER_METHODS) and set(frame["ranker"]) == set(PAPER_RANKERS)
-    assert len(frame) == 2 * len(PAPER_METHODS) * len(PAPER_RANKERS) * len(DISTANCES)
+    assert frame["method"].unique().tolist() == list(PRINTED_METHODS) and set(frame["ranker"]) == set(PAPER_RANKERS)
+    assert len(frame) == 2 * len(PRINTED_METHODS) * len(PAPER_RANKERS) * len(DISTANCES)
     table = frame[frame["metric"] == "spearman"].set_index(["judge", "method", "ranker"])["distance"]
     # ScoreWin40 gives up its own ranker: Copeland's is one of five here.
     own = sweep(cells, [MAIN_METHODS["ScoreWin40"]], study="rankers", n_resamples=3, seed=2, metrics=["spearman"])
@@ -85,7 +85,7 @@ def test_every_ranker_gets_the_lists_of_the_main_table(cells):
     # Single→20 keeps what is best under the ranker of the study, whichever ranker it is handed to.
     for judge in own.index:
         part, distances = [cell for cell in cells if cell.judge == judge], []
-        best = best_single_keep(part, seed=2)
+        best = tuned_methods([METHODS["Single→20"]], part, seed=2)[0].keep
         for cell in part:
             original = (cell.pool.index["variant"] == 1).to_numpy()
             chosen = [graph for graph in lowest(cell.pool, len(cell.pool)) if original[graph]][:best]

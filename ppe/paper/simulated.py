@@ -8,12 +8,9 @@ __all__ = ['KINDS', 'LOGITS_PER_POINT', 'SimulatedJudge', 'SimulatedCategory', '
 
 # %% ../../nbs/paper/simulated.ipynb #cell-03
 import math
-import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -27,7 +24,6 @@ from ..verdicts import COLUMNS, validate_verdicts
 
 # %% ../../nbs/paper/simulated.ipynb #cell-07
 KINDS = ("perturbed", "replicated")
-_MOST = {"bias_shared": 1, "question_sd": 3, "wording_sd": 3}  # of the others 100,000
 
 # %% ../../nbs/paper/simulated.ipynb #cell-08
 @dataclass(frozen=True, slots=True)
@@ -40,6 +36,13 @@ class SimulatedJudge:
     nu: float  # Davidson tie parameter
     nu_replicated: float  # the same in the replicated pool
 
+    def __post_init__(self) -> None:
+        if "simulated" not in self.name:
+            raise InputError(
+                f"judge name {self.name!r} does not say that it is simulated: no table may pass for a real judge's; "
+                "put 'simulated' into the name"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCategory:
@@ -51,7 +54,7 @@ class SimulatedCategory:
 
 @dataclass(frozen=True, slots=True)
 class SimulationParameters:
-    "Everything that a simulation depends on besides the seed and the Arena ratings. Raises InputError if impossible."
+    "Everything that a simulation depends on besides the seed and the Arena ratings."
 
     n_questions: int  # Q, per category
     n_variants: int  # V, per question
@@ -65,49 +68,18 @@ class SimulationParameters:
     categories: tuple[SimulatedCategory, ...]
     judges: tuple[SimulatedJudge, ...]
 
-    def __post_init__(self) -> None:
-        for what, items in (("category", self.categories), ("judge", self.judges)):
-            names = [item.name for item in items]
-            if not names or len(set(names)) < len(names):
-                seen = f"there is no {what}" if not names else f"the names of each {what} are {first_five(names)}"
-                raise InputError(f"{seen}: a simulation needs at least one {what}, each with a name of its own")
-        if real := [judge.name for judge in self.judges if "simulated" not in str(judge.name)]:
-            raise InputError(
-                f"judge name {real[0]!r} does not say that it is simulated: no table may pass for a real judge's; put "
-                "'simulated' into the name"
-            )
-        owners: tuple[Any, ...] = (self, *self.categories, *self.judges)
-        for owner in owners:
-            for field in (field for field in fields(owner) if field.type in (int, float)):
-                value, is_whole, most = getattr(owner, field.name), field.type is int, _MOST.get(field.name, 100_000)
-                is_number = isinstance(value, int if is_whole else (int, float)) and not isinstance(value, bool)
-                if not is_number or not is_whole <= value <= most:
-                    raise InputError(
-                        f"{getattr(owner, 'name', 'simulation parameters')}: {field.name} is {value!r}, but must be a "
-                        f"{'whole ' * is_whole}number from {is_whole:d} to {most}; correct it"
-                    )
-
 # %% ../../nbs/paper/simulated.ipynb #cell-11
-def load_parameters(
-    path: str | os.PathLike | None = None,  # TOML file; data/simulated.toml if not given
-) -> SimulationParameters:
-    """Read and check the parameters of a simulation.
-
-    Raises: InputError naming the file for unknown, missing or impossible parameters, or if it is not TOML.
-    """
-    path = data_file("simulated.toml") if path is None else Path(path)
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        return SimulationParameters(
-            **tables["pool"],
-            **tables["responses"],
-            **tables["discrimination"],
-            bias_shared=tables["bias"]["shared"],
-            categories=tuple(SimulatedCategory(*item) for item in tables["bias"]["categories"].items()),
-            judges=tuple(SimulatedJudge(**judge) for judge in tables["judges"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
-        raise InputError(f"{path}: {error}; see data/simulated.toml for an example") from None
+def load_parameters() -> SimulationParameters:  # of data/simulated.toml
+    "What the published pools are simulated with."
+    tables = tomllib.loads(data_file("simulated.toml").read_text(encoding="utf-8"))
+    return SimulationParameters(
+        **tables["pool"],
+        **tables["responses"],
+        **tables["discrimination"],
+        bias_shared=tables["bias"]["shared"],
+        categories=tuple(SimulatedCategory(*item) for item in tables["bias"]["categories"].items()),
+        judges=tuple(SimulatedJudge(**judge) for judge in tables["judges"]),
+    )
 
 # %% ../../nbs/paper/simulated.ipynb #cell-16
 LOGITS_PER_POINT = math.log(10) / 400  # γ
@@ -228,14 +200,10 @@ def _chosen(
     items: Sequence,  # what there is, in the order of the parameter file
     what: str,
 ) -> list:  # the wanted items in that same order
-    if wanted is None:
-        return list(items)
-    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     names = [item.name for item in items]
-    unknown = [name for name in wanted if name not in names]
-    if unknown or not wanted:
-        seen = f"unknown {what} {first_five(unknown)}" if unknown else f"no {what} was asked for"
-        raise InputError(f"{seen}: the parameters have {', '.join(names)}; give at least one of these")
+    wanted = names if wanted is None else [wanted] if isinstance(wanted, str) else list(wanted)
+    if unknown := [name for name in wanted if name not in names]:
+        raise InputError(f"unknown {what} {first_five(unknown)}: the parameters have {', '.join(names)}")
     return [item for item in items if item.name in wanted]
 
 # %% ../../nbs/paper/simulated.ipynb #cell-33
