@@ -236,8 +236,8 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
                 break
         else:
             raise InputError(
-                f"{n_rows} pairs in blocks of {size}: {_DRAWS} draws found room for {block * len(pairs)} without a pair "
-                "twice in a graph; take larger blocks or more questions, or spread the pairs"
+                f"{n_rows} pairs in blocks of {size}: {_DRAWS} draws found room for {block * len(pairs)} without a "
+                "pair twice in a graph; take larger blocks or more questions, or spread the pairs"
             )
         question = free.pop(place)
         variant = wordings[start[question] + turn % n_variants[question]]
