@@ -394,8 +394,8 @@ def layout_answers(layout: Layout, n_calls: int) -> float:
     more, base = modf(each := n_calls / layout.unit / cells)
     even = (1 - more) * min(n, 2 * base) + more * min(n, 2 * base + 2)
     if layout.n_wordings > 1 and each > 1:
-        # Pairs keep apart within a question, and less so within each of its wordings: half-way to chance.
-        even = (even + n * (1 - (1 - 2 / n) ** each)) / 2
+        # Pairs keep apart within a question, and within each of its wordings as chance has it.
+        even = n * (1 - (1 - 2 / n) ** each)
     return cells * even
 
 
