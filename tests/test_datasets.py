@@ -54,7 +54,9 @@ def test_accuracies_in_rewordings_are_facts_alone():
     table = datasets.load_rewordings()
     readme = (ROOT / "data" / "verdicts" / "README.md").read_text(encoding="utf-8")
     assert f"{len(table):,} accuracies" in readme and "`rewordings.parquet`" in readme
-    assert list(table.columns) == ["task", "rewording", "model", "accuracy", "correct"] and not table.isna().any(axis=None)
+    assert list(table.columns) == ["task", "rewording", "model", "accuracy", "correct"] and not table.isna().any(
+        axis=None
+    )
     assert table["accuracy"].between(0, 1).all() and not table.duplicated(["task", "rewording", "model"]).any()
     assert (table.groupby(["task", "rewording"], observed=True)["correct"].nunique() == 1).all()
     assert table[["task", "model"]].astype(str).map(len).max(axis=None) <= 42 and table["task"].nunique() == 20

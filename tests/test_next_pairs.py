@@ -1,10 +1,14 @@
 "The next calls: the rule written out plainly, balance, and what does not matter."
 
+from collections import Counter
+from itertools import combinations
+
+import networkx as nx
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ppe.designs.adaptive import Goal, next_calls
+from ppe.designs.adaptive import TOGETHER, Goal, next_calls
 from ppe.errors import InputError
 
 
@@ -37,65 +41,26 @@ def plain_posterior(n, first, second, points):
     return theta, np.linalg.inv(information)
 
 
-def after(theta, cov, x):
-    "The covariance after one more call on the pair x, whatever its verdict."
-    v = x @ cov @ x
-    chance = 1 / (1 + np.exp(abs(theta @ x) / np.sqrt(1 + np.pi / 8 * v)))
-    w = chance * (1 - chance)
-    return cov - w * np.outer(cov @ x, cov @ x) / (1 + w * v)
-
-
-def plain_next(question, variant, first, second, points, n, wordings, n_calls, rng, top=0, placed=None):
-    "The rule of the notebook, call by call, from its definitions."
-    start = np.concatenate([[0], np.cumsum(wordings)])
-    rank_pair, rank_graph = rng.permutation(n * n).reshape(n, n), rng.permutation(start[-1])
+def plain_gains(n, first, second, points, n_calls, top, placed):
+    "What each further call on each pair takes off, from its definitions: (pair, n-th call) to gain."
     theta, cov = plain_posterior(n, first, second, points)
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    unit = {(i, j): np.eye(n)[i] - np.eye(n)[j] for i, j in pairs}
+    unit = {(i, j): np.eye(n)[i] - np.eye(n)[j] for i in range(n) for j in range(i + 1, n)}
     ahead = sorted(range(n), key=lambda i: -theta[i])[:top]
-    spread = {p: unit[p] @ cov @ unit[p] for p in pairs}
+    spread = {p: x @ cov @ x for p, x in unit.items()}
     tie = {p: np.exp(-((theta @ unit[p]) ** 2) / (2 * v)) / np.sqrt(v) for p, v in spread.items()}
     if top:
         tie = {p: value * ((p[0] in ahead) != (p[1] in ahead)) for p, value in tie.items()}
-    with_it = [p for p in pairs if placed is None or placed in p]
-    tie = {p: value * (p in with_it) for p, value in tie.items()}
-    rows = np.stack([question, start[question] + variant, first, second], axis=1)
-    calls = [tuple(row) for row in rows.tolist()]
-    chosen, tried, shut = [], 0, set(pairs) - set(with_it)
-    while len(chosen) < n_calls and len(shut) < len(pairs):
-        if tried % n == 0:
-            weight = {p: tie[p] / np.sqrt(unit[p] @ cov @ unit[p]) for p in pairs}
-        open_pairs = [p for p in pairs if p not in shut]
-        own = [c for c in calls if placed is None or placed in c[2:]]
-        if tried % 5 == 4 or (placed is not None and len(own) < n - 1):
-            value = {p: -sum({i, j} == set(p) for *_, i, j in calls) for p in open_pairs}
-        else:
-            value = {}
-            for p in open_pairs:
-                change = cov - after(theta, cov, unit[p])
-                value[p] = sum(weight[o] * (unit[o] @ change @ unit[o]) for o in pairs)
-        best = max(value.values())
-        i, j = min((p for p in open_pairs if value[p] >= best - 1e-7 * abs(best)), key=lambda p: rank_pair[p])
-        tried += 1
-        used = {g for _, g, a, b in calls if {a, b} == {i, j}}
-        room = [q for q in range(len(wordings)) if any(g not in used for g in range(start[q], start[q + 1]))]
-        if not room:
-            shut.add((i, j))
-            continue
-        load = {q: sum(c[0] == q for c in own) for q in room}
-        room = [q for q in room if load[q] <= min(load.values()) + (placed is None)]
-        met = {q: sum(c[2:].count(i) + c[2:].count(j) for c in calls if c[0] == q) for q in room}
-        q = min(room, key=lambda q: (met[q], load[q], rank_graph[start[q]]))
-        free = [g for g in range(start[q], start[q + 1]) if g not in used]
-        g = min(free, key=lambda g: (sum(c[1] == g for c in calls), rank_graph[g]))
-        lead = [sum((c[2] == m) - (c[3] == m) for c in own) for m in (i, j)]
-        before = [sum(c[2:] == pair for c in calls) for pair in ((i, j), (j, i))]
-        if (lead[1], before[1], rank_pair[j, i]) < (lead[0], before[0], rank_pair[i, j]):
-            i, j = j, i
-        calls.append((q, int(g), i, j))
-        chosen.append((q, int(g - start[q]), i, j))
-        cov = after(theta, cov, np.eye(n)[i] - np.eye(n)[j])
-    return chosen
+    if placed is not None:
+        tie = {p: value * (placed in p) for p, value in tie.items()}
+    gains = {}
+    for p, x in unit.items():
+        chance = 1 / (1 + np.exp(abs(theta @ x) / np.sqrt(1 + np.pi / 8 * spread[p])))
+        w, now = chance * (1 - chance), cov
+        for number in range(n_calls):
+            then = np.linalg.inv(np.linalg.inv(now) + w * np.outer(x, x))
+            gains[p, number] = sum(tie[o] / np.sqrt(spread[o]) * (y @ (now - then) @ y) for o, y in unit.items())
+            now = then
+    return gains
 
 
 def columns(found):
@@ -114,16 +79,62 @@ def judged_too(calls, new, points):
 @pytest.mark.parametrize("top", [0, 1, 2])
 @pytest.mark.parametrize("placed", [None, 0, 2])
 def test_the_rule_written_out(seed, top, placed):
+    "The calls that are chosen at once: their pairs, questions, wordings and places."
     rng = np.random.default_rng(seed + 20 * (placed == 0))  # no two of these have the same score, as a new model may
-    n, wordings = 4 + seed % 2, np.array([2, 1, 3, 1, 1, 2, 1])
-    calls = judged(n, wordings, 18, rng)
+    n, wordings, number = 4 + seed % 2, np.tile([2, 1, 3, 1, 1, 2], 4), TOGETHER
+    calls = judged(n, wordings, 30, rng)
     if placed == 0:  # that nobody has judged
         others = (calls[2] != 0) & (calls[3] != 0)
         calls = [column[others] for column in calls]
     goal = Goal("top" if top else "rank", top, placed) if placed is not None else Goal("top", top) if top else None
-    how = dict(n_models=n, n_variants=wordings, n_calls=23, goal=goal, rng=np.random.default_rng(seed))
-    wanted = plain_next(*calls, n, wordings, 23, np.random.default_rng(seed), top, placed)
-    assert rows_of(next_calls(*calls, **how)) == wanted
+    chosen = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=number, goal=goal, rng=rng)
+    rows = list(zip(*(column.tolist() for column in calls[:4]), strict=True))
+    own = [row for row in rows if placed is None or placed in row[2:]]
+    met = Counter(tuple(sorted(row[2:])) for row in rows)
+    pairs = [p for p in combinations(range(n), 2) if placed is None or placed in p]
+
+    # Every fifth pair has been compared least, the others have the largest gains.
+    even = [k % 5 == 4 or (placed is not None and len(own) + k < n - 1) for k in range(number)]
+    new = [tuple(sorted(row[2:])) for row in rows_of(chosen)]
+    assert all(p in pairs for p in new) and chosen.n_calls == number
+    least = sorted(pairs, key=lambda p: met[p])
+    assert sorted(met[p] for p, e in zip(new, even, strict=True) if e) == sorted(
+        met[least[k % len(least)]] for k in range(sum(even))
+    )
+    gains = plain_gains(n, *calls[2:], number, top, placed)
+    got = Counter(p for p, e in zip(new, even, strict=True) if not e)
+    taken_off = sum(gains[p, k] for p, times in got.items() for k in range(times))
+    most = sorted((gains[p, k] for p in pairs for k in range(number)), reverse=True)[: number - sum(even)]
+    assert np.isclose(taken_off, sum(most), rtol=1e-6)
+
+    # Each on another question: no other choice of questions costs less.
+    used = {(q, v, *sorted(pair)) for q, v, *pair in rows}
+    load, net = Counter(row[0] for row in own), nx.Graph()
+    seen = Counter((q, model) for q, _, *pair in rows for model in pair)
+    price = {}
+    for k, p in enumerate(new):
+        room = [q for q in range(len(wordings)) if any((q, v, *p) not in used for v in range(wordings[q]))]
+        for q in room:
+            more = load[q] - min(load[r] for r in room)
+            beyond = max(more - (placed is None), 0)
+            price[k, q] = 10_000 * beyond + 2 * (seen[q, p[0]] + seen[q, p[1]]) + more - beyond
+            net.add_edge(("call", k), ("question", q), weight=price[k, q])
+    paid = sum(price[k, q] for k, q in enumerate(chosen.question.tolist()))
+    matching = nx.bipartite.minimum_weight_full_matching(net, [("call", k) for k in range(number)])
+    assert paid == sum(price[k, matching["call", k][1]] for k in range(number))
+    assert len({*chosen.question.tolist()}) == number
+
+    # The wording used least that is left to the pair; the model less often shown first comes first.
+    lead = Counter(row[2] for row in own)
+    lead.subtract(row[3] for row in own)
+    before = Counter(row[2:] for row in rows)
+    asked = Counter(row[:2] for row in rows)
+    for q, v, i, j in rows_of(chosen):
+        free = [w for w in range(wordings[q]) if (q, w, *sorted((i, j))) not in used]
+        assert v in free and asked[q, v] == min(asked[q, w] for w in free)
+        assert (lead[i], before[i, j]) <= (lead[j], before[j, i])
+        lead.update({i: 1, j: -1})
+        before[i, j] += 1
 
 
 def test_a_new_model_meets_every_opponent_first_and_every_pair_of_its_own_once():

@@ -150,10 +150,10 @@ def wordings() -> object:
 
 
 def designs() -> Iterator[object]:
-    from ppe.paper.studies.designs import recorded_sets, replay_sets
-
+    study = definitions("figures/fig_design.ipynb")
     kinds = ("spread", "complete", "swiss", "trees")
-    for replay in replay_sets(recorded_sets(["h2o"]), kinds=kinds, graphs=(2, 5), n_repetitions=4, seed=SEED):
+    sets = study.recorded_sets(["h2o"])
+    for replay in study.replay_sets(sets, kinds=kinds, graphs=(2, 5), n_repetitions=4, seed=SEED):
         yield from asdict(replay).values()
 
 

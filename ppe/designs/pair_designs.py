@@ -12,8 +12,8 @@ from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import linear_sum_assignment
 
-from ..compiled import njit
 from ..errors import InputError
 from ..rankers.separation import same_component
 
@@ -137,319 +137,118 @@ def _stream(n_models: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(turned % 2, pairs[1, at], pairs[0, at]), np.where(turned % 2, pairs[0, at], pairs[1, at])
 
 # %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d
-_LOOK_AT = 32  # places that are looked at for one where the models of a row have met nobody
-
-
-@njit(cache=True)
-def _draw(state, below):
-    "A random whole number below `below`: SplitMix64 (Steele, Lea and Flood 2014)."
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64(((z ^ (z >> np.uint64(31))) >> np.uint64(32)) * np.uint64(below) >> np.uint64(32))
-
-
-@njit(cache=True)
-def _has(t, graph, codes, seen):
-    "Whether a pair of row t stands in a graph."
-    for p in range(codes.shape[1]):
-        if seen[graph, codes[t, p] >> 3] >> (codes[t, p] & 7) & 1:
-            return True
-    return False
-
-
-@njit(cache=True)
-def _calls(t, place, members, met):
-    "Calls that the models of row t have in a place."
-    calls = 0
-    for s in range(members.shape[1]):
-        calls += met[place, members[t, s]]
-    return calls
-
-
-@njit(cache=True)
-def _move(t, place, graph, by, members, codes, met, seen):
-    "Put row t into a place (by = 1) or take it out (−1)."
-    for s in range(members.shape[1]):
-        met[place, members[t, s]] += by
-    for p in range(codes.shape[1]):
-        bit = np.uint8(1 << (codes[t, p] & 7))
-        if by > 0:
-            seen[graph, codes[t, p] >> 3] |= bit
-        else:
-            seen[graph, codes[t, p] >> 3] &= ~bit
-
-# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-b
-@njit(cache=True)
-def _free_place(t, k, left, free, start, n_variants, members, codes, met, seen, state):
-    "Position in free[:left] of a place where the models of row t have few calls, or −1 if a pair of it stands in each."
-    best, least = -1, 0
-    for c in range(left):
-        if c >= _LOOK_AT and best >= 0:
-            break
-        at = c + _draw(state, left - c)
-        free[c], free[at] = free[at], free[c]
-        place = free[c]
-        calls = _calls(t, place, members, met)
-        if (best < 0 or calls < least) and not _has(t, start[place] + k % n_variants[place], codes, seen):
-            best, least = c, calls
-            if calls == 0:
-                break
-    return best
-
-
-@njit(cache=True)
-def _exchange(t, alpha, row, members, codes, met, seen, state):
-    "Give row t, whose turn has only alpha left, a place: two places change hands along a path (König 1916)."
-    n_places = row.shape[1]
-    k, beta, least = t // n_places, -1, 0
-    start = _draw(state, n_places)
-    for c in range(n_places):
-        place = (start + c) % n_places
-        x = row[k, place]
-        if x >= 0 and not _has(t, place, codes, seen):
-            calls = _calls(t, place, members, met) + _calls(x, alpha, members, met)
-            if _has(x, alpha, codes, seen):
-                calls += 1 << 30  # the path would be longer
-            if beta < 0 or calls < least:
-                beta, least = place, calls
-    x, row[k, beta] = row[k, beta], t
-    _move(t, beta, beta, 1, members, codes, met, seen)
-    while x >= 0:  # row x of turn k leaves beta for alpha, and whoever has its pair there, y, leaves alpha for beta
-        y = -1
-        if _has(x, alpha, codes, seen):
-            for turn in range(len(row)):
-                if row[turn, alpha] >= 0 and codes[row[turn, alpha], 0] == codes[x, 0]:
-                    y = row[turn, alpha]
-            _move(y, alpha, alpha, -1, members, codes, met, seen)
-        _move(x, beta, beta, -1, members, codes, met, seen)
-        _move(x, alpha, alpha, 1, members, codes, met, seen)
-        row[k, alpha] = x
-        x = -1
-        if y >= 0:
-            k = y // n_places
-            _move(y, beta, beta, 1, members, codes, met, seen)
-            x, row[k, beta] = row[k, beta], y
-
-# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-c
-@njit(cache=True)
-def _swap(t, k, alpha, row, start, n_variants, members, codes, met, seen):
-    "Whether row t finds a place from which another row of its turn can go to alpha, the only one left."
-    end = start[alpha] + k % n_variants[alpha]
-    for place in range(row.shape[1]):
-        other, graph = row[k, place], start[place] + k % n_variants[place]
-        if other >= 0 and not _has(other, end, codes, seen):
-            _move(other, place, graph, -1, members, codes, met, seen)
-            if not _has(t, graph, codes, seen):
-                _move(other, alpha, end, 1, members, codes, met, seen)
-                _move(t, place, graph, 1, members, codes, met, seen)
-                row[k, alpha], row[k, place] = other, t
-                return True
-            _move(other, place, graph, 1, members, codes, met, seen)
-    return False
-
-
-@njit(cache=True)
-def _improve(k, row, members, codes, met, seen, state):
-    "Exchange the places of two rows of a full turn where fewer calls of a place then share a model."
-    n_places = row.shape[1]
-    for place in range(n_places):
-        for c in range(min(_LOOK_AT, n_places - 1)):
-            t = row[k, place]
-            if _calls(t, place, members, met) == 2:
-                break
-            other = (place + 1 + (c if n_places <= _LOOK_AT else _draw(state, n_places - 1))) % n_places
-            u = row[k, other]
-            a, b, d, e = members[t, 0], members[t, 1], members[u, 0], members[u, 1]
-            same = (a == d) + (a == e) + (b == d) + (b == e)
-            before = _calls(t, place, members, met) + _calls(u, other, members, met) - 4
-            if _calls(t, other, members, met) + _calls(u, place, members, met) - 2 * same >= before:
-                continue
-            if not _has(t, other, codes, seen) and not _has(u, place, codes, seen):
-                _move(t, place, place, -1, members, codes, met, seen)
-                _move(u, other, other, -1, members, codes, met, seen)
-                _move(t, other, other, 1, members, codes, met, seen)
-                _move(u, place, place, 1, members, codes, met, seen)
-                row[k, place], row[k, other] = u, t
-
-# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-d
-@njit(cache=True)
-def _places(members, n_variants, met, paths, improve, state):
-    """A place for each row of models that all meet: a turn of rows covers each place once, no graph has a pair twice.
-
-    members: (R, S) models of each row. A place, a question, gives its wordings in turn. met: (places, n) calls of each
-    model there, carried on. paths, for rows of a pair and one wording: every row finds a place if no pair has more rows
-    than there are places. Otherwise −1 from the first row on that fits nowhere.
-    """
-    size, p = members.shape[1], 0
-    codes = np.empty((len(members), size * (size - 1) // 2), np.int64)  # numbers of all pairs of each row
-    for s in range(size):
-        for other in range(s):
-            high = np.maximum(members[:, s], members[:, other])
-            codes[:, p] = high * (high - 1) // 2 + np.minimum(members[:, s], members[:, other])
-            p += 1
-    n_rows, n_places, n = len(members), len(n_variants), met.shape[1]
-    start, found = np.cumsum(n_variants) - n_variants, np.full(len(members), -1, np.int64)
-    row = np.full((-(-n_rows // n_places), n_places), -1, np.int64)
-    seen = np.zeros((n_variants.sum(), n * (n - 1) // 16 + 1), np.uint8)
-    free = np.arange(n_places)
-    for t in range(n_rows):
-        k, left = t // n_places, n_places - t % n_places
-        at = _free_place(t, k, left, free, start, n_variants, members, codes, met, seen, state)
-        if at >= 0:
-            row[k, free[at]] = t
-            _move(t, free[at], start[free[at]] + k % n_variants[free[at]], 1, members, codes, met, seen)
-        else:
-            at = 0
-            if paths:
-                _exchange(t, free[at], row, members, codes, met, seen, state)
-            elif not _swap(t, k, free[at], row, start, n_variants, members, codes, met, seen):
-                break
-        free[at], free[left - 1] = free[left - 1], free[at]
-        if left == 1 and improve:
-            _improve(k, row, members, codes, met, seen, state)
-    for k in range(len(row)):
-        for place in range(n_places):
-            if row[k, place] >= 0:
-                found[row[k, place]] = place
-    return found
-
-# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-e
-@njit(cache=True)
-def _wordings(order, question, members, n_variants, n_models, seeds):
-    "A wording for each row; order: the rows, one question after the other."
-    variant = np.zeros(len(order), np.int64)
-    start = 0
-    while start < len(order):
-        end, q = start, question[order[start]]
-        while end < len(order) and question[order[end]] == q:
-            end += 1
-        if n_variants[q] > 1:
-            rows, one = order[start:end], np.ones(n_variants[q], np.int64)
-            met = np.zeros((n_variants[q], n_models), np.int32)
-            place = _places(members[rows], one, met, True, False, seeds[q : q + 1])
-            for at in range(len(rows)):  # faster to compile than variant[rows] = place
-                variant[rows[at]] = place[at]
-        start = end
-    return variant
-
-# %% ../../nbs/designs/pair_designs.ipynb #pd12-086fa0
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # question, variant, first, second
+_TOGETHER = 64  # rows that are matched with as many questions at once
+_NEVER = 1e6  # price of a pair where it stands already
 
 
-def _seeds(rng: np.random.Generator, n: int) -> np.ndarray:
-    return rng.integers(0, 2**64, n, dtype=np.uint64)
-
-
-def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generator) -> _Rows:
-    "The rounds of pairs, every pair once on every question that still has room, and then again in other wordings."
-    n_pairs = n * (n - 1) // 2
-    state, seeds = _seeds(rng, 1), _seeds(rng, len(n_variants))
-    met = np.zeros((len(n_variants), n), np.int32)
-    parts, done = [], 0
-    for wording in range(n_variants.max()):
-        active = np.flatnonzero(n_variants > wording)
-        # Whole turns, so that longer designs begin alike.
-        here = min(n_pairs * len(active), -(-(n_rows - done) // len(active)) * len(active))
-        members = np.stack(_stream(n, done + np.arange(here)), axis=1)
-        calls = met[active]
-        place = _places(members, np.ones(len(active), np.int64), calls, True, True, state)
-        parts.append((active[place], members))
-        met[active] = calls
-        done += here
-        if done >= n_rows:
-            break
-    question, members = (np.concatenate(column)[:n_rows] for column in zip(*parts, strict=True))
-    order = np.argsort(question, kind="stable")
-    return question, _wordings(order, question, members, n_variants, n, seeds), *members.T
-
-# %% ../../nbs/designs/pair_designs.ipynb #pd14-2d4458
 def _shuffled(n_variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:  # (all wordings,) int64
     "The wordings of each question in random order, one question after the other."
     owner = np.repeat(np.arange(len(n_variants)), n_variants)
     return np.lexsort((rng.random(len(owner)), owner)) - (np.cumsum(n_variants) - n_variants)[owner]
 
 
+def _copies(numbers: np.ndarray) -> np.ndarray:
+    "How often each number came before."
+    return pd.Series(numbers).groupby(numbers).cumcount().to_numpy()
+
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-b
+def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generator) -> _Rows:
+    "Turns of all questions; each turn takes the pairs that had the fewest calls, and matches them with its questions."
+    pairs, wordings = np.stack(pair_round(n), axis=1), _shuffled(n_variants, rng)
+    called, met = np.zeros(len(pairs), np.int64), np.zeros((len(n_variants), n))
+    seen = np.zeros((len(n_variants), len(pairs)), dtype=bool)
+    parts: list[tuple[np.ndarray, ...]] = []
+
+    def price(question: np.ndarray, pair: np.ndarray) -> np.ndarray:
+        "Calls that the models of each pair had on each question."
+        had = met[question]
+        return had[:, pairs[pair, 0]] + had[:, pairs[pair, 1]] + _NEVER * seen[np.ix_(question, pair)]
+
+    while sum(len(part[0]) for part in parts) < n_rows:  # whole turns, so that longer designs begin alike
+        turns, again = len(parts), len(parts) // len(pairs)
+        if turns % len(pairs) == 0:  # each question has had each pair as often as the others
+            seen[:] = False
+        active = rng.permutation(np.flatnonzero(n_variants > again))
+        offered = np.repeat(np.arange(len(pairs)), len(active) // len(pairs) + 2)
+        offered = offered[np.lexsort((offered, called[offered] + _copies(offered)))][: len(active)]
+        question = np.empty_like(offered)
+        for rows in np.array_split(np.arange(len(active)), -(-len(active) // _TOGETHER)):
+            costs = price(active[rows], offered[rows])
+            which, at = linear_sum_assignment(costs)
+            if costs[which, at].max() >= _NEVER:  # few are left: any pair that a question lacks, the least called first
+                left = np.repeat(np.arange(len(pairs)), (~seen[active[rows]]).sum(axis=0))
+                calls = (called + np.bincount(offered[: rows[0]], minlength=len(pairs)))[left] + _copies(left)
+                which, at = linear_sum_assignment(price(active[rows], left) + 1000 * calls)
+                order = np.lexsort((left[at], calls[at]))
+                which, at, offered[rows] = which[order], np.arange(len(rows)), left[at[order]]
+            question[rows[at]] = active[rows[which]]
+        turned = (called[offered] + _copies(offered)) % 2
+        called += np.bincount(offered, minlength=len(pairs))
+        seen[question, offered] = True
+        met[question[:, None], pairs[offered]] += 1
+        first, second = pairs[offered, turned], pairs[offered, 1 - turned]
+        parts.append((question, offered, np.full(len(active), turns), first, second))
+    question, pair, turn, first, second = (np.concatenate(column)[:n_rows] for column in zip(*parts, strict=True))
+    # The wordings take turns; a pair that comes again comes in the next one.
+    since = pd.Series(turn).groupby(question * len(pairs) + pair).transform("first").to_numpy() + turn // len(pairs)
+    variant = wordings[(np.cumsum(n_variants) - n_variants)[question] + since % n_variants[question]]
+    return question, variant, first, second
+
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-c
 def _complete(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generator) -> _Rows:
     "One graph after the other, all pairs of each: one graph of every question before the second of any."
-    question = np.repeat(np.arange(len(n_variants)), n_variants)
-    turn = np.arange(len(question)) - (np.cumsum(n_variants) - n_variants)[question]
-    variant = _shuffled(n_variants, rng)
+    question, variant = np.repeat(np.arange(len(n_variants)), n_variants), _shuffled(n_variants, rng)
+    graphs = np.lexsort((rng.random(len(question)), _copies(question)))
+    turn, pair = np.divmod(np.arange(n_rows), n * (n - 1) // 2)
+    pairs, graph = np.stack(pair_round(n), axis=1)[pair], graphs[turn]
     rows = np.arange(n_rows)
-    graph = np.lexsort((rng.random(len(turn)), turn))[rows // (n * (n - 1) // 2)]
-    return question[graph], variant[graph], *_stream(n, rows)
+    return question[graph], variant[graph], pairs[rows, turn % 2], pairs[rows, 1 - turn % 2]
 
-# %% ../../nbs/designs/pair_designs.ipynb #pd16-c3ffad
-@njit(cache=True)
-def _members(n_models, size, n_blocks, state):
-    """Members of each block, (n_blocks, size): those who begin in the first place are the first half of an even size.
-
-    Numbers of blocks of two models differ by at most one; then those are taken who have met the others least. A block
-    of even size gives each member one place more of one kind; the next one that it has a place in takes that back.
-    """
-    used, lead = np.zeros(n_models, np.int64), np.zeros(n_models, np.int64)
-    met, members = np.zeros((n_models, n_models), np.int64), np.empty((n_blocks, size), np.int64)
-    most = size // 2 if size % 2 == 0 else size
-    for k in range(n_blocks):
-        load, taken, led = np.zeros(n_models, np.int64), np.zeros(n_models, np.bool_), np.zeros(3, np.int64)
-        for s in range(size):
-            best, ties = -1, 0
-            for i in range(n_models):
-                if taken[i] or (lead[i] != 0 and led[lead[i]] == most):
-                    continue
-                if best >= 0 and (used[i], load[i]) > (used[best], load[best]):
-                    continue
-                ties = ties + 1 if best >= 0 and (used[i], load[i]) == (used[best], load[best]) else 1
-                if _draw(state, ties) == 0:
-                    best = i
-            taken[best] = True
-            led[lead[best]] += 1
-            members[k, s] = best
-            load += met[best]
-        chosen, at = members[k].copy(), 0
-        for sign in range(-1, 2):  # those who are owed a first place begin in it
-            for i in chosen:
-                if lead[i] == sign:
-                    members[k, at] = i
-                    at += 1
-        for s in range(size):
-            i = members[k, s]
-            used[i] += 1
-            if size % 2 == 0:
-                lead[i] += 1 if s < size // 2 else -1
-            for other in range(s):
-                j = members[k, other]
-                met[i, j] += 1
-                met[j, i] += 1
-    return members
-
-# %% ../../nbs/designs/pair_designs.ipynb #pd16-c3ffad-b
-_DRAWS = 30  # of blocks, where the last ones of a draw fit on no question
+# %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-d
+_DRAWS = 30  # of the models of a block, where they fit on no question
 
 
 def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.random.Generator) -> _Rows:
-    "All pairs of `size` models on one question after the other."
-    block, row = np.divmod(np.arange(n_rows), size * (size - 1) // 2)
-    fit = 0
-    for _ in range(_DRAWS):
-        state = _seeds(rng, 2)
-        members = _members(n, size, block[-1] + 1, state[:1])
-        met = np.zeros((len(n_variants), n), np.int32)
-        held = _places(members, n_variants, met, False, False, state[1:])
-        if (held >= 0).all():
-            break
-        fit = max(fit, int(np.argmax(held < 0)) * size * (size - 1) // 2)
-    else:
-        raise InputError(
-            f"{n_rows} pairs in blocks of {size}: {_DRAWS} draws found room for {fit} without a pair twice in a graph; "
-            "take larger blocks or more questions, or spread the pairs"
-        )
-    turn = np.arange(len(held)) // len(n_variants)
-    variant = _shuffled(n_variants, rng)[(np.cumsum(n_variants) - n_variants)[held] + turn % n_variants[held]]
-    left, right = pair_round(size)
-    first, second = members[block, left[row]], members[block, right[row]]
-    return held[block], variant[block], first, second
+    """All pairs of `size` models on one question after the other.
+
+    Numbers of blocks of two models differ by at most one; then those are taken who have met the others least, and those
+    who are owed a first place begin in it.
+    """
+    pairs, wordings = np.stack(pair_round(size), axis=1), _shuffled(n_variants, rng)
+    start = np.cumsum(n_variants) - n_variants
+    met, used, lead = np.zeros((n, n)), np.zeros(n), np.zeros(n)
+    held: list[list[set[int]]] = [[] for _ in wordings]  # blocks of each graph
+    parts = []
+    for block in range(-(-n_rows // len(pairs))):
+        turn, at = divmod(block, len(n_variants))
+        if at == 0:
+            free = rng.permutation(len(n_variants)).tolist()
+        for draw in range(_DRAWS):
+            models: list[int] = []
+            while len(models) < size:
+                cost = _NEVER * used + met[models].sum(axis=0) + (1 + draw) * rng.random(n)
+                cost[models] = np.inf
+                models.append(int(cost.argmin()))
+            graphs = (start[question] + wordings[start[question] + turn % n_variants[question]] for question in free)
+            fits = (k for k, graph in enumerate(graphs) if all(len(other & {*models}) < 2 for other in held[graph]))
+            if (place := next(fits, None)) is not None:
+                break
+        else:
+            raise InputError(
+                f"{n_rows} pairs in blocks of {size}: {_DRAWS} draws found room for {block * len(pairs)} without a "
+                "pair twice in a graph; take larger blocks or more questions, or spread the pairs"
+            )
+        question = free.pop(place)
+        variant = wordings[start[question] + turn % n_variants[question]]
+        held[start[question] + variant].append({*models})
+        used[models] += 1
+        met[np.ix_(models, models)] += 1
+        first, second = np.array(models)[np.argsort(lead[models], kind="stable")][pairs].T
+        lead += np.bincount(first, minlength=n) - np.bincount(second, minlength=n)
+        parts.append(np.stack(np.broadcast_arrays(question, variant, first, second)))
+    question, variant, first, second = np.concatenate(parts, axis=1)[:, :n_rows]
+    return question, variant, first, second
 
 # %% ../../nbs/designs/pair_designs.ipynb #pd18-f84d7f
 def design_pairs(
@@ -466,8 +265,8 @@ def design_pairs(
 
     Raises `InputError` for numbers that no design has: fewer calls than n − 1 or more than there are, an odd number in
     both orders, a block size outside 2 … n, blocks that leave models unconnected or that fit into the questions no
-    more. Memory: n(n + 63)/16 bytes for each question, of blocks for each wording. Source of the kinds: complete,
-    paper, section 4.1; blocks, Yates (1936).
+    more. Memory: n²/2 bytes for each question, of blocks n² for each wording. Source of the kinds: complete, paper,
+    section 4.1; blocks, Yates (1936).
     """
     n, n_variants, times = n_models, np.asarray(n_variants, dtype=np.int64), 2 if orders == "both" else 1
     if n < 2:

@@ -348,8 +348,8 @@ class Layout:
         more, base = modf(each := n_calls / self.unit / cells)
         even = (1 - more) * min(n, 2 * base) + more * min(n, 2 * base + 2)
         if self.n_wordings > 1 and each > 1:
-            # Pairs keep apart within a question, and less so within each of its wordings: half-way to chance.
-            even = (even + n * (1 - (1 - 2 / n) ** each)) / 2
+            # Pairs keep apart within a question, and within each of its wordings as chance has it.
+            even = n * (1 - (1 - 2 / n) ** each)
         return cells * even
 
     def words(self, n_calls: int) -> str:

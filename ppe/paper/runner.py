@@ -109,6 +109,11 @@ class _Book:
         has_run = (self.root / item.executed(self.profile)).is_file()
         return has_run and all(self.hashed(at) == value for at, value in (outputs | memory["files"]).items())
 
+    def read_old_outputs(self, item: Item) -> bool:
+        "Whether outputs of other notebooks that its last run read are others now."
+        files = self.state[item.name]["files"].items()
+        return any(at.startswith(f"{self.folder}/") and self.hashed(at) != value for at, value in files)
+
     def write(self, current: Iterable[str]) -> None:
         "Manifest and memory, where something is new; the outputs of the current items lie in their place."
         for item in map(self.items.__getitem__, current):
@@ -383,8 +388,11 @@ def run(
         summary = RunSummary(book.profile, up_to_date=tuple(item.name for item in chosen if item not in todo))
         book.write(summary.up_to_date)
         try:
-            if todo:
+            for _ in range(2 if todo else 0):
                 _run_notebooks(todo, book, workers, progress, scheduler, summary)
+                book.read()
+                # What read another's outputs before they were made anew runs once more.
+                todo = [item for item in todo if item.name in summary.ran and book.read_old_outputs(item)]
         except KeyboardInterrupt:
             rest = ", ".join(item.name for item in todo if item.name not in {*summary.ran, *summary.failed})
             finished = ", ".join(summary.ran) or "none"
