@@ -218,6 +218,18 @@ def test_a_stale_figure_is_never_reported_as_up_to_date(tmp_path: Path):
     assert (root / "figures/fig_first.csv").read_text() == "n,double,seed\n2,40,7\n"
 
 
+def test_what_reads_another_notebooks_output_is_up_to_date_after_one_run(tmp_path: Path):
+    reads = """
+from pathlib import Path
+
+_ = Path(output_dir, "fig_first.csv").write_text(Path("figures/tab_votes.csv").read_text())
+"""
+    root = make_project(tmp_path, FILES | {"figures/tab_votes.csv": "old", FIRST: notebook(reads)})
+    summary = run_in(root, workers=1)  # the reader first
+    assert set(states(root).values()) == {"up to date"}, summary.report()
+    assert (root / "figures/fig_first.csv").read_text() == "a,b\n" * 4
+
+
 # ---- outputs
 
 

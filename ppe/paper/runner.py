@@ -388,11 +388,12 @@ def run(
         summary = RunSummary(book.profile, up_to_date=tuple(item.name for item in chosen if item not in todo))
         book.write(summary.up_to_date)
         try:
-            for _ in range(2 if todo else 0):
-                _run_notebooks(todo, book, workers, progress, scheduler, summary)
-                book.read()
-                # What read another's outputs before they were made anew runs once more.
-                todo = [item for item in todo if item.name in summary.ran and book.read_old_outputs(item)]
+            again = todo
+            for _ in range(2):  # what read another's outputs before they were made anew runs once more
+                if again:
+                    _run_notebooks(again, book, workers, progress, scheduler, summary)
+                    book.read()
+                again = [item for item in again if item.name in summary.ran and book.read_old_outputs(item)]
         except KeyboardInterrupt:
             rest = ", ".join(item.name for item in todo if item.name not in {*summary.ran, *summary.failed})
             finished = ", ".join(summary.ran) or "none"
