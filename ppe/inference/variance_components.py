@@ -430,7 +430,9 @@ def generalizability(
     about = cells.models, cells.scores, held, nested, tuple(names), matrices, shares
     study = VarianceComponents(*about, {name: np.array(each) for name, each in without.items()}, tested, level)
     if study.deviation(over=["question"]) < 1e-9:
-        raise InputError("all questions say the same, so no component of the variance is above 0; look for copies of one question")
+        raise InputError(
+            "all questions say the same, so no component of the variance is above 0; look for copies of one question"
+        )
     return study
 
 # %% ../../nbs/inference/variance_components.ipynb #b11342c4
