@@ -88,7 +88,7 @@ def test_a_picture_fits_its_page_and_says_its_message(name: str):
     plt.close(fig)
     assert title and "{" not in title and len(fig.axes) == 1
     assert box.x0 >= -0.02 and box.y0 >= -0.02 and box.x1 <= wide + 0.02 and box.y1 <= high + 0.02
-    assert ("imulated" in title) == (name in ("regime", "stopping"))
+    assert ("imulated" in title) == (name in ("regime", "stopping", "wordings"))
 
 
 def test_the_article_has_eight_to_ten_pictures_each_with_its_notebook_and_fits_its_length():

@@ -176,7 +176,7 @@ PICTURES = {
         "Simulated: whether truncation gains\ndepends on what makes graphs differ",
         "how much graphs differ in sharpness (SD of logs)", _regime, onto=_draw_regime),
     "wordings": Picture(
-        "Ten in five wordings are worth {worth}\nin one, not fifty",
+        "Ten in five wordings are worth {worth}\nin one, not fifty (open: simulated)",
         "questions or tasks in one wording that are worth as much", _wordings, 50),
     "calls": Picture(
         "Pairs spread over all questions need\n{calls} % of the calls (judge: GPT-4)",
@@ -281,8 +281,8 @@ def _of_calls(table: Tables) -> Iterator[tuple[str, str]]:
     yield from (("worth", _span(worth["value"])), ("wordings_fitted", _span(worth.loc[fitted, "value"])))
     anew = table("fig_rewordings_sets").set_index("set")
     for name, label in {"rewordings": "All tasks", "rewordings_bbh": "BBH"}.items():
-        yield name, _limits(anew.loc[label], "worth", "worth_low", "worth_high", digits=0)
         yield f"{name}_ratio", _limits(anew.loc[label], "ratio", "ratio_low", "ratio_high", digits=1)
+    yield "rewordings", _limits(anew.loc["All tasks"], "worth", "worth_low", "worth_high", digits=0)
     yield "rewordings_endless", _limits(anew.loc["All tasks"], "endless", "endless_low", "endless_high", digits=0)
     yield (
         "rewordings_share",
@@ -292,6 +292,8 @@ def _of_calls(table: Tables) -> Iterator[tuple[str, str]]:
     for size, row in zip((100, 400), (100 * inside.drop(columns=["questions", "set"])).to_dict("records"), strict=True):
         yield f"inside_one_{size}", f"{row['scores: one wording']:.0f}"
         yield f"inside_crossed_{size}", f"{row['scores: four, crossed']:.0f}"
+        width = row["scores width: four, crossed"] / row["scores width: four wordings"]
+        yield f"inside_width_{size}", f"{width:.1f}"
         yield f"inside_matched_{size}", f"{row['matched: one wording']:.0f}"
         yield f"inside_ranks_{size}", f"{row['ranks: one wording']:.0f}"
     best = table("fig_rewordings").dropna(subset="task").set_index("task")["other_best"]
