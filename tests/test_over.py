@@ -111,7 +111,7 @@ def test_the_three_forms_say_the_same_and_the_default_is_questions(prd: pd.DataF
 def test_two_tables_are_compared_within_their_common_cells(prd: pd.DataFrame):
     "The new version is nearly the old one: what judges like in both is gone from the difference."
     table = crossed(stream(SEED, "again"), 5, size=0.8)
-    with pytest.raises(InputError, match="all questions say the same: .* copies of one"):
+    with pytest.raises(InputError, match="all questions say the same.* copies of one"):
         ppe.compare(table, table, model="a", over="questions,judges")
     other = table.assign(verdict=table["verdict"].where(stream(SEED, "flip").random(len(table)) < 0.9, "a"))
     change = ppe.compare(table, other, model="a", over="questions,judges")
@@ -176,6 +176,54 @@ def test_few_levels_and_counts_are_refused(prd: pd.DataFrame, tmp_path: Path):
     )
     with pytest.raises(InputError, match="--over questions,judges: counts of pairs hold no"):
         ppe.rank(str(path), over="questions,judges")
+
+
+@pytest.mark.parametrize("table", ["copies", "a share each"])
+def test_no_variance_between_judges_gives_no_limits_without_width(table: str):
+    "Neither NaN, nor certain ranks, nor a gate that closes with a power of 100 %."
+    verdicts = crossed(stream(SEED, "no width", table), n_judges=3)
+    first = verdicts[verdicts["judge"] == "j0"]
+    far = 0 if table == "copies" else 100  # that each judge says the same of, on questions of its own
+    copies = [first.assign(judge=f"j{k}", question_id=first["question_id"].astype(int) + far * k) for k in range(3)]
+    verdicts = pd.concat(copies)
+    verdicts = validate_verdicts(verdicts.astype(object))
+    for act in (
+        lambda: ppe.rank(verdicts, over="judges"),
+        lambda: ppe.compare(verdicts, model=["a", "b"], over="judges"),
+    ):
+        with pytest.raises(
+            InputError, match="judges: no variance between them is estimated above 0.* over questions too"
+        ):
+            act()
+    wide = ppe.rank(verdicts, over="questions,judges").to_frame()
+    assert (wide["score_high"] > wide["score_low"]).all()
+
+
+def test_judges_of_one_question_each_are_not_promised_by_a_number():
+    "Fractions of a judge were."
+    verdicts = crossed(stream(SEED, "own"), n_judges=3)
+    verdicts["judge"] = verdicts["judge"].astype(str) + "-" + verdicts["question_id"].astype(str)
+    verdicts = validate_verdicts(verdicts[~verdicts["judge"].isin(["j0-1", "j1-2"])].astype(object))
+    promise = ppe.rank(verdicts, over="questions,judges").intervals.promise("differences")
+    assert promise.startswith("for other questions of the kind and other judges of each question: ")
+    alone = verdicts[verdicts["judge"].str.startswith("j2")]
+    with pytest.raises(InputError, match="add verdicts of a second judge on the same questions"):
+        ppe.rank(alone, over="questions,judges")
+    assert not any("another judge would rank" in line for line in ppe.diagnose(alone).lines())
+
+
+def test_three_questions_have_limits_over_judges_and_no_note_that_they_have_none():
+    verdicts = crossed(stream(SEED, "three"))
+    few = ppe.rank(verdicts[verdicts["question_id"].astype(int) < 3], over="questions,judges")
+    assert np.isfinite(few.to_frame()[["score_low", "score_high"]]).all(axis=None)
+    assert "3 questions decide no rank at level 0.95: 6 are the fewest that can." in few.notes()
+
+
+def test_a_penalty_has_no_ranges_over_judges_and_is_not_offered_again():
+    verdicts = crossed(stream(SEED, "penalty")).astype(object)
+    verdicts.loc[verdicts["model_a"] == "a", "verdict"] = "a"
+    with pytest.raises(InputError, match="--over: no estimate of these verdicts exists but that of a penalty"):
+        ppe.rank(validate_verdicts(verdicts), over="judges", on_separation="ridge")
 
 
 def test_copies_of_one_question_have_no_components(prd: pd.DataFrame):

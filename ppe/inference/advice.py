@@ -255,7 +255,7 @@ def _components(data: _Data) -> Said:
         limits = what == "variance"
         numbers |= _with_limits(table, names, what) if limits else dict(zip(names, table[what], strict=True))
     numbers |= {f"gain {what}": gain for what, gain in study.gains().items()} | {"notes": study.notes()}
-    alone = "" if "judge" in study.levels else "How another judge would rank the models is not known."
+    alone = "" if data.verdicts["judge"].nunique() > 1 else "How another judge would rank the models is not known."
     return " ".join(filter(None, [study.sentence(), study.uncovered() or alone])), numbers
 
 # %% ../../nbs/inference/advice.ipynb #05331e35

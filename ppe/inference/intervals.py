@@ -262,7 +262,9 @@ class RankIntervals:
     ) -> list[str]:
         "What to know before the limits are believed, one sentence each."
         notes, n, few = [], self.n_questions, questions_needed(self.level)
-        if n < few:
+        if n < few and self.holds:
+            notes.append(f"{n} questions decide no rank at level {self.level:g}: {few} are the fewest that can.")
+        elif n < few:
             notes.append(
                 f"{n} questions decide nothing at level {self.level:g}, neither ranks nor limits of scores: "
                 f"even if they all agree, a sign test does not reject with fewer than {few}."

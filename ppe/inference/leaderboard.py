@@ -217,6 +217,11 @@ class Leaderboard(Result):
                     f"--over: ranges over several facets are known for {' and '.join(ORDER_FORMS)} of all graphs, "
                     "without effects beside the strengths, and are no percentiles; leave --over or the others out"
                 )
+            if self.ranking.fit.ridge:
+                raise InputError(
+                    "--over: no estimate of these verdicts exists but that of a penalty, and it has no ranges over "
+                    "several facets; leave --over out, or add verdicts that join all models"
+                )
             scores = self.ranking.scores
             wide = facet_intervals(self.verdicts, over, scores=scores, ranker=ranker, n_draws=n_resamples, **how)
             return replace(self, intervals=wide, kind=kind, seed=seed)

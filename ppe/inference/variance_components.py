@@ -238,7 +238,7 @@ class VarianceComponents(Result):
         if unknown := sorted({*numbers, *fresh} - {*self.levels}):
             raise InputError(
                 f"{first_five(unknown)}: only what differs among the verdicts can be studied, here "
-                f"{', '.join(self.levels)}; add verdicts of a second {unknown[0]}"
+                f"{', '.join(self.levels)}; add verdicts of a second {unknown[0]} on the same questions"
             )
         share = self.sizes * (self.variances(self.matrices, scale) > 0)
         for p, names in enumerate(self.names):
@@ -270,7 +270,8 @@ class VarianceComponents(Result):
     ) -> tuple[np.ndarray, np.ndarray]:  # (m,) standard errors, and their degrees of freedom
         """Had other levels of these facets been drawn: the crossed sandwich, without its excess.
 
-        Raises as `covariance`, and `InputError` for a facet of fewer than three levels. Source: Owen & Eckles (2012).
+        Raises as `covariance`, and `InputError` for a facet of fewer than three levels, and where no component of these
+        facets is above 0. Source: Owen & Eckles (2012).
         """
         fresh = [name for name in (self.levels if over is None else over) if name not in FIXED]
         added, n = self.covariance(over=fresh, scale=scale), len(self.scores)
@@ -290,6 +291,13 @@ class VarianceComponents(Result):
             if facet != "question":  # as of all models together
                 part = few_levels.sum(axis=0).mean() * length
             total, squares = total + part, squares + part**2 / (self.levels[facet] - 1)
+        if (total <= 1e-12 * np.square(contrasts).sum(axis=1) * self.deviation(scale=scale) ** 2).any():
+            alone = " and ".join(f"{name}s" for name in fresh)
+            way_out = "add some" if "question" in fresh else "let them be over questions too (--over)"
+            raise InputError(
+                f"{alone}: no variance between them is estimated above 0, so limits over {alone} alone would have no "
+                f"width; {way_out}"
+            )
         return np.sqrt(total), total**2 / np.maximum(squares, 1e-300)
 
     def score_limits(
@@ -306,7 +314,9 @@ class VarianceComponents(Result):
     def promise(self, over: Iterable[str]) -> str:
         "What ranges over some facets are for, in words."
         words = ["for other questions of the kind" if "question" in over else "for these questions"]
-        words += [f"other {name}s like these {self.levels[name]:g}" for name in over if name != "question"]
+        for name in (each for each in over if each != "question"):
+            whose = " of each question" if name in self.nested else f" like these {self.levels[name]:g}"
+            words.append(f"other {name}s{whose}")
         return " and ".join(words)
 
     @property
