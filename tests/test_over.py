@@ -120,11 +120,13 @@ def test_two_tables_are_compared_within_their_common_cells(prd: pd.DataFrame):
 
 
 def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.DataFrame):
-    said = [line for line in ppe.rank(prd).notes() if "Ranges over questions alone" in line]
-    assert len(said) == 1 and "42 % of the width" in said[0] and "(--over questions,judges)" in said[0]
-    assert not any("alone have" in line for line in ppe.rank(prd, over="questions,judges").notes())
+    said = [line for line in ppe.rank(prd).notes() if "that over questions alone" in line]
+    assert (
+        len(said) == 1 and "2.4 times that over questions alone" in said[0] and "(--over questions,judges)" in said[0]
+    )
+    assert not any("that over questions alone" in line for line in ppe.rank(prd, over="questions,judges").notes())
     for quiet in ("mt-bench-gpt4", "h2o-gpt4"):  # two turns, one wording
-        assert not any("alone have" in line for line in ppe.rank(load_verdicts(quiet)).notes())
+        assert not any("that over questions alone" in line for line in ppe.rank(load_verdicts(quiet)).notes())
     told = ppe.diagnose(prd)
     assert any("Four times the questions would narrow the ranges by 7 %" in line for line in told.lines())
     components = told.to_dict()["components"]
@@ -140,14 +142,14 @@ def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.D
         ({"over": ()}, "choose from questions"),
         (
             {"over": "questions,wordings"},
-            "wording: only what differs .* question, judge, order; add verdicts of a second",
+            "wording: only what differs .* question, judge, order; leave wordings out",
         ),
         ({"over": "judges", "intervals": 0}, "--over judges says what ranges are over: leave --intervals 0 out"),
         ({"over": "judges", "judge": "gpt4"}, "judge: only what differs"),
         ({"over": "judges", "ranker": "copeland"}, "known for bradley-terry and davidson of all graphs"),
-        ({"over": "judges", "order_effect": True}, "without effects beside the strengths"),
-        ({"over": "judges", "judges": "weighted"}, "without effects beside the strengths"),
-        ({"over": "judges", "interval_kind": "percentile"}, "are no percentiles"),
+        ({"over": "judges", "order_effect": True}, "--over with effects beside the strengths"),
+        ({"over": "judges", "judges": "weighted"}, "--over with effects beside the strengths"),
+        ({"over": "judges", "interval_kind": "percentile"}, "--over with percentiles"),
         ({"over": "judges", "select": "global", "keep": 100}, "of all graphs"),
         ({"over": "judges", "intervals": 5}, "5 draws: level 0.95 needs at least 19"),
     ],
@@ -205,9 +207,9 @@ def test_judges_of_one_question_each_are_not_promised_by_a_number():
     verdicts["judge"] = verdicts["judge"].astype(str) + "-" + verdicts["question_id"].astype(str)
     verdicts = validate_verdicts(verdicts[~verdicts["judge"].isin(["j0-1", "j1-2"])].astype(object))
     promise = ppe.rank(verdicts, over="questions,judges").intervals.promise("differences")
-    assert promise.startswith("for other questions of the kind and other judges of each question: ")
+    assert promise.startswith("for other questions of the kind and other judges of each question; ")
     alone = verdicts[verdicts["judge"].str.startswith("j2")]
-    with pytest.raises(InputError, match="add verdicts of a second judge on the same questions"):
+    with pytest.raises(InputError, match="leave judges out, or add verdicts of others on the same questions"):
         ppe.rank(alone, over="questions,judges")
     assert not any("another judge would rank" in line for line in ppe.diagnose(alone).lines())
 

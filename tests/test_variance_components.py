@@ -179,7 +179,7 @@ def test_what_it_says(prd, mt_bench):
     assert np.isclose(table["share"].sum(), 1) and (table["variance"] == table["raw"].clip(lower=0)).all()
     assert [row["component"] for row in said["components"]] == table["component"].tolist()
     assert "another judge" in said["matched"]["gains"] and said["nested"] == ["order"]
-    assert any("Ranges over questions alone have" in note for note in study.notes())
+    assert any("times that over questions alone" in note for note in study.notes())
     one = variance_components(mt_bench, rng=stream(SEED))
     assert one.notes()[0].startswith("One judge") and any(note.startswith("2 wordings") for note in one.notes())
     assert one.to_dict()["components"][1]["low"] is None

@@ -256,7 +256,9 @@ def _components(data: _Data) -> Said:
         numbers |= _with_limits(table, names, what) if limits else dict(zip(names, table[what], strict=True))
     numbers |= {f"gain {what}": gain for what, gain in study.gains().items()} | {"notes": study.notes()}
     alone = "" if data.verdicts["judge"].nunique() > 1 else "How another judge would rank the models is not known."
-    return " ".join(filter(None, [study.sentence(), study.uncovered() or alone])), numbers
+    scores, ranks = study.sentence(), study.sentence("matched")
+    also = f"After matching spread, on which ranks depend: {ranks[:1].lower()}{ranks[1:]}" * (scores != ranks)
+    return " ".join(filter(None, [scores, also, study.uncovered() or alone])), numbers
 
 # %% ../../nbs/inference/advice.ipynb #05331e35
 def _flips(data: _Data) -> Said:
@@ -304,10 +306,9 @@ def _together(data: _Data) -> Said:
     sentence = "How many independent judges they are worth cannot be told: too few battles were judged by all of them"
     if np.isfinite(found.effective):
         worth = f"{found.effective:.1f}{_limits(found.effective_low, found.effective_high, '.1f', 1.0)}"
-        sentence = (
-            f"{found.judges_of_all} judges are worth {worth} independent ones, for they err together or see alike what "
-            "a question favours: further questions tell more than further judges"
-        )
+        why = ", for they err together or see alike what a question favours"
+        why = ": that they err together is not shown" if found.effective_high >= found.judges_of_all else why
+        sentence = f"{found.judges_of_all} judges are worth {worth} independent ones{why}"
     return sentence, {
         "effective": (found.effective, found.effective_low, found.effective_high),
         "correlation": (found.correlation, found.low, found.high),
@@ -336,8 +337,7 @@ def _own_models(data: _Data) -> Said:
         points = (f"{name} {100 * row[0]:+.1f}{_limits(row[1], row[2], '+.1f')}" for name, row in known.items())
         parts.append(f"points in 100 battles beyond what other judges give, apart from sharpness: {first_five(points)}")
     if unknown := [name for name in names if name not in known]:
-        what = "whether it is favoured cannot be told without another judge"
-        parts.append(f"{what}: {first_five(unknown)}, of its family")
+        parts.append(f"whether a judge favours its family cannot be told without another judge: {first_five(unknown)}")
     return "; ".join(parts), numbers
 
 # %% ../../nbs/inference/advice.ipynb #8fffbbf2

@@ -256,6 +256,7 @@ class Change(Result):
     level: float
     margin: float  # drop that is allowed
     drop: float  # drop beyond the margin at which the power is said
+    n_judges: int = 1
     over: tuple[str, ...] = ("questions",)  # what is drawn anew
     promise: str = "for other questions of the kind"  # what the interval is for
 
@@ -291,6 +292,8 @@ class Change(Result):
             f"one-sided confidence that it is worse{beyond}: {sure} % (1 − p of {by})",
         ]
         lines += [f"this is {self.promise}"] * wide
+        if self.n_judges > 2 and not wide:
+            lines.append(f"by these {self.n_judges} judges: --over questions,judges asks what others would say")
         if self.power is None or self.detectable is None:
             return [*lines, "what drop this gate would see is not known: all questions say the same"]
         drops = (self.margin + self.drop, self.margin + self.detectable)
@@ -433,6 +436,6 @@ def model_change(
         rows = Comparisons(*codes, together, judges, n_questions)
         told = over_facets(rows, *before_after, over, **settings)
     counted: dict[str, Any] = {"n_questions": n_questions, "n_left_out": len(asked[0] ^ asked[1])}
-    counted |= {"n_unpaired": n_unpaired, "shown_first": shares}
+    counted |= {"n_judges": int(left["judge"].nunique()), "n_unpaired": n_unpaired, "shown_first": shares}
     loose = tuple(name for name, there in zip(names, joined, strict=True) if not there)
     return Change(shown, without=loose, **counted, **told, **settings)

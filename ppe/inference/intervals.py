@@ -238,7 +238,7 @@ class RankIntervals:
 
     def promise(self, kind: str) -> str:
         "What the limits of a kind promise, in words."
-        return f"{self.holds}{': ' * bool(self.holds)}{INTERVAL_KINDS[kind]}"
+        return f"{self.holds}{'; ' * bool(self.holds)}{INTERVAL_KINDS[kind]}"
 
     def table(
         self,

@@ -213,9 +213,10 @@ class Leaderboard(Result):
         ranker = self.ranking.ranker
         if over != ("question",):
             if not self.alone or kind == "percentile" or self.verdicts is None:
+                ranked = "percentiles" if kind == "percentile" else self.beside and "effects beside the strengths"
                 raise InputError(
-                    f"--over: ranges over several facets are known for {' and '.join(ORDER_FORMS)} of all graphs, "
-                    "without effects beside the strengths, and are no percentiles; leave --over or the others out"
+                    f"--over with {ranked or f'{ranker}, {self.method.name}'}: ranges over several facets are known for "
+                    f"{' and '.join(ORDER_FORMS)} of all graphs alone; leave one of the two out"
                 )
             if self.ranking.fit.ridge:
                 raise InputError(

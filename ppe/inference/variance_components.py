@@ -29,7 +29,7 @@ RELABELLED = 499  # times that the numbers of wordings are exchanged
 SHARED = 0.05  # a smaller p-value: a wording's number means the same under every question
 FIXED = ("order", "turn")  # facets of which all levels are there: no others are promised
 OVER = {"questions": "question", "wordings": "wording", "judges": "judge"}  # what ranges may be over, in words
-COVERED = 90  # % of the width over all facets that ranges over questions have: less is said
+COVERED = 90  # % of the standard error over all facets that questions alone give: less is said
 PURCHASES = {  # by what a facet's number is multiplied, what is added, in words
     "question": (4, 0, "four times the questions"),
     "judge": (1, 1, "another judge"),
@@ -238,7 +238,8 @@ class VarianceComponents(Result):
         if unknown := sorted({*numbers, *fresh} - {*self.levels}):
             raise InputError(
                 f"{first_five(unknown)}: only what differs among the verdicts can be studied, here "
-                f"{', '.join(self.levels)}; add verdicts of a second {unknown[0]} on the same questions"
+                f"{', '.join(self.levels)}; leave {unknown[0]}s out, or add verdicts of others on the same questions, three "
+                "in all"
             )
         share = self.sizes * (self.variances(self.matrices, scale) > 0)
         for p, names in enumerate(self.names):
@@ -326,21 +327,24 @@ class VarianceComponents(Result):
 
     def uncovered(self) -> str:
         "What ranges over questions alone leave out, in a sentence; empty where it is little."
-        widths = ((self.deviation(over=over, scale=each) for over in (["question"], None)) for each in SCALES)
-        alone, ranks = (round(100 * part / (whole or 1.0)) for part, whole in widths)
-        if not self.crossed or alone >= COVERED:
+        errors = ((self.deviation(over=over, scale=each) for over in (["question"], None)) for each in SCALES)
+        alone, matched = (part / (whole or 1.0) for part, whole in errors)
+        if not self.crossed or round(100 * alone) >= COVERED:
             return ""
         others = " and ".join(f"other {name}s" for name in self.crossed)
-        also = f"; for ranks, which do not depend on the spread of scores, {ranks} %"
         able = [word for word, name in OVER.items() if name in self.crossed and self.levels[name] > 2]
         way_out = f" (--over {','.join(['questions', *able])})" * bool(able)
-        return f"Ranges over questions alone have {alone} % of the width of those for {others} too{also}{way_out}."
+        return (
+            f"For {others} too, the standard error of a score is {1 / alone:.1f} times that over questions alone; after "
+            f"matching spread, on which ranks depend, {1 / matched:.1f} times{way_out}."
+        )
 
     def gains(self, scale: str = "scores") -> dict[str, float]:
         "By which share each purchase would narrow ranges over all facets."
         now, gains = self.deviation(scale=scale), {}
         for name, (times, more, words) in PURCHASES.items():
-            if held := self.levels.get(name):
+            held = self.levels.get(name, 0.0)
+            if held and (held > 2 or name in FIXED or name == "question"):  # two levels do not say what a third would
                 gains[words] = 1 - self.deviation({name: times * held + more}, scale=scale) / now if now else 0.0
         return gains
 
@@ -377,7 +381,7 @@ class VarianceComponents(Result):
             Shown(shown[["component", "levels", "sd", "share", "matched_sd", "matched_share", "turned"]]),
             self.sentence(),
             f"After matching spread: {self.sentence('matched')}",
-            *self.notes(),
+            "sd: of one level's effect; share: of the variance of a score; turned: of the pairs.",
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -393,10 +397,10 @@ class VarianceComponents(Result):
             notes.append("One judge: how another would rank the models is not known, and no range here covers it.")
         notes += [self.uncovered()] * bool(self.uncovered())
         for name in (each for each in self.levels if each not in {*self.without, *self.nested, *FIXED}):
-            notes.append(f"{self.levels[name]:g} {name}s: what one more would be worth is a guess; three give limits.")
+            notes.append(f"{self.levels[name]:g} {name}s: what one more would be worth cannot be told; three tell it.")
         for name, p in self.tested.items():
-            own = "of the question's own" if name in self.nested else "the same under every question"
-            notes.append(f"The number of each {name} is taken as {own} (p = {p:.2g} if it means nothing).")
+            own = "another on every question" if name in self.nested else "the same on every question"
+            notes.append(f"A {name} of the same number is taken as {own} (p = {p:.2g}, of none in common).")
         if below := [f"{' × '.join(each)} ({v:.2g})" for each, v in zip(self.names, raw, strict=True) if v < 0]:
             notes.append(f"Estimated below 0, and taken as 0: {', '.join(below)}.")
         return notes
