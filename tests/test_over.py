@@ -219,6 +219,16 @@ def test_judges_of_one_question_each_are_not_promised_by_a_number():
     assert not any("One judge" in note for note in notes)
 
 
+def test_copies_of_one_question_by_three_judges_are_seen_through_rounding():
+    "Four times the questions narrowed ranges by 0 %, and ranges over questions had 0 % of the width."
+    verdicts = crossed(stream(SEED, "copied"), n_judges=6, size=0.3).astype(object)
+    one = verdicts[verdicts["question_id"].astype(int) == 0]
+    copies = validate_verdicts(pd.concat([one.assign(question_id=number) for number in range(12)]))
+    with pytest.raises(InputError, match="all questions say the same.* look for copies of one question"):
+        ppe.rank(copies, over="questions,judges", on_separation="error")
+    assert not any("Ranges over questions alone" in line for line in ppe.rank(copies).notes())
+
+
 def test_three_questions_have_limits_over_judges_and_no_note_that_they_have_none():
     verdicts = crossed(stream(SEED, "three"))
     few = ppe.rank(verdicts[verdicts["question_id"].astype(int) < 3], over="questions,judges")

@@ -449,7 +449,7 @@ def generalizability(
         level,
         len({*cells.facets.get("judge", [0])}),
     )
-    if study.deviation(over=["question"]) < 1e-9:
+    if study.deviation(over=["question"]) < max(1e-9, 1e-6 * study.deviation()):  # what is left is rounding
         raise InputError(
             "all questions say the same, so no component of the variance is above 0; look for copies of one question"
         )
