@@ -140,6 +140,9 @@ def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.D
     [
         ({"over": "questions,judge"}, "--over judge: choose from questions, wordings, judges"),
         ({"over": ()}, "choose from questions"),
+        ({"over": None}, "--over None: choose from questions"),
+        ({"over": 5}, "--over 5: choose from questions"),
+        ({"over": ["questions", 3]}, "--over 3: choose from questions"),
         (
             {"over": "questions,wordings"},
             "wording: only what differs .* question, judge, order; leave wordings out",
@@ -211,7 +214,21 @@ def test_judges_of_one_question_each_are_not_promised_by_a_number():
     alone = verdicts[verdicts["judge"].str.startswith("j2")]
     with pytest.raises(InputError, match="leave judges out, or add verdicts of others on the same questions"):
         ppe.rank(alone, over="questions,judges")
-    assert not any("another judge would rank" in line for line in ppe.diagnose(alone).lines())
+    told = ppe.diagnose(alone)
+    assert not any("another judge would rank" in line for line in told.lines())
+    notes = told.to_dict()["components"]["notes"]
+    assert "30 judges of one question each: what they like is part of what questions move." in notes
+    assert not any("One judge" in note for note in notes)
+
+
+def test_copies_of_one_question_by_three_judges_are_seen_through_rounding():
+    "Four times the questions narrowed ranges by 0 %, and ranges over questions had 0 % of the width."
+    verdicts = crossed(stream(SEED, "copied"), n_judges=6, size=0.3).astype(object)
+    one = verdicts[verdicts["question_id"].astype(int) == 0]
+    copies = validate_verdicts(pd.concat([one.assign(question_id=number) for number in range(12)]))
+    with pytest.raises(InputError, match="all questions say the same.* look for copies of one question"):
+        ppe.rank(copies, over="questions,judges", on_separation="error")
+    assert not any("Ranges over questions alone" in line for line in ppe.rank(copies).notes())
 
 
 def test_three_questions_have_limits_over_judges_and_no_note_that_they_have_none():

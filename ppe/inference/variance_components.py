@@ -61,7 +61,8 @@ def facets_over(
     over: Over,
 ) -> Names:
     "The facets that levels are drawn anew of. Raises `InputError` for words that are not in OVER, and for none."
-    words = [word.strip() for word in (over.split(",") if isinstance(over, str) else over)]
+    several = over.split(",") if isinstance(over, str) else over if isinstance(over, Iterable) else [over]
+    words = [str(word).strip() for word in several]
     if strange := [word for word in words if word not in OVER] or ["nothing"] * (not words):
         raise InputError(f"--over {first_five(strange)}: choose from {', '.join(OVER)}, with commas between them")
     return tuple(facet for word, facet in OVER.items() if word in words)
@@ -196,6 +197,7 @@ class VarianceComponents(Result):
     without: Mapping[str, np.ndarray]  # by facet of three levels or more: (G, P, n, n), groups of them left out
     tested: Mapping[str, float]  # p-value: a facet's numbers mean nothing from one question to the next
     level: float = 0.95  # of limits
+    judges: int = 1  # of the table, whether or not they can be told from the questions
 
     def on_scale(self, matrices: np.ndarray, scale: str) -> np.ndarray:
         "Covariances (…, n, n) of scores on one of SCALES."
@@ -393,7 +395,9 @@ class VarianceComponents(Result):
 
     def notes(self) -> list[str]:
         raw, notes = self.variances(self.matrices), []
-        if "judge" not in self.levels:
+        if "judge" not in self.levels and self.judges > 1:
+            notes.append(f"{self.judges:,} judges of one question each: what they like is part of what questions move.")
+        elif "judge" not in self.levels:
             notes.append("One judge: how another would rank the models is not known, and no range here covers it.")
         notes += [self.uncovered()] * bool(self.uncovered())
         for name in (each for each in self.levels if each not in {*self.without, *self.nested, *FIXED}):
@@ -442,8 +446,14 @@ def generalizability(
             "differ in another; take one judge, or questions that all judges judged"
         ) from None
     about = cells.models, cells.scores, held, nested, tuple(names), matrices, shares
-    study = VarianceComponents(*about, {name: np.array(each) for name, each in without.items()}, tested, level)
-    if study.deviation(over=["question"]) < 1e-9:
+    study = VarianceComponents(
+        *about,
+        {name: np.array(each) for name, each in without.items()},
+        tested,
+        level,
+        len({*cells.facets.get("judge", [0])}),
+    )
+    if study.deviation(over=["question"]) < max(1e-9, 1e-6 * study.deviation()):  # what is left is rounding
         raise InputError(
             "all questions say the same, so no component of the variance is above 0; look for copies of one question"
         )
