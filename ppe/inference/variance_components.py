@@ -342,12 +342,14 @@ class VarianceComponents(Result):
         )
 
     def gains(self, scale: str = "scores") -> dict[str, float]:
-        "By which share each purchase would narrow ranges over all facets."
-        now, gains = self.deviation(scale=scale), {}
+        "By which share each purchase would narrow ranges over all facets; none, where rounding alone is left."
+        now, gains = self.deviation(scale=scale), dict[str, float]()
+        if now <= 1e-6 * self.deviation():
+            return gains
         for name, (times, more, words) in PURCHASES.items():
             held = self.levels.get(name, 0.0)
             if held and (held > 2 or name in FIXED or name == "question"):  # two levels do not say what a third would
-                gains[words] = 1 - self.deviation({name: times * held + more}, scale=scale) / now if now else 0.0
+                gains[words] = 1 - self.deviation({name: times * held + more}, scale=scale) / now
         return gains
 
     def sentence(self, scale: str = "scores") -> str:
@@ -357,7 +359,7 @@ class VarianceComponents(Result):
             verb = "narrow" if gain >= 0 else "widen"
             said.append(f"{what} {f'would {verb} the ranges ' * (verb != last)}by {100 * abs(gain):.0f} %")
             last = verb
-        return "; ".join(said).capitalize() + "."
+        return "; ".join(said or ["nothing is left to narrow"]).capitalize() + "."
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each component: component, levels (of one size, worth as much), variance of one level's effect
