@@ -462,7 +462,10 @@ def normal_intervals(
     limits = {"percentile": _percentile(fits, level)}
     for kind in ("differences", "simultaneous"):
         largest = np.abs(moved / own).max(axis=1) if kind == "simultaneous" else np.abs(moved / own)
-        half = error * (student.isf(norm.sf(critical(largest, level)), freedom) * wider)
+        beyond = norm.sf(critical(largest, level))
+        if errors and kind == "differences":  # of one model: no draws are needed
+            beyond = (1 - level) / 2
+        half = error * (student.isf(beyond, freedom) * wider)
         limits[kind] = _tested(pairs, scores - half, scores + half, level, kind)
     resampled = BatchScores(fits.scores[1:], fits.ridge[1:])
     best = rank_limits(*pairs.certain(level=level, simultaneous=True))[0]

@@ -234,9 +234,11 @@ class Leaderboard(Result):
         )  # fmt: skip
         uncovered, rows, made = "", self.verdicts, next(iter(intervals.limits))
         if self.alone and rows is not None and max(len(self.judges), len(np.unique(rows.wording))) > 2:
-            how = {"tie_parameter": ranker == "davidson", "groups": 0, "rng": stream(seed, "components")}
+            how = {"tie_parameter": ranker == "davidson", "rng": stream(seed, "components")}
             with suppress(InputError, ConvergenceError, NoMaximumError):
-                uncovered = variance_components(rows, **how).uncovered()
+                if note := variance_components(rows, **how, groups=0).uncovered():
+                    variance_components(rows, **how)  # a way out that would be refused is none
+                    uncovered = note
         return replace(self, intervals=intervals, kind=made, seed=seed, uncovered=uncovered)
 
     def with_fragility(self) -> "Leaderboard":

@@ -271,7 +271,8 @@ class VarianceComponents(Result):
         scale: str = "scores",
         of_order: bool = False,  # of which model is ahead: that others spread the scores differently changes nothing
     ) -> tuple[np.ndarray, np.ndarray]:  # (m,) standard errors, and their degrees of freedom
-        """Had other levels of these facets been drawn: the crossed sandwich, without its excess.
+        """Had other levels of these facets been drawn: the crossed sandwich, without its excess but for two or three
+        models, of which the freedom of each facet has its share of the variance as weight (Cochran & Cox 1950).
 
         Raises as `covariance`, and `InputError` for a facet of fewer than three levels, and where no component of these
         facets is above 0. Source: Owen & Eckles (2012).
@@ -287,13 +288,16 @@ class VarianceComponents(Result):
         shared = np.diagonal(self.covariance(over=fresh, scale="matched") if matched else added, axis1=1, axis2=2)
         length = np.square(contrasts - contrasts.mean(axis=1, keepdims=True)).sum(axis=1) * n / (n - 1 - matched)
         own = np.maximum(np.einsum("mi,pij,mj->pm", contrasts, added, contrasts), 0.0)
-        total, squares = np.zeros((2, len(contrasts)))
+        careful = n <= 3  # a facet's variance is known from its few levels alone, and small by chance too often
+        total, inverse = np.zeros((2, len(contrasts)))
         facet_of = np.array(["question" if "question" in names else names[0] for names in self.names])
         for facet in (name for name in self.levels if name in facet_of):
             part, few_levels = own[facet_of == facet].sum(axis=0), np.maximum(shared[facet_of == facet], 0.0)
             if facet != "question":  # as of all models together
                 part = few_levels.sum(axis=0).mean() * length
-            total, squares = total + part, squares + part**2 / (self.levels[facet] - 1)
+            if careful and facet in fresh and facet != "question":
+                part = part + own[[facet in names and "question" in names for names in self.names]].sum(axis=0)
+            total, inverse = total + part, inverse + part ** (1 if careful else 2) / (self.levels[facet] - 1)
         if (total <= 1e-12 * np.square(contrasts).sum(axis=1) * self.deviation(scale=scale) ** 2).any():
             alone = " and ".join(f"{name}s" for name in fresh)
             way_out = "add some" if "question" in fresh else "let them be over questions too (--over)"
@@ -301,7 +305,7 @@ class VarianceComponents(Result):
                 f"{alone}: no variance between them is estimated above 0, so limits over {alone} alone would have no "
                 f"width; {way_out}"
             )
-        return np.sqrt(total), total**2 / np.maximum(squares, 1e-300)
+        return np.sqrt(total), total ** (1 if careful else 2) / np.maximum(inverse, 1e-300)
 
     def score_limits(
         self,
