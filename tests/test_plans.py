@@ -95,10 +95,10 @@ def test_a_pilot_without_a_cycle_or_with_one_question_falls_back_and_says_so():
 
 
 def test_a_pilot_with_wordings_says_what_another_would_buy():
-    "Verdicts in two wordings count as shared in part: they tell more than one, and less than as many questions."
+    "Verdicts in three wordings count as shared in part: they tell more than one, and less than as many questions."
     scores = np.linspace(-1.2, 1.2, 8)
-    one, other = (pilot_table(scores, 1.5, 12, seed=seed) for seed in (4, 5))
-    tables = one, pd.concat([one, other.assign(variant=1)]), pilot_table(scores, 1.5, 24, seed=4)
+    one, *others = (pilot_table(scores, 1.5, 12, seed=seed).assign(variant=seed - 4) for seed in (4, 5, 6))
+    tables = one, pd.concat([one, *others]), pilot_table(scores, 1.5, 36, seed=4)
     plain, worded, many = (pilot_beliefs(frame(t.values.tolist()), n_draws=400, rng=stream(4)) for t in tables)
     assert many.scores.std(axis=0).mean() < worded.scores.std(axis=0).mean() < plain.scores.std(axis=0).mean()
     (said,) = worded.notes
