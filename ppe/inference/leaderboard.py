@@ -213,10 +213,12 @@ class Leaderboard(Result):
         ranker = self.ranking.ranker
         if over != ("question",):
             if not self.alone or kind == "percentile" or self.verdicts is None:
-                ranked = "percentiles" if kind == "percentile" else self.beside and "effects beside the strengths"
+                with_what = f"{ranker}, {self.method.name}"
+                with_what = "effects beside the strengths" if self.beside else with_what
+                with_what = "percentiles" if kind == "percentile" else with_what
                 raise InputError(
-                    f"--over with {ranked or f'{ranker}, {self.method.name}'}: ranges over several facets are known for "
-                    f"{' and '.join(ORDER_FORMS)} of all graphs alone; leave one of the two out"
+                    f"--over with {with_what}: ranges over several facets are known for {' and '.join(ORDER_FORMS)} of "
+                    "all graphs alone; leave one of the two out"
                 )
             if self.ranking.fit.ridge:
                 raise InputError(
