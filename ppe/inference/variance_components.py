@@ -409,8 +409,9 @@ class VarianceComponents(Result):
         for name in (each for each in self.levels if each not in {*self.without, *self.nested, *FIXED}):
             notes.append(f"{self.levels[name]:g} {name}s: what one more would be worth cannot be told; three tell it.")
         for name, p in self.tested.items():
-            own = "another on every question" if name in self.nested else "the same on every question"
-            notes.append(f"A {name} of the same number is taken as {own} (p = {p:.2g}, of none in common).")
+            own = "different" if name in self.nested else "the same"
+            number = f"(p = {p:.2g}, if the number means nothing)"
+            notes.append(f"{name.capitalize()}s of the same number are taken as {own} on every question {number}.")
         if below := [f"{' × '.join(each)} ({v:.2g})" for each, v in zip(self.names, raw, strict=True) if v < 0]:
             notes.append(f"Estimated below 0, and taken as 0: {', '.join(below)}.")
         return notes
