@@ -240,8 +240,8 @@ class VarianceComponents(Result):
         if unknown := sorted({*numbers, *fresh} - {*self.levels}):
             raise InputError(
                 f"{first_five(unknown)}: only what differs among the verdicts can be studied, here "
-                f"{', '.join(self.levels)}; leave {unknown[0]}s out, or add verdicts of others on the same questions, three "
-                "in all"
+                f"{', '.join(self.levels)}; leave {unknown[0]}s out, or add verdicts of others on the same questions, "
+                "three in all"
             )
         share = self.sizes * (self.variances(self.matrices, scale) > 0)
         for p, names in enumerate(self.names):
@@ -341,8 +341,8 @@ class VarianceComponents(Result):
         able = [word for word, name in OVER.items() if name in self.crossed and self.levels[name] > 2]
         way_out = f" (--over {','.join(['questions', *able])})" * bool(able)
         return (
-            f"For {others} too, the standard error of a score is {1 / alone:.1f} times that over questions alone; after "
-            f"matching spread, on which ranks depend, {1 / matched:.1f} times{way_out}."
+            f"For {others} too, the standard error of a score is {1 / alone:.1f} times that over questions alone; "
+            f"after matching spread, on which ranks depend, {1 / matched:.1f} times{way_out}."
         )
 
     def gains(self, scale: str = "scores") -> dict[str, float]:
