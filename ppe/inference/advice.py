@@ -256,9 +256,7 @@ def _components(data: _Data) -> Said:
         numbers |= _with_limits(table, names, what) if limits else dict(zip(names, table[what], strict=True))
     numbers |= {f"gain {what}": gain for what, gain in study.gains().items()} | {"notes": study.notes()}
     alone = "" if data.verdicts["judge"].nunique() > 1 else "How another judge would rank the models is not known."
-    scores, ranks = study.sentence(), study.sentence("matched")
-    also = f"After matching spread, on which ranks depend: {ranks[:1].lower()}{ranks[1:]}" * (scores != ranks)
-    return " ".join(filter(None, [scores, also, study.uncovered() or alone])), numbers
+    return " ".join(filter(None, [*study.sentences(), study.uncovered() or alone])), numbers
 
 # %% ../../nbs/inference/advice.ipynb #05331e35
 def _flips(data: _Data) -> Said:

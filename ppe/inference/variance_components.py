@@ -365,6 +365,12 @@ class VarianceComponents(Result):
             last = verb
         return "; ".join(said or ["nothing is left to narrow"]).capitalize() + "."
 
+    def sentences(self) -> list[str]:
+        "What to buy next for the scores and, where that is another answer, for the ranks."
+        scores, ranks = map(self.sentence, SCALES)
+        also = f"After matching spread, on which ranks depend: {ranks[:1].lower()}{ranks[1:]}"
+        return [scores, also] if scores != ranks else [scores]
+
     def to_frame(self) -> pd.DataFrame:
         """One row for each component: component, levels (of one size, worth as much), variance of one level's effect
         (mean over the models), low, high, raw (as estimated), share (of the variance of a score), the same after
@@ -387,8 +393,7 @@ class VarianceComponents(Result):
             f"{len(self.models)} models: over other {over}, a score has the standard deviation {own:.2g}, "
             f"{matched:.2g} after matching spread; {100 * turned:.1f} % of the pairs would change places.",
             Shown(shown[["component", "levels", "sd", "share", "matched_sd", "matched_share", "turned"]]),
-            self.sentence(),
-            f"After matching spread: {self.sentence('matched')}",
+            *self.sentences(),
             "sd: of one level's effect; share: of the variance of a score; turned: of the pairs.",
         ]
 
