@@ -469,7 +469,7 @@ def parse_target(
         f"and 0.5, or top=K with K from 1 to {n_models - 1}, of {n_models} models"
     )
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-19-b
 def calls_text(
     row: pd.Series,  # of the table of a plan
 ) -> str:
@@ -549,7 +549,7 @@ class Plan(Result):
             "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": list(self.remarks),
         }  # fmt: skip
 
-
+# %% ../../nbs/designs/plans.ipynb #plan-19-d
 def _calls_needed(forecast: Forecast, layout: Layout, target: Target, limit: int = 1) -> int | None:
     "Fewest calls, in whole units and to within one percent, with which a limit reaches the target, if any do."
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['GROUPS', 'RELABELLED', 'SHARED', 'FIXED', 'OVER', 'COVERED', 'PURCHASES', 'Over', 'Names', 'Variant', 'SCALES',
            'facets_over', 'Cells', 'verdict_cells', 'variant_kind', 'shared_wordings', 'facet_levels',
-           'component_matrices', 'VarianceComponents', 'generalizability', 'variance_components']
+           'component_matrices', 'Components', 'VarianceComponents', 'generalizability', 'variance_components']
 
 # %% ../../nbs/inference/variance_components.ipynb #dcb5e584
 from collections.abc import Iterable, Mapping, Sequence
@@ -184,8 +184,8 @@ SCALES = ("scores", "matched")  # as they are; after they were divided by their 
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class VarianceComponents(Result):
-    "How much each facet moves the scores, and what other numbers of each would give."
+class Components:
+    "Variance components of the scores, and what they forecast."
 
     models: tuple[str, ...]  # n names
     scores: np.ndarray  # (n,)
@@ -317,6 +317,11 @@ class VarianceComponents(Result):
         error, freedom = self.errors(np.eye(len(self.scores)), over, scale=scale)
         half = stdtrit(freedom, (1 + self.level) / 2) * error
         return self.scores - half, self.scores + half
+
+# %% ../../nbs/inference/variance_components.ipynb #7d1f04ab
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class VarianceComponents(Components, Result):
+    "How much each facet moves the scores, and what other numbers of each would give, in words and tables."
 
     def promise(self, over: Iterable[str]) -> str:
         "What ranges over some facets are for, in words."
