@@ -387,7 +387,7 @@ def next_calls(
     """The next calls: close and little compared pairs first, on the questions used least; no pair twice on one wording.
 
     The same for any order of the rows. Raises `InputError` for bad arrays, or if all pairs have been judged everywhere.
-    Cost: O(R + n³ + n_calls (n² + Q)). A model is placed among others that have verdicts: without any, `InputError`.
+    Cost: O(R + n_calls (n³ + Q)). A model is placed among others that have verdicts: without any, `InputError`.
     """
     question, first, second, points = _checked(question, first, second, points, n_models)
     n_variants, variant = np.asarray(n_variants, dtype=np.int64), np.asarray(variant, dtype=np.int64)
