@@ -153,6 +153,7 @@ def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.D
         ({"over": "judges", "order_effect": True}, "--over with effects beside the strengths"),
         ({"over": "judges", "judges": "weighted"}, "--over with effects beside the strengths"),
         ({"over": "judges", "interval_kind": "percentile"}, "--over with percentiles"),
+        ({"level": 0.1}, "--level 0.1: it lies between 0.5 and 1"),
         ({"over": "judges", "select": "global", "keep": 100}, "of all graphs"),
         ({"over": "judges", "intervals": 5}, "5 draws: level 0.95 needs at least 19"),
     ],

@@ -224,7 +224,10 @@ def pilot_beliefs(
     rng: np.random.Generator,
     sets: Mapping[str, SetNumbers] = PUBLIC,  # that the prior comes from
 ) -> Beliefs:
-    "What a pilot leaves open about models and judge. Raises: InputError for no valid verdict, or several judges."
+    """What a pilot leaves open about models and judge.
+
+    Raises: InputError for no valid verdict, several judges, or ties alone.
+    """
     (log_strengths, logit_effects, first), rows = prior_of(sets), Comparisons.of(verdicts)
     if len(rows.judges) > 1:
         raise InputError(
@@ -232,6 +235,10 @@ def pilot_beliefs(
             "what another said of the same answers is no further evidence on it; choose one with --judge"
         )
     n, q, n_rows, n_ties, notes = len(rows.models), rows.n_questions, len(rows), int((rows.outcome == 2).sum()), []
+    if n_ties == n_rows:
+        raise InputError(
+            f"a pilot of {n_rows:,} ties: it does not say what a call tells; judge more, or plan without --pilot"
+        )
     if rows.graph.max() >= q:
         with suppress(InputError, NoMaximumError):  # where they are not known, nothing is said of them
             sentence = variance_components(rows, rng=rng).sentence()

@@ -59,8 +59,8 @@ Reference: TypeAlias = str | os.PathLike | Mapping[str, float | str] | pd.Series
 
 def check_numbers(level: float = 0.95, seed: int = 0, **sizes: float) -> None:
     "Raises `InputError` for numbers that mean nothing."
-    if not 0 < level < 1:
-        raise InputError(f"--level {level:g}: it lies between 0 and 1, as 0.95")
+    if not 0.5 <= level < 1:  # below one half both of two models could be called certainly better
+        raise InputError(f"--level {level:g}: it lies between 0.5 and 1, as 0.95")
     for name, number in {"seed": seed, **sizes}.items():
         if not 0 <= number < np.inf:
             raise InputError(f"--{name.replace('_', '-')} {number}: it is 0 or more, and finite")
