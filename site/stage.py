@@ -2,7 +2,7 @@
 
 The folder mirrors the repository, so a link between two pages stays as it is. A link to any other file of the
 repository leads to that file on its server.
-Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are made from the published tables.
+Marks such as `<!-- gallery: fig_mu -->` are filled in, and numbers from the published tables.
 """
 
 import base64
@@ -11,7 +11,6 @@ import json
 import posixpath
 import re
 import shutil
-import tomllib
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -20,12 +19,13 @@ from PIL import Image
 from reference import reference_pages
 
 from ppe.paper.items import Artefact, Front, read_fronts, saved_at
-from ppe.paper.story import PICTURES, filled, numbers, published, write_picture
+from ppe.paper.story import filled, numbers, published
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = "https://github.com/ppe-paper/ppe"
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]*)(#[^)\s]*)?(?=\))")
-MARK = re.compile(r"<!-- (\w+)(?:: ([\w ]+))? -->")
+# A mark, and what stands for it on the repository's own pages.
+MARK = re.compile(r"(?s)<!-- (\w+)(?:: ([\w ]+))? -->(?:\n(?:(?!<!-- ).)*<!-- end -->)?")
 DIRECTIVE = re.compile(r"^\s*#\s*\|\s*([\w-]+):?\s*(.*)$")  # of nbdev and Quarto
 MARKDOWN = (
     "CHANGELOG.md",
@@ -49,17 +49,6 @@ INSTEAD = {
 }
 NO_ALT = "Output of a cell of"  # of a picture whose cell says nothing about it
 THUMBNAIL = 600  # pixels wide at least, twice what is shown
-
-
-def statements() -> str:
-    "The statements of the paper's theory: what was computed, exactly or by simulation, and where it is tested."
-    lines = ["| Statement | Computed | How | Picture | Tested in |", "|---|---|---|---|---|"]
-    text = (ROOT / "nbs" / "theorems" / "statements.toml").read_text(encoding="utf-8")
-    for row in tomllib.loads(text)["statement"]:
-        picture = f"[{Path(row['picture']).stem}](../{row['picture']})" if row["picture"] else "–"
-        tested = f"[{Path(row['notebook']).stem}](../{row['notebook']}), “{row['cells']}”"
-        lines.append(f"| {row['name']} | {row['computed']} | {row['kind']} | {picture} | {tested} |")
-    return "\n".join(lines)
 
 
 class Staging:
@@ -87,14 +76,11 @@ class Staging:
             "gallery": self.gallery,
             "readme": self.readme,
             "artefacts": self.artefacts,
-            "statements": lambda _: statements(),
         }
 
     def write(self) -> None:
-        table = published(ROOT / "figures")
-        said = numbers(table)
-        for name in PICTURES:
-            write_picture(name, table, self.out / "pictures" / f"{name}.png")
+        said = numbers(published(ROOT / "figures"))
+        shutil.copytree(ROOT / "site" / "pictures", self.out / "pictures")
         for place, source in self.pages.items():
             target = self.out / place
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -373,8 +373,9 @@ def write_picture(name: str, table: Tables, path: Path) -> Path:
 
 
 def refresh(root: Path) -> None:
-    "Write today's numbers into the pages of a checkout, and the picture that README.md shows. Raises InputError."
+    "Write today's numbers into the pages of a checkout, and the pictures that these show. Raises InputError."
     said = numbers(table := published(root / "figures"))
     for path in (root / page for page in PAGES):
         write_text(filled(path.read_text(encoding="utf-8"), said, marked=True), path)
-    write_picture("cut", table, root / "site" / "pictures" / "cut.png")
+    for name in PICTURES:
+        write_picture(name, table, root / "site" / "pictures" / f"{name}.png")
