@@ -23,7 +23,7 @@ import pyarrow as pa
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, first_five
 from ..files import is_name, read_whole, unpacked
-from ..importers.layouts import check_columns, import_verdicts
+from ..importers.layouts import import_verdicts
 from ..importers.records import RecordFile, as_word
 from ..parallel import progress_bar
 from ..pool import win_tie_counts_from_table
@@ -188,7 +188,7 @@ def _frame_file(frame: Any) -> RecordFile:
 def _named(
     columns: Mapping[str, Any],  # by meaning: the column, or the word or words for a verdict
 ) -> dict[str, list[str]]:
-    "Names of columns as the importers take them. Raises `InputError` as `check_columns`."
+    "Names of columns as the importers take them."
     listed = dict[str, list[str]]()
     for key, value in columns.items():
         if key not in MIRRORED:
@@ -200,7 +200,7 @@ def _named(
             if isinstance(word, (int, float, np.number)) and not isinstance(word, bool):
                 words |= {as_word(int(word)): None, as_word(float(word)): None}  # 1 is 1.0 beside NaN
         listed[key] = [word for word in words if word is not None]
-    return check_columns(listed)
+    return listed
 
 
 def imported(
@@ -273,9 +273,7 @@ def read_input(
         if len(table) <= LARGE or needs:
             return found
         return Streamed(PairCounts(*win_tie_counts_from_table(found)), tuple(found["judge"].unique()), len(found))
-    n_rows = sum(count_rows(name, exact=False) for name in sources)
-    if n_rows > LARGE:  # or perhaps not: small files are not read for this
-        n_rows = sum(map(count_rows, sources))
+    n_rows = sum(map(count_rows, sources))
     if n_rows > LARGE and not needs:
         watch = partial(progress_bar, total=n_rows, unit=" rows", unit_scale=True)
         return stream_counts(list(sources), progress=watch, **chosen)

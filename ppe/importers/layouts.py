@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Rows', 'Columns', 'LAYOUTS', 'remarks', 'FileLayout', 'mirrored', 'two_games', 'layout_rows', 'named_columns',
-           'check_columns', 'by_columns', 'detect_layout', 'ImportReport', 'import_verdicts']
+           'by_columns', 'detect_layout', 'ImportReport', 'import_verdicts']
 
 # %% ../../nbs/importers/layouts.ipynb #bbc02c05
 import csv
@@ -505,18 +505,16 @@ def named_columns(
     columns = dict[str, list[str]]()
     for part in next(csv.reader([text]), []):
         key, sign, value = (piece.strip() for piece in part.partition("="))
-        if key not in _KNOWN or not sign or not value:
+        if not sign or not value:
             raise InputError(f"columns: {part!r:.60} is none of {'=…, '.join(_KNOWN)}=…; {_RULE}")
         columns.setdefault(key, []).append(value)
-    return check_columns(columns)
+    return columns
 
 
-def check_columns(
-    columns: dict[str, list[str]],  # MEANING → the column, or the words
-) -> dict[str, list[str]]:  # the same
+def _check_columns(columns: Mapping[str, Sequence[str]]) -> None:
     "Raises InputError for an unknown meaning, columns or words that are missing, and a word with two meanings."
-    if strange := [key for key in columns if key not in _KNOWN]:
-        raise InputError(f"{strange[0]}= is none of {'=, '.join(_KNOWN)}=; {_RULE}")
+    if strange := [f"{key}={values[0]}" for key, values in columns.items() if key not in _KNOWN]:
+        raise InputError(f"columns: {strange[0]:.60} is none of {'=…, '.join(_KNOWN)}=…; {_RULE}")
     hot = [key for key in _HOT if key in columns]
     if hot and ("winner_a" not in hot or "winner_b" not in hot or {"winner", _GAME_2, *Verdict} & {*columns}):
         raise InputError("columns: winner_a, winner_b and winner_tie are columns of yes and no, in place of winner")
@@ -529,7 +527,6 @@ def check_columns(
     words = Counter(word for key in Verdict for word in columns.get(key, []))
     if again := sorted(word for word, n in words.items() if n > 1):
         raise InputError(f"columns: the word {first_five(again)} more than once: a word means one thing; {_RULE}")
-    return columns
 
 # %% ../../nbs/importers/layouts.ipynb #dabddae9
 _NO_QUESTION = "verdicts without a question (question_id=COLUMN), each of which is a question of its own: {n}"
@@ -720,14 +717,13 @@ def import_verdicts(
     Raises: InputError naming file and line for a malformed record, a missing field or an unknown label; for
     an unknown layout or one that cannot be told; for an option that has no meaning in the layout.
     """
-    for option, value, choices in (("games", games, ("both", "agreed")), ("turns", turns, ("variants", "questions"))):
-        if value not in (None, *choices):
-            raise InputError(f"{option} {value!r}: {' or '.join(choices)} (--{option} {'|'.join(choices)})")
     if baseline is not None and not (isinstance(baseline, str) and baseline.strip()):
         raise InputError(f"baseline {baseline!r}: the name of a model is needed (--baseline NAME)")
     if strong is not None and not 1 <= strong <= 9:
         raise InputError(f"strong {strong!r}: a strong win stands 1 to 9 times (--strong 3)")
     named = named_columns(columns) if isinstance(columns, str) else columns
+    if named is not None:
+        _check_columns(named)
     options: dict[str, Any] = dict(games=games, turns=turns, strong=strong, baseline=baseline, columns=named)
     options |= {"anonymous_only": anonymous_only}
     options = {name: value for name, value in options.items() if value is not None}

@@ -6,7 +6,6 @@
 __all__ = ['as_word', 'Records', 'RecordFile']
 
 # %% ../../nbs/importers/records.ipynb #9383c813
-import csv
 import io
 import json
 import math
@@ -26,7 +25,7 @@ import pyarrow.parquet
 
 from ..errors import InputError, first_five
 from ..files import errors_at, is_name, json_object, needed_fields, numbered_objects, read_content, single_keys
-from ..verdicts import reading
+from ..schemas import header, reading
 
 # %% ../../nbs/importers/records.ipynb #a40f0616
 _TRUTHS = {"true": True, "1": True, "1.0": True, "yes": True, "false": False, "0": False, "0.0": False, "no": False}
@@ -171,14 +170,6 @@ def _values(column: Any) -> list[Any]:
     return [cell.item() if isinstance(cell, np.generic) else cell for cell in cells]
 
 
-def _table_fields(data: bytes) -> list[str]:
-    "Column names of Parquet or CSV."
-    if data[:4] == b"PAR1":
-        return pa.parquet.read_schema(pa.BufferReader(data)).names
-    header = data[: data.find(b"\n") + 1] or data
-    return next(csv.reader(io.StringIO(header.decode())), [])
-
-
 def _table(data: bytes, columns: list[str]) -> pa.Table:
     "These columns of Parquet or CSV."
     if data[:4] == b"PAR1":
@@ -233,7 +224,7 @@ class RecordFile:
             return sorted({name.partition("/")[0] for name in archive.namelist()})
         with reading(self.name, "JSON, CSV or Parquet"):
             if not self.is_json():
-                return _table_fields(self.data)
+                return header(io.BytesIO(self.data))[0]
             try:
                 for _, entry in _entries(self.data, self.name):
                     return list(entry)
