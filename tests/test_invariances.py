@@ -1,7 +1,6 @@
 """What must stay true of any table: relabelling, swapping, reversal, duplication, one more win, garbage."""
 
 import gzip
-import io
 from itertools import combinations, permutations
 
 import numpy as np
@@ -137,7 +136,6 @@ SYMMETRIC = {  # verdicts of every question, and the rank and the range of every
     "one circle above another": (
         TWO_CIRCLES + [(i, j, "a") for i, j in PAIRS if i < 3 <= j], [(2, 1, 3)] * 3 + [(5, 4, 6)] * 3,
     ),
-    "two circles, level": (TWO_CIRCLES + [(i, j, "tie") for i, j in PAIRS if i < 3 <= j], [(3.5, 1, 6)] * 6),
     "two circles that never met": (TWO_CIRCLES, [(3.5, 1, 6)] * 6),
     "five round a circle": ([(i, (i + d) % 5, "a") for i in range(5) for d in (1, 2)], [(3, 1, 5)] * 5),
 }  # fmt: skip
@@ -147,19 +145,18 @@ SYMMETRIC = {  # verdicts of every question, and the rank and the range of every
 @pytest.mark.parametrize("ranker", RANKERS)
 def test_models_that_only_their_names_tell_apart_share_ranks_and_ranges(ranker, verdicts):
     rows, expected = SYMMETRIC[verdicts]
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        names = rng.permutation([f"model {k}" for k in range(len(expected))])
-        table = [("j", q, "cat", 0, names[i], names[j], said) for q in range(12) for i, j, said in rows]
-        frame = pd.DataFrame([table[k] for k in rng.permutation(len(table))], columns=COLUMNS)
-        board = leaderboard(validate_verdicts(frame), ranker=ranker, on_separation="ridge", incomplete="keep")
-        for kind in INTERVAL_KINDS:
-            limits = board.with_intervals(n_resamples=39, kind=kind).table().set_index("model")
-            found = limits.loc[names, ["rank", "rank_low", "rank_high"]]
-            assert [tuple(row) for row in found.to_numpy()] == expected, kind
+    rng = np.random.default_rng(0)
+    names = rng.permutation([f"model {k}" for k in range(len(expected))])
+    table = [("j", q, "cat", 0, names[i], names[j], said) for q in range(12) for i, j, said in rows]
+    frame = pd.DataFrame([table[k] for k in rng.permutation(len(table))], columns=COLUMNS)
+    board = leaderboard(validate_verdicts(frame), ranker=ranker, on_separation="ridge", incomplete="keep")
+    for kind in INTERVAL_KINDS:
+        limits = board.with_intervals(n_resamples=39, kind=kind).table().set_index("model")
+        ranges = limits.loc[names, ["rank", "rank_low", "rank_high"]]
+        assert [tuple(row) for row in ranges.to_numpy()] == expected, kind
 
 
-@examples(60)
+@examples(25)
 @given(counts(), st.data())
 def test_an_extra_win_never_lowers_a_bradley_terry_score(pair, data):
     wins, ties = pair
@@ -209,7 +206,7 @@ def test_one_invalid_verdict_drops_one_graph_and_is_no_tie(frame):
     assert not kept.adjacency[0, i, j] and not kept.adjacency[0, j, i]
 
 
-@examples(100)
+@examples(40)
 @given(digraphs(), st.data())
 def test_cycle_counts_survive_relabelling_reversal_and_a_sure_winner(adjacency, data):
     n, expected = len(adjacency), all_counts(adjacency)
@@ -257,15 +254,7 @@ def garbage(draw):
         columns.append(draw(st.lists(st.one_of(CELLS, usual) if spoilt else usual, min_size=n, max_size=n)))
     frame = pd.DataFrame({k: pd.Series(values, dtype=object) for k, values in enumerate(columns)})
     frame.columns = names
-    kind = draw(st.sampled_from(["object", "inferred", "category"]))
-    if kind == "inferred":
-        frame = frame.convert_dtypes() if frame.columns.is_unique else frame
-    elif kind == "category":
-        try:
-            frame = frame.astype("category")
-        except TypeError:  # lists cannot be categories
-            pass
-    return frame
+    return frame.convert_dtypes() if frame.columns.is_unique and draw(st.booleans()) else frame
 
 
 def accepted(table):
@@ -293,16 +282,7 @@ def read_or_refused(path):
         accepted(table)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "Int32", "string", "object", "category"])
-def test_identifiers_end_up_in_one_form(dtype):
-    rows = [("j", q, "c", 0, "x", "y", "a") for q in (11, 2)]
-    frame = pd.DataFrame(rows, columns=COLUMNS).astype({"question_id": dtype, "variant": dtype})
-    table = validate_verdicts(frame)
-    assert (table["question_id"].dtype, table["variant"].dtype) == (np.int64, np.int64)
-    assert list(table["question_id"]) == [11, 2]
-
-
-@examples(400)
+@examples(150)
 @given(garbage())
 def test_garbage_frames_are_refused_in_one_line(frame):
     try:
@@ -325,7 +305,7 @@ ROWS = st.lists(st.one_of(ROW, ROW, ROW, ROW.map(lambda row: row[1:]), ROW.map(l
 NEAR = st.builds(lambda rows: "\n".join([",".join(COLUMNS), *map(",".join, rows)]).encode(), ROWS)
 
 
-@examples(300)
+@examples(120)
 @given(
     data=st.one_of(st.binary(max_size=60), TEXTS, NEAR),
     ending=st.sampled_from([".csv", ".csv.gz", ".parquet"]),
@@ -337,25 +317,3 @@ def test_garbage_files_are_refused_in_one_line(tmp_path, data, ending, zip_it):
     read_or_refused(path)
 
 
-@examples(60)
-@given(garbage())
-def test_garbage_parquet_is_refused_in_one_line(tmp_path, frame):
-    buffer = io.BytesIO()
-    try:
-        frame.to_parquet(buffer)
-    except Exception:  # pandas itself cannot write most of the garbage
-        assume(False)
-    (path := tmp_path / "garbage.parquet").write_bytes(buffer.getvalue())
-    read_or_refused(path)
-
-
-@examples(100)
-@given(st.integers(0, 10_000), st.integers(1, 255))
-def test_a_damaged_file_is_refused_in_one_line_or_read_in_full(tmp_path, place, change):
-    rows = [("j", q, "c", 0, "x", "y", "ab"[q % 2]) for q in range(5)]
-    for ending in (".csv.gz", ".parquet"):
-        write_verdicts(pd.DataFrame(rows, columns=COLUMNS), path := tmp_path / f"table{ending}")
-        data = bytearray(path.read_bytes())
-        data[place % len(data)] ^= change
-        path.write_bytes(data)
-        read_or_refused(path)

@@ -33,7 +33,7 @@ def refused_or(answer):
 
 
 @pytest.mark.parametrize(("single", "batch"), [(bradley_terry, bradley_terry_batch), (davidson, davidson_batch)])
-@examples(300)
+@examples(80)
 @given(EXPONENT, EXPONENT, EXPONENT)
 @example(-100.0, 0.0, 0.0)
 @example(17.0, 0.0, 0.0)
