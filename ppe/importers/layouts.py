@@ -494,39 +494,45 @@ LAYOUTS["inspect"] = FileLayout(
 # %% ../../nbs/importers/layouts.ipynb #65ff5a4d
 _NEEDED, _MORE = ("model_a", "model_b", "winner"), ("question_id", "judge", "category", "variant")
 _GAME_2 = "winner_2"  # of a second game, in which model_b was shown first
-_KNOWN = (*_NEEDED, _GAME_2, *_HOT, *_MORE, *map(str, Verdict))
+_WORDS = tuple(map(str, Verdict))
+_KNOWN = (*_NEEDED, _GAME_2, *_HOT, *_MORE, *_WORDS)
 _RULE = "--columns model_a=…,model_b=…,winner=… names columns; a=…,b=…,tie=… the words in the last"
 
 
 def named_columns(
-    text: str,  # MEANING=COLUMN or MEANING=WORD, separated by commas; quoted, a part may hold a comma
+    # MEANING=COLUMN or MEANING=WORD, separated by commas, of which a quoted part may hold one; or by meaning the
+    # column, or the word or words.
+    named: str | Mapping[str, Any],
 ) -> dict[str, list[str]]:  # MEANING → the column, or the words
-    "Read the option `--columns`. Raises InputError."
-    columns = dict[str, list[str]]()
-    for part in next(csv.reader([text]), []):
-        key, sign, value = (piece.strip() for piece in part.partition("="))
-        if not sign or not value:
-            raise InputError(f"columns: {part!r:.60} is none of {'=…, '.join(_KNOWN)}=…; {_RULE}")
-        columns.setdefault(key, []).append(value)
-    return columns
-
-
-def _check_columns(columns: Mapping[str, Sequence[str]]) -> None:
     "Raises InputError for an unknown meaning, columns or words that are missing, and a word with two meanings."
+    columns = dict[str, list[str]]()
+    if isinstance(named, str):
+        for part in next(csv.reader([named]), []):
+            key, _, value = (piece.strip() for piece in part.partition("="))
+            columns.setdefault(key if value else repr(part), []).append(value)
+        named = {}
+    for key, value in named.items():
+        words = {str(value): None} if key not in _WORDS else dict[str | None, None]()
+        for word in () if words else [value] if isinstance(value, str) or np.isscalar(value) else value:
+            words[as_word(word)] = None
+            if isinstance(word, (int, float, np.number)) and not isinstance(word, bool):
+                words |= {as_word(int(word)): None, as_word(float(word)): None}  # 1 is 1.0 beside NaN
+        columns[key] = [word for word in words if word is not None]
     if strange := [f"{key}={values[0]}" for key, values in columns.items() if key not in _KNOWN]:
         raise InputError(f"columns: {strange[0]:.60} is none of {'=…, '.join(_KNOWN)}=…; {_RULE}")
     hot = [key for key in _HOT if key in columns]
-    if hot and ("winner_a" not in hot or "winner_b" not in hot or {"winner", _GAME_2, *Verdict} & {*columns}):
+    if hot and ("winner_a" not in hot or "winner_b" not in hot or {"winner", _GAME_2, *_WORDS} & {*columns}):
         raise InputError("columns: winner_a, winner_b and winner_tie are columns of yes and no, in place of winner")
     if missing := [key for key in _NEEDED if key not in columns and not (hot and key == "winner")]:
         raise InputError(f"columns: no {', '.join(missing)}; {_RULE}")
-    if twice := [key for key, values in columns.items() if len(values) != 1 and key not in (*Verdict,)]:
+    if twice := [key for key, values in columns.items() if len(values) != 1 and key not in _WORDS]:
         raise InputError(f"columns: {first_five(twice)} more than once: one column each; {_RULE}")
     if ("a" in columns) != ("b" in columns):
         raise InputError(f"columns: a and b are given together, or neither if winner holds the model's name; {_RULE}")
-    words = Counter(word for key in Verdict for word in columns.get(key, []))
+    words = Counter(word for key in _WORDS for word in columns.get(key, []))
     if again := sorted(word for word, n in words.items() if n > 1):
         raise InputError(f"columns: the word {first_five(again)} more than once: a word means one thing; {_RULE}")
+    return columns
 
 # %% ../../nbs/importers/layouts.ipynb #dabddae9
 _NO_QUESTION = "verdicts without a question (question_id=COLUMN), each of which is a question of its own: {n}"
@@ -549,7 +555,7 @@ def by_columns(
             way_out = f"winner_a=COLUMN,winner_b=COLUMN,winner_tie={ties[0]}"
             raise InputError(f"{file.name}: {names['winner']} cannot tell a tie, of which {ties[0]} speaks; {way_out}")
     taken = tuple(name for name in names.values() if name in there or not name[1:] or name[0] != "@")
-    words = {word: str(verdict) for verdict in Verdict for word in columns.get(verdict, ())}
+    words = {word: verdict for verdict in _WORDS for word in columns.get(verdict, ())}
     own: Columns = {} if "question_id" in names else {_NO_QUESTION: 1}
     fields = {key: (name,) for key, name in names.items()}
     chosen = replace(LAYOUTS["columns"], shapes=(taken,), names=fields, words=words)
@@ -708,7 +714,7 @@ def import_verdicts(
     judge: str | None = None,  # name of the judge in the table; the files' if not given
     questions: str | PathLike | None = None,  # JSON lines with question_id and category
     # Files in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN,a=WORD,b=WORD,…
-    columns: str | dict[str, list[str]] | None = None,
+    columns: str | Mapping[str, Any] | None = None,
 ) -> tuple[
     pd.DataFrame, ImportReport
 ]:  # validated verdict table, with STYLE where files hold the answers; what came of the records
@@ -721,9 +727,7 @@ def import_verdicts(
         raise InputError(f"baseline {baseline!r}: the name of a model is needed (--baseline NAME)")
     if strong is not None and not 1 <= strong <= 9:
         raise InputError(f"strong {strong!r}: a strong win stands 1 to 9 times (--strong 3)")
-    named = named_columns(columns) if isinstance(columns, str) else columns
-    if named is not None:
-        _check_columns(named)
+    named = None if columns is None else named_columns(columns)
     options: dict[str, Any] = dict(games=games, turns=turns, strong=strong, baseline=baseline, columns=named)
     options |= {"anonymous_only": anonymous_only}
     options = {name: value for name, value in options.items() if value is not None}
