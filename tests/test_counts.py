@@ -159,5 +159,3 @@ def test_the_largest_count_is_the_last_that_float64_tells_from_its_neighbours(tm
     for source in (path, write_counts(read_counts(path), tmp_path / "again.parquet")):
         found = read_counts(source)
         assert found.wins.tolist() == [[0, 2**53], [2**53 - 1, 0]] and found.ties[0, 1] == 2**53
-
-

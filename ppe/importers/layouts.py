@@ -406,11 +406,9 @@ def _archived(archive: zipfile.ZipFile, name: str) -> dict[str, object]:
         with errors_at(f"{name}, {entry}"):
             try:
                 return json_object(archive.read(entry))
-            except NotImplementedError:
-                way_out = "`inspect log convert --to json` writes it as JSON"
-                raise InputError(f"compressed in a way that Python cannot undo; {way_out}") from None
             except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError):
-                raise InputError("damaged; copy or download the file again") from None
+                way_out = "copy it again, or write it as JSON (`inspect log convert --to json`)"
+                raise InputError(f"damaged, or compressed in a way that Python cannot undo; {way_out}") from None
 
     return member(header) | {"samples": [member(entry) for entry in samples]}
 
