@@ -102,18 +102,18 @@ def test_the_real_set_gives_the_verdicts_of_the_project():
     if not RAW.is_dir():
         pytest.skip("no raw files beside the checkout")
     for file, name, judge in (("gpt4_pair.jsonl", "mt-bench-gpt4", "gpt-4"), ("human.jsonl", "mt-bench-human", None)):
-        table, report = import_verdicts(RAW / file, judge=judge)
+        report = (table := import_verdicts(RAW / file, judge=judge)).attrs["report"]
         expected = load_verdicts(name)
         same = [column for column in COLUMNS if column != "category"]
         pd.testing.assert_frame_equal(table[same].astype(str), expected[same].astype(str))
-    assert report.left_out == {"repeated vote": 1}
+    assert report["left_out"] == {"repeated vote": 1}
 
 
 def test_turns_are_wordings_unless_they_are_asked_for_as_questions(tmp_path: Path):
     records = [fastchat(question_id, turn=turn, g2="model_2") for question_id in (81, 82) for turn in (1, 2)]
     path, about = saved(tmp_path, *records), [{"question_id": q, "category": f"c{q}"} for q in (81, 82)]
     asked = saved(tmp_path, *about, name="questions.jsonl")
-    together, apart = (import_verdicts(path, turns=turns, questions=asked)[0] for turns in (None, "questions"))
+    together, apart = (import_verdicts(path, turns=turns, questions=asked) for turns in (None, "questions"))
     assert together["question_id"].nunique() == 2 and set(together["variant"]) == {"t1g1", "t1g2", "t2g1", "t2g2"}
     assert apart["question_id"].nunique() == 4 and set(apart["variant"]) == {"g1", "g2"}
     assert set(zip(apart["question_id"], apart["category"], strict=True)) >= {
@@ -122,7 +122,7 @@ def test_turns_are_wordings_unless_they_are_asked_for_as_questions(tmp_path: Pat
     }
     same = ["judge", "category", "model_a", "model_b", "verdict"]
     pd.testing.assert_frame_equal(together[same], apart[same])
-    agreed = import_verdicts(path, turns="questions", games="agreed")[0]
+    agreed = import_verdicts(path, turns="questions", games="agreed")
     assert set(agreed["variant"]) == {1} and set(agreed["verdict"]) == {"tie"}
     with pytest.raises(InputError, match="strong has no meaning"):
         import_verdicts(path, strong=3)
@@ -133,7 +133,7 @@ def test_an_instruction_is_any_text(tmp_path: Path):
     texts = ["one", "one\n", "one\n\ntwo\t", " one", "1", "\u202e", "a" * 10_000]
     for name in ("a.json", "a.jsonl", "a.csv", "a.parquet"):
         path = saved(tmp_path, *(alpaca(instruction=text) for text in texts), name=name)
-        table, _ = import_verdicts(path)
+        table = import_verdicts(path)
         hashes = [hashlib.sha256(f"koala\n{text}".encode()).hexdigest()[:12] for text in texts]
         assert table["question_id"].tolist() == [f"i{digest}" for digest in hashes]
 
@@ -155,12 +155,12 @@ EXAMPLES = {
 def test_a_layout_is_known_in_every_form_and_its_records_are_accounted_for(tmp_path: Path, layout):
     assert {*EXAMPLES, "inspect", "columns"} == set(LAYOUTS)  # whose records are not objects of a file
     rows = [row | {"question_id": str(row["question_id"])} if "question_id" in row else row for row in EXAMPLES[layout]]
-    table, report = import_verdicts(saved(tmp_path, *rows))
+    report = (table := import_verdicts(saved(tmp_path, *rows))).attrs["report"]
     games = 2 if layout in ("mt-bench", "arena-hard") else 1
-    assert report.layout == layout and report.n_records == 3
-    assert len(table) + sum(report.left_out.values()) == 3 * games
+    assert report["layout"] == layout and report["n_records"] == 3
+    assert len(table) + sum(report["left_out"].values()) == 3 * games
     for name in ("e.json", "e.jsonl.gz", "e.parquet"):
-        pd.testing.assert_frame_equal(import_verdicts(saved(tmp_path, *rows, name=name), layout)[0], table)
+        pd.testing.assert_frame_equal(import_verdicts(saved(tmp_path, *rows, name=name), layout), table)
 
 
 def test_votes_that_contradict_each_other_count_for_nobody(tmp_path: Path):
@@ -174,12 +174,12 @@ def test_votes_that_contradict_each_other_count_for_nobody(tmp_path: Path):
         arena(6, None), arena(6, None),
     ]  # fmt: skip
     for drawn in (votes, votes[::-1]):
-        table, report = import_verdicts(saved(tmp_path, *drawn), "chatbot-arena")
+        report = (table := import_verdicts(saved(tmp_path, *drawn), "chatbot-arena")).attrs["report"]
         left = table.sort_values("question_id")[["question_id", "judge", "verdict"]]
         judge = "arena_user_973"
         assert left.values.tolist() == [[4, judge, "b"], [5, judge, "a"], [6, judge, "invalid"]]
-        assert report.left_out == {"contradictory vote": 9, "repeated vote": 3}
-        (said,) = [line for line in report.remarks if "contradict" in line]
+        assert report["left_out"] == {"contradictory vote": 9, "repeated vote": 3}
+        (said,) = [line for line in report["remarks"] if "contradict" in line]
         assert all(f"question {question}" in said for question in (1, 2, 3, 5)) and "9 votes" in said
 
 
@@ -194,7 +194,7 @@ def test_a_record_that_comes_twice_is_remarked_once(tmp_path: Path):
         (fastchat() | {"m1_score": 5}, "two scores"),
     ):  # fmt: skip
         one, copy = saved(tmp_path, row, row), saved(tmp_path, row, name="copy.jsonl")
-        (line,) = [line for line in import_verdicts([one, copy])[1].remarks if said in line]
+        (line,) = [line for line in import_verdicts([one, copy]).attrs["report"]["remarks"] if said in line]
         assert line.endswith(": 1"), line
 
 
@@ -210,7 +210,7 @@ def test_what_import_takes_for_a_name_rank_reads_and_the_rest_is_refused(tmp_pat
     folder = tmp_path_factory.mktemp("names")
     rows = [battle(name, "other model", "model_a"), battle("other model", name, "model_a")]
     if is_name(name) and name != "other model":
-        table, _ = import_verdicts(saved(folder, *rows))
+        table = import_verdicts(saved(folder, *rows))
         for ending in ("csv", "parquet"):
             back = read_verdicts(write_verdicts(table, folder / f"t.{ending}"))
             models = back[["model_a", "model_b"]].astype(str)
@@ -232,7 +232,7 @@ def test_import_then_rank(ppe_main, tmp_path: Path):
         "records +6\n", run.out
     )
     written = read_verdicts("verdicts.csv")
-    pd.testing.assert_frame_equal(written.astype(str), import_verdicts("some.jsonl")[0].astype(str))
+    pd.testing.assert_frame_equal(written.astype(str), import_verdicts("some.jsonl").astype(str))
     refused(ppe_main("rank", "some.jsonl"), "ppe import")
 
 

@@ -8,7 +8,7 @@ __all__ = ['File', 'Number', 'ENDINGS', 'stage', 'Run', 'check_files', 'Collecte
 # %% ../../nbs/door/collecting.ipynb #0111ec72
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -282,8 +282,8 @@ class _Outcome:
 
 def _of_rows(result: Any, rows: Sequence[Any], later: str = "", said: Sequence[str] = ()) -> _Outcome:
     "That of a stage that gives prompts or answers."
-    table = pd.DataFrame([asdict(row) for row in rows])
-    return _Outcome(result.run, result.complete, result.counts, table, partial(write_rows, rows), later, said)
+    write = partial(write_rows, rows)
+    return _Outcome(result.run, result.complete, result.counts, pd.DataFrame(rows), write, later, said)
 
 
 def _carry_out(

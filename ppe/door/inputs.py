@@ -184,9 +184,10 @@ def imported(
             columns = {key: name for key, name in own.items() if key != "winner" or "winner_a" not in columns} | columns
     if covariates:
         raise InputError(f"covariates {first_five(covariates)} need a verdict table; rename its columns")
-    table, report = import_verdicts(source, columns=columns or None, **options)
-    left_out = [f"left out: {', '.join(f'{n} {reason}' for reason, n in report.left_out.items())}"]
-    for line in left_out * bool(report.left_out) + [*report.remarks]:
+    table = import_verdicts(source, columns=columns or None, **options)
+    left_out, said = (table.attrs["report"][name] for name in ("left_out", "remarks"))
+    dropped = [f"left out: {', '.join(f'{n} {reason}' for reason, n in left_out.items())}"]
+    for line in dropped * bool(left_out) + said:
         warnings.warn(line, stacklevel=2)
     return table
 

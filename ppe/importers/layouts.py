@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Rows', 'LAYOUTS', 'remarks', 'FileLayout', 'mirrored', 'two_games', 'layout_rows', 'named_columns', 'by_columns',
-           'detect_layout', 'ImportReport', 'import_verdicts']
+           'detect_layout', 'import_verdicts']
 
 # %% ../../nbs/importers/layouts.ipynb #bbc02c05
 import csv
@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from os import PathLike
 from typing import Any, Literal, TypeAlias
@@ -668,17 +668,6 @@ def _repeated(rows: Rows) -> Rows:
     further = [f"{name}x{k}" if k > 1 else f"{name}" for name, k in zip(rows["variant"], number, strict=True)]
     return rows.assign(variant=further).reset_index(drop=True)
 
-# %% ../../nbs/importers/layouts.ipynb #c1312f66
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    "What was read, and what became of it."
-
-    layout: str
-    files: tuple[str, ...]
-    n_records: int
-    left_out: dict[str, int]  # verdicts left out, by reason
-    remarks: tuple[str, ...]  # what a reader of the table should know
-
 # %% ../../nbs/importers/layouts.ipynb #1c60f1e4
 _ENDS = (".jsonl", ".json", ".csv", ".parquet", ".eval", ".jsonl.gz", ".json.gz", ".csv.gz")
 
@@ -712,10 +701,11 @@ def import_verdicts(
     questions: str | PathLike | None = None,  # JSON lines with question_id and category
     # Files in no layout: model_a=COLUMN,model_b=COLUMN,winner=COLUMN,a=WORD,b=WORD,…
     columns: str | Mapping[str, Any] | None = None,
-) -> tuple[
-    pd.DataFrame, ImportReport
-]:  # validated verdict table, with STYLE where files hold the answers; what came of the records
+) -> pd.DataFrame:  # validated verdict table, with STYLE where files hold the answers
     """Make a verdict table from files in a published layout, or from tables whose columns are named.
+
+    Its attrs["report"] says what became of the records: layout, files, n_records, left_out (how many verdicts for each
+    reason) and remarks (what a reader of the table should know).
 
     Raises: InputError naming file and line for a malformed record, a missing field or an unknown label; for
     an unknown layout or one that cannot be told; for an option that has no meaning in the layout.
@@ -759,6 +749,6 @@ def import_verdicts(
     said += [remark.format(n=n) for remark, n in remarks(kept).items() if n]
     if styled:
         said.append("lengths and markdown of the answers stand in the table: --covariates length,markdown takes them")
-    report = ImportReport(layout, tuple(file.name for file in files), n_records, left_out, tuple(said))
-    table.attrs["report"] = asdict(report)
-    return table, report
+    report = {"layout": layout, "files": [file.name for file in files], "n_records": n_records}
+    table.attrs["report"] = report | {"left_out": left_out, "remarks": said}
+    return table

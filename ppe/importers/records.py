@@ -151,15 +151,15 @@ def _entries(data: bytes, name: str) -> Iterator[tuple[int, dict[str, object]]]:
 
 
 def _json_records(name: str, data: bytes, needed: Sequence[str], optional: Sequence[str]) -> Records:
-    wanted, must, places, rows = (*needed, *optional), set(needed), [], []
+    places, fields = list[object](), {field: list[Any]() for field in (*needed, *optional)}
     unit = "record" if data.lstrip()[:1] == b"[" else "line"
     for place, entry in _entries(data, name):
-        if not must <= entry.keys():
-            with errors_at(f"{name}, {unit} {place}"):
-                needed_fields(entry, *needed)
+        with errors_at(f"{name}, {unit} {place}"):
+            needed_fields(entry, *needed)
         places.append(place)
-        rows.append([entry.get(field) for field in wanted])
-    return Records(name, unit, places, dict(zip(wanted, map(list, zip(*rows, strict=True)), strict=bool(rows))))
+        for field, values in fields.items():
+            values.append(entry.get(field))
+    return Records(name, unit, places, fields)
 
 # %% ../../nbs/importers/records.ipynb #b022c7bc
 def _table(data: bytes, columns: list[str]) -> pa.Table:
