@@ -77,13 +77,7 @@ class Compiled:
             try:
                 loaded = load(signature, context)
             except Exception:  # whatever the reader makes of any bytes
-                loaded = None
-                try:
-                    kept.flush()
-                except OSError as error:
-                    kept.disable()
-                    way_out = f"compiled anew in each process; delete {kept.cache_path}"
-                    print(f"ppe: note: damaged and not to be mended ({error.strerror}): {way_out}", file=sys.stderr)
+                loaded = kept.flush()
             if loaded is None:
                 _tell_of_compiling()
             return loaded

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import ppe
 from .errors import InputError, PpeError, first_five
@@ -161,36 +161,23 @@ def write_csv(
     return write_text(frame.to_csv(index=False, lineterminator="\n"), path)
 
 # %% ../nbs/files.ipynb #cell-33
-def _plain(value: object, where: str) -> object:
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # arrays and numbers
+def _plain(value: Any) -> object:
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy
         value = value.tolist()
     if isinstance(value, dict):
-        return {str(key): _plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{where}[{at}]") for at, item in enumerate(value)]
-    if value is None or isinstance(value, (str, bool)):
-        return value
-    if isinstance(value, numbers.Integral):
-        return operator.index(value)
-    if isinstance(value, numbers.Real):
-        if not math.isfinite(value):
-            raise InputError(f"{where} is {value}: JSON holds finite numbers; write None for a missing value")
-        return float(format_number(float(value)))
-    if isinstance(value, Path):
-        return value.as_posix()
-    kind = type(value).__name__
-    raise InputError(f"{where} is a {kind}: JSON holds texts, numbers, lists and tables; convert it")
+        return list(map(_plain, value))
+    if isinstance(value, float) and math.isfinite(value):
+        return float(format_number(value))
+    return value.as_posix() if isinstance(value, Path) else value
 
 
 def json_text(
     obj: object,  # texts, numbers, lists, dicts, arrays, paths
 ) -> str:
-    """An object as JSON: keys sorted, ten significant digits, one newline at the end.
-
-    Raises: InputError for NaN, infinities and types without a JSON form, naming the place.
-    """
-    plain = _plain(obj, "value")
-    return json.dumps(plain, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    "An object as JSON: keys sorted, ten significant digits. Raises ValueError, TypeError for what has no JSON form."
+    return json.dumps(_plain(obj), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_json(obj: object, path: Path) -> Path:

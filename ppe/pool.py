@@ -61,15 +61,11 @@ class Pool:
     _counted: list[CycleCounts] = field(default_factory=list, init=False, repr=False)  # empty until asked for
 
     def __post_init__(self) -> None:
-        n_graphs, n = len(self.index), len(self.models)
-        if self.adjacency.shape != (n_graphs, n, n) or self.adjacency.dtype != bool:
-            raise InputError(
-                f"adjacency of type {self.adjacency.dtype} and shape {self.adjacency.shape}: "
-                f"{n_graphs} graphs of {n} models need bool and {(n_graphs, n, n)}"
-            )
-        for name, given in (("blocks", self.blocks), ("scores", self.given_scores)):
-            if given is not None and given.shape != (n_graphs,):
-                raise InputError(f"{name} of shape {given.shape} for {n_graphs} graphs: give one for each graph")
+        shape, seen = (len(self.blocks), *2 * [len(self.models)]), f"{self.adjacency.dtype} {self.adjacency.shape}"
+        n_scores = len(self.blocks if self.given_scores is None else self.given_scores)
+        if self.adjacency.shape != shape or self.adjacency.dtype != bool or n_scores != len(self.blocks):
+            rule = f"graphs of these models and blocks need bool {shape}, and a score each"
+            raise InputError(f"adjacency {seen} and {n_scores} scores: {rule}")
 
     @classmethod
     def of(
@@ -202,12 +198,9 @@ def win_tie_counts_from_table(
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # W, T (n, n) float64, names
     "Wins and ties of all valid verdicts of a table, complete graphs or not. Cost: O(rows + n²)."
     a, b, models = model_codes(verdicts, models)
-    n, dtype = len(models), verdicts["verdict"].dtype
-    outcome = {name: code for code, name in enumerate(dtype.categories)}
-    codes = verdicts["verdict"].cat.codes.to_numpy()
-    counts = np.bincount((codes.astype(np.int64) * n + a) * n + b, minlength=len(outcome) * n * n)
-    counts = counts.reshape(len(outcome), n, n).astype(np.float64)
-    won, lost, tied = (counts[outcome[v]] if v in outcome else np.zeros((n, n)) for v in ("a", "b", "tie"))
+    cell, n = a * len(models) + b, len(models)
+    by_word = (cell[verdicts["verdict"] == word] for word in ("a", "b", "tie"))
+    won, lost, tied = (np.bincount(cells, minlength=n * n).reshape(n, n).astype(float) for cells in by_word)
     return won + lost.T, tied + tied.T, models
 
 # %% ../nbs/pool.ipynb #xcb3228df

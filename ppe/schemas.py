@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SAYS', 'COUNT_COLUMNS', 'CONVERT', 'Source', 'PIECE', 'BYTES', 'LINE', 'Schema', 'rows_text', 'Faults',
            'require_columns', 'identifier_column', 'require_distinct_names', 'model_codes', 'graph_codes',
-           'check_table', 'no_rows', 'reading', 'column_names', 'read_pieces', 'read_table', 'write_table']
+           'check_table', 'no_rows', 'reading', 'header', 'column_names', 'read_pieces', 'read_table', 'write_table']
 
 # %% ../nbs/schemas.ipynb #209a92dc
 import codecs
@@ -330,8 +330,11 @@ def _plain(source: str | os.PathLike | bytes) -> Iterator[Any]:  # an open binar
         yield gzip.GzipFile(fileobj=file) if packed else file
 
 
-def _header(file: BinaryIO, comments: bool) -> tuple[list[str], int, bool]:
-    "Column names, none of an empty file; how many lines are above them; whether it is Parquet."
+def header(
+    file: BinaryIO,  # without compression
+    comments: bool = False,  # whether lines that begin with # may stand at the top
+) -> tuple[list[str], int, bool]:  # names, how many lines are above them, whether it is Parquet
+    "Column names of CSV or Parquet, none of an empty file."
     is_parquet = file.read(4) == b"PAR1"
     file.seek(0)
     if is_parquet:
@@ -348,7 +351,7 @@ def column_names(
     "Of CSV, gzipped CSV or Parquet; none of what cannot be read, of which its reader will say what is wrong."
     try:
         with reading("input"), _plain(source) as file:
-            return _header(file, comments=True)[0]
+            return header(file, comments=True)[0]
     except InputError:
         return []
 
@@ -368,7 +371,7 @@ def _batches(
     source: str | os.PathLike | bytes, schema: Schema, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
     with _plain(source) as file:
-        there, above, is_parquet = _header(file, schema.comments)
+        there, above, is_parquet = header(file, schema.comments)
     # Arrow's own files from here: its threads read ahead, and may still when Python ends.
     place = pa.BufferReader(source) if isinstance(source, bytes) else os.fspath(source)
     if not there:

@@ -13,12 +13,9 @@ from .errors import InputError
 # %% ../nbs/truncation.ipynb #cell-04
 def check_scores(scores: np.ndarray) -> np.ndarray:
     scores = np.asarray(scores, dtype=np.float64)
-    if scores.ndim != 1 or not len(scores):
-        raise InputError(f"scores of shape {scores.shape}: truncation needs one score per graph and at least one graph")
-    if not np.isfinite(scores).all():
-        raise InputError(
-            f"{(~np.isfinite(scores)).sum()} scores are not finite: every graph needs a finite cycle score"
-        )
+    if scores.ndim != 1 or not len(scores) or not np.isfinite(scores).all():
+        rule = "one finite score per graph, and at least one graph, are needed"
+        raise InputError(f"scores of shape {scores.shape}, {(~np.isfinite(scores)).sum()} not finite: {rule}")
     return scores
 
 # %% ../nbs/truncation.ipynb #cell-05

@@ -30,10 +30,10 @@ def same(found: pd.DataFrame, expected: pd.DataFrame = TABLE) -> bool:
 CHUNKS = pa.concat_tables([pa.Table.from_pandas(SAID.iloc[:2]), pa.Table.from_pandas(SAID.iloc[2:])])
 FRAMES = {
     **{kind: SAID.astype({"left": kind, "right": kind, "said": kind}) for kind in ("object", "string", "category")},
-    "text of Arrow in pandas": SAID.astype({"left": "string[pyarrow]", "q": "int64[pyarrow]"}),
     "nullable numbers": SAID.astype({"q": "Int64"}),
     "categories that nobody has": SAID.assign(left=pd.Categorical(SAID["left"], categories=["w", "z", "y", "x"])),
     "an index of its own": SAID.set_index(pd.Index([7, 7, 3, 1])),
+    "an index that is a column": SAID.set_index("q"),
     "an index named as a column": SAID.rename_axis("left"),
     "two columns of one name that nobody asked for": pd.concat([SAID, *[SAID["q"].rename("z")] * 2], axis=1),
     "cells that are anything, in another column": SAID.assign(more=[object(), [1], {2: 3}, np.arange(3)]),
@@ -148,24 +148,7 @@ def test_an_odd_frame_is_one_line_that_names_the_row(name):
     assert "\n" not in str(caught.value)
 
 
-def test_a_frame_with_its_own_names_is_ranked():
-    many = pd.concat([SAID.assign(q=SAID["q"] + 3 * k) for k in range(5)], ignore_index=True)
-    table = pd.concat([TABLE.assign(question_id=TABLE["question_id"] + 3 * k) for k in range(5)])
-    board, expected = (ppe.rank(each, **names, on_separation="ridge") for each, names in ((many, WORDS), (table, {})))
-    pd.testing.assert_frame_equal(board.to_frame(), expected.to_frame())
-
-
-def test_an_index_with_a_name_is_a_column():
-    "As a table has that was grouped or pivoted."
-    verdicts = ppe.load("mt-bench-gpt4")
-    plain = ppe.rank(verdicts, intervals=0)
-    for keys in (["question_id"], ["question_id", "model_a"]):
-        assert ppe.rank(verdicts.set_index(keys), intervals=0).to_frame().equals(plain.to_frame())
-
-
 @pytest.mark.parametrize("options", [{"judges": "apart"}, {"select": "best", "keep": 3}, {"interval_kind": "any"}])
 def test_a_word_that_no_option_takes_is_refused_as_on_the_command_line(options):
     with pytest.raises(ppe.PpeError, match="choose one of"):
         ppe.rank(ppe.load("mt-bench-gpt4"), **options)
-    with pytest.raises(ppe.PpeError, match="choose one of"):
-        ppe.judge("answers.jsonl", model="m", backend="elsewhere")

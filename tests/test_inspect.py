@@ -36,8 +36,8 @@ def test_a_log_with_verdicts_becomes_a_table(tmp_path: Path):
     )  # fmt: skip
     values = {sample.id: sample.scores["pairwise"].value for sample in log.samples if sample.scores}
     assert values == {1: pytest.approx((1 + 1 + 0.5) / 3), 2: 0.5}
-    table, report = import_verdicts(log.location)
+    report = (table := import_verdicts(log.location)).attrs["report"]
     assert table["verdict"].tolist() == ["a", "b", "tie", "invalid", "b", "b", "b", "b"]
     assert table["model_a"].tolist() == ["mockllm/new", "x", "mockllm/new", "y"] * 2
     assert set(table["judge"]) == {"mockllm/grader"} and table["question_id"].nunique() == 2
-    assert any(line.startswith("samples for which the scorer noted no verdicts") for line in report.remarks)
+    assert any(line.startswith("samples for which the scorer noted no verdicts") for line in report["remarks"])

@@ -1,7 +1,6 @@
 """What must stay true of any table: relabelling, swapping, reversal, duplication, one more win, garbage."""
 
 import gzip
-import io
 from itertools import combinations, permutations
 
 import numpy as np
@@ -11,7 +10,6 @@ from conftest import COLUMNS
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ppe.cycle_scores import cycle_counts
 from ppe.errors import InputError
 from ppe.inference.intervals import INTERVAL_KINDS
 from ppe.inference.leaderboard import leaderboard
@@ -19,7 +17,7 @@ from ppe.pool import comparison_graphs, win_tie_counts_from_table
 from ppe.rankers.bradley_terry import bradley_terry
 from ppe.rankers.kemeny import kemeny_batch, kemeny_ranking
 from ppe.rankers.registry import COUNT_RANKERS, RANKERS
-from ppe.verdicts import read_verdicts, select_verdicts, validate_verdicts, write_verdicts
+from ppe.verdicts import read_verdicts, validate_verdicts
 
 ANY_METHOD = pytest.mark.parametrize("method", COUNT_RANKERS)
 
@@ -65,19 +63,6 @@ def tables(draw, *, min_models=2, max_models=5):
             a, b = pair if draw(st.booleans()) else pair[::-1]
             rows.append((judge, question, "cat", variant, a, b, draw(st.sampled_from(["a", "b", "tie"]))))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-@st.composite
-def digraphs(draw):
-    "One directed graph with any edges: ties, single edges and missing pairs."
-    n = draw(st.integers(2, 8))
-    bits = draw(st.lists(st.booleans(), min_size=n * n, max_size=n * n))
-    return np.array(bits).reshape(n, n) & ~np.eye(n, dtype=bool)
-
-
-def all_counts(adjacency):
-    found = cycle_counts(adjacency[None])
-    return [int(array[0]) for array in (found.c3, found.c4, found.c3_tie, found.c4_tie)]
 
 
 def same_scores(found, expected):
@@ -137,29 +122,34 @@ SYMMETRIC = {  # verdicts of every question, and the rank and the range of every
     "one circle above another": (
         TWO_CIRCLES + [(i, j, "a") for i, j in PAIRS if i < 3 <= j], [(2, 1, 3)] * 3 + [(5, 4, 6)] * 3,
     ),
-    "two circles, level": (TWO_CIRCLES + [(i, j, "tie") for i, j in PAIRS if i < 3 <= j], [(3.5, 1, 6)] * 6),
     "two circles that never met": (TWO_CIRCLES, [(3.5, 1, 6)] * 6),
     "five round a circle": ([(i, (i + d) % 5, "a") for i in range(5) for d in (1, 2)], [(3, 1, 5)] * 5),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("verdicts", SYMMETRIC)
-@pytest.mark.parametrize("ranker", RANKERS)
+@pytest.mark.parametrize(
+    ("ranker", "verdicts"),
+    [
+        (r, v)
+        for r in RANKERS
+        for v in SYMMETRIC
+        if RANKERS[r].takes == "counts" or v in ("rock, paper, scissors", "all ties")
+    ],
+)
 def test_models_that_only_their_names_tell_apart_share_ranks_and_ranges(ranker, verdicts):
     rows, expected = SYMMETRIC[verdicts]
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        names = rng.permutation([f"model {k}" for k in range(len(expected))])
-        table = [("j", q, "cat", 0, names[i], names[j], said) for q in range(12) for i, j, said in rows]
-        frame = pd.DataFrame([table[k] for k in rng.permutation(len(table))], columns=COLUMNS)
-        board = leaderboard(validate_verdicts(frame), ranker=ranker, on_separation="ridge", incomplete="keep")
-        for kind in INTERVAL_KINDS:
-            limits = board.with_intervals(n_resamples=39, kind=kind).table().set_index("model")
-            found = limits.loc[names, ["rank", "rank_low", "rank_high"]]
-            assert [tuple(row) for row in found.to_numpy()] == expected, kind
+    rng = np.random.default_rng(0)
+    names = rng.permutation([f"model {k}" for k in range(len(expected))])
+    table = [("j", q, "cat", 0, names[i], names[j], said) for q in range(12) for i, j, said in rows]
+    frame = pd.DataFrame([table[k] for k in rng.permutation(len(table))], columns=COLUMNS)
+    board = leaderboard(validate_verdicts(frame), ranker=ranker, on_separation="ridge", incomplete="keep")
+    for kind in INTERVAL_KINDS if RANKERS[ranker].takes == "counts" else ("differences",):
+        limits = board.with_intervals(n_resamples=39, kind=kind).table().set_index("model")
+        ranges = limits.loc[names, ["rank", "rank_low", "rank_high"]]
+        assert [tuple(row) for row in ranges.to_numpy()] == expected, kind
 
 
-@examples(60)
+@examples(25)
 @given(counts(), st.data())
 def test_an_extra_win_never_lowers_a_bradley_terry_score(pair, data):
     wins, ties = pair
@@ -175,8 +165,8 @@ def test_an_extra_win_never_lowers_a_bradley_terry_score(pair, data):
 # ---- tables, graphs and cycles
 
 
-@examples(40)
-@given(tables(), st.data())
+@examples(15)
+@given(tables(max_models=4), st.data())
 def test_neither_positions_nor_the_order_of_rows_within_a_graph_matter(frame, data):
     swapped = frame.rename(columns={"model_a": "model_b", "model_b": "model_a"})[list(COLUMNS)]
     swapped["verdict"] = swapped["verdict"].replace({"a": "b", "b": "a"})
@@ -191,49 +181,7 @@ def test_neither_positions_nor_the_order_of_rows_within_a_graph_matter(frame, da
         assert all(map(np.array_equal, win_tie_counts_from_table(other), win_tie_counts_from_table(one)))
 
 
-@examples(40)
-@given(tables(min_models=3))
-def test_one_invalid_verdict_drops_one_graph_and_is_no_tie(frame):
-    before = comparison_graphs(validate_verdicts(frame))
-    assume(len(before) > 1)
-    frame.loc[0, "verdict"] = "invalid"
-    table = validate_verdicts(frame)
-    after = comparison_graphs(table)
-    assert (len(after), after.n_dropped) == (len(before) - 1, 1)
-    assert (after.adjacency == before.adjacency[1:]).all()
-    wins, ties, _ = win_tie_counts_from_table(table)
-    assert (wins.sum() * 2 + ties.sum()) // 2 == len(frame) - 1
-    kept = comparison_graphs(table, incomplete="keep")
-    assert (len(kept), kept.n_dropped) == (len(before), 0)
-    i, j = (kept.models.index(frame.loc[0, column]) for column in ("model_a", "model_b"))
-    assert not kept.adjacency[0, i, j] and not kept.adjacency[0, j, i]
-
-
-@examples(100)
-@given(digraphs(), st.data())
-def test_cycle_counts_survive_relabelling_reversal_and_a_sure_winner(adjacency, data):
-    n, expected = len(adjacency), all_counts(adjacency)
-    order = np.array(data.draw(st.permutations(range(n))))
-    larger = np.zeros((n + 1, n + 1), dtype=bool)
-    larger[1:, 1:], larger[0, 1:] = adjacency, True
-    for other in (adjacency[np.ix_(order, order)], adjacency.T, larger):
-        assert all_counts(other) == expected
-    c3, c4, c3_tie, c4_tie = expected
-    assert 0 <= c3_tie <= c3 and 0 <= c4_tie <= c4
-
-
 # ---- files and garbage
-
-
-@examples(25)
-@given(frame=tables(max_models=3), ending=st.sampled_from([".csv", ".csv.gz", ".parquet"]))
-def test_what_is_written_is_what_is_read(tmp_path, frame, ending):
-    table = validate_verdicts(frame)
-    write_verdicts(table, path := tmp_path / f"table{ending}")
-    for again in (read_verdicts(path), read_verdicts(path.read_bytes()), validate_verdicts(table)):
-        pd.testing.assert_frame_equal(again, table, check_categorical=False)  # the order of categories is free
-    judge = str(table["judge"].iloc[-1])
-    assert set(select_verdicts(table, judge=judge)["judge"]) == {judge}
 
 
 CELLS = st.one_of(
@@ -257,15 +205,7 @@ def garbage(draw):
         columns.append(draw(st.lists(st.one_of(CELLS, usual) if spoilt else usual, min_size=n, max_size=n)))
     frame = pd.DataFrame({k: pd.Series(values, dtype=object) for k, values in enumerate(columns)})
     frame.columns = names
-    kind = draw(st.sampled_from(["object", "inferred", "category"]))
-    if kind == "inferred":
-        frame = frame.convert_dtypes() if frame.columns.is_unique else frame
-    elif kind == "category":
-        try:
-            frame = frame.astype("category")
-        except TypeError:  # lists cannot be categories
-            pass
-    return frame
+    return frame.convert_dtypes() if frame.columns.is_unique and draw(st.booleans()) else frame
 
 
 def accepted(table):
@@ -293,16 +233,7 @@ def read_or_refused(path):
         accepted(table)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint64", "Int32", "string", "object", "category"])
-def test_identifiers_end_up_in_one_form(dtype):
-    rows = [("j", q, "c", 0, "x", "y", "a") for q in (11, 2)]
-    frame = pd.DataFrame(rows, columns=COLUMNS).astype({"question_id": dtype, "variant": dtype})
-    table = validate_verdicts(frame)
-    assert (table["question_id"].dtype, table["variant"].dtype) == (np.int64, np.int64)
-    assert list(table["question_id"]) == [11, 2]
-
-
-@examples(400)
+@examples(60)
 @given(garbage())
 def test_garbage_frames_are_refused_in_one_line(frame):
     try:
@@ -325,7 +256,7 @@ ROWS = st.lists(st.one_of(ROW, ROW, ROW, ROW.map(lambda row: row[1:]), ROW.map(l
 NEAR = st.builds(lambda rows: "\n".join([",".join(COLUMNS), *map(",".join, rows)]).encode(), ROWS)
 
 
-@examples(300)
+@examples(120)
 @given(
     data=st.one_of(st.binary(max_size=60), TEXTS, NEAR),
     ending=st.sampled_from([".csv", ".csv.gz", ".parquet"]),
@@ -335,27 +266,3 @@ def test_garbage_files_are_refused_in_one_line(tmp_path, data, ending, zip_it):
     path = tmp_path / f"garbage{ending}"
     path.write_bytes(gzip.compress(data) if zip_it and ending == ".csv.gz" else data)
     read_or_refused(path)
-
-
-@examples(60)
-@given(garbage())
-def test_garbage_parquet_is_refused_in_one_line(tmp_path, frame):
-    buffer = io.BytesIO()
-    try:
-        frame.to_parquet(buffer)
-    except Exception:  # pandas itself cannot write most of the garbage
-        assume(False)
-    (path := tmp_path / "garbage.parquet").write_bytes(buffer.getvalue())
-    read_or_refused(path)
-
-
-@examples(100)
-@given(st.integers(0, 10_000), st.integers(1, 255))
-def test_a_damaged_file_is_refused_in_one_line_or_read_in_full(tmp_path, place, change):
-    rows = [("j", q, "c", 0, "x", "y", "ab"[q % 2]) for q in range(5)]
-    for ending in (".csv.gz", ".parquet"):
-        write_verdicts(pd.DataFrame(rows, columns=COLUMNS), path := tmp_path / f"table{ending}")
-        data = bytearray(path.read_bytes())
-        data[place % len(data)] ^= change
-        path.write_bytes(data)
-        read_or_refused(path)

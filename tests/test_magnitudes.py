@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ppe.errors import ConvergenceError, InputError
 from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
-from ppe.rankers.davidson import davidson, davidson_batch, davidson_probabilities
+from ppe.rankers.davidson import davidson, davidson_batch
 from ppe.rankers.likelihood import LARGEST_PENALISED, LARGEST_RATIO, Design, maximise
 
 EXPONENT = st.one_of(st.floats(-300, 300), st.floats(-8, 8))
@@ -33,7 +33,7 @@ def refused_or(answer):
 
 
 @pytest.mark.parametrize(("single", "batch"), [(bradley_terry, bradley_terry_batch), (davidson, davidson_batch)])
-@examples(300)
+@examples(80)
 @given(EXPONENT, EXPONENT, EXPONENT)
 @example(-100.0, 0.0, 0.0)
 @example(17.0, 0.0, 0.0)
@@ -55,16 +55,6 @@ def test_two_models_have_a_closed_form(single, batch, a, b, c):
             assert isclose(scores[0] - scores[1], log(wins) - log(losses), abs_tol=1e-6)
         for nu in (one.fit.nu, many.nu[0]) if single is davidson else ():
             assert isclose(log(nu), log(ties) - (log(wins) + log(losses)) / 2, abs_tol=1e-6)
-
-
-def test_ties_that_outnumber_wins_do_not_end_in_nan():
-    wins = np.array([[0, 1.1, 1.0], [100, 0, 0], [2.1, 100, 0]])
-    ties = np.array([[0, 1e4, 5.4], [1e4, 0, 0], [5.4, 0, 0]])
-    found = davidson(wins, ties)
-    win, tie = davidson_probabilities(found.scores, found.fit.nu)
-    compared = wins + wins.T + ties
-    assert np.allclose((compared * (win + tie / 2)).sum(axis=1), (wins + ties / 2).sum(axis=1), atol=1e-6)
-    assert isclose((compared * tie).sum(), ties.sum(), abs_tol=1e-5)
 
 
 @pytest.mark.parametrize("fit", [bradley_terry, davidson])

@@ -14,7 +14,7 @@ from ppe.errors import InputError
 from ppe.pairs import write_pairs
 from ppe.stages.benchmarks import Prompt, write_rows
 from ppe.stages.dispatch import Session
-from ppe.stages.judging import judge_answers, run_details
+from ppe.stages.judging import judge_answers
 from ppe.stages.ledger import results
 from ppe.stages.responses import STOCHASTIC, answer_prompts
 from ppe.verdicts import read_verdicts
@@ -65,15 +65,6 @@ def test_exactly_the_pairs_of_the_list_are_judged_with_model_a_first(ledger):
     assert judged.complete and judged.counts["answers_not_needed"] == 12 - 5 and judged.counts["missing"] == []
 
 
-def test_a_run_that_is_partly_in_both_orders_is_read_back_from_the_ledger_alone(ledger):
-    backend = by_number(0.5)
-    judged = judged_by(ledger, backend, LIST, **SINGLE)
-    assert len(judged.details) == 3
-    plan = judge_answers(named(), pairs=LIST, session=Session(ledger, "api"), model="m", mode="single")
-    pd.testing.assert_frame_equal(run_details(ledger, plan.run), judged.details)
-    assert len(backend.sent) == 4 and plan.complete and plan.run == judged.run
-
-
 def test_the_hybrid_asks_in_both_orders_whatever_the_list_says(ledger):
     backend = by_number(1)
     once = judged_by(ledger, backend, LIST[:3])
@@ -82,23 +73,6 @@ def test_the_hybrid_asks_in_both_orders_whatever_the_list_says(ledger):
     pd.testing.assert_frame_equal(once.details, twice.details)
     assert len(backend.sent) == n_sent and ledger.query("SELECT count(*) FROM runs") == [(1,)]
     assert len(once.details) == 3 and not once.details["shown_first"].any()
-
-
-def test_every_wording_of_the_judge_gets_the_same_pairs(ledger):
-    judged = judged_by(ledger, by_number(1), LIST, judge_variants=(0, 2, 5))
-    columns = ["question_id", "model_a", "model_b"]
-    parts = {v: part[columns].values.tolist() for v, part in judged.verdicts.groupby("variant", observed=True)}
-    assert set(parts) == {"0", "0.j2", "0.j5"}
-    assert all(part == parts["0"] for part in parts.values()) and len(parts["0"]) == 3
-
-
-def test_another_list_is_another_run_and_shares_the_replies(ledger):
-    backend = by_number(0.5)
-    judged_by(ledger, backend, None, **SINGLE, order="both")
-    n_sent = len(backend.sent)
-    judged_by(ledger, backend, LIST, **SINGLE)
-    judged_by(ledger, backend, LIST[:2], **SINGLE)
-    assert len(backend.sent) == n_sent == 3 * 12 and ledger.query("SELECT count(*) FROM runs") == [(3,)]
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,10 @@ def import_command(
 
     target = new_file(out, force=force, inputs=(*files, options["questions"]))
     options["anonymous_only"] = options["anonymous_only"] or None
-    table, imported = import_verdicts(files, columns=columns, **options)
+    table = import_verdicts(files, columns=columns, **options)
     facts = check(table)
     write_verdicts(table, target)
-    known = [f"layout {imported.layout}, by the fields of the first record"]
+    known = [f"layout {table.attrs['report']['layout']}, by the fields of the first record"]
     emit_result(format, facts, known if options["layout"] is None and columns is None else [])
 
 

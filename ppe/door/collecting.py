@@ -8,7 +8,7 @@ __all__ = ['File', 'Number', 'ENDINGS', 'stage', 'Run', 'check_files', 'Collecte
 # %% ../../nbs/door/collecting.ipynb #0111ec72
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -102,9 +102,7 @@ class Run:
         "When to stop. Raises `InputError`."
         names = ("concurrency", "attempts", "max_requests", "max_cost", "requests_per_minute", "price_in", "price_out")
         if self.max_cost is not None and not (self.price_in or self.price_out):
-            raise InputError(
-                "--max-cost without prices: nothing would ever cost anything; give --price-in and --price-out"
-            )
+            raise InputError("--max-cost without prices: nothing would cost anything; give --price-in and --price-out")
         return Limits(**{name: getattr(self, name) for name in names})
 
     def decoding(self, paper: Decoding) -> Decoding:
@@ -119,13 +117,14 @@ class Run:
                     raise InputError(f"--{name.replace('_', '-')} {value!r:.60}: {way_out}") from None
         return replace(paper, **changed)
 
+    @property
     def address(self) -> str:
         return self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
 
     def names(self, model: str) -> tuple[str, str]:  # backend and model
         "What requests call the two. Raises `InputError` for an unsafe address."
         if self.backend == "api":
-            return api_name(self.address(), self.endpoint_name, allow_insecure=self.allow_insecure), model
+            return api_name(self.address, self.endpoint_name, allow_insecure=self.allow_insecure), model
         from ppe.stages.local import LocalBackend, model_name
 
         return LocalBackend.name, model_name(model, self.gguf_file)
@@ -134,7 +133,7 @@ class Run:
         "What answers the requests."
         if self.backend == "api":
             for_api = ("endpoint_name", "key_variable", "timeout", "allow_insecure", "token_parameter")
-            return ApiBackend(self.address(), **{name: getattr(self, name) for name in for_api})
+            return ApiBackend(self.address, **{name: getattr(self, name) for name in for_api})
         from ppe.stages.local import LocalBackend
 
         return LocalBackend(model, gguf_file=self.gguf_file, dtype=self.dtype, batch_size=self.batch_size)
@@ -216,9 +215,6 @@ class Collected(Result):
         "What was sent, what it cost, what came of it."
         return self.lines
 
-    def notes(self) -> list[str]:
-        return [*self.remarks]
-
     def to_frame(self) -> pd.DataFrame:
         "Prompts, answers or verdicts. Raises `InputError` if they are not all there."
         if not self.complete:
@@ -230,10 +226,10 @@ class Collected(Result):
         return {"stage": self.stage, "complete": self.complete, **self.counts, **said}
 
 
-def _estimate_text(
+def _estimate_lines(
     plan: WorkDone,
     later: str = "",  # what may follow
-) -> str:
+) -> list[str]:
     "The answer to --dry-run."
     again = f"up to {2 * plan.tokens_out} tokens out more, if every reply is cut off while reasoning and asked again"
     lines = {
@@ -244,7 +240,7 @@ def _estimate_text(
         "later": later,
         "again": again + (f"; cost up to {2 * plan.cost:.2f}" if plan.cost else "") if plan.to_send else "",
     }
-    return "\n".join(f"{name:<12}{line}" for name, line in lines.items() if line)
+    return [f"{name:<12}{line}" for name, line in lines.items() if line]
 
 
 def _summary_text(stage: str, summary: WorkDone) -> str:
@@ -252,8 +248,7 @@ def _summary_text(stage: str, summary: WorkDone) -> str:
     counts = f"{summary.sent} sent, {summary.reused} known before, {summary.invalid} invalid, {summary.left} left"
     cost = f", cost {summary.cost:.2f}" if summary.cost else ""
     line = f"{stage}: {counts}; {summary.tokens_in} tokens in, {summary.tokens_out} out{cost}"
-    most = sorted(summary.reasons.items(), key=lambda entry: -entry[1])
-    failed = first_five(f"{count} × {reason}" for reason, count in most)
+    failed = first_five(f"{count} × {reason}" for reason, count in summary.reasons.most_common())
     return line + (f"; failed attempts: {failed}" if failed else "")
 
 
@@ -287,8 +282,8 @@ class _Outcome:
 
 def _of_rows(result: Any, rows: Sequence[Any], later: str = "", said: Sequence[str] = ()) -> _Outcome:
     "That of a stage that gives prompts or answers."
-    table = pd.DataFrame([asdict(row) for row in rows])
-    return _Outcome(result.run, result.complete, result.counts, table, partial(write_rows, rows), later, said)
+    write = partial(write_rows, rows)
+    return _Outcome(result.run, result.complete, result.counts, pd.DataFrame(rows), write, later, said)
 
 
 def _carry_out(
@@ -314,7 +309,7 @@ def _carry_out(
         session = Session(ledger, backend, limits, progress=not run.quiet)
         outcome = work(session, model_name)
         if run.dry_run:
-            lines = _estimate_text(estimate(ledger, outcome.run, limits), outcome.later).split("\n")
+            lines = _estimate_lines(estimate(ledger, outcome.run, limits), outcome.later)
         elif run.batch:
             lines = [_batch(ledger, outcome.run, run, limits)]
     too_long = {} if run.accept_too_long else outcome.counts.get("too_long", {})
@@ -444,10 +439,7 @@ def _goal(options: dict[str, Any], n_wordings: int) -> "Goal | None":
             raise InputError(f"--{alone[0].replace('_', '-')} without --adaptive: {way_out}")
         return None
     if options["until"] is None or options["max_requests"] is None:
-        raise InputError(
-            "--adaptive needs --until (top=3, order, width=2), which says what is to be settled, and --max-requests, "
-            "the most that it may cost"
-        )
+        raise InputError("--adaptive needs --until (top=3, order, width=2): what is to be settled; and --max-requests")
     if (place is None) != (verdicts is None):
         one, other = ("--verdicts", "--place") if place is None else ("--place", "--verdicts")
         raise InputError(f"{one} without {other}: a model is placed among others by their verdicts; give both")

@@ -16,15 +16,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar, cast, get_args, get_origin
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, first_five
 from ..files import is_name, read_whole, unpacked
-from ..importers.layouts import check_columns, import_verdicts
-from ..importers.records import RecordFile, as_word
+from ..importers.layouts import import_verdicts
+from ..importers.records import RecordFile
 from ..parallel import progress_bar
 from ..pool import win_tie_counts_from_table
 from ..rankers.registry import COUNT_RANKERS
@@ -167,73 +165,31 @@ def is_frame(source: Verdicts) -> bool:
     return not isinstance(source, (str, os.PathLike, list, tuple))
 
 
-def _frame_file(frame: Any) -> RecordFile:
-    "A frame of pandas, polars or Arrow as the readers of files take it. Raises `InputError` for what is none."
-    if isinstance(frame, pd.DataFrame):
-        if named := [name for name in frame.index.names if name is not None and name not in frame]:
-            frame = frame.reset_index(named)  # as of a table that was grouped or pivoted
-    else:
-        kind = f"verdicts of type {type(frame).__name__}"
-        if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
-            raise InputError(f"{kind}: give a file, several, or a frame of pandas, polars or Arrow")
-        try:
-            frame = pa.table(frame).unify_dictionaries()
-        except Exception as error:  # of another library
-            raise InputError(
-                f"{kind} are no frame that Arrow takes ({error}); give columns of text and numbers"
-            ) from None
-    return RecordFile("the frame", b"", frame)
-
-
-def _named(
-    columns: Mapping[str, Any],  # by meaning: the column, or the word or words for a verdict
-) -> dict[str, list[str]]:
-    "Names of columns as the importers take them. Raises `InputError` as `check_columns`."
-    listed = dict[str, list[str]]()
-    for key, value in columns.items():
-        if key not in MIRRORED:
-            listed[key] = [str(value)]
-            continue
-        words = dict[str | None, None]()
-        for word in [value] if isinstance(value, str) or np.isscalar(value) else value:
-            words[as_word(word)] = None
-            if isinstance(word, (int, float, np.number)) and not isinstance(word, bool):
-                words |= {as_word(int(word)): None, as_word(float(word)): None}  # 1 is 1.0 beside NaN
-        listed[key] = [word for word in words if word is not None]
-    return check_columns(listed)
-
-
 def imported(
     source: Verdicts,  # a frame, or files
     columns: Mapping[str, Any],  # names of columns, and words; in a frame, those of a verdict table need not be named
+    covariates: Sequence[str] = (),  # of a verdict table
     **options: Any,  # of `import_verdicts`
 ) -> pd.DataFrame:  # validated verdict table; its attrs["report"] says what was read
     "The verdicts of a frame, or of files in a layout or with named columns. Warns of what is left out or taken apart."
     columns = {key: value for key, value in columns.items() if value is not None}
     if is_frame(source):
-        there = (source := _frame_file(source)).first_fields()
+        there = (source := RecordFile.of(source)).first_fields()
+        if not (columns or options) and {*COLUMNS} <= {*there}:
+            return validate_verdicts(source.frame, covariates)
         own = {name: name for name in (*COLUMNS[:-1], "winner") if name in there}
         if not columns and "verdict" in there and {"model_a", "model_b"} <= {*own}:
             columns = own | {"winner": "verdict"} | {word: word for word in MIRRORED}
         elif columns:
             columns = {key: name for key, name in own.items() if key != "winner" or "winner_a" not in columns} | columns
-    table, report = import_verdicts(source, columns=_named(columns) if columns else None, **options)
-    left_out = [f"left out: {', '.join(f'{n} {reason}' for reason, n in report.left_out.items())}"]
-    for line in left_out * bool(report.left_out) + [*report.remarks]:
-        warnings.warn(line, stacklevel=2)
-    return table
-
-
-def _framed(frame: Any, covariates: Sequence[str], columns: Mapping[str, Any]) -> pd.DataFrame:
-    "The verdicts of a frame: the columns of a verdict table, or those that are named."
-    file = _frame_file(frame)
-    if not columns and {*COLUMNS} <= {*file.first_fields()}:
-        table = file.frame.to_pandas() if isinstance(file.frame, pa.Table) else file.frame
-        assert table is not None
-        return validate_verdicts(table, covariates)
     if covariates:
         raise InputError(f"covariates {first_five(covariates)} need a verdict table; rename its columns")
-    return imported(frame, columns)
+    table = import_verdicts(source, columns=columns or None, **options)
+    left_out, said = (table.attrs["report"][name] for name in ("left_out", "remarks"))
+    dropped = [f"left out: {', '.join(f'{n} {reason}' for reason, n in left_out.items())}"]
+    for line in dropped * bool(left_out) + said:
+        warnings.warn(line, stacklevel=2)
+    return table
 
 # %% ../../nbs/door/inputs.ipynb #59143aa3
 def read_input(
@@ -253,14 +209,16 @@ def read_input(
     chosen = {"judge": judge, "category": category}
     source = source.to_frame() if isinstance(source, Result) else source  # as of ppe.judge
     if is_frame(source):
-        return select_verdicts(_framed(source, covariates, columns), **chosen)
+        table = imported(source, columns, covariates)
+        return select_verdicts(table, **chosen)
     words = [source] if isinstance(source, (str, os.PathLike)) else source
     if strange := [type(word).__name__ for word in words if not isinstance(word, (str, os.PathLike))]:
         raise InputError(f"verdicts in a list of {strange[0]}: give a file, several files, or one frame")
     if not words:
         raise InputError("no file of verdicts: name at least one")
     if columns:
-        return select_verdicts(imported(words, columns), **chosen)
+        table = imported(words, columns, covariates)
+        return select_verdicts(table, **chosen)
     sources = {name: _source(name) for name in file_names([os.fspath(word) for word in words])}
     if counts and any(map(is_counts, sources.values())):
         asked = [f"--{option} {name}" for option, name in chosen.items() if name is not None]
@@ -273,9 +231,7 @@ def read_input(
         if len(table) <= LARGE or needs:
             return found
         return Streamed(PairCounts(*win_tie_counts_from_table(found)), tuple(found["judge"].unique()), len(found))
-    n_rows = sum(count_rows(name, exact=False) for name in sources)
-    if n_rows > LARGE:  # or perhaps not: small files are not read for this
-        n_rows = sum(map(count_rows, sources))
+    n_rows = sum(map(count_rows, sources))
     if n_rows > LARGE and not needs:
         watch = partial(progress_bar, total=n_rows, unit=" rows", unit_scale=True)
         return stream_counts(list(sources), progress=watch, **chosen)

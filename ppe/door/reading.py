@@ -106,9 +106,6 @@ class Check(Result):
     def to_dict(self) -> dict[str, Any]:
         return self.facts | {"by": self.by.to_dict("records"), "fit_for": [*self.fit_for], "notes": self.notes()}
 
-    def notes(self) -> list[str]:
-        return [*self.remarks]
-
 
 @words_checked
 def check(

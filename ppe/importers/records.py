@@ -6,7 +6,6 @@
 __all__ = ['as_word', 'Records', 'RecordFile']
 
 # %% ../../nbs/importers/records.ipynb #9383c813
-import csv
 import io
 import json
 import math
@@ -26,7 +25,7 @@ import pyarrow.parquet
 
 from ..errors import InputError, first_five
 from ..files import errors_at, is_name, json_object, needed_fields, numbered_objects, read_content, single_keys
-from ..verdicts import reading
+from ..schemas import header, reading
 
 # %% ../../nbs/importers/records.ipynb #a40f0616
 _TRUTHS = {"true": True, "1": True, "1.0": True, "yes": True, "false": False, "0": False, "0.0": False, "no": False}
@@ -152,33 +151,17 @@ def _entries(data: bytes, name: str) -> Iterator[tuple[int, dict[str, object]]]:
 
 
 def _json_records(name: str, data: bytes, needed: Sequence[str], optional: Sequence[str]) -> Records:
-    wanted, must, places, rows = (*needed, *optional), set(needed), [], []
+    places, fields = list[object](), {field: list[Any]() for field in (*needed, *optional)}
     unit = "record" if data.lstrip()[:1] == b"[" else "line"
     for place, entry in _entries(data, name):
-        if not must <= entry.keys():
-            with errors_at(f"{name}, {unit} {place}"):
-                needed_fields(entry, *needed)
+        with errors_at(f"{name}, {unit} {place}"):
+            needed_fields(entry, *needed)
         places.append(place)
-        rows.append([entry.get(field) for field in wanted])
-    return Records(name, unit, places, dict(zip(wanted, map(list, zip(*rows, strict=True)), strict=bool(rows))))
+        for field, values in fields.items():
+            values.append(entry.get(field))
+    return Records(name, unit, places, fields)
 
 # %% ../../nbs/importers/records.ipynb #b022c7bc
-def _values(column: Any) -> list[Any]:
-    "The cells of a column of pandas or Arrow as Python has them, None for those that are missing."
-    if not isinstance(column, pd.Series):
-        return column.to_pylist()
-    cells = column.astype(object).where(column.notna(), None)
-    return [cell.item() if isinstance(cell, np.generic) else cell for cell in cells]
-
-
-def _table_fields(data: bytes) -> list[str]:
-    "Column names of Parquet or CSV."
-    if data[:4] == b"PAR1":
-        return pa.parquet.read_schema(pa.BufferReader(data)).names
-    header = data[: data.find(b"\n") + 1] or data
-    return next(csv.reader(io.StringIO(header.decode())), [])
-
-
 def _table(data: bytes, columns: list[str]) -> pa.Table:
     "These columns of Parquet or CSV."
     if data[:4] == b"PAR1":
@@ -197,8 +180,8 @@ class RecordFile:
     "A file in memory, without compression; or a frame."
 
     name: str
-    data: bytes
-    frame: pd.DataFrame | pa.Table | None = None  # in place of bytes
+    data: bytes = b""
+    frame: pd.DataFrame | None = None  # in place of bytes
 
     @classmethod
     def open(cls, path: str | PathLike) -> "RecordFile":
@@ -207,6 +190,22 @@ class RecordFile:
         if not data.strip():
             raise InputError(f"{path.name} is empty: at least one record is needed")
         return cls(path.name, data)
+
+    @classmethod
+    def of(cls, frame: Any) -> "RecordFile":
+        "A frame of pandas, polars or Arrow. Raises `InputError` for what is none."
+        if not isinstance(frame, pd.DataFrame):
+            kind = f"verdicts of type {type(frame).__name__}"
+            if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
+                raise InputError(f"{kind}: give a file, several, or a frame of pandas, polars or Arrow")
+            try:
+                frame = pa.table(frame).unify_dictionaries().to_pandas(ignore_metadata=True, integer_object_nulls=True)
+            except Exception as error:  # of another library
+                rule = f"are no frame that Arrow takes ({error}); give columns of text and numbers"
+                raise InputError(f"{kind} {rule}") from None
+        if named := [name for name in frame.index.names if name is not None and name not in frame]:
+            frame = frame.reset_index(named)  # as of a table that was grouped or pivoted
+        return cls("the frame", frame=frame)
 
     def is_json(self) -> bool:
         return self.data.lstrip()[:1] in (b"{", b"[")
@@ -228,12 +227,12 @@ class RecordFile:
     def first_fields(self) -> list[str]:
         "Fields of the first record, or of an archive. Raises InputError if there is none, or it cannot be read."
         if self.frame is not None:
-            return list(map(str, self.frame if isinstance(self.frame, pd.DataFrame) else self.frame.column_names))
+            return list(map(str, self.frame))
         if archive := self.archive():
             return sorted({name.partition("/")[0] for name in archive.namelist()})
         with reading(self.name, "JSON, CSV or Parquet"):
             if not self.is_json():
-                return _table_fields(self.data)
+                return header(io.BytesIO(self.data))[0]
             try:
                 for _, entry in _entries(self.data, self.name):
                     return list(entry)
@@ -268,9 +267,12 @@ class RecordFile:
         if again := [field for field in columns if there.count(field) > 1]:
             rule = "more than once: nobody can say which counts; remove one"
             raise InputError(f"{self.name} has the column {first_five(again)} {rule}")
-        table = _table(self.data, columns) if self.frame is None else self.frame
-        if isinstance(table, pd.DataFrame):
-            fields = {field: _values(table.iloc[:, there.index(field)]) for field in columns}
-        else:
-            fields = {field: _values(table[field]) for field in columns}
-        return Records(self.name, "row", range(1, len(table) + 1), fields)
+        if self.frame is None:
+            fields = _table(self.data, columns).to_pydict()
+        else:  # the cells as Python has them, None for those that are missing
+            fields = {}
+            for field in columns:
+                cells = self.frame.iloc[:, there.index(field)]
+                cells = cells.astype(object).where(cells.notna(), None)
+                fields[field] = [cell.item() if isinstance(cell, np.generic) else cell for cell in cells]
+        return Records(self.name, "row", range(1, len(fields[columns[0]]) + 1), fields)
