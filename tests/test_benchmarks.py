@@ -14,49 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages.benchmarks import Prompt, from_jsonl, human_eval, load_benchmark, read_prompts, write_rows
+from ppe.stages.benchmarks import from_jsonl, human_eval, load_benchmark, read_prompts
 
 RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mt-bench-questions"
 
 # A loaded machine may take its time to make examples; that is no failure.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-# ---- round trips
-
 characters = st.characters(exclude_categories=("Cs",))
 words = st.text(st.characters(categories=("L", "M", "N", "P", "S")), min_size=1, max_size=8)
 names = st.lists(words, min_size=1, max_size=2).map(" ".join)
 ids = st.integers(-(2**63), 2**63 - 1) | names | st.integers(0, 99).map(str)
 texts = st.builds("{}{}".format, st.text(characters, max_size=60), names)
-
-
-@st.composite
-def prompt_sets(draw: st.DrawFn) -> list[Prompt]:
-    "Up to six questions, each in one category and in a few variants, in any order."
-    questions = draw(st.lists(st.tuples(ids, names), min_size=1, max_size=6, unique_by=lambda q: str(q[0])))
-    rows = [
-        Prompt(question, category, variant, draw(texts))
-        for question, category in questions
-        for variant in draw(st.sets(st.integers(0, 2**63 - 1), min_size=1, max_size=3))
-    ]
-    return draw(st.permutations(rows))
-
-
-@given(prompt_sets(), st.booleans(), st.booleans(), st.sampled_from([b"\n", b"\r\n"]))
-@settings(PATIENT, max_examples=150)
-def test_prompts_survive_a_file(prompts: list[Prompt], zipped: bool, mark: bool, newline: bytes):
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_rows(prompts, Path(folder) / "prompts.jsonl")
-        assert read_prompts(path) == tuple(prompts)
-        # each line by itself is what json.loads makes of the row
-        lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
-        assert [tuple(line.values()) for line in lines] == [
-            (p.question_id, p.category, p.variant, p.prompt) for p in prompts
-        ]
-        # another program's line ends, mark and compression
-        data = b"\xef\xbb\xbf" * mark + path.read_bytes().replace(b"\n", newline) + newline
-        path.write_bytes(gzip.compress(data) if zipped else data)
-        assert read_prompts(path) == tuple(prompts)
 
 
 # ---- bad input is one line, and never another error

@@ -15,8 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ppe.errors import InputError, PpeError
-from ppe.stages.launch import Job, JobResult, free_workers, launch
+from ppe.stages.launch import Job, launch
 
 LIMIT = 120.0  # seconds after which a test has failed
 FREE, BUSY, BROKEN = (512, 0), (70120, 97), (512, None)  # MiB of 81,559, percent; None is a fault
@@ -41,11 +40,11 @@ def shell(name: str, script: str, *arguments: object) -> Job:
     return Job(name, ("sh", "-c", script, *map(str, arguments)))
 
 
-def workers(*results: JobResult) -> set[str]:
+def workers(*results: Job) -> set[str]:
     return {worker for result in results for worker, _ in result.attempts}
 
 
-def all_done(results: tuple[JobResult, ...]) -> bool:
+def all_done(results: tuple[Job, ...]) -> bool:
     return all(result.outcome == "done" for result in results)
 
 
@@ -67,19 +66,20 @@ def machine(home, monkeypatch):
     class Other(Fault):
         "One that does not occur here."
 
-    def gpus(*table: tuple[int, int | None], init=lambda: None) -> type[Exception]:
+    def gpus(*table: tuple[int, int | None]) -> None:
         def utilisation(number: int) -> SimpleNamespace:
             if table[number][1] is None:
                 raise Fault("GPU requires reset")
             return SimpleNamespace(gpu=table[number][1])
 
         monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(
-            NVMLError=Fault, NVMLError_NotSupported=Other, NVMLError_LibraryNotFound=Other, nvmlInit=init,
+            NVMLError=Fault, nvmlInit=lambda: None,
+            **dict.fromkeys((f"NVMLError_{name}" for name in (
+                "NotSupported", "LibraryNotFound", "InvalidArgument", "NotFound")), Other),
             nvmlDeviceGetCount=lambda: len(table), nvmlDeviceGetHandleByIndex=lambda number: number,
             nvmlDeviceGetUUID=lambda number: f"GPU-{number}", nvmlDeviceGetUtilizationRates=utilisation,
             nvmlDeviceGetMemoryInfo=lambda number: SimpleNamespace(used=table[number][0], total=81559),
         ))  # fmt: skip
-        return Fault
 
     return gpus
 
@@ -96,20 +96,6 @@ def on_cpu(run, monkeypatch):
 
 
 # ---- GPUs
-
-
-def test_without_the_package_of_the_driver_it_is_named_and_a_driver_that_fails_is_an_error(machine, home, monkeypatch):
-    def failing() -> None:
-        raise fault("Driver/library version mismatch")
-
-    fault = machine(FREE, init=failing)
-    with pytest.raises(PpeError, match="version mismatch.*repair it, or set CUDA_VISIBLE_DEVICES to nothing"):
-        free_workers(None, print)
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(InputError, match="nvidia-ml-py.*pip install"):
-        free_workers(None, print)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert [worker.name for worker in free_workers(2, print)] == ["CPU 1", "CPU 2"]
 
 
 def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine, home, run):

@@ -64,20 +64,16 @@ class Request:
         "64 hexadecimal digits that name the request, the same in every process."
         name = [self.stage, self.backend, self.model, self.prompt_version]
         said = [[message.role, message.text] for message in self.messages]
-        content = json.dumps(
-            [*name, said, asdict(self.decoding), self.order, self.repeat], ensure_ascii=False, separators=(",", ":")
-        )
+        content = [*name, said, asdict(self.decoding), self.order, self.repeat]
         try:
-            return hashlib.sha256(content.encode()).hexdigest()
+            return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
         except UnicodeEncodeError:
-            raise InputError(
-                f"a prompt for {self.stage} holds half of a surrogate pair; repair the input file"
-            ) from None
+            raise InputError(f"a prompt for {self.stage} holds half of a surrogate pair; repair the input") from None
 
     @property
     def characters(self) -> int:
         "Length of all messages."
-        return sum(len(part) for message in self.messages for part in message.parts)
+        return sum(len(message.text) for message in self.messages)
 
     @property
     def most_tokens(self) -> int:
@@ -177,15 +173,16 @@ def quoted(
 # %% ../../nbs/stages/chat.ipynb #cell-23
 _TAGS = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "seed:think")
 _BLOCKS = {f"<{tag}>": f"</{tag}>" for tag in _TAGS} | {  # opening and closing tag of each kind
-    "[think]": "[/think]", "◁think▷": "◁/think▷", "<|begin_of_thought|>": "<|end_of_thought|>",
-    "<|start_thinking|>": "<|end_thinking|>", "<|channel|>analysis<|message|>": "<|end|>",
-    "<|channel|>commentary<|message|>": "<|end|>",
+    r"\[think\]": r"\[/think\]", "◁think▷": "◁/think▷", r"<\|begin_of_thought\|>": r"<\|end_of_thought\|>",
+    r"<\|start_thinking\|>": r"<\|end_thinking\|>",
+    r"<\|channel\|>(?:analysis|commentary)<\|message\|>": r"<\|end\|>",
 }  # fmt: skip
 _MARK = r"(?:<\|\w+\|>|<｜[\w▁]+｜>|<(?:start|end)_of_turn>|<[be]os>)"  # of a turn
-_KNOWN = "|".join(map(re.escape, (*_BLOCKS, *_BLOCKS.values(), "```")))
-_TAG = re.compile(
-    rf"(?P<first>^[^\S\n]*+)?(?P<tag>{_KNOWN}|(?P<mark>{_MARK})(?:assistant|model|final)?)[^\S\n]*(?P<last>\n+|\Z)?",
-    re.IGNORECASE | re.MULTILINE,
+_BLOCK = "|".join(f"{begin}(?:.*?{end}|.*)" for begin, end in _BLOCKS.items())  # or all that is left
+_START = re.compile(rf"\s*(?:{_BLOCK}|{_MARK}(?:assistant|model|final)?)[^\S\n]*\n*", re.IGNORECASE | re.DOTALL)
+_OPENING = re.compile("|".join(_BLOCKS), re.IGNORECASE)
+_LONE = re.compile(
+    rf"^[^\S\n]*(?:{'|'.join([*_BLOCKS.values()][:-1])})[^\S\n]*(?:\n+|\Z)", re.IGNORECASE | re.MULTILINE
 )
 # The end marker of Llama 2 is also the end of struck-out text in HTML.
 _AT_END, _AT_END_OR_S = re.compile(_MARK, re.IGNORECASE), re.compile(f"{_MARK}|</s>", re.IGNORECASE)
@@ -194,37 +191,23 @@ _NEXT_TURN = re.compile(
     rf"{_MARK}\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|system|assistant)\|>)"
 )
 
-# %% ../../nbs/stages/chat.ipynb #cell-25
-def _without_blocks(text: str) -> str:
-    "The text without reasoning blocks, what precedes a lone closing tag, and markers at its start."
-    kept, place, opened, closing, in_code, at_start = list[str](), 0, 0, "", False, True
-    for found in _TAG.finditer(text):
-        tag, begins, ends = found["tag"].lower(), found["first"] is not None, found["last"] is not None
-        if closing:
-            if tag == closing and (at_start or ends):
-                kept += [] if at_start else [text[place:opened]]
-                place, closing = found.end(), ""
-            continue
-        at_start = at_start and not text[place : found.start()].strip()
-        if tag == "```":
-            in_code, at_start = not in_code, False
-        elif in_code:
-            continue
-        elif tag in _BLOCKS and (at_start or begins):
-            opened, closing = found.start(), _BLOCKS[tag]
-        elif at_start and (found["mark"] or tag == "<|end|>"):
-            place = found.end()
-        elif tag in _BLOCKS.values() and begins and ends and not kept and tag != "<|end|>":
-            place = found.end()
-    return "" if closing and at_start else "".join((*kept, text[place:]))
-
 
 def clean_text(text: str) -> str:
-    """What a model said without reasoning blocks and turn markers; any other text is unchanged.
+    """What a model said without the reasoning before it and without turn markers; any other text is unchanged.
 
     Cleaning twice is cleaning once. Source: appendix A.2 names the step; the list of tags is this project's.
     """
-    cleaned = _without_blocks(text)
+    place, before = 0, -1
+    while place != before:  # each look goes on where the last one ended
+        before = place
+        while begun := _START.match(text, place):
+            place = begun.end()
+        opening, fences, counted = _OPENING.search(text, place), 0, place
+        for lone in _LONE.finditer(text, place, opening.start() if opening else len(text)):
+            fences += text.count("```", counted, lone.start())
+            counted = lone.end()
+            place = place if fences % 2 else counted  # not in code
+    cleaned = text[place:]
     if invented := _NEXT_TURN.search(cleaned):
         cleaned = cleaned[: invented.start()].rstrip()
     marks, end = list((_AT_END if "<s>" in cleaned else _AT_END_OR_S).finditer(cleaned)), len(cleaned)
@@ -280,9 +263,9 @@ def reply_from_body(
             content = "".join(part.get("text") or "" for part in content if isinstance(part, dict))
     except (AttributeError, IndexError, KeyError, TypeError):
         said = error.get("message") if isinstance(error, dict) else error
-        start = body if isinstance(body, str) else "no chat completion with choices[0].message"
-        said, kind = quoted(said or start, secret), refusal(error)
-        raise CallFailed(kind or "malformed reply", said, decided=bool(kind), charged=True) from None
+        said = said or (body if isinstance(body, str) else "no chat completion with choices[0].message")
+        kind = refusal(error)
+        raise CallFailed(kind or "malformed reply", quoted(said, secret), decided=bool(kind), charged=True) from None
     # Half a surrogate pair can be written in JSON but neither stored nor printed.
     raw, thought = (
         redact(part.encode("utf-8", "replace").decode("utf-8"), secret) if isinstance(part, str) else ""
@@ -291,8 +274,8 @@ def reply_from_body(
     text, usage = clean_text(raw), body.get("usage") if isinstance(body.get("usage"), dict) else {}
     raw = raw if raw.strip() else thought or raw
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    read, written = (n if type(n) is int and 0 <= n <= 10**9 else None for n in counts)  # more is a server's mistake
-    return Reply(text, read, written, quoted(reason, secret), seconds, None if raw == text else raw)
+    counts = [n if type(n) is int and 0 <= n <= 10**9 else None for n in counts]  # more is a server's mistake
+    return Reply(text, *counts, quoted(reason, secret), seconds, None if raw == text else raw)
 
 # %% ../../nbs/stages/chat.ipynb #cell-40
 MAX_REPLY_BYTES, MAX_WAIT = 4 * 2**20, 60.0  # seconds that a server may ask to wait
