@@ -101,12 +101,9 @@ UNREACHED = {  # how it behaves, the options, and how many calls are made if tha
     "a web page": (lambda *_: WEB_PAGE, "", None),
     "a web page and a limit": (lambda *_: WEB_PAGE, DEAR, 1),
     "JSON of something else": (lambda *_: http(200, b'{"hello": "world"}'), "", None),
-    "random bytes": (lambda *_: bytes(range(256)) * 40, "", None),
     "half a reply": (lambda e, text, writer: writer.write(completion("[RESULT] A")[:-40]), "", None),
     "headers that trickle": (drip(b"HTTP/1.1 200 OK\r\nX-Filler: "), "--timeout 0.4", None),
-    "body that trickles": (drip(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n"), "--timeout 0.4", None),
     "endless body": (drip(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"), "--timeout 0.4", None),
-    "silence": (lambda *_: asyncio.sleep(30), "--timeout 0.4", None),
 }
 
 
@@ -124,16 +121,6 @@ def test_what_reached_no_judge_is_open_and_the_same_command_goes_on(tmp_path, se
     assert "sends us elsewhere" in said or name != "redirect"
     assert "the key was refused" in said or name != "a refused key"
     goes_on(tmp_path, server)
-
-
-def test_nothing_listens(tmp_path, serve, capsys):
-    server = serve()
-    server.close()
-    questions = write_rows(tmp_path / "questions.jsonl", [{"question_id": 1, "category": "c", "prompt": "Why?"}])
-    assert judged(tmp_path, server.url) == 3 and answered(tmp_path, server.url, texts=("Why?",)) == 3
-    assert main(words("perturb", questions, server.url, tmp_path, "perturbed.jsonl")) == 3
-    assert not (tmp_path / "perturbed.jsonl").exists() and not (tmp_path / "out.jsonl").exists()
-    assert states(tmp_path) == {"open": 8} and capsys.readouterr().err.count("connection failed") >= 3
 
 
 @pytest.mark.parametrize("model", "xz")
@@ -220,25 +207,14 @@ def test_a_question_too_long_to_answer_or_to_reword_is_missing_only_if_accepted(
     assert main([*job, "--accept-too-long"]) == 0 and out.exists()
 
 
-FILTERED = {
-    "no message": {}, "a refusal": {"message": {"content": None, "refusal": "No."}},
-    "with a reason": {"message": None, "finish_reason": "content_filter: PROHIBITED_CONTENT"},
-    "reason of another provider": {"message": None, "finish_reason": "SAFETY"},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FILTERED)
-def test_filtered_null_message(tmp_path, serve, name, capsys):
-    choice = {"index": 0, "finish_reason": "content_filter", **FILTERED[name]}
-    reply = http(200, json.dumps({"id": "x", "object": "chat.completion", "model": "j", "choices": [choice]}).encode())
-    server = serve(lambda s, text, w: reply if "Answer of z" in text else fine(s, text, w))
-    for _ in range(2):
-        assert judged(tmp_path, server.url, *SINGLE) == 0 and server.asked == 1 + 2 * 3
-        assert [verdict == "invalid" for verdict in verdicts(tmp_path)] == [False, True, True]
-    assert "content filter" in capsys.readouterr().err or name == "reason of another provider"
-
-
 # ---- replies without a text to read
+
+
+def test_what_a_filter_cut_is_invalid_even_if_it_is_all_there_is(tmp_path, serve):
+    server = serve(lambda *_: completion(None, message=None, finish_reason="content_filter: PROHIBITED_CONTENT"))
+    for _ in range(2):
+        assert judged(tmp_path, server.url, *SINGLE) == 0 and server.asked == 9
+        assert verdicts(tmp_path) == ["invalid"] * 3
 
 
 BLANK = {
@@ -391,25 +367,13 @@ def test_one_poisonous_reply_harms_itself_only(tmp_path, serve, name, capsys):
 # ---- time
 
 
-PAUSES = {  # what is asked for, how long it is waited
-    "86400": 0, "soon": 0, 2.0: 0.5,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("asked", PAUSES)
-def test_a_pause_is_kept_unless_nobody_can_keep_it(tmp_path, serve, asked):
-    value = formatdate(time.time() + asked, usegmt=True) if isinstance(asked, float) else asked
-    busy = http(503 if PAUSES[asked] else 429, b'{"error": {"message": "slow"}}', f"Retry-After: {value}\r\n")
-    times = []
-
-    def behave(*request) -> bytes:
-        times.append(time.monotonic())
-        return busy if len(times) == 1 else fine(*request)
-
+@pytest.mark.parametrize("asked, least", [("86400", 0), (2.0, 0.5)], ids=["a day", "a date"])
+def test_a_pause_is_kept_unless_nobody_can_keep_it(tmp_path, serve, asked, least):
+    value = formatdate(time.time() + asked, usegmt=True) if least else asked
+    busy, times = http(503, b"", f"Retry-After: {value}\r\n"), []
+    server = serve(lambda *request: times.append(time.monotonic()) or (busy if len(times) == 1 else fine(*request)))
     answers(tmp_path, models="xy")
-    started = time.monotonic()
-    assert judged(tmp_path, serve(behave).url, *SINGLE) == 0
-    assert time.monotonic() - started < 5 and len(times) == 2 and PAUSES[asked] <= times[1] - times[0] < 3
+    assert judged(tmp_path, server.url, *SINGLE) == 0 and len(times) == 2 and least <= times[1] - times[0] < 3
 
 
 # ---- limits
@@ -741,9 +705,3 @@ def test_a_damaged_batch_file_changes_nothing_and_neither_do_foreign_ids(tmp_pat
     lines = [batch_line(other, "[A]") for other in ("f" * 64, "%", "", own, "é")] if strangers else DAMAGED[name]
     assert read_back(tmp_path, "results.jsonl", *lines) == (0 if strangers else 2)
     assert ("5 strangers" if strangers else "results.jsonl") in one_line(capsys) and states(tmp_path) == {"batch": 3}
-
-
-def test_a_reply_of_megabytes_is_not_taken(tmp_path, serve, capsys):
-    server = serve(lambda *_: completion("x" * 5 * 2**20))
-    assert judged(tmp_path, server.url, *SINGLE) == 3 and "reply too large" in capsys.readouterr().err
-    assert set(states(tmp_path)) == {"open"} and not (tmp_path / "verdicts.csv").exists()

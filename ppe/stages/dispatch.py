@@ -385,33 +385,6 @@ def write_batch(
         write()
     return written
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-59
-def _batch_reply(ledger: Ledger, place: str, line: str, limits: Limits) -> tuple[int, Reply | None, str]:
-    "What one line of a result file makes of its request: its id and the reply, or what else to count it as."
-    try:
-        entry = json.loads(line)
-        name, response, error = entry["custom_id"], entry.get("response"), entry.get("error")
-        key, _, file = name.partition("-")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{place}: no line of a batch result, JSON with a custom_id; give it as it came") from None
-    columns = "id, attempts - forgiven, expects, status, batches"
-    found = ledger.query(f"SELECT {columns} FROM requests WHERE key BETWEEN ? AND ?", key, f"{key}g")
-    if len(key) != 48 or not found or file not in map(str, range(1, found[0][-1] + 1)):
-        return 0, None, "strangers"
-    number, before, expects, status, batches = found[0]
-    try:
-        code = response.get("status_code") if isinstance(response, dict) else None
-        if error or code != 200:
-            said = json.dumps(error or response, ensure_ascii=False)
-            kind = refusal(said) if code in (400, 413, 422) else ""
-            raise CallFailed(kind or "batch", quoted(said), decided=bool(kind))
-        reply = _read(expects, reply_from_body(response.get("body")), before + 1 >= limits.attempts)
-    except CallFailed as failed:
-        reply = Reply(None, status="invalid" if failed.decided else "open", why=str(failed))
-    late = status == "open" or int(file) < batches
-    known = status not in ("batch", "open") or (late and reply.status != "done")
-    return (number, None, "known") if known else (number, reply, "")
-
 # %% ../../nbs/stages/dispatch.ipynb #cell-61
 def read_batch(
     ledger: Ledger,
@@ -426,10 +399,31 @@ def read_batch(
         lines = path.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read batch file {path}: {error}") from None
+    columns = "id, attempts - forgiven, expects, status, batches"
     for place, line in ((f"{path.name}, line {k}", line) for k, line in enumerate(lines, 1) if line.strip()):
-        number, reply, other = _batch_reply(ledger, place, line, limits)
-        if reply is None:
-            counts[other] += 1
+        try:
+            entry = json.loads(line)
+            name, response, error = entry["custom_id"], entry.get("response"), entry.get("error")
+            key, _, file = name.partition("-")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise InputError(f"{place}: no line of a batch result, JSON with a custom_id; give it as it came") from None
+        rows = ledger.query(f"SELECT {columns} FROM requests WHERE key BETWEEN ? AND ?", key, f"{key}g")
+        if len(key) != 48 or not rows or file not in map(str, range(1, rows[0][-1] + 1)):
+            counts["strangers"] += 1
+            continue
+        number, before, expects, status, batches = rows[0]
+        try:
+            code = response.get("status_code") if isinstance(response, dict) else None
+            if error or code != 200:
+                said = json.dumps(error or response, ensure_ascii=False)
+                kind = refusal(said) if code in (400, 413, 422) else ""
+                raise CallFailed(kind or "batch", quoted(said), decided=bool(kind))
+            reply = _read(expects, reply_from_body(response.get("body")), before + 1 >= limits.attempts)
+        except CallFailed as fault:
+            reply = Reply(None, status="invalid" if fault.decided else "open", why=str(fault))
+        late = (status == "open" or int(file) < batches) and reply.status != "done"
+        if late or status not in ("batch", "open"):
+            counts["known"] += 1
             continue
         first = best.setdefault(number, reply)
         counts["repeated"] += first is not reply

@@ -25,7 +25,7 @@ from ..pairs import validate_pairs
 from .benchmarks import require_row_set
 from .chat import TOO_LONG, Decoding, Request
 from .dispatch import Session
-from .ledger import Ledger, Reached, Use, open_run, plan_run, results, run_progress, why_nothing
+from .ledger import Ledger, Reached, Use, open_run, plan_run, results, run_progress
 from .prompts import SLOTS, PromptSet, load_prompts
 from .responses import Answer
 from ..streams import stream
@@ -272,8 +272,7 @@ def run_details(
             continue
         said = [None if reply.parsed is None else int(reply.parsed) for reply in known[2:]] or [None, None]
         decision = decide(ab, ba, scores=(said[0], said[1]) if known[2:] else None, flips=flips)
-        lost = (why_nothing(ledger, reply) for reply in known if reply.status == "invalid")
-        cause = TOO_LONG if any(why.startswith(TOO_LONG) for why in lost) else decision.cause
+        cause = TOO_LONG if any(reply.why.startswith(TOO_LONG) for reply in known) else decision.cause
         rows.append((
             question, item["category"], variant, item["judge_variant"], a, b, decision.verdict, decision.basis,
             cause, ab, ba, *said, "" if ba else a, settings["prompts"],

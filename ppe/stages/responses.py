@@ -21,7 +21,7 @@ from ..pairs import validate_pairs
 from .benchmarks import Prompt, Row, read_rows, require_row_set
 from .chat import TOO_LONG, Decoding, Request
 from .dispatch import CUT, Session
-from .ledger import Use, open_run, plan_run, results, why_nothing
+from .ledger import Use, open_run, plan_run, results
 from .prompts import Message
 
 # %% ../../nbs/stages/responses.ipynb #cell-05
@@ -159,21 +159,17 @@ def answer_prompts(
         for position, p in enumerate(wanted)
     ))  # fmt: skip
     summary = session.work(run, f"respond: {name}")
-    ends = dict(ledger.query(
-        "SELECT key, finish_reason FROM requests WHERE id IN (SELECT request FROM uses WHERE run = ?)", run
-    ))  # fmt: skip
     answers, rows = [], []
     for p, result in zip(wanted, results(ledger, run), strict=True):
         if (said := result.parsed) is not None:
             answers.append(Answer(p.question_id, p.category, p.variant, p.prompt, name, said, result.raw, p.rubric))
         rows.append(result.item | {
             "model": name, "status": result.status, "characters": pd.NA if said is None else len(said),
-            "cleaned": result.status == "done" and result.raw is not None, "finish_reason": ends[result.key] or "",
-            "reason": why_nothing(ledger, result), "key": result.key,
+            "cleaned": result.status == "done" and result.raw is not None, "finish_reason": result.finish_reason,
+            "reason": result.why, "key": result.key,
         })  # fmt: skip
-    left_out, ignored = [p.variant for p in prompts if p.variant != 0] if repeats > 1 else [], ""
-    if left_out:
-        which = f"{len(left_out)} of {len(prompts)} prompts left out (variant {first_five(sorted(set(left_out)))})"
-        ignored = f"{which}: repeated draws answer the originals only"
+    left_out = [p.variant for p in prompts if p.variant != 0] if repeats > 1 else []
+    which = f"{len(left_out)} of {len(prompts)} prompts left out (variant {first_five(sorted(set(left_out)))})"
+    ignored = f"{which}: repeated draws answer the originals only" if left_out else ""
     report = pd.DataFrame(rows).astype({"characters": "Int64"})
     return Responses(tuple(answers), report, run, not summary.left, ignored, summary.stopped)
