@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 import zlib
-from email.utils import formatdate
 from pathlib import Path
 
 import pandas as pd
@@ -367,10 +366,9 @@ def test_one_poisonous_reply_harms_itself_only(tmp_path, serve, name, capsys):
 # ---- time
 
 
-@pytest.mark.parametrize("asked, least", [("86400", 0), (2.0, 0.5)], ids=["a day", "a date"])
+@pytest.mark.parametrize("asked, least", [("86400", 0), ("0.5", 0.5)], ids=["a day", "half a second"])
 def test_a_pause_is_kept_unless_nobody_can_keep_it(tmp_path, serve, asked, least):
-    value = formatdate(time.time() + asked, usegmt=True) if least else asked
-    busy, times = http(503, b"", f"Retry-After: {value}\r\n"), []
+    busy, times = http(503, b"", f"Retry-After: {asked}\r\n"), []
     server = serve(lambda *request: times.append(time.monotonic()) or (busy if len(times) == 1 else fine(*request)))
     answers(tmp_path, models="xy")
     assert judged(tmp_path, server.url, *SINGLE) == 0 and len(times) == 2 and least <= times[1] - times[0] < 3

@@ -233,26 +233,3 @@ def test_launch_does_each_category_on_its_own_and_writes_the_whole_table(tmp_pat
     assert served.asked == 2 * n_served, "the jobs and the whole asked for nothing twice"
     assert {path.name[3:7] for path in (tmp_path / "logs").iterdir()} == {"math", "writ"}
 
-
-def test_batch_files_give_the_same_table_as_the_endpoint(tmp_path, serve):
-    served, live, batch = serve(), tmp_path / "live", tmp_path / "batch"
-    for folder in (live, batch):
-        answers(folder, 10, "wxyz")
-    assert main(judging(live, served.url)) == 0
-    n_live, sent = served.asked, 0
-    for phase in ("pairs", "scores"):
-        requests, results = batch / f"{phase}.jsonl", batch / f"{phase}-results.jsonl"
-        step = lambda what, file: main(judging(batch, served.url, "--batch", what, "--batch-file", str(file)))  # noqa: E731
-        assert step("write", requests) == 0
-        written = read_rows(requests)
-        texts = [right_reply(said_to(entry["body"])) for entry in written]
-        choices = [[{"message": {"content": text}, "finish_reason": "stop"}] for text in texts]
-        write_rows(results, [
-            {"custom_id": entry["custom_id"], "response": {"status_code": 200, "body": {"choices": choice}}}
-            for entry, choice in zip(written, choices, strict=True)
-        ])  # fmt: skip
-        sent += len(written)
-        assert step("read", results) == 0
-    assert main(judging(batch, served.url)) == 0
-    assert served.asked == n_live == sent
-    assert (batch / "verdicts.csv").read_bytes() == (live / "verdicts.csv").read_bytes()

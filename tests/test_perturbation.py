@@ -8,7 +8,7 @@ from stages import StandIn, read_rows, write_rows
 
 from ppe.stages.benchmarks import Question
 from ppe.stages.chat import Decoding
-from ppe.stages.dispatch import Limits, Session, read_batch, write_batch
+from ppe.stages.dispatch import Session, read_batch, write_batch
 from ppe.stages.ledger import Ledger, exchange
 from ppe.stages.perturbation import COUNTED, perturb_questions
 from ppe.stages.prompts import load_prompts
@@ -56,14 +56,6 @@ def test_nothing_left_to_check_asks_nothing(ledger: Ledger):
     row = done.report.iloc[0]
     assert done.complete and len(backend.sent) == 1
     assert list(row[list(COUNTED)]) == [8, 3, 2, 0, 1, 0, 0, 0] and row["reason"] == row["check_key"] == ""
-
-
-def test_a_limit_inside_the_second_phase_stops_it(ledger: Ledger):
-    questions = [question(number) for number in range(5)]
-    for limit, complete in ((7, False), (3, True)):
-        session = Session(ledger, scripted(wordings), Limits(max_requests=limit))
-        done = perturb_questions(questions, session=session, model="x")
-        assert (done.complete, bool(done.stopped)) == (complete, not complete)
 
 
 def test_batch_files_serve_both_phases(tmp_path: Path, ledger: Ledger):
