@@ -90,7 +90,7 @@ def values_for(template: str, texts: list[str]) -> dict[str, object]:
 TRIPLES = st.lists(SENDABLE, min_size=3, max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(list(SLOTS)), TRIPLES, SENDABLE, st.integers(0, 10))
 @example("hybrid_pair", ["", "\n", "\r\n"], "x", 0)
 @example("pairwise", ["same", "same", "same"], "x", 0)
@@ -112,7 +112,7 @@ def test_every_value_stands_once_between_its_own_fences(template: str, texts: li
     assert check_fences(template, values_for(template, texts), **options) != marker
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_damaged_prompt_file_loads_or_says_what_is_wrong(tmp_path_factory, data):
     source = Path(__file__).resolve().parents[1] / "ppe" / "stages" / "prompts.toml"
@@ -135,7 +135,7 @@ def test_a_damaged_prompt_file_loads_or_says_what_is_wrong(tmp_path_factory, dat
 # ---- what is read
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(EXPECTS, HOSTILE | st.text() | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape")))
 def test_a_reply_is_read_into_its_alphabet_or_is_unreadable(expects: str, reply: str):
     found = outcome(expects, reply)
@@ -155,7 +155,7 @@ def test_a_reply_is_read_into_its_alphabet_or_is_unreadable(expects: str, reply:
         assert found == reply.strip() != ""
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(HOSTILE, st.sampled_from(["verdict", "result", "score"]))
 @example("Verdict: [A]\n[A]", "verdict")
 @example("[RESULT] A", "result")
@@ -182,7 +182,7 @@ def test_two_verdicts_side_by_side_are_read_only_if_they_agree(one: str, two: st
 PROSE = st.sampled_from(["", "Here they are:\n", "```json\n", "Sure! I wrote ", 'I used [these] and "those".\n'])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(PROSE, st.lists(SENDABLE, min_size=1, max_size=6), PROSE, st.booleans(), st.sampled_from([None, 0, 2]))
 def test_an_array_comes_back_as_it_was_written(
     before: str, items: list[str], after: str, ascii_only: bool, indent: int | None
@@ -255,19 +255,19 @@ def test_latex_paraphrase_and_honest_white_space(array: str, expected: list[str]
     assert (json.loads(found) if found else None) == expected
 
 
-# Each unit sends a pattern back to its start as often as can be; quadratic work on 10 MB would take days.
-TEN_MEGABYTES = {
+# Each unit sends a pattern back to its start as often as can be; quadratic work on 3 MB would take hours.
+MEGABYTES = {
     "verdict": ["[A]", "Verdict: [A", "my verdict: [B]. ", " \n[A] x", "</think>"],
     "result": ["[RESULT]           ", "[RESULT] A.... ", "[RESULT] A or B"],
     "score": ["[RESULT] 4 / ", "<think>"],
     "strings": ['["\\frac",', "[", '["a",', '["\\', "[\n\n", '["a"],'],
 }
-UNITS = [(unit, expects) for expects, units in TEN_MEGABYTES.items() for unit in units]
+UNITS = [(unit, expects) for expects, units in MEGABYTES.items() for unit in units]
 
 
 @pytest.mark.parametrize("unit, expects", UNITS)
-def test_ten_megabytes_are_read_to_the_end(unit: str, expects: str):
-    reply = unit * (10_000_000 // len(unit))
+def test_megabytes_are_read_to_the_end(unit: str, expects: str):
+    reply = unit * (3_000_000 // len(unit))
     found = outcome(expects, reply)
     name = expects.partition(":")[0]
     assert found is None or name in ("text", "strings") or found in ALPHABETS[name]
