@@ -1,10 +1,9 @@
-"""The judge stage: what is refused, the random order, shuffled files, what is sent and what a run is known by.
+"""The judge stage: what is refused, the random order, what is sent and what a run is known by.
 
-Rules, interruptions and hostile answers are tried in the notebook.
+Rules, interruptions, files in another order and hostile answers are tried in the notebook.
 """
 
 import numpy as np
-import pandas as pd
 import pytest
 from stages import answer, by_number, pool, reader, tagged
 
@@ -12,7 +11,6 @@ from ppe.stages.chat import CallFailed, Decoding
 from ppe.stages.dispatch import Limits, Session
 from ppe.stages.judging import judge_answers
 from ppe.stages.ledger import Ledger
-from ppe.verdicts import MIRRORED
 
 
 @pytest.fixture
@@ -69,28 +67,6 @@ def test_random_order_depends_on_seed_and_pair_alone(session):
     assert first(answers, 2) != one
     share = np.mean([shown == key[1] for key, shown in one.items()])
     assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(len(one)), "300 throws of a fair coin"
-
-
-def by_models(details: pd.DataFrame) -> dict:
-    "Verdicts in terms of the models, whoever is model_a."
-    rows = {}
-    for row in details.itertuples():
-        key = (row.question_id, row.variant, row.judge_variant, *sorted((row.model_a, row.model_b)))
-        verdict = MIRRORED[row.verdict] if row.model_a > row.model_b else row.verdict
-        rows[key] = (verdict, row.basis, row.cause)
-    return rows
-
-
-@pytest.mark.parametrize("options", [{}, {"mode": "single", "order": "both"}, {"judge_variants": (0, 4)}])
-def test_order_of_the_file_changes_only_who_is_shown_first(session, options):
-    answers, backend = pool(n_variants=2), by_number(1.5)
-    one = judge_answers(answers, session=session(backend), model="m", **options)
-    n_sent = len(backend.sent)
-    shuffled = [answers[k] for k in np.random.default_rng(3).permutation(len(answers))]
-    other = judge_answers(shuffled, session=session(backend), model="m", **options)
-    assert by_models(one.details) == by_models(other.details)
-    assert len(backend.sent) == n_sent, "the same requests"
-    assert one.details["model_a"].tolist() != other.details["model_a"].tolist()
 
 
 def test_nothing_decided_yet_is_an_empty_table(session):

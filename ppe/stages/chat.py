@@ -271,8 +271,8 @@ def reply_from_body(
     text, usage = clean_text(raw), body.get("usage") if isinstance(body.get("usage"), dict) else {}
     raw = raw if raw.strip() else thought or raw
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    counts = [n if type(n) is int and 0 <= n <= 10**9 else None for n in counts]  # more is a server's mistake
-    return Reply(text, *counts, quoted(reason, secret), seconds, None if raw == text else raw)
+    read, written = (n if type(n) is int and 0 <= n <= 10**9 else None for n in counts)  # more is a server's mistake
+    return Reply(text, read, written, quoted(reason, secret), seconds, None if raw == text else raw)
 
 # %% ../../nbs/stages/chat.ipynb #cell-40
 MAX_REPLY_BYTES = 4 * 2**20

@@ -199,7 +199,7 @@ class _Work:
         says = bool((reply.text or "").strip()) and not reply.why.startswith("unreadable: cut off")
         self.answered = self.answered or says
         refused = reply.text is None and not reply.why.startswith(TOO_LONG)  # of which many in a row are a fault, too
-        if reply.status == "invalid" and ((self.answered and refused) or not _is_answered(self.ledger, [number])):
+        if reply.status == "invalid" and (refused if self.answered else not _is_answered(self.ledger, [number])):
             reply, self.held[number] = replace(reply, status="open"), reply.why
             if len(self.held) >= max(self.limits.outage, 0 if self.answered else self.limits.concurrency):
                 self.blame()
@@ -403,7 +403,7 @@ def read_batch(
     for place, line in ((f"{path.name}, line {k}", line) for k, line in enumerate(lines, 1) if line.strip()):
         try:
             entry = json.loads(line)
-            name, response, error = entry["custom_id"], entry.get("response"), entry.get("error")
+            name, response, failure = entry["custom_id"], entry.get("response"), entry.get("error")
             key, _, file = name.partition("-")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{place}: no line of a batch result, JSON with a custom_id; give it as it came") from None
@@ -414,8 +414,8 @@ def read_batch(
         number, before, expects, status, batches = rows[0]
         try:
             code = response.get("status_code") if isinstance(response, dict) else None
-            if error or code != 200:
-                said = json.dumps(error or response, ensure_ascii=False)
+            if failure or code != 200:
+                said = json.dumps(failure or response, ensure_ascii=False)
                 kind = refusal(said) if code in (400, 413, 422) else ""
                 raise CallFailed(kind or "batch", quoted(said), decided=bool(kind))
             reply = _read(expects, reply_from_body(response.get("body")), before + 1 >= limits.attempts)
