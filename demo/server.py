@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from ppe.errors import InputError, PpeError
-from ppe.stages.chat import Backend, CallFailed, Decoding, Request
+from ppe.stages.chat import CallFailed, Decoding, Request
 from ppe.stages.prompts import Message
 
 DEFAULT_TOKENS = 512
@@ -40,7 +40,7 @@ def message(turn: dict[str, Any]) -> Message:
 class App:
     "ASGI application over a backend."
 
-    def __init__(self, backend: Backend, model: str):
+    def __init__(self, backend: Any, model: str):
         self.backend, self.model, self.draws = backend, model, count()
 
     def request(self, body: Any) -> Request:

@@ -1,4 +1,4 @@
-"""Questions and prompt rows: what files of them may hold, and the real HumanEval where it is installed."""
+"""The public benchmarks as their sources publish them, where they are at hand; rules of rows: see the notebook."""
 
 import gzip
 import importlib.util
@@ -6,107 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from ppe.errors import InputError
-from ppe.stages.benchmarks import Prompt, from_jsonl, human_eval, load_benchmark, read_prompts, write_rows
+from ppe.stages.benchmarks import from_jsonl, human_eval, load_benchmark
 
 RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mt-bench-questions"
-
-# A loaded machine may take its time to make examples; that is no failure.
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-# ---- round trips
-
-characters = st.characters(exclude_categories=("Cs",))
-words = st.text(st.characters(categories=("L", "M", "N", "P", "S")), min_size=1, max_size=8)
-names = st.lists(words, min_size=1, max_size=2).map(" ".join)
-ids = st.integers(-(2**63), 2**63 - 1) | names | st.integers(0, 99).map(str)
-texts = st.builds("{}{}".format, st.text(characters, max_size=60), names)
-
-
-@st.composite
-def prompt_sets(draw: st.DrawFn) -> list[Prompt]:
-    "Up to six questions, each in one category and in a few variants, in any order."
-    questions = draw(st.lists(st.tuples(ids, names), min_size=1, max_size=6, unique_by=lambda q: str(q[0])))
-    rows = [
-        Prompt(question, category, variant, draw(texts))
-        for question, category in questions
-        for variant in draw(st.sets(st.integers(0, 2**63 - 1), min_size=1, max_size=3))
-    ]
-    return draw(st.permutations(rows))
-
-
-@given(prompt_sets(), st.booleans(), st.booleans(), st.sampled_from([b"\n", b"\r\n"]))
-@settings(PATIENT, max_examples=150)
-def test_prompts_survive_a_file(prompts: list[Prompt], zipped: bool, mark: bool, newline: bytes):
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_rows(prompts, Path(folder) / "prompts.jsonl")
-        assert read_prompts(path) == tuple(prompts)
-        # each line by itself is what json.loads makes of the row
-        lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
-        assert [tuple(line.values()) for line in lines] == [
-            (p.question_id, p.category, p.variant, p.prompt) for p in prompts
-        ]
-        # another program's line ends, mark and compression
-        data = b"\xef\xbb\xbf" * mark + path.read_bytes().replace(b"\n", newline) + newline
-        path.write_bytes(gzip.compress(data) if zipped else data)
-        assert read_prompts(path) == tuple(prompts)
-
-
-# ---- bad input is one line, and never another error
-
-
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-values = scalars | st.lists(scalars, max_size=2) | st.dictionaries(st.text(max_size=3), scalars, max_size=2)
-KEYS = ("question_id", "category", "variant", "prompt")
-
-
-def is_good(row: dict[str, object]) -> bool:
-    "The rules of a row, written down once more."
-    if not set(KEYS) <= set(row):
-        return False
-    question, category, variant, prompt = (row[key] for key in KEYS)
-
-    def is_name(text: object) -> bool:
-        return isinstance(text, str) and text != "" and text.strip() == text and text.isprintable()
-
-    return (
-        (is_name(question) or (type(question) is int and -(2**63) <= question < 2**63))
-        and is_name(category)
-        and type(variant) is int
-        and 0 <= variant < 2**63
-        and isinstance(prompt, str)
-        and prompt.strip() != ""
-        and not any("\ud800" <= character <= "\udfff" for character in prompt)
-    )
-
-
-FIELDS = {"question_id": ids, "category": names, "variant": st.integers(0, 9), "prompt": texts, "more": values}
-
-
-@given(st.fixed_dictionaries({}, optional={key: good | values for key, good in FIELDS.items()}))
-@settings(PATIENT, max_examples=300)
-def test_a_row_is_taken_if_and_only_if_it_follows_the_rules(row: dict[str, object]):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "row.jsonl"
-        path.write_text(json.dumps(row), encoding="utf-8")
-        if is_good(row):
-            (prompt,) = read_prompts(path)
-            assert (prompt.category, prompt.variant, prompt.prompt) == tuple(row[key] for key in KEYS[1:])
-            assert str(prompt.question_id) == str(row["question_id"])
-        else:
-            with pytest.raises(InputError, match=r"row\.jsonl, line 1: ") as caught:
-                read_prompts(path)
-            str(caught.value).encode()  # can be printed
-
-
-# ---- the public benchmarks
 
 
 def test_mt_bench_is_read_with_first_turns():

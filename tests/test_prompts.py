@@ -10,14 +10,10 @@ import time
 import tomllib
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from endpoint import completion
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from stages import answers, judging, read_rows, words, write_rows
 
-from ppe.cli.main import main
 from ppe.errors import InputError
 from ppe.stages.prompts import SLOTS, UnreadableReply, load_prompts, read_reply
 
@@ -94,7 +90,7 @@ def values_for(template: str, texts: list[str]) -> dict[str, object]:
 TRIPLES = st.lists(SENDABLE, min_size=3, max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(list(SLOTS)), TRIPLES, SENDABLE, st.integers(0, 10))
 @example("hybrid_pair", ["", "\n", "\r\n"], "x", 0)
 @example("pairwise", ["same", "same", "same"], "x", 0)
@@ -116,16 +112,7 @@ def test_every_value_stands_once_between_its_own_fences(template: str, texts: li
     assert check_fences(template, values_for(template, texts), **options) != marker
 
 
-def test_long_text_that_recurs_is_a_part_of_its_own():
-    "The task, the rubric and every answer can be stored once, whatever else stands in the request."
-    values = {"instruction": "q", "answer_b": "second " * 9}
-    one, two = (PROMPTS.render("hybrid_pair", **values, answer_a=answer)[-1] for answer in ("x", "y"))
-    shared = set(one.parts) & set(two.parts)
-    assert {PROMPTS.judge_variants[0].task, PROMPTS.rubrics["pair"], "second " * 9, "q"} <= shared
-    assert all(len(part) < 200 for part in set(one.parts) - shared)
-
-
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_damaged_prompt_file_loads_or_says_what_is_wrong(tmp_path_factory, data):
     source = Path(__file__).resolve().parents[1] / "ppe" / "stages" / "prompts.toml"
@@ -148,7 +135,7 @@ def test_a_damaged_prompt_file_loads_or_says_what_is_wrong(tmp_path_factory, dat
 # ---- what is read
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(EXPECTS, HOSTILE | st.text() | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape")))
 def test_a_reply_is_read_into_its_alphabet_or_is_unreadable(expects: str, reply: str):
     found = outcome(expects, reply)
@@ -168,7 +155,7 @@ def test_a_reply_is_read_into_its_alphabet_or_is_unreadable(expects: str, reply:
         assert found == reply.strip() != ""
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(HOSTILE, st.sampled_from(["verdict", "result", "score"]))
 @example("Verdict: [A]\n[A]", "verdict")
 @example("[RESULT] A", "result")
@@ -195,7 +182,7 @@ def test_two_verdicts_side_by_side_are_read_only_if_they_agree(one: str, two: st
 PROSE = st.sampled_from(["", "Here they are:\n", "```json\n", "Sure! I wrote ", 'I used [these] and "those".\n'])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(PROSE, st.lists(SENDABLE, min_size=1, max_size=6), PROSE, st.booleans(), st.sampled_from([None, 0, 2]))
 def test_an_array_comes_back_as_it_was_written(
     before: str, items: list[str], after: str, ascii_only: bool, indent: int | None
@@ -230,37 +217,6 @@ REPLIES = [
 @pytest.mark.parametrize("reply, expected", REPLIES)
 def test_a_reply_is_read_as_the_table_says(reply: str, expected: str):
     assert outcome("verdict", reply) == (expected or None)
-
-
-def test_the_table_has_six_languages():
-    languages = [case.id.split()[0] for case in REPLIES]
-    assert len(REPLIES) >= 120 and all(languages.count(language) >= 10 for language in "en de fr es ja zh".split())
-
-
-JAPANESE = {  # own sentences; a judge that answers Japanese and Chinese questions in their language
-    "Aの説明のほうが具体的で、手順も正確です。[[A]]": "a", "したがって、私の評価は[[B]]です。": "b",
-    "どちらも同じ程度に誤っています。最終判断：[[C]]": "tie", "A更详细。最终裁决：[[A]]": "a", "结论：[B]": "b",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("reply", JAPANESE)
-def test_japanese_verdict(reply: str):
-    assert outcome("verdict", reply) == JAPANESE[reply]
-
-
-def test_japanese_verdict_through_the_command_line(tmp_path, serve):
-    "Every pair is asked once, and its verdict is the tag that the reply ends with."
-    said = {}
-
-    def judge(endpoint, text, writer):
-        said[text] = list(JAPANESE)[len(said) % len(JAPANESE)]
-        return completion(said[text], text)
-
-    served = serve(judge)
-    answers(tmp_path, 5, "xy")
-    assert main([*judging(tmp_path, served.url), "--mode", "single"]) == 0
-    verdicts = list(pd.read_csv(tmp_path / "verdicts.csv")["verdict"])
-    assert sorted(verdicts) == sorted(JAPANESE[reply] for reply in said.values()) and served.asked == 5
 
 
 # ---- LaTeX in arrays
@@ -299,44 +255,19 @@ def test_latex_paraphrase_and_honest_white_space(array: str, expected: list[str]
     assert (json.loads(found) if found else None) == expected
 
 
-def test_latex_paraphrase_through_the_command_line(tmp_path, serve):
-    "No wording that is written holds a control character, and each keeps its formula."
-    wordings = [rf"Evaluate $\frac{{1}}{{2}}$ of $\beta$, way {k}." for k in range(8)]
-
-    def paraphraser(endpoint, text, writer):
-        labels = json.dumps(["YES"] * 8)
-        array = '["' + '", "'.join(wordings) + '"]'
-        return completion(array if "paraphrase generator" in text else labels, text)
-
-    rows = [{"question_id": 1, "category": "math", "prompt": r"What is $\frac{1}{2}\beta$?"}]
-    source = write_rows(tmp_path / "questions.jsonl", rows)
-    assert main(words("perturb", source, serve(paraphraser).url, tmp_path, "prompts.jsonl")) == 0
-    written = [row["prompt"] for row in read_rows(tmp_path / "prompts.jsonl")]
-    assert written == [rows[0]["prompt"], *wordings[:4]]
-
-
-# Each unit sends a pattern back to its start as often as can be; quadratic work on 10 MB would take days.
-TEN_MEGABYTES = {
-    "verdict": [
-        "[A]",
-        "[A]\n",
-        "Verdict: [A",
-        "my verdict: [B]. ",
-        " \n[A] x",
-        ". [A] ",
-        "</think>",
-    ],
-    "result": ["[RESULT]", "[RESULT]           ", "[RESULT] A.... ", "[RESULT] A or B"],
-    "score": ["[RESULT] 9", "[RESULT] 4 / ", "<think>"],
-    "strings": ['["\\frac",', '["\\\\",', "[", '["', '["a",', '["\\', '["[', "[\n\n", '["a"],', "\\"],
-    "text": ["\r", "x"],
+# Each unit sends a pattern back to its start as often as can be; quadratic work on 3 MB would take hours.
+MEGABYTES = {
+    "verdict": ["[A]", "Verdict: [A", "my verdict: [B]. ", " \n[A] x", "</think>"],
+    "result": ["[RESULT]           ", "[RESULT] A.... ", "[RESULT] A or B"],
+    "score": ["[RESULT] 4 / ", "<think>"],
+    "strings": ['["\\frac",', "[", '["a",', '["\\', "[\n\n", '["a"],'],
 }
-UNITS = [(unit, expects) for expects, units in TEN_MEGABYTES.items() for unit in units]
+UNITS = [(unit, expects) for expects, units in MEGABYTES.items() for unit in units]
 
 
 @pytest.mark.parametrize("unit, expects", UNITS)
-def test_ten_megabytes_are_read_to_the_end(unit: str, expects: str):
-    reply = unit * (10_000_000 // len(unit))
+def test_megabytes_are_read_to_the_end(unit: str, expects: str):
+    reply = unit * (3_000_000 // len(unit))
     found = outcome(expects, reply)
     name = expects.partition(":")[0]
     assert found is None or name in ("text", "strings") or found in ALPHABETS[name]

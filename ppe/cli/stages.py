@@ -108,16 +108,9 @@ def category_jobs(
     categories: Sequence[str],
 ) -> list[tuple[str, tuple[str, ...]]]:  # name and command line of each job
     "One job for each category; a job fills the ledger and writes no file."
-    stage, words, skip = arguments[0], [], False
-    for word in arguments[1:]:
-        if skip or word in ("--out", "--details", "--report"):
-            skip = not skip
-        elif not word.startswith(("--out=", "--details=", "--report=")):
-            words.append(word)
-    if any(word.split("=")[0] == "--category" for word in words):
+    if any(word.split("=")[0] == "--category" for word in arguments):
         raise InputError("--category inside launch: launch makes one job of each category; leave it out")
-    options = ("--quiet", "--accept-too-long", "--with-others", "--category")  # too long is said once, at the end
-    command = (sys.executable, "-c", RUN_PPE, stage, *words, *options)
+    command = (sys.executable, "-c", RUN_PPE, *arguments, "--quiet", "--with-others", "--category")
     return [(category, (*command, category)) for category in categories]
 
 
@@ -152,9 +145,9 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
         questions = {*pairs["question_id"]}
         rows = [row for row in rows if str(row.question_id) in questions]
         if not rows:
-            which = "is " if target is None else f"is of {target} and "
+            of_target = "" if target is None else f"of {target} and "
             way_out = "on a question of the input; give the files that belong together"
-            raise InputError(f"{path}: none of its pairs {which}{way_out}")
+            raise InputError(f"{path}: none of its pairs is {of_target}{way_out}")
     return list(dict.fromkeys(row.category for row in rows))
 
 # %% ../../nbs/cli/stages.ipynb #cell-22

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -119,7 +119,6 @@ class _Work:
         self.landed, self.stopping = asyncio.Event(), asyncio.Event()
         self.free_at, self.failures = 0.0, 0  # when the pace allows the next call; failures in a row
         self.held, self.answered = dict[int, str](), False  # held: invalid as soon as something is answered; why
-        self.refused = list[int]()  # without a reply since the last one that came
 
     def stop(self, reason: str) -> None:
         "Send nothing more; what is under way may finish."
@@ -134,20 +133,19 @@ class _Work:
 
     async def permit(self, most: float) -> bool:  # False: the run stops
         "Wait until the limits leave room for one more call, which costs so much at most."
-        limits = self.limits
-        while not self.stopping.is_set():
+        limits, full = self.limits, "a limit"
+        while full and not self.stopping.is_set():
             sent = sum(each.sent for each in self.counted) + len(self.flying)
             cost = sum(each.cost for each in self.counted) + sum(self.flying.values()) + most
+            full = ""
             if limits.max_requests is not None and sent >= limits.max_requests:
                 full = f"the limit of {limits.max_requests} requests was reached"
             elif limits.max_cost is not None and cost > limits.max_cost:
                 full = f"the next request could pass the limit of {limits.max_cost:g} on the cost"
-            else:
-                break
-            if self.flying:
+            if full and self.flying:
                 self.landed.clear()
                 await self.landed.wait()
-            else:
+            elif full:
                 self.stop(full)
         self.flying[asyncio.current_task()] = most
         if limits.requests_per_minute and not self.stopping.is_set():
@@ -172,9 +170,8 @@ class _Work:
                 summary.cost += limits.cost(read, written) * error.charged
                 # What a server took before, and does not with twice the tokens, is as good as cut again.
                 decided = error.decided or (current.doubled and not (error.retryable or error.fatal))
-                self.failures = 0 if decided and not (self.answered and error.kind != TOO_LONG) else self.failures + 1
-                reply, calls = Reply(None, status="invalid" if decided else "open", why=str(error)), calls + 1
-                self.refused += [current.id] * (decided and error.kind != TOO_LONG)
+                self.failures, calls = 0 if decided else self.failures + 1, calls + 1
+                reply = Reply(None, status="invalid" if decided else "open", why=str(error))
                 if error.fatal:
                     self.stop(str(error))
                 elif self.failures >= limits.outage:
@@ -183,7 +180,6 @@ class _Work:
                     pause = min(0.25 * 2**calls, MAX_BACK_OFF) if error.wait is None else error.wait
             else:
                 self.failures, calls = 0, 0
-                self.refused.clear()
                 read = read if reply.tokens_in is None else reply.tokens_in
                 written = written if reply.tokens_out is None else reply.tokens_out
                 summary.tokens_in, summary.tokens_out = summary.tokens_in + read, summary.tokens_out + written
@@ -197,32 +193,42 @@ class _Work:
             self.keep(current.id, reply)
 
     def keep(self, number: int, reply: Reply) -> None:
-        "Write a reply down; before anything was answered, what would be invalid is open."
+        "Write a reply down. What would be invalid is open until an answer says that it is not for a setting's fault."
         summary, self.last = self.summary, reply.why or self.last
         summary.reasons.update([reply.why[:80]] * bool(reply.why))
-        said = (reply.text or "").strip() and not reply.why.startswith("unreadable: cut off")
-        self.answered = self.answered or bool(said)
-        if reply.status == "invalid" and not (self.answered or _is_answered(self.ledger, [number])):
-            reply = replace(reply, status="open")
-            self.held[number] = reply.why
-            if len(self.held) >= max(self.limits.outage, self.limits.concurrency):
+        says = bool((reply.text or "").strip()) and not reply.why.startswith("unreadable: cut off")
+        self.answered = self.answered or says
+        refused = reply.text is None and not reply.why.startswith(TOO_LONG)  # of which many in a row are a fault, too
+        if reply.status == "invalid" and (refused if self.answered else not _is_answered(self.ledger, [number])):
+            reply, self.held[number] = replace(reply, status="open"), reply.why
+            if len(self.held) >= max(self.limits.outage, 0 if self.answered else self.limits.concurrency):
                 self.blame()
         settle(self.ledger, {number: reply}, self.backend.endpoint)
-        lost, self.held = (self.held, {}) if self.answered else ({}, self.held)
-        self.decide("invalid", [*lost])
+        if says and not self.error:
+            self.decide()
         summary.done += reply.status == "done"
         summary.invalid += reply.status == "invalid"
-        self.bar.update(len(lost) + (reply.status != "open"))
+        self.bar.update(reply.status != "open")
         self.bar.set_postfix(failed=summary.reasons.total(), cost=f"{summary.cost:.2f}", refresh=False)
         self.flying.pop(asyncio.current_task(), None)
         self.landed.set()
 
+    def decide(self) -> None:
+        "What was held is invalid."
+        sql = "UPDATE requests SET status = 'invalid' WHERE id IN (SELECT value FROM json_each(?))"
+        if self.held:
+            self.ledger.change(sql, json.dumps([*self.held]))
+        self.summary.invalid += len(self.held)
+        self.bar.update(len(self.held))
+        self.held.clear()
+
     def blame(self) -> None:
         "End with an error: nothing was answered, so what failed decides nothing."
+        what = "in a row were refused" if self.answered else "were refused or unreadable and none was answered"
         self.error = (
-            f"{len(self.held)} requests were refused or unreadable and none was answered, the last: {self.last}; that "
-            "decides nothing and they are open: raise --max-tokens if they were used up (reasoning counts), correct "
-            "the setting at fault, or the account, or leave these texts out, and give the same command again"
+            f"{len(self.held)} requests {what}, the last: {self.last}; that decides nothing and they are open: raise "
+            "--max-tokens if they were used up (reasoning counts), correct the setting at fault, or the account, or "
+            "leave these texts out, and give the same command again"
         )
         self.stop(self.error)
 
@@ -252,27 +258,13 @@ class _Work:
             for number in signals:
                 loop.remove_signal_handler(number)
             await self.backend.close()
-        if self.held and set(self.held.values()) == {FILTERED} and not self.stopping.is_set():
-            self.decide("invalid", [*self.held])  # by the provider, of these very texts
+        filtered = {*self.held.values()} == {FILTERED}  # by the provider, of these very texts
+        if not self.error and (self.answered or (filtered and not self.stopping.is_set())):
+            self.decide()
         elif self.held and not self.stopping.is_set():
             self.blame()
-        if self.answered and self.failures >= self.limits.outage and self.refused:
-            self.decide("open", self.refused)
-            self.error = (
-                f"{len(self.refused)} requests in a row were refused, the last: {self.last}; that decides nothing and "
-                "they are open: correct the setting at fault, or the account, or leave these texts out, and give the "
-                "same command again"
-            )
 
-    def decide(self, status: str, numbers: Sequence[int]) -> None:
-        "Give requests another status than they were settled with."
-        if not numbers:
-            return
-        sql = f"UPDATE requests SET status = '{status}' WHERE id IN (SELECT value FROM json_each(?))"
-        self.ledger.change(sql, json.dumps(numbers))
-        self.summary.invalid += len(numbers) if status == "invalid" else -len(numbers)
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-21
 def _is_answered(
     ledger: Ledger,
     requests: Iterable[int],  # ids
@@ -393,33 +385,6 @@ def write_batch(
         write()
     return written
 
-# %% ../../nbs/stages/dispatch.ipynb #cell-59
-def _batch_reply(ledger: Ledger, place: str, line: str, limits: Limits) -> tuple[int, Reply | None, str]:
-    "What one line of a result file makes of its request: its id and the reply, or what else to count it as."
-    try:
-        entry = json.loads(line)
-        name, response, error = entry["custom_id"], entry.get("response"), entry.get("error")
-        key, _, file = name.partition("-")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{place}: no line of a batch result, JSON with a custom_id; give it as it came") from None
-    columns = "id, attempts - forgiven, expects, status, batches"
-    found = ledger.query(f"SELECT {columns} FROM requests WHERE key BETWEEN ? AND ?", key, f"{key}g")
-    if len(key) != 48 or not found or file not in map(str, range(1, found[0][-1] + 1)):
-        return 0, None, "strangers"
-    number, before, expects, status, batches = found[0]
-    try:
-        code = response.get("status_code") if isinstance(response, dict) else None
-        if error or code != 200:
-            said = json.dumps(error or response, ensure_ascii=False)
-            kind = refusal(said) if code in (400, 413, 422) else ""
-            raise CallFailed(kind or "batch", quoted(said), decided=bool(kind))
-        reply = _read(expects, reply_from_body(response.get("body")), before + 1 >= limits.attempts)
-    except CallFailed as failed:
-        reply = Reply(None, status="invalid" if failed.decided else "open", why=str(failed))
-    late = status == "open" or int(file) < batches
-    known = status not in ("batch", "open") or (late and reply.status != "done")
-    return (number, None, "known") if known else (number, reply, "")
-
 # %% ../../nbs/stages/dispatch.ipynb #cell-61
 def read_batch(
     ledger: Ledger,
@@ -434,10 +399,31 @@ def read_batch(
         lines = path.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read batch file {path}: {error}") from None
+    columns = "id, attempts - forgiven, expects, status, batches"
     for place, line in ((f"{path.name}, line {k}", line) for k, line in enumerate(lines, 1) if line.strip()):
-        number, reply, other = _batch_reply(ledger, place, line, limits)
-        if reply is None:
-            counts[other] += 1
+        try:
+            entry = json.loads(line)
+            name, response, failure = entry["custom_id"], entry.get("response"), entry.get("error")
+            key, _, file = name.partition("-")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise InputError(f"{place}: no line of a batch result, JSON with a custom_id; give it as it came") from None
+        rows = ledger.query(f"SELECT {columns} FROM requests WHERE key BETWEEN ? AND ?", key, f"{key}g")
+        if len(key) != 48 or not rows or file not in map(str, range(1, rows[0][-1] + 1)):
+            counts["strangers"] += 1
+            continue
+        number, before, expects, status, batches = rows[0]
+        try:
+            code = response.get("status_code") if isinstance(response, dict) else None
+            if failure or code != 200:
+                said = json.dumps(failure or response, ensure_ascii=False)
+                kind = refusal(said) if code in (400, 413, 422) else ""
+                raise CallFailed(kind or "batch", quoted(said), decided=bool(kind))
+            reply = _read(expects, reply_from_body(response.get("body")), before + 1 >= limits.attempts)
+        except CallFailed as fault:
+            reply = Reply(None, status="invalid" if fault.decided else "open", why=str(fault))
+        late = (status == "open" or int(file) < batches) and reply.status != "done"
+        if late or status not in ("batch", "open"):
+            counts["known"] += 1
             continue
         first = best.setdefault(number, reply)
         counts["repeated"] += first is not reply

@@ -20,12 +20,12 @@ from typing import Any, Literal
 import pandas as pd
 
 from ..errors import InputError, first_five
-from ..files import entry_places
+from ..files import check_name, entry_places
 from ..pairs import validate_pairs
 from .benchmarks import require_row_set
 from .chat import TOO_LONG, Decoding, Request
 from .dispatch import Session
-from .ledger import Ledger, Reached, Use, open_run, plan_run, results, run_progress, why_nothing
+from .ledger import Ledger, Reached, Use, open_run, plan_run, results, run_progress
 from .prompts import SLOTS, PromptSet, load_prompts
 from .responses import Answer
 from ..streams import stream
@@ -91,46 +91,35 @@ class JudgeProtocol:
     order: Literal["given", "random", "both"] = "given"  # single only: who is shown first
     seed: int = 20260324  # of the random order
     prompts: PromptSet = field(default_factory=load_prompts)  # those that come with ppe if not given
-    pair_rubric: str | None = None  # hybrid only; for questions without one of their own, the paper's if not given
-    score_rubric: str | None = None
-    use_rubrics: bool = True  # hybrid only: the rubric of a question goes before these two
+    use_rubrics: bool = True  # hybrid only: the rubric of a question takes the place of the default
     judge_variants: Any = (0,)  # hybrid only: numbers of wordings of the task, 0 the original; or "equivalent"
-    max_characters: int = MAX_CHARACTERS  # of an answer that the judge sees
     decoding: Any = None  # `Decoding`; DECODING of the mode if not given
 
     def __post_init__(self):
-        mode, order, cut, wanted = self.mode, self.order, self.max_characters, self.judge_variants
+        wanted, n_there = self.judge_variants, len(self.prompts.judge_variants)
         wordings = self.prompts.equivalent_variants if wanted == "equivalent" else tuple(wanted)
-        there = range(len(self.prompts.judge_variants))
-        known = f"different numbers from 0 (the original) to {there[-1]}, at least one, or 'equivalent'"
-        for wrong, said in (
-            (mode not in DECODING, f"mode {mode!r}: it is single (one prompt) or hybrid (both orders, then scores)"),
-            (order not in ("given", "random", "both"), f"order {order!r}: it is given, random or both"),
-            (mode == "hybrid" and order != "given",
-             f"order {order!r} with the hybrid: it asks in both orders by itself; leave the order out"),
-            (type(cut) is not int or cut < 1,
-             f"max characters {cut!r}: answers are cut to at least 1 character; the paper uses 12000"),
-            (not wordings or any(type(w) is not int or w not in there for w in wordings)
-             or len({*wordings}) < len(wordings), f"judge variants {wanted!r}: {known}"),
-            (mode == "single" and (self.pair_rubric, self.score_rubric, wordings) != (None, None, (0,)),
-             "a rubric or a judge variant with the single prompt: it has neither; use mode='hybrid' (--mode hybrid)"),
-        ):  # fmt: skip
-            if wrong:
-                raise InputError(said)
-        defaults = self.prompts.rubrics
-        self.pair_rubric = defaults["pair"] if self.pair_rubric is None else self.pair_rubric
-        self.score_rubric = defaults["score"] if self.score_rubric is None else self.score_rubric
-        self.use_rubrics, self.judge_variants = self.use_rubrics and mode == "hybrid", wordings
-        self.decoding = self.decoding or DECODING[mode]
+        if self.mode == "hybrid" and self.order != "given":
+            way_out = "it asks in both orders by itself; leave the order out"
+            raise InputError(f"order {self.order!r} with the hybrid: {way_out}")
+        if not wordings or not {*wordings} <= {*range(n_there)} or len({*wordings}) < len(wordings):
+            known = f"different numbers from 0 (the original) to {n_there - 1}, at least one, or 'equivalent'"
+            raise InputError(f"judge variants {wanted!r}: {known}")
+        if self.mode == "single" and wordings != (0,):
+            raise InputError("a judge variant with the single prompt: it has none; use mode='hybrid' (--mode hybrid)")
+        self.use_rubrics, self.judge_variants = self.use_rubrics and self.mode == "hybrid", wordings
+        self.decoding = self.decoding or DECODING[self.mode]
 
     @property
     def both_orders(self) -> bool:
         return self.mode == "hybrid" or self.order == "both"
 
     def settings(self) -> dict[str, Any]:
-        "What a run is known by."
-        seed, values = self.seed if self.order == "random" else None, asdict(self)
-        return values | {"seed": seed, "prompts": self.prompts.version, "decoding": [*values["decoding"].values()]}
+        "What a run is known by, as ppe 1.x wrote it."
+        seed, values, rubrics = self.seed if self.order == "random" else None, asdict(self), self.prompts.rubrics
+        values |= {"seed": seed, "prompts": self.prompts.version, "decoding": [*values["decoding"].values()]}
+        return (
+            values | {f"{kind}_rubric": rubric for kind, rubric in rubrics.items()} | {"max_characters": MAX_CHARACTERS}
+        )
 
 # %% ../../nbs/stages/judging.ipynb #cell-18
 @dataclass(frozen=True, slots=True)
@@ -157,9 +146,11 @@ def pairs_to_judge(
     Raises `InputError` for contradictory answers, when no pair is left, and for a list that needs other answers.
     """
     require_row_set(answers, entry_places(answers))
-    cut, models = protocol.max_characters, dict.fromkeys(answer.model for answer in answers)
+    models = dict.fromkeys(answer.model for answer in answers)
     seen: dict[AnswerKey, Answer] = {
-        _answer_key(a): replace(a, answer=a.answer[:cut], raw=None, rubric=a.rubric if protocol.use_rubrics else None)
+        _answer_key(a): replace(
+            a, answer=a.answer[:MAX_CHARACTERS], raw=None, rubric=a.rubric if protocol.use_rubrics else None
+        )
         for a in answers
     }
     prompts = dict.fromkeys((question, variant) for question, variant, _ in seen)
@@ -199,7 +190,7 @@ def pairs_to_judge(
     uncut = {key: len(answer.answer) for key, answer in zip(seen, answers, strict=True)}
     counts = {
         "models": len({model for *_, model in shown}), "answers": len(shown),
-        "answers_cut": sum(uncut[key] > cut for key in shown), "missing": missing, "left_out": left_out,
+        "answers_cut": sum(uncut[key] > MAX_CHARACTERS for key in shown), "missing": missing, "left_out": left_out,
         "rubrics": len({seen[key].question_id for key in shown if seen[key].rubric is not None}),
     } | ({} if pairs is None else {"answers_not_needed": len(answers) - len(shown)})  # fmt: skip
     return chosen, [seen[key] for key in shown], counts
@@ -217,7 +208,7 @@ def _use(
     "A request to the judge, and what it is needed for."
     slots, kind = SLOTS[template], "score" if template == "hybrid_score" else "pair"
     if slots.rubric:
-        values["rubric"] = answer.rubric or getattr(protocol, f"{slots.rubric}_rubric")
+        values["rubric"] = answer.rubric
     request = Request(
         f"judge/{slots.rubric or 'single'}", protocol.backend, protocol.model, protocol.prompts.version,
         protocol.prompts.render(template, instruction=answer.prompt, **values), protocol.decoding, order=order,
@@ -281,8 +272,7 @@ def run_details(
             continue
         said = [None if reply.parsed is None else int(reply.parsed) for reply in known[2:]] or [None, None]
         decision = decide(ab, ba, scores=(said[0], said[1]) if known[2:] else None, flips=flips)
-        lost = (why_nothing(ledger, reply) for reply in known if reply.status == "invalid")
-        cause = TOO_LONG if any(why.startswith(TOO_LONG) for why in lost) else decision.cause
+        cause = TOO_LONG if any(reply.why.startswith(TOO_LONG) for reply in known) else decision.cause
         rows.append((
             question, item["category"], variant, item["judge_variant"], a, b, decision.verdict, decision.basis,
             cause, ab, ba, *said, "" if ba else a, settings["prompts"],
@@ -308,10 +298,9 @@ def with_style(
     verdicts: pd.DataFrame,  # table of the details
     details: pd.DataFrame,
     answers: Sequence[Answer],  # that were judged
-    max_characters: int = MAX_CHARACTERS,  # of an answer that the judge saw
 ) -> pd.DataFrame:
     "The verdict table with the columns of `ppe.verdicts.STYLE`: of the answers as the judge saw them."
-    seen = {(str(a.question_id), str(a.variant), a.model): a.answer[:max_characters] for a in answers}
+    seen = {(str(a.question_id), str(a.variant), a.model): a.answer[:MAX_CHARACTERS] for a in answers}
     keys = [details[column].astype(str) for column in ("question_id", "variant")]
     sides = ([seen[key] for key in zip(*keys, details[side], strict=True)] for side in ("model_a", "model_b"))
     return verdicts.assign(**style_columns(*sides))
@@ -371,11 +360,7 @@ def judge_answers(
     others. Source: paper, section 4.1 and appendix C.1; flips="tie": Zheng et al. (2023). Cost: at most 2 requests for
     each pair and, in the hybrid, one for each answer.
     """
-    name, ledger, later = model if name is None else name, session.ledger, dict[str, Request]()
-    if flips not in ("invalid", "tie"):
-        raise InputError(f"flips {flips!r}: an order flip becomes invalid or tie")
-    if not name:
-        raise InputError("the judge has an empty name: verdicts are told apart by it; give one")
+    name, ledger, later = check_name(model if name is None else name, "judge"), session.ledger, dict[str, Request]()
     protocol = JudgeProtocol(session.name, model, **settings)
     chosen, shown, counts = pairs_to_judge(answers, protocol, pairs)
     digest, known = hashlib.sha256(), protocol.settings()

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['VERSION', 'SCHEMA', 'CUT_REASONING', 'Use', 'ledger_files', 'Open', 'Ledger', 'open_run', 'plan_run', 'open_requests',
-           'settle', 'Reached', 'RunProgress', 'results', 'run_progress', 'exchange', 'why_nothing', 'reopen_invalid',
-           'reopen_batch']
+           'settle', 'Reached', 'RunProgress', 'results', 'run_progress', 'exchange', 'reopen_invalid', 'reopen_batch']
 
 # %% ../../nbs/stages/ledger.ipynb #cell-05
 import fcntl
@@ -21,7 +20,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..errors import InputError, PpeError
 from .chat import Decoding, Reply, Request
@@ -288,14 +287,15 @@ class Reached:
     parsed: str | None  # a text if and only if the status is "done"
     reply: str | None
     raw: str | None
+    finish_reason: str  # "stop", "length", …
+    why: str  # it has no reply that was read; empty if it has one
 
     @property
     def is_settled(self) -> bool:
         return self.status in ("done", "invalid")
 
 
-@dataclass(frozen=True, slots=True)
-class RunProgress:
+class RunProgress(NamedTuple):
     "How far a run is; numbers of requests, each counted once."
 
     open: int
@@ -310,9 +310,11 @@ class RunProgress:
 
 def results(ledger: Ledger, run: int) -> Iterator[Reached]:  # in plan order, one for each use
     "What a run has so far."
-    sql = "SELECT item, key, status, parsed, reply, raw FROM uses JOIN requests ON request = id WHERE run = ?"
-    last = 0
-    while rows := ledger.query(f"{sql} ORDER BY position LIMIT 2000 OFFSET ?", run, last):
+    failed = "SELECT outcome FROM attempts WHERE request = id ORDER BY number DESC LIMIT 1"
+    why = f"CASE status WHEN 'done' THEN '' WHEN 'invalid' THEN ({failed}) ELSE 'not finished' END"
+    columns, last = f"item, key, status, parsed, reply, raw, ifnull(finish_reason, ''), {why}", 0
+    sql = f"SELECT {columns} FROM uses JOIN requests ON request = id WHERE run = ? ORDER BY position"
+    while rows := ledger.query(f"{sql} LIMIT 2000 OFFSET ?", run, last):
         last += len(rows)
         for item, *rest in rows:
             yield Reached(json.loads(item), *rest)
@@ -342,13 +344,6 @@ def exchange(
     failed = ledger.query("SELECT outcome, reply, time FROM attempts WHERE request = ? ORDER BY number", number)
     asked |= {"decoding": asdict(request.decoding)} | dict(zip(names.split(", "), values, strict=True))
     return asked | {"failed_attempts": [dict(zip(("outcome", "reply", "time"), row, strict=True)) for row in failed]}
-
-
-def why_nothing(ledger: Ledger, result: Reached) -> str:
-    "Why a use has no reply that was read; empty if it has one."
-    if result.is_settled:
-        return "" if result.status == "done" else exchange(ledger, result.key)["failed_attempts"][-1]["outcome"]
-    return "not finished"
 
 # %% ../../nbs/stages/ledger.ipynb #cell-55
 def reopen_invalid(

@@ -20,7 +20,7 @@ from ..files import entry_places
 from .benchmarks import Prompt, Question, require_row_set
 from .chat import TOO_LONG, Decoding, Request
 from .dispatch import Session
-from .ledger import Reached, Use, open_run, plan_run, results, why_nothing
+from .ledger import Reached, Use, open_run, plan_run, results
 from .prompts import PromptSet, load_prompts
 
 # %% ../../nbs/stages/perturbation.ipynb #cell-05
@@ -154,7 +154,7 @@ def perturb_questions(
             accepted = [candidate for candidate, label in zip(kept, labels, strict=True) if label == "YES"]
             counts |= {"not_equivalent": len(kept) - len(accepted), "accepted": len(accepted)}
         what, result = ("check", check) if check else ("generation", reply)
-        if reason := why_nothing(ledger, result):
+        if reason := result.why:
             reason = f"{what} {'invalid: ' if result.is_settled else ''}{reason}"
         elif kept and not check:
             reason = "check not finished"

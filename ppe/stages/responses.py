@@ -8,6 +8,7 @@ __all__ = ['DETERMINISTIC', 'STOCHASTIC', 'Answer', 'read_answers', 'instances',
 # %% ../../nbs/stages/responses.ipynb #cell-03
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -21,7 +22,7 @@ from ..pairs import validate_pairs
 from .benchmarks import Prompt, Row, read_rows, require_row_set
 from .chat import TOO_LONG, Decoding, Request
 from .dispatch import CUT, Session
-from .ledger import Use, open_run, plan_run, results, why_nothing
+from .ledger import Use, open_run, plan_run, results
 from .prompts import Message
 
 # %% ../../nbs/stages/responses.ipynb #cell-05
@@ -98,29 +99,12 @@ class Responses:
     "The answers of one model, and which are missing."
 
     answers: tuple[Answer, ...]  # in the order of the prompts
-    report: pd.DataFrame  # one row for each answer wanted
+    missing: pd.DataFrame  # question_id, category, variant, model, reason, and key of the request
+    counts: dict[str, Any]  # answers wanted, there, cleaned, cut at the limit on tokens, missing and why
     run: int  # in the ledger
     complete: bool  # every request is settled; if not, run the stage again
     ignored: str = ""  # prompts left out, in words
     stopped: str = ""  # why, if it stopped early
-
-    @property
-    def missing(self) -> pd.DataFrame:
-        "The answers wanted that are not there, with the reason."
-        columns = ["question_id", "category", "variant", "model", "reason", "key"]
-        return self.report.loc[self.report["status"] != "done", columns].reset_index(drop=True)
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        "How many answers are wanted and there, how many were cleaned or cut at the limit on tokens, which are missing."
-        done = self.report[self.report["status"] == "done"]
-        too_long = self.missing.loc[self.missing["reason"].str.startswith(TOO_LONG), "model"]
-        return {
-            "wanted": len(self.report), "answers": len(self.answers), "cleaned": int(done["cleaned"].sum()),
-            "cut": int((done["finish_reason"] == CUT).sum()),
-            "missing": self.missing[["question_id", "variant", "reason"]].values.tolist(),
-            "too_long": too_long.value_counts().to_dict(),
-        }  # fmt: skip
 
 # %% ../../nbs/stages/responses.ipynb #cell-22
 def answer_prompts(
@@ -159,21 +143,20 @@ def answer_prompts(
         for position, p in enumerate(wanted)
     ))  # fmt: skip
     summary = session.work(run, f"respond: {name}")
-    ends = dict(ledger.query(
-        "SELECT key, finish_reason FROM requests WHERE id IN (SELECT request FROM uses WHERE run = ?)", run
-    ))  # fmt: skip
-    answers, rows = [], []
+    answers, missing, n_cut = list[Answer](), [], 0
     for p, result in zip(wanted, results(ledger, run), strict=True):
         if (said := result.parsed) is not None:
             answers.append(Answer(p.question_id, p.category, p.variant, p.prompt, name, said, result.raw, p.rubric))
-        rows.append(result.item | {
-            "model": name, "status": result.status, "characters": pd.NA if said is None else len(said),
-            "cleaned": result.status == "done" and result.raw is not None, "finish_reason": ends[result.key] or "",
-            "reason": why_nothing(ledger, result), "key": result.key,
-        })  # fmt: skip
-    left_out, ignored = [p.variant for p in prompts if p.variant != 0] if repeats > 1 else [], ""
-    if left_out:
-        which = f"{len(left_out)} of {len(prompts)} prompts left out (variant {first_five(sorted(set(left_out)))})"
-        ignored = f"{which}: repeated draws answer the originals only"
-    report = pd.DataFrame(rows).astype({"characters": "Int64"})
-    return Responses(tuple(answers), report, run, not summary.left, ignored, summary.stopped)
+            n_cut += result.finish_reason == CUT
+        else:
+            missing.append(result.item | {"model": name, "reason": result.why, "key": result.key})
+    table = pd.DataFrame(missing, columns=["question_id", "category", "variant", "model", "reason", "key"])
+    counts = {
+        "wanted": len(wanted), "answers": len(answers), "cleaned": sum(a.raw is not None for a in answers), "cut": n_cut,
+        "missing": table[["question_id", "variant", "reason"]].values.tolist(),
+        "too_long": dict(Counter(row["model"] for row in missing if row["reason"].startswith(TOO_LONG))),
+    }  # fmt: skip
+    left_out = [p.variant for p in prompts if p.variant != 0] if repeats > 1 else []
+    which = f"{len(left_out)} of {len(prompts)} prompts left out (variant {first_five(sorted(set(left_out)))})"
+    ignored = f"{which}: repeated draws answer the originals only" if left_out else ""
+    return Responses(tuple(answers), table, counts, run, not summary.left, ignored, summary.stopped)
