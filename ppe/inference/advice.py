@@ -68,9 +68,9 @@ class Diagnosis(Result):
     def to_dict(self) -> dict[str, Any]:
         "As JSON takes it: by section and name a number, or with limits value, low, high and level; null: see missing."
         report: dict[str, Any] = {name: None if name in self.missing else {} for name in SECTIONS}
-        for found in (f for f in self.findings if report.get(f.section) is not None):
-            limits = {"value": found.value, "low": found.low, "high": found.high, "level": found.level}
-            report[found.section][found.name] = found.value if found.level is None else limits
+        for finding in (each for each in self.findings if report.get(each.section) is not None):
+            limits = {"value": finding.value, "low": finding.low, "high": finding.high, "level": finding.level}
+            report[finding.section][finding.name] = finding.value if finding.level is None else limits
         about = {"use": USE, "advice": ADVICE, "missing": dict(self.missing)}
         return report | about | {"sentences": self.lines(), "seed": self.seed}
 
@@ -95,6 +95,10 @@ class _Data:
     def invalid(self) -> pd.DataFrame:
         return invalid_verdicts(self.verdicts)
 
+    @property
+    def n_invalid(self) -> int:
+        return int((self.verdicts["verdict"] == "invalid").sum())
+
 
 Said = tuple[str, Mapping[str, Any]]  # a sentence; by name a value, or with limits (value, low, high)
 
@@ -115,46 +119,42 @@ def _with_limits(table: pd.DataFrame, names: Sequence[str], value: str = "share"
 def _holds(data: _Data) -> Said:
     pool, judges = data.pool, sorted(set(data.verdicts["judge"].astype(str)))
     met, whole, n = compared_pairs(pool), int(complete_graphs(pool).sum()), pool.n_models
-    never, who = (n * (n - 1) - int(met.any(axis=0).sum())) // 2, f" ({judges[0]})" if len(judges) == 1 else ""
+    never, lacking = (n * (n - 1) - int(met.any(axis=0).sum())) // 2, len(pool) - whole
     numbers = {"n_verdicts": int(met.sum()) // 2, "n_judges": len(judges), "n_questions": pool.n_questions}
     numbers |= {"n_models": n, "n_graphs": len(pool) + pool.n_dropped, "n_graphs_used": len(pool)}
     numbers |= {"n_graphs_complete": whole, "n_graphs_dropped": pool.n_dropped, "n_pairs_never_compared": never}
-    lacking = len(pool) - whole
     lacks = {
         f"{plural(never, 'pair')} of models never met": never,
         f"{lacking:,} of {plural(len(pool), 'comparison graph')} (the verdicts on one wording) lack pairs": lacking,
         f"{plural(pool.n_dropped, 'graph')} without a valid verdict, or incomplete, left out": pool.n_dropped,
     }
-    lacks_text = ", and ".join(text for text, number in lacks.items() if number)
     complete = f"each of its {len(pool):,} comparison graphs (the verdicts on one wording) is complete"
-    n_invalid, spoilt = int((data.verdicts["verdict"] == "invalid").sum()), ""
-    if n_invalid:
+    text = f"The file holds {plural(numbers['n_verdicts'], 'valid verdict')} by {plural(len(judges), 'judge')}"
+    text += f" ({judges[0]})" * (len(judges) == 1) + f" on {plural(pool.n_questions, 'question')} and {n} models; "
+    text += ", and ".join(words for words, number in lacks.items() if number) or complete
+    if data.n_invalid:
         uneven = "".join(uneven_lines(data.invalid)).replace("invalid verdicts fall", "they fall")
-        spoilt = f"; {n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and count for nothing; "
-        spoilt += uneven or "no model and no judge has more of them than chance gives"
-    return (
-        f"The file holds {plural(numbers['n_verdicts'], 'valid verdict')} by {plural(len(judges), 'judge')}{who} on "
-        f"{plural(pool.n_questions, 'question')} and {n} models; {lacks_text or complete}{spoilt}"
-    ), numbers
+        text += f"; {data.n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and count for nothing; "
+        text += uneven or "no model and no judge has more of them than chance gives"
+    return text, numbers
 
 
 def _invalid(data: _Data) -> Said:
     "Said with what the file holds."
-    counts, n_invalid = invalid_report(data.invalid), int((data.verdicts["verdict"] == "invalid").sum())
-    return "", {"n_invalid": n_invalid} | {name: counts[name] for name in ("by_model", "by_judge")}
+    counts = invalid_report(data.invalid)
+    return "", {"n_invalid": data.n_invalid} | {name: counts[name] for name in ("by_model", "by_judge")}
 
 # %% ../../nbs/inference/advice.ipynb #62c923c4
 def _fits(data: _Data) -> Said:
-    found = misfit(data.pool, level=data.level, rng=stream(data.seed, "diagnose", "misfit"))
-    says, far = ("does not describe", "further") if found.p_value <= 1 - data.level else ("describes", "no further")
-    p = "p < 0.005" if found.p_value < 0.005 else f"p = {found.p_value:.2f}"
-    sentence = (
+    fit = misfit(data.pool, level=data.level, rng=stream(data.seed, "diagnose", "misfit"))
+    says, far = ("does not describe", "further") if fit.p_value <= 1 - data.level else ("describes", "no further")
+    p = "p < 0.005" if fit.p_value < 0.005 else f"p = {fit.p_value:.2f}"
+    numbers = {"deviance": fit.deviance, "p_value": fit.p_value, "worst_pair": f"{fit.better} over {fit.worse}"}
+    return (
         f"One score per model {says} these verdicts: pairs of models depart from it {far} than questions would by "
-        f"chance ({p}); the largest misfit is {found.better}, which took {_percent(found.share, 1)} of the points "
-        f"against {found.worse} where the scores say {_percent(found.expected, 1)}"
-    )
-    numbers = {"deviance": found.deviance, "p_value": found.p_value, "worst_pair": f"{found.better} over {found.worse}"}
-    return sentence, numbers | {"worst_share": found.share, "worst_share_expected": found.expected}
+        f"chance ({p}); the largest misfit is {fit.better}, which took {_percent(fit.share, 1)} of the points "
+        f"against {fit.worse} where the scores say {_percent(fit.expected, 1)}"
+    ), numbers | {"worst_share": fit.share, "worst_share_expected": fit.expected}
 
 
 MOST_WORK = 5e8  # questions times models to the fourth power, up to which the size of question effects is estimated
@@ -241,19 +241,17 @@ def _ranks(data: _Data) -> Said:
 
 
 def _fragile(data: _Data) -> Said:
-    found = fragility(data.pool)
-    sentence = found.sentence()
-    return f"{sentence[:1].upper()}{sentence[1:]}", found.to_dict()
+    upsets = fragility(data.pool)
+    return upsets.sentence(), upsets.to_dict()
 
 
 def _components(data: _Data) -> Said:
     _ = data.pool  # refuses a table that is too large
     study = variance_components(Comparisons.of(data.verdicts), level=data.level, rng=stream(data.seed, "components"))
-    table, numbers = study.to_frame(), dict[str, Any]()
-    for what in ("variance", "share", "matched_share", "turned"):
-        names = [f"{what} {component}" for component in table["component"]]
-        limits = what == "variance"
-        numbers |= _with_limits(table, names, what) if limits else dict(zip(names, table[what], strict=True))
+    table = study.to_frame()
+    numbers: dict[str, Any] = _with_limits(table, [f"variance {each}" for each in table["component"]], "variance")
+    for what in ("share", "matched_share", "turned"):
+        numbers |= {f"{what} {each}": value for each, value in zip(table["component"], table[what], strict=True)}
     numbers |= {f"gain {what}": gain for what, gain in study.gains().items()} | {"notes": study.notes()}
     alone = "" if data.verdicts["judge"].nunique() > 1 else "How another judge would rank the models is not known."
     return " ".join(filter(None, [*study.sentences(), study.uncovered() or alone])), numbers
@@ -300,17 +298,16 @@ def _agreement(data: _Data) -> Said:
 def _together(data: _Data) -> Said:
     if data.verdicts["judge"].nunique() < 2:
         return "", {}
-    found = shared_errors(data.verdicts, level=data.level)
+    said = shared_errors(data.verdicts, level=data.level)
     sentence = "How many independent judges they are worth cannot be told: too few battles were judged by all of them"
-    if np.isfinite(found.effective):
-        worth = f"{found.effective:.1f}{_limits(found.effective_low, found.effective_high, '.1f', 1.0)}"
+    if np.isfinite(said.effective):
+        worth = f"{said.effective:.1f}{_limits(said.effective_low, said.effective_high, '.1f', 1.0)}"
         why = ", for they err together or see alike what a question favours"
-        why = ": that they err together is not shown" if found.effective_high >= found.judges_of_all else why
-        sentence = f"{found.judges_of_all} judges are worth {worth} independent ones{why}"
-    return sentence, {
-        "effective": (found.effective, found.effective_low, found.effective_high),
-        "correlation": (found.correlation, found.low, found.high),
-    } | {name: getattr(found, name) for name in ("judges", "judges_of_all", "battles")}
+        why = ": that they err together is not shown" if said.effective_high >= said.judges_of_all else why
+        sentence = f"{said.judges_of_all} judges are worth {worth} independent ones{why}"
+    limits = {"effective": (said.effective, said.effective_low, said.effective_high)}
+    limits |= {"correlation": (said.correlation, said.low, said.high)}
+    return sentence, limits | {name: getattr(said, name) for name in ("judges", "judges_of_all", "battles")}
 
 
 def _people(data: _Data) -> Said:
@@ -345,10 +342,8 @@ SMALL_POOL = 5  # questions
 def _repeated(data: _Data) -> Said:
     groups = repeated_questions(data.verdicts)
     more, first = sum(map(len, groups)) - len(groups), " and ".join(map(str, groups[0][:2])) if groups else ""
-    sentence = (
-        f"{more} questions repeat the verdicts of another, all of them (the first: {first}): does a batch stand twice?"
-    )
-    return sentence if groups else "", {"questions": more}
+    sentence = f"{more} questions repeat the verdicts of another, all of them (the first: {first}): "
+    return (sentence + "does a batch stand twice?") * bool(groups), {"questions": more}
 
 
 def _cautions(data: _Data) -> Said:

@@ -8,11 +8,12 @@ __all__ = ['LARGEST_DROP', 'APART', 'FLIPS', 'MOST_LEVEL', 'question_wins', 'str
 
 # %% ../../nbs/inference/change.ipynb #6f066713
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from ..errors import InputError, NoMaximumError, first_five
 from .intervals import FEW_QUESTIONS, jackknife_error
@@ -71,7 +72,7 @@ def strengths_without(
 
     Raises `NoMaximumError` if the differences have no estimate, or hang on a single question. Cost: O(U n³).
     """
-    total, found = wins.sum(axis=0), np.full((1 + len(wins), wins.shape[1]), np.nan)
+    total, strengths = wins.sum(axis=0), np.full((1 + len(wins), wins.shape[1]), np.nan)
     kept = _joined(total, needed, models, "")
     sums = np.concatenate([total[None], total - wins])[:, kept[:, None], kept]
     fits = bradley_terry_batch(sums, np.zeros_like(sums))
@@ -79,8 +80,8 @@ def strengths_without(
     # An opponent may come loose without a question, and is held by the penalty; those that matter may not.
     for at in np.flatnonzero(fits.ridge):
         _joined(sums[at], inside, names, f" without one of the questions, number {at} of {len(wins)}")
-    found[:, kept] = fits.scores
-    return found
+    strengths[:, kept] = fits.scores
+    return strengths
 
 # %% ../../nbs/inference/change.ipynb #ce9b673c
 APART = 0.1  # of the shares in which the two were shown first
@@ -131,8 +132,6 @@ def _scores(tests: ScoreTests, old: int, new: int, value: float) -> tuple[np.nda
 
 def reach(tests: ScoreTests, old: int, new: int, value: float, *, level: float) -> float:
     "Sum of the scores at a value of the change, beyond ±1 where the two-sided test rejects the value."
-    from scipy.special import ndtri
-
     scores, least = _scores(tests, old, new, value)
     critically = max(float(critical(np.abs(tests.flips @ scores), level)), float(ndtri((1 + level) / 2)) * least, 1e-12)
     return float(scores.sum() / critically / (1 + ROUNDING))
@@ -148,12 +147,10 @@ def verdict(
     drop: float,
 ) -> dict[str, Any]:
     "What the test at the margin says: the fields of `Change` from `error` to `detectable`."
-    from scipy.stats import norm  # here: scipy.stats takes a second to import
-
     (scores, least), n_units = _scores(tests, old, new, -margin), tests.n_units
     said, drawn, error = scores.sum(), tests.flips @ scores, float(np.sqrt(n_units * scores.var(ddof=1)))
     p = (1 + at_least(said, drawn).sum()) / (1 + len(drawn))
-    p = max(p, norm.cdf(said / least)) if not at_least(said, 0.0) and least > 0 else p
+    p = max(p, ndtr(said / least)) if not at_least(said, 0.0) and least > 0 else p
     worse = reach(tests, old, new, -margin, level=level) < -1
     return {"worse": worse, "confidence": float(1 - p)} | power(error, n_units - 1, level=level, drop=drop)
 
@@ -162,15 +159,12 @@ def power(error: float, freedom: float, *, level: float, drop: float) -> dict[st
     "What a test with such a standard error would see: the fields `error`, `power` and `detectable` of `Change`."
     from scipy.optimize import brentq  # here: scipy.stats takes a second to import
     from scipy.stats import nct
-    from scipy.stats import t as student
 
-    quantile, told = float(student.isf((1 - level) / 2, freedom)), error > 1e-9
+    if not error > 1e-9:
+        return {"error": error, "power": None, "detectable": None}
+    quantile = -float(stdtrit(freedom, (1 - level) / 2))
     sees = brentq(lambda z: nct.sf(quantile, freedom, z) - 0.8, 0, 2 * quantile + 10)
-    return {
-        "error": error,
-        "power": float(nct.sf(quantile, freedom, drop / error)) if told else None,
-        "detectable": sees * error if told else None,
-    }
+    return {"error": error, "power": float(nct.sf(quantile, freedom, drop / error)), "detectable": sees * error}
 
 
 def over_facets(
@@ -187,8 +181,6 @@ def over_facets(
 
     Raises as `verdict_cells`, `generalizability` and `VarianceComponents.errors`.
     """
-    from scipy.special import stdtr, stdtrit
-
     cells, contrast = verdict_cells(rows), np.array([-0.5, 0.5])
     scores, deviations = (values[..., new] - values[..., old] for values in (cells.scores, cells.deviations))
     apart = Cells((rows.models[old], rows.models[new]), scores * contrast, np.outer(deviations, contrast), *cells[3:])
@@ -297,9 +289,9 @@ class Change(Result):
         if self.power is None or self.detectable is None:
             return [*lines, "what drop this gate would see is not known: all questions say the same"]
         drops = (self.margin + self.drop, self.margin + self.detectable)
-        asked, reach = (f"a drop of {drop:.3g} ({50 - win_points(-drop):.1f} points)" for drop in drops)
+        least, sure = (f"a drop of {drop:.3g} ({50 - win_points(-drop):.1f} points)" for drop in drops)
         only = "only " if self.power < 0.5 else ""
-        return [*lines, f"this gate would see {asked} with {only}{100 * self.power:.1f} %, {reach} with 80 %"]
+        return [*lines, f"this gate would see {least} with {only}{100 * self.power:.1f} %, {sure} with 80 %"]
 
     def notes(self) -> list[str]:
         "What to know before the answer is believed."
@@ -342,17 +334,16 @@ def _changed(before: set[str], after: set[str], one: bool, names: Sequence[str])
     return pair
 
 # %% ../../nbs/inference/change.ipynb #104abcf9
-def _paired(both: pd.DataFrame, of: Sequence[np.ndarray], number: Sequence[int]) -> tuple[np.ndarray, int]:
+def _paired(rows: Comparisons, of: Sequence[np.ndarray], number: Sequence[int]) -> tuple[np.ndarray, int]:
     "Verdicts of either version with a partner, (rows,) bool, and how many have none on questions that both have."
-    own, direct = of[0] | of[1], of[0] & of[1]
-    ways = both[own].drop_duplicates(["question_id", "judge", "variant"])["question_id"].value_counts()
-    several = both["question_id"].map(ways).to_numpy() > 1
-    opponent = (both["first"] + both["second"] - np.where(of[0], *number)).to_numpy()
-    met = both[["question_id", "judge", "variant"]].assign(opponent=np.where(several & ~direct, opponent, -1))
-    keys = pd.MultiIndex.from_frame(met)
-    paired = (of[0] & keys.isin(keys[of[1]])) | (of[1] & keys.isin(keys[of[0]]))
-    common = [both["question_id"].isin(both["question_id"][mine]).to_numpy() for mine in of]
-    return paired, int((own & ~paired & common[0] & common[1]).sum())
+    either, direct = of[0] | of[1], of[0] & of[1]
+    shown = np.unique(rows.graph[either], return_index=True)[1]
+    several = np.bincount(rows.question[either][shown], minlength=rows.n_questions)[rows.question] > 1
+    opponent = np.where(several & ~direct, rows.first + rows.second - np.where(of[0], *number), -1)
+    key = rows.graph * (len(rows.models) + 1) + opponent
+    paired = (of[0] & np.isin(key, key[of[1]])) | (of[1] & np.isin(key, key[of[0]]))
+    common = [np.isin(rows.question, rows.question[mine]) for mine in of]
+    return paired, int((either & ~paired & common[0] & common[1]).sum())
 
 # %% ../../nbs/inference/change.ipynb #ff6695fd
 def model_change(
@@ -374,42 +365,39 @@ def model_change(
         most = f"{LARGEST_DROP:g}"
         rule = f"level above 0, at most {MOST_LEVEL}; margin from 0 to {most}; drop above 0, at most {most}"
         raise InputError(f"level = {level}, margin = {margin}, drop = {drop}: {rule}")
-    tables, parts = (old,) if new is None else (old, new), []
+    tables = [old] if new is None else [old, new]
     there = [set(model_codes(table)[2]) for table in tables]
-    before, after = _changed(there[0], there[-1], new is None, models)
-    names = tuple(sorted(there[0] | there[-1]))
-    for table in tables:
-        rows, valid = Comparisons.of(table, models=names), (table["verdict"] != "invalid").to_numpy()
-        part = table.loc[valid, ["question_id", "judge", "variant"]].astype(str)
-        parts.append(part.assign(first=rows.first, second=rows.second, points=rows.points))
-    number, shown = [names.index(before), names.index(after)], (before, after)
+    shown = before, after = _changed(there[0], there[-1], new is None, models)
     if before == after:
-        number[1], names, shown = len(names), (*names, f"{after}, new"), (f"{before}, old", f"{after}, new")
-        parts[1] = parts[1].replace({"first": {number[0]: number[1]}, "second": {number[0]: number[1]}})
-    both = pd.concat(parts, ignore_index=True)
-    of = [((both["first"] == m) | (both["second"] == m)).to_numpy() for m in number]
-    asked = [set(both["question_id"][mine]) for mine in of]
-    judged = [sorted(set(both["judge"][mine])) for mine in of]
-    paired, n_unpaired = _paired(both, of, number)
-    kept = set(both["question_id"][paired])
-    n_questions, fewest = len(kept), questions_needed(level)
-    if not kept and not set(judged[0]) & set(judged[1]):
+        shown, sides = (f"{before}, old", f"{after}, new"), ("model_a", "model_b")
+        for at, name in enumerate(shown):
+            names = {side: tables[at][side].cat.rename_categories({before: name}) for side in sides}
+            tables[at] = tables[at].assign(**names)
+    kinds = dict.fromkeys(("model_a", "model_b", "verdict"), "category") | {"question_id": str}
+    rows = Comparisons.of(pd.concat(tables, ignore_index=True).astype(kinds))
+    number = [rows.models.index(name) for name in shown]
+    of = [(rows.first == m) | (rows.second == m) for m in number]
+    judged = [sorted({rows.judges[judge] for judge in rows.judge[mine]}) for mine in of]
+    paired, n_unpaired = _paired(rows, of, number)
+    counted: dict[str, Any] = {"n_questions": len(np.unique(rows.question[paired])), "n_unpaired": n_unpaired}
+    counted["n_left_out"] = len(np.setxor1d(*(rows.question[mine] for mine in of)))
+    fewest = questions_needed(level)
+    if not paired.any() and not set(judged[0]) & set(judged[1]):
         seen = f"the old one was judged by {first_five(judged[0])}, the new one by {first_five(judged[1])}"
         raise InputError(
             f"the judge changed too: {seen}; a change of the judge cannot be told from one of the model; let the same "
             "judge both, take those of one (--judge), or compare the judges (--judges)"
         )
-    if n_questions < fewest:
+    if counted["n_questions"] < fewest:
         raise InputError(
-            f"{n_questions} questions on which {shown[0]} and {shown[1]} both have a valid verdict by the same "
-            f"judge on the same wording{f' ({n_unpaired} verdicts have no partner)' * (n_unpaired > 0)}: fewer than "
-            f"{fewest} decide nothing at level {level:g}; ask more questions, with the same judge of both"
+            f"{counted['n_questions']} questions on which {shown[0]} and {shown[1]} both have a valid verdict by the "
+            f"same judge on the same wording{f' ({n_unpaired} verdicts have no partner)' * (n_unpaired > 0)}: fewer "
+            f"than {fewest} decide nothing at level {level:g}; ask more questions, with the same judge of both"
         )
-    used = both["question_id"].isin(kept).to_numpy() & (paired | ~(of[0] | of[1]))
-    of, both = [mine[used] for mine in of], both[used]
-    first, second = both["first"].to_numpy(), both["second"].to_numpy()
-    met = np.zeros((len(names), len(names)))
-    met[first, second] = met[second, first] = 1
+    used = np.isin(rows.question, rows.question[paired]) & (paired | ~(of[0] | of[1]))
+    of, rows = [mine[used] for mine in of], rows.take(used)
+    met = np.zeros((len(rows.models), len(rows.models)))
+    met[rows.first, rows.second] = met[rows.second, rows.first] = 1
     joined = same_component(met[None])[0][0][number[0]]
     if not joined[number[1]]:
         raise NoMaximumError(
@@ -417,25 +405,17 @@ def model_change(
             "both against one opponent at least, or against each other",
             above=[shown[0]], below=[shown[1]],
         )  # fmt: skip
-    shares = float((first[of[0]] == number[0]).mean()), float((first[of[1]] == number[1]).mean())
-    inside, renumbered = joined[first], np.cumsum(joined) - 1
-    first, second, left = renumbered[first[inside]], renumbered[second[inside]], both[inside]
-    points, key = left["points"].to_numpy(), ["judge", "question_id", "variant"]
+    counted["shown_first"] = tuple(float((rows.first[mine] == m).mean()) for mine, m in zip(of, number, strict=True))
+    rows, renumbered = rows.take(joined[rows.first]), np.cumsum(joined) - 1
+    together = tuple(name for name, inside in zip(rows.models, joined, strict=True) if inside)
+    loose = tuple(name for name in rows.models if name not in together)
+    rows = replace(rows, first=renumbered[rows.first], second=renumbered[rows.second], models=together)
     settings: dict[str, Any] = {"level": level, "margin": margin, "drop": drop}
-    before_after = int(renumbered[number[0]]), int(renumbered[number[1]])
-    together = tuple(name for name, there in zip(names, joined, strict=True) if there)
+    versions = [int(renumbered[m]) for m in number]
     if over == ("question",):
-        n_flips = max(FLIPS, 2 * draws_needed(1 - level))
-        how: dict[str, Any] = {"n_flips": n_flips, "rng": stream(SEED, "change")}  # the same twice
-        tests = ScoreTests.of(Design.of(first, second, together), points, left["question_id"].to_numpy(), **how)
-        told = verdict(tests, *before_after, **settings) | limits(tests, *before_after, level=level, margin=margin)
+        how: dict[str, Any] = {"n_flips": max(FLIPS, 2 * draws_needed(1 - level)), "rng": stream(SEED, "change")}
+        tests = ScoreTests.of(Design.of(rows.first, rows.second, together), rows.points, rows.question, **how)
+        told = verdict(tests, *versions, **settings) | limits(tests, *versions, level=level, margin=margin)
     else:
-        outcome = np.array([1, 2, 0])[(2 * points).astype(int)]
-        judge, question, wording, graph = (left.groupby(by).ngroup().to_numpy() for by in (*key, key))
-        codes, judges = (first, second, outcome, judge, question, wording, graph), tuple(sorted(set(left["judge"])))
-        rows = Comparisons(*codes, together, judges, n_questions)
-        told = over_facets(rows, *before_after, over, **settings)
-    counted: dict[str, Any] = {"n_questions": n_questions, "n_left_out": len(asked[0] ^ asked[1])}
-    counted |= {"n_judges": int(left["judge"].nunique()), "n_unpaired": n_unpaired, "shown_first": shares}
-    loose = tuple(name for name, there in zip(names, joined, strict=True) if not there)
-    return Change(shown, without=loose, **counted, **told, **settings)
+        told = over_facets(rows, *versions, over, **settings)
+    return Change(shown, without=loose, n_judges=len(rows.judges), **counted, **told, **settings)

@@ -41,16 +41,16 @@ class Fragility(Result):
     def sentence(self) -> str:
         "Of the leader and the top 3."
         changes = {change.what: change for change in self.changes}
-        leader, fewer = changes["leader"], "no fewer do" if self.exact else "fewer may do"
+        leader, third = changes["leader"], changes.get("top 3")
         if leader.questions is None:
-            found = "" if self.exact else " was found that"
-            return f"no choice of questions to leave out{found} puts another model before {leader.ahead}"
+            seen = "" if self.exact else " was found that"
+            return f"no choice of questions to leave out{seen} puts another model before {leader.ahead}"
+        fewer = "no fewer do" if self.exact else "fewer may do"
         text = f"without {len(leader.questions):,} of {self.n_questions:,} questions, chosen for it ({fewer}), "
         text += f"{leader.behind} is first in place of {leader.ahead}"
-        if (third := changes.get("top 3")) is not None and third.questions is not None:
-            text += (
-                f"; without {len(third.questions):,}, {third.behind} is among the best three in place of {third.ahead}"
-            )
+        if third is not None and third.questions is not None:
+            passed = f"{third.behind} is among the best three in place of {third.ahead}"
+            text += f"; without {len(third.questions):,}, {passed}"
         return text
 
     def parts(self) -> Parts:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from ..comparisons import Comparisons
 from ..errors import InputError, first_five
@@ -119,19 +120,14 @@ def mean_interval(
     n_bootstrap: int = 2000,
 ) -> tuple[float, float, float]:  # mean, low, high
     "Mean of independent replicates and its interval: Student's, the normal one, or percentiles of a bootstrap."
-    count = len(values)
+    count, mean, tail = len(values), float(values.mean()), (1 - level) / 2
     if by == "bootstrap":
         assert rng is not None
-        values = np.asarray(values, dtype=np.float64)
-        counts = rng.multinomial(count, np.full(count, 1 / count), size=n_bootstrap)
-        low, high = percentile_limits(counts @ values / count, level)
-        return float(values.mean()), float(low), float(high)
-    from scipy.stats import norm  # here: scipy.stats takes a second to import, and a ranking alone does without
-    from scipy.stats import t as student
-
-    tail = (1 - level) / 2
-    quantile = norm.isf(tail) if by == "normal" else student.isf(tail, count - 1)
-    mean, half = float(values.mean()), float(quantile * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
+        counts = question_times(count, n_resamples=n_bootstrap, rng=rng)
+        low, high = percentile_limits(counts @ np.asarray(values, dtype=np.float64) / count, level)
+        return mean, float(low), float(high)
+    quantile = -float(ndtri(tail) if by == "normal" else stdtrit(count - 1, tail))
+    half = float(quantile * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
     return mean, mean - half, mean + half
 
 # %% ../../nbs/inference/intervals.ipynb #delete-one-02
@@ -169,10 +165,9 @@ def question_variance(
 def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is
     "p-values adjusted for the number of comparisons, by Holm (1979); holds whatever their dependence."
     p = np.asarray(p, dtype=np.float64)
-    order = np.argsort(p)[: (m := int((~np.isnan(p)).sum()))]
-    found = np.full(p.shape, np.nan)
-    found[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(m, 0, -1)))
-    return found
+    order, adjusted = np.argsort(p)[: (m := int((~np.isnan(p)).sum()))], np.full(p.shape, np.nan)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(m, 0, -1)))
+    return adjusted
 
 # %% ../../nbs/inference/intervals.ipynb #cell-19
 INTERVAL_KINDS = {  # what each promises
@@ -262,6 +257,7 @@ class RankIntervals:
     ) -> list[str]:
         "What to know before the limits are believed, one sentence each."
         notes, n, few = [], self.n_questions, questions_needed(self.level)
+        drawn, loose = kind == "percentile", [name for name in self.models if self.scale and name not in self.scale]
         if n < few and self.holds:
             notes.append(f"{n} questions decide no rank at level {self.level:g}: {few} are the fewest that can.")
         elif n < few:
@@ -271,23 +267,22 @@ class RankIntervals:
             )
         elif n < FEW_QUESTIONS:
             notes.append(f"{n} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough.")
-        if kind == "percentile" and self.separated:
+        if drawn and self.separated:
             notes.append("The pool is separated: its scores are the ridge estimate and depend on the penalty.")
-        if kind == "percentile" and self.resampled.ridge.any():
+        if drawn and self.resampled.ridge.any():
             notes.append(
                 f"{self.resampled.ridge.sum()} of {self.n_draws} resamples were separated and ranked by the ridge "
                 "estimate: the limits of scores depend on its penalty."
             )
-        if kind == "percentile" and len(self.limits) == 1:
+        if drawn and len(self.limits) == 1:
             notes.append(
                 f"Ranges of {self.ranker} ({self.method}) are percentiles, a description: tests of pairs need a "
                 f"likelihood ({', '.join(ORDER_FORMS)}) of all verdicts."
             )
-        if kind != "percentile" and n >= few and len(self.scale) < len(self.models) and self.scale:
-            loose = first_five(name for name in self.models if name not in self.scale)
+        if loose and not drawn and n >= few:
             notes.append(
                 f"Limits of scores refer to the mean of {first_five(self.scale)}: fewer than {few} questions hold "
-                f"{loose}, too few for limits on both sides (inf: none on that side)."
+                f"{first_five(loose)}, too few for limits on both sides (inf: none on that side)."
             )
         return notes
 
@@ -312,21 +307,28 @@ def _percentile(fits: BatchScores, level: float, joined: np.ndarray | None = Non
 
     # A shared rank of 2.5 stands for the places 2 and 3.
     first, last = (np.floor(ranks), np.ceil(ranks)) if fits.places is None else fits.places
-    own = tied_places(ranks[0]) if fits.places is None else fits.places[:, 0]
+    now = tied_places(ranks[0]) if fits.places is None else fits.places[:, 0]
     best, worst = lower(first[1:]), -lower(-last[1:])
     # Six may share rank 3.5 in all resamples: that is no settled place.
     point = lower(ranks[1:]) == -lower(-ranks[1:])
-    best, worst = np.where(point, np.minimum(best, own[0]), best), np.where(point, np.maximum(worst, own[1]), worst)
+    best, worst = np.where(point, np.minimum(best, now[0]), best), np.where(point, np.maximum(worst, now[1]), worst)
     if joined is not None and not joined.all():  # how groups that never met stand to each other, nobody knows
         for group in (np.flatnonzero(row) for row in np.unique(joined, axis=0)):
-            part = _percentile(BatchScores(fits.scores[:, group], fits.ridge), level)
-            best[group], worst[group] = part.rank_low, part.rank_high + len(joined) - len(group)
+            within = _percentile(BatchScores(fits.scores[:, group], fits.ridge), level)
+            best[group], worst[group] = within.rank_low, within.rank_high + len(joined) - len(group)
     return ModelLimits(low, high, best.astype(np.int64), worst.astype(np.int64))
 
 
-def _tested(pairs: PairStatistics, low: np.ndarray, high: np.ndarray, level: float, kind: str) -> ModelLimits:
-    above, below = pairs.certain(level=level, simultaneous=kind == "simultaneous")
-    return ModelLimits(low, high, *rank_limits(above, below), above)
+def _tested(
+    pairs: PairStatistics, level: float, scores: Mapping[str, Sequence[np.ndarray]]
+) -> tuple[dict[str, ModelLimits], np.ndarray]:
+    "Limits by kind, from those of scores (low and high); the best rank that the tests leave each model, all at once."
+    certain = {
+        kind: pairs.certain(level=level, simultaneous=kind == "simultaneous") for kind in ("simultaneous", *scores)
+    }
+    ranks = {kind: rank_limits(*both) for kind, both in certain.items()}
+    limits = {kind: ModelLimits(*ends, *ranks[kind], certain[kind][0]) for kind, ends in scores.items()}
+    return limits, ranks["simultaneous"][0]
 
 
 def symmetric_root(
@@ -408,17 +410,13 @@ def rank_intervals(
             wins, ties = pool.counts(weights[:1])
             joined = same_component(wins + np.swapaxes(wins, 1, 2) + ties)[0][0]
         limits["percentile"] = _percentile(fits, level, joined)
-    scale: tuple[str, ...] = ()
-    best: np.ndarray | None = None
-    if tests is not None and set(made) - {"percentile"}:
-        tested = tests(n_flips=n_resamples, rng=signs)
-        pairs = tested.pairs()
-        best = rank_limits(*pairs.certain(level=level, simultaneous=True))[0]
-        for kind in made:
-            if kind != "percentile":
-                low, high, inside = tested.score_limits(level=level, simultaneous=kind == "simultaneous")
-                limits[kind] = _tested(pairs, low, high, level, kind)
-                scale = tuple(name for name, held in zip(pool.models, inside, strict=True) if held)
+    scale, best = tuple[str, ...](), None
+    if tests is not None and (tested := [kind for kind in made if kind != "percentile"]):
+        signed = tests(n_flips=n_resamples, rng=signs)
+        ends = {kind: signed.score_limits(level=level, simultaneous=kind == "simultaneous") for kind in tested}
+        by_tests, best = _tested(signed.pairs(), level, {kind: (low, high) for kind, (low, high, _) in ends.items()})
+        limits |= by_tests
+        scale = tuple(name for name, held in zip(pool.models, ends[tested[0]][2], strict=True) if held)
     names = ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0])
     resampled = BatchScores(fits.scores[1:], fits.ridge[1:])
     return RankIntervals(*names, limits, level, pool.n_questions, n_resamples, resampled, scale, best)
@@ -442,35 +440,31 @@ def normal_intervals(
 
     Standard errors are those of the covariance, known from as many questions; or those given, each with its freedom.
     """
-    from scipy.stats import norm  # here: scipy.stats takes a second to import, and a ranking alone does without
-    from scipy.stats import t as student
-
     if n_questions < 2:
         raise InputError(ONE_QUESTION)
     moved, n = rng.standard_normal((n_draws, len(scores))) @ symmetric_root(covariance), len(scores)
     first, second = np.triu_indices(n, 1)
     apart, gap = moved[:, first] - moved[:, second], scores[first] - scores[second]
-    own = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    both = np.sqrt(np.maximum(own[first] ** 2 + own[second] ** 2 - 2 * covariance[first, second], 1e-300))
+    alone = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    both = np.sqrt(np.maximum(alone[first] ** 2 + alone[second] ** 2 - 2 * covariance[first, second], 1e-300))
     wider = 1.0 if errors else np.sqrt(n_questions / (n_questions - 1))
-    (error, freedom), (error_apart, freedom_apart) = errors or [(own, n_questions - 1), (both, n_questions - 1)]
+    (error, freedom), (error_apart, freedom_apart) = errors or [(alone, n_questions - 1), (both, n_questions - 1)]
     # As the normal value that is exceeded as often: pairs of unlike freedom are compared.
-    z = np.copysign(norm.isf(student.sf(np.abs(gap / error_apart) / wider, freedom_apart)), gap)
+    z = np.copysign(ndtri(stdtr(freedom_apart, -np.abs(gap / error_apart) / wider)), gap)
     null = apart / both if n_questions >= questions_needed(level) else np.full(apart.shape, np.inf)
-    pairs = PairStatistics(n, first, second, z, null)
-    fits = BatchScores(np.vstack([scores, scores + moved]), np.zeros(1 + n_draws, dtype=bool))
-    limits = {"percentile": _percentile(fits, level)}
-    for kind in ("differences", "simultaneous"):
-        largest = np.abs(moved / own).max(axis=1) if kind == "simultaneous" else np.abs(moved / own)
-        beyond = norm.sf(critical(largest, level))
-        if errors and kind == "differences":  # of one model: no draws are needed
-            beyond = (1 - level) / 2
-        half = error * (student.isf(beyond, freedom) * wider)
-        limits[kind] = _tested(pairs, scores - half, scores + half, level, kind)
-    resampled = BatchScores(fits.scores[1:], fits.ridge[1:])
-    best = rank_limits(*pairs.certain(level=level, simultaneous=True))[0]
-    how: Any = limits, level, n_questions, n_draws, resampled, (), best
-    return RankIntervals(ranker, method, models, scores, fits.ranks[0], separated, *how)
+    fits, off = (
+        BatchScores(np.vstack([scores, scores + moved]), np.zeros(1 + n_draws, dtype=bool)),
+        np.abs(moved / alone),
+    )
+    # Of one model with errors that are given, no draws are needed.
+    beyond = {"differences": (1 - level) / 2 if errors else ndtr(-critical(off, level))}
+    beyond["simultaneous"] = ndtr(-critical(off.max(axis=1), level))
+    half = {kind: -error * (stdtrit(freedom, tail) * wider) for kind, tail in beyond.items()}
+    ends = {kind: (scores - width, scores + width) for kind, width in half.items()}
+    tested, best = _tested(PairStatistics(n, first, second, z, null), level, ends)
+    limits, resampled = {"percentile": _percentile(fits, level)} | tested, BatchScores(fits.scores[1:], fits.ridge[1:])
+    about = ranker, method, models, scores, fits.ranks[0], separated, limits, level, n_questions, n_draws
+    return RankIntervals(*about, resampled, best=best)
 
 # %% ../../nbs/inference/intervals.ipynb #qi-cell-05
 def fitted_intervals(
@@ -515,9 +509,7 @@ def facet_intervals(
     errors = [study.errors(each, over), study.errors(each[first] - each[second], over, of_order=True)]
     root = symmetric_root(study.covariance(over=over).sum(axis=0))
     covariance = root @ root + 1e-9 * np.trace(root @ root) * each  # a facet of few levels leaves directions empty
-    made = normal_intervals(
-        ranker, ALL_GRAPHS.name, rows.models, scores, covariance, errors=errors, n_questions=rows.n_questions,
-        n_draws=n_draws, rng=rng, level=level,
-    )  # fmt: skip
+    how = {"errors": errors, "n_questions": rows.n_questions, "n_draws": n_draws, "rng": rng, "level": level}
+    made = normal_intervals(ranker, ALL_GRAPHS.name, rows.models, scores, covariance, **how)
     limits = {kind: made.limits[kind] for kind in ("differences", "simultaneous")}
     return replace(made, limits=limits, over=tuple(over), holds=study.promise(over))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import fdtrc, stdtrit
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .intervals import INTERVAL_KINDS, RankIntervals, jackknife_error, normal_intervals
@@ -101,18 +102,17 @@ def matched_battles(
     return Battles(first, second, question, points, table[list(names)].to_numpy(), names, models, left_out)
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-13
-def _counts(battles: Battles, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _counts(battles: Battles, points: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
     "Half-tie wins per battle among these rows."
     n, i, j, y = len(battles.models), battles.first[rows], battles.second[rows], points[rows]
     won = np.bincount(i * n + j, y, n * n) + np.bincount(j * n + i, 1 - y, n * n)
-    return won.reshape(n, n) / rows.sum()
+    return won.reshape(n, n) / len(y)
 
 
 def _terms(battles: Battles) -> np.ndarray:  # (1 + J, n, n)
     "The fractional wins: those of people, and the bracket of each judge."
-    sample, everything = battles.sample, np.ones(len(battles.first), dtype=bool)
-    brackets = [_counts(battles, y, everything) - _counts(battles, y, sample) for y in battles.judged.T]
-    return np.array([_counts(battles, battles.people, sample), *brackets])
+    brackets = [_counts(battles, y) - _counts(battles, y, battles.sample) for y in battles.judged.T]
+    return np.array([_counts(battles, battles.people, battles.sample), *brackets])
 
 
 def _contributions(battles: Battles, theta: np.ndarray) -> np.ndarray:  # (1 + J, Q, n)
@@ -130,22 +130,32 @@ def _contributions(battles: Battles, theta: np.ndarray) -> np.ndarray:  # (1 + J
         np.add.at(parts, (question[:, None], pair), moved)
         return parts
 
-    found = np.empty((1 + len(battles.judges), n_questions, n))
-    found[0] = mean_parts(battles.people, sample)
-    for bracket, points in zip(found[1:], battles.judged.T, strict=True):
+    contributions = np.empty((1 + len(battles.judges), n_questions, n))
+    contributions[0] = mean_parts(battles.people, sample)
+    for bracket, points in zip(contributions[1:], battles.judged.T, strict=True):
         np.subtract(mean_parts(points, np.ones_like(sample)), mean_parts(points, sample), out=bracket)
-    return found
+    return contributions
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-14
 FARTHEST = 20.0  # log odds between models that met; beyond it a fit is on its way to infinity
 
 
-def _raise_no_maximum(wins: np.ndarray, models: tuple[str, ...]) -> None:
-    "Raise `NoMaximumError` naming a group that takes nothing from the others, or `ConvergenceError` if none is found."
-    joined = same_component((wins + wins.T)[None])[0][0, 0]  # with the first model
+def _solved(
+    terms: np.ndarray, weights: np.ndarray, n_people: int, models: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and fractional wins at given weights.
+
+    Raises `NoMaximumError` naming a group that takes nothing from the others, or `ConvergenceError` if there is none.
+    """
+    wins = np.tensordot(np.append(1.0, weights), terms, 1)
+    wins = np.where(np.abs(wins) < 1e-12, 0.0, wins) * n_people  # what rounding leaves of two equal terms
+    met = wins + wins.T
+    (theta, steps), joined = fit_newton(wins, 0.0), same_component(met[None])[0][0, 0]  # with the first model
+    apart = np.abs(np.subtract.outer(theta, theta))[met > 0]
+    if steps and joined.all() and apart.max() <= FARTHEST:
+        return theta, wins / n_people
     # Groups that never met take nothing from each other, but the penalty leaves them in no order.
-    strength = fit_newton(wins, RIDGE)[0] if joined.all() else joined
-    order = best_first(strength)
+    order = best_first(fit_newton(wins, RIDGE)[0] if joined.all() else joined)
     taken = [wins[np.ix_(order[k:], order[:k])].sum() for k in range(1, len(order))]
     k = int(best_first(np.negative(taken))[0]) + 1
     above, below = ([models[v] for v in group] for group in (order[:k], order[k:]))
@@ -158,23 +168,8 @@ def _raise_no_maximum(wins: np.ndarray, models: tuple[str, ...]) -> None:
         f"no maximum of people and judges together: by their joint verdicts {first_five(below)} take no points from "
         f"{first_five(above)}; every group must take some from the others (Ford 1957); add battles of people, or leave "
         "these models out",
-        above=above,
-        below=below,
-    )
-
-
-def _solved(
-    terms: np.ndarray, weights: np.ndarray, n_people: int, models: tuple[str, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    "Scores and fractional wins at given weights. Raises `NoMaximumError`, `ConvergenceError`."
-    wins = np.tensordot(np.append(1.0, weights), terms, 1)
-    wins = np.where(np.abs(wins) < 1e-12, 0.0, wins) * n_people  # what rounding leaves of two equal terms
-    met = wins + wins.T
-    theta, steps = fit_newton(wins, 0.0)
-    apart = np.abs(np.subtract.outer(theta, theta))[met > 0]
-    if not steps or not same_component(met[None])[0].all() or apart.max() > FARTHEST:
-        _raise_no_maximum(wins, models)
-    return theta, wins / n_people
+        above=above, below=below,
+    )  # fmt: skip
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-16
 def _best_weights(A: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -221,10 +216,8 @@ class PeopleAndJudges:
         without = self.shares.sum(axis=1, keepdims=True) - self.shares
         if self.n_questions < 3 or not (without > 0).all():
             return np.nan, np.nan
-        from scipy.stats import t as student  # here: scipy.stats takes a second to import
-
         error = jackknife_error(np.append(np.nan, np.log(without[1] / without[0])))
-        reach = np.exp(student.isf((1 - level) / 2, self.n_questions - 1) * error)
+        reach = np.exp(-stdtrit(self.n_questions - 1, (1 - level) / 2) * error)
         return float(self.worth / reach), float(self.worth * reach)
 
     def intervals(
@@ -269,14 +262,12 @@ def _sampling_p(battles: Battles, theta: np.ndarray, weights: np.ndarray) -> flo
     n_questions, k = len(np.unique(battles.question[battles.sample])), len(theta) - 1
     if not weights.any() or battles.sample.all() or n_questions <= k + 1:
         return None
-    from scipy.stats import f as fisher  # here: scipy.stats takes a second to import
-
     wins = np.tensordot(weights, _terms(battles)[1:], 1)
     share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
     apart = ((wins + wins.T) * share - wins).sum(axis=1)
     parts = np.tensordot(weights, _contributions(battles, theta)[1:], 1)
     statistic = apart @ np.linalg.pinv(parts.T @ parts, rcond=1e-12, hermitian=True) @ apart
-    return float(fisher.sf(statistic * (n_questions - k) / (k * (n_questions - 1)), k, n_questions - k))
+    return float(fdtrc(k, n_questions - k, statistic * (n_questions - k) / (k * (n_questions - 1))))
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-22
 def fit_people_and_judges(
@@ -292,7 +283,7 @@ def fit_people_and_judges(
     terms, n_people = _terms(battles), int(battles.sample.sum())
     if weights is None:
         # The judges' own scores to begin with: they exist, penalised, when people's may not.
-        wins = _counts(battles, battles.judged.mean(axis=1), np.ones(len(battles.first), dtype=bool))
+        wins = _counts(battles, battles.judged.mean(axis=1))
         theta, current = fit_newton(wins * n_people, RIDGE)[0], np.full(len(battles.judges), np.inf)
         for rounds in range(1, MAX_ROUNDS + 1):  # noqa: B007, until weights and scores agree
             moved = _sandwich(battles, theta, wins).reshape(len(terms), -1)
@@ -310,11 +301,10 @@ def fit_people_and_judges(
         if set(weights) != set(battles.judges) or not (current >= 0).all() or not at_least(1.0, current.sum()):
             rule = f"one number from 0 on for each of {', '.join(battles.judges)}, at most 1 in sum"
             raise InputError(f"weights {dict(weights)}: {rule}")
-        rounds = 1
-        theta, wins = _solved(terms, current, n_people, battles.models)
-    parts = _sandwich(battles, theta, wins)
-    moved = np.tensordot(np.append(1.0, current), parts, 1)
-    shares = 2 * np.stack([(part**2).sum(axis=1) for part in (moved, parts[0])]) / (len(theta) - 1)
+        rounds, (theta, wins) = 1, _solved(terms, current, n_people, battles.models)
+    effects = _sandwich(battles, theta, wins)
+    moved = np.tensordot(np.append(1.0, current), effects, 1)
+    shares = 2 * np.stack([(each**2).sum(axis=1) for each in (moved, effects[0])]) / (len(theta) - 1)
     if shares[1].sum() < 1e-18:
         raise InputError(
             "people's verdicts are all alike (all ties, say), so they tell of no difference between models; let people "
@@ -358,37 +348,34 @@ class PeopleLeaderboard(Result):
             return table
         return table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
 
-    def _worth_limits(self) -> tuple[float, float] | tuple[None, None]:
-        low, high = self.estimate.worth_limits(self.level)
-        return (None, None) if np.isnan(low) else (low, high)
-
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --people --format json`)."
-        estimate, (low, high) = self.estimate, self._worth_limits()
+        estimate = self.estimate
+        worth = [None if np.isnan(end) else end for end in estimate.worth_limits(self.level)]
         names = "n_people", "n_questions", "n_left_out", "sampling_p", "variance", "variance_people", "worth"
+        how = {"kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": self.level}
         report = {"ranker": estimate.ranking.ranker, "models": self.to_frame().to_dict("records")}
         report |= {"weights": dict(estimate.weights)} | {name: getattr(estimate, name) for name in names}
-        report |= {"worth_low": low, "worth_high": high, "intervals": None, "notes": self.notes()}
-        if self.intervals:
-            how = {"kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": self.level}
-            report |= {"intervals": how | {"n_draws": self.intervals.n_draws}}
-        return report
+        report |= {"worth_low": worth[0], "worth_high": worth[1]}
+        report["intervals"] = self.intervals and how | {"n_draws": self.intervals.n_draws}
+        return report | {"notes": self.notes()}
 
     def notes(self) -> list[str]:
         return [*self.estimate.notes(), *(self.intervals.notes(self.kind) if self.intervals else ())]
 
     def parts(self) -> Parts:
         "The table, the weights of the judges, and what they are worth."
-        estimate, (low, high) = self.estimate, self._worth_limits()
+        estimate, (low, high) = self.estimate, self.estimate.worth_limits(self.level)
         ranges = ("rank_low", "rank_high", "score_low", "score_high") if self.intervals else ()
         bar = ("rank_low", "rank", "rank_high") if self.intervals else None
         weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in estimate.weights.items())
-        variance, of_people = estimate.variance, estimate.variance_people
-        saved = f"mean variance of a difference of scores {variance:.4g} in place of {of_people:.4g}"
-        limits = "" if low is None else f" ({low:,.0f} to {high:,.0f})"
-        worth = f"as good as {estimate.worth:,.0f} battles of people alone{limits}"
-        lines = [f"people-and-judges, weights of the judges: {weights}"]
-        lines.append(f"{worth}; people judged {estimate.n_people:,} ({saved})")
+        saved = f"{estimate.variance:.4g} in place of {estimate.variance_people:.4g}"
+        limits = "" if np.isnan(low) else f" ({low:,.0f} to {high:,.0f})"
+        lines = [
+            f"people-and-judges, weights of the judges: {weights}",
+            f"as good as {estimate.worth:,.0f} battles of people alone{limits}; people judged {estimate.n_people:,} "
+            f"(mean variance of a difference of scores {saved})",
+        ]
         if self.intervals:
             drawn = f"at level {self.level:g}, {self.intervals.n_draws} draws from the normal distribution"
             lines.append(f"{self.kind} intervals {drawn}: {INTERVAL_KINDS[self.kind]}")

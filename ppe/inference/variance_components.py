@@ -201,10 +201,8 @@ class Components:
 
     def on_scale(self, matrices: np.ndarray, scale: str) -> np.ndarray:
         "Covariances (…, n, n) of scores on one of SCALES."
-        along = self.scores / max(np.linalg.norm(self.scores), 1e-300)
-        off = np.eye(n := len(along)) - np.outer(along, along) * (
-            scale == "matched" and n > 2
-        )  # of two nothing is left
+        along, n = self.scores / max(np.linalg.norm(self.scores), 1e-300), len(self.scores)
+        off = np.eye(n) - np.outer(along, along) * (scale == "matched" and n > 2)  # of two nothing is left
         return off @ matrices @ off
 
     def variances(self, matrices: np.ndarray, scale: str = "scores") -> np.ndarray:
@@ -454,8 +452,8 @@ def generalizability(
         for name in (each for each in held if groups and each not in nested and held[each] > 2):
             group = levels[name,] % groups
             for keep in (group != left for left in range(group.max() + 1)):
-                part = {each: code[keep] for each, code in levels.items()}
-                left = component_matrices(cells.deviations[keep], cells.weights[keep], part, names)[0]
+                rest = {each: code[keep] for each, code in levels.items()}
+                left = component_matrices(cells.deviations[keep], cells.weights[keep], rest, names)[0]
                 without.setdefault(name, []).append(left)
     except np.linalg.LinAlgError:
         raise InputError(
@@ -463,13 +461,11 @@ def generalizability(
             "differ in another; take one judge, or questions that all judges judged"
         ) from None
     about = cells.models, cells.scores, held, nested, tuple(names), matrices, shares
-    study = VarianceComponents(
-        *about,
+    groups_out, n_judges = (
         {name: np.array(each) for name, each in without.items()},
-        tested,
-        level,
         len({*cells.facets.get("judge", [0])}),
     )
+    study = VarianceComponents(*about, groups_out, tested, level, n_judges)
     if study.deviation(over=["question"]) < max(1e-9, 1e-6 * study.deviation()):  # what is left is rounding
         raise InputError(
             "all questions say the same, so no component of the variance is above 0; look for copies of one question"
