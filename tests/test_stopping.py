@@ -12,7 +12,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from ppe.cli.main import main
-from ppe.designs.adaptive import Goal, is_settled, parse_goal, reached
+from ppe.designs.adaptive import Goal, is_settled, needed_pairs, parse_goal, reached
 
 
 def random_calls(n, questions, size, rng, theta=None, sigma=1.0):
@@ -102,7 +102,7 @@ def test_what_certain_differences_leave_open_by_hand():
     for goal, expected in (
         ("top=1", []), ("top=2", [[2, 3]]), ("order", [[2, 3], [3, 0]]), ("width=2", []), ("width=1", [[2, 3], [3, 0]]),
     ):  # fmt: skip
-        settled, left = reached(parse_goal(goal), scores, certain, low, high)
+        settled, left = reached(parse_goal(goal), needed_pairs(parse_goal(goal), scores), certain, low, high)
         assert settled == (not expected) and sorted(left.tolist()) == expected, goal
 
 

@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['HOLD', 'LOWEST', 'PRIOR', 'EVEN', 'TOGETHER', 'Judge', 'Ended', 'Tell', 'Goal', 'parse_goal', 'judged_scores',
-           'log_evidence', 'reached', 'Settled', 'is_settled', 'call_gains', 'next_calls', 'wordings', 'judged_calls',
-           'Adaptive', 'judge_adaptively']
+           'log_evidence', 'needed_pairs', 'reached', 'Settled', 'is_settled', 'call_gains', 'next_calls', 'wordings',
+           'judged_calls', 'Adaptive', 'judge_adaptively']
 
 # %% ../../nbs/designs/adaptive.ipynb #ad-03
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
-from typing import Literal
+from functools import partial
+from math import exp, log, pi, sqrt
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,10 +22,11 @@ from scipy.special import expit, log_ndtr, ndtri, stdtr
 
 from .pair_designs import PairDesign, design_pairs, pair_table
 from ..comparisons import OUTCOMES, POINTS
+from ..compiled import njit
 from ..errors import ConvergenceError, InputError, first_five
 from ..inference.intervals import FEW_QUESTIONS, rank_limits
 from ..rankers.bradley_terry import fit_newton
-from ..rankers.likelihood import ascend
+from ..rankers.likelihood import ascend, compiled_or_plain
 from ..rankers.rankings import at_least, best_first
 from ..streams import stream
 from ..verdicts import COLUMNS, validate_verdicts
@@ -137,23 +139,31 @@ def _of_one(model: int, n_models: int) -> np.ndarray:
     return own[:, None] != own
 
 
-def reached(
+def needed_pairs(
     goal: Goal,
     scores: np.ndarray,  # (n,)
-    certain: np.ndarray,  # (n, n) bool: row is certainly better than column
-    low: np.ndarray,  # (n,) best rank
-    high: np.ndarray,  # (n,) worst rank
-) -> tuple[bool, np.ndarray]:  # whether it is reached, and the pairs that keep it open (P, 2), the one ahead first
-    "What certain differences leave open of a goal."
+) -> np.ndarray:  # (n, n) bool
+    "Pairs that a goal asks about, the one ahead in the row; of ranges all that they could need."
     place = np.argsort(best_first(scores))
     needed = place[:, None] < place
     if goal.model is not None:
         needed &= _of_one(goal.model, len(scores))
     if goal.kind == "top":
         needed &= (place < goal.number)[:, None] & (place >= goal.number)
-    elif goal.kind == "width":
-        wide = (high - low > goal.number) & (True if goal.model is None else np.arange(len(scores)) == goal.model)
-        needed &= wide[:, None] | wide
+    return needed
+
+
+def reached(
+    goal: Goal,
+    needed: np.ndarray,  # (n, n) bool: pairs that it asks about
+    certain: np.ndarray,  # (n, n) bool: row is certainly better than column
+    low: np.ndarray,  # (n,) best rank
+    high: np.ndarray,  # (n,) worst rank
+) -> tuple[bool, np.ndarray]:  # whether it is reached, and the pairs that keep it open (P, 2), the one ahead first
+    "What certain differences leave open of a goal."
+    if goal.kind == "width":
+        wide = (high - low > goal.number) & (True if goal.model is None else np.arange(len(low)) == goal.model)
+        needed = needed & (wide[:, None] | wide)
     pairs = np.argwhere(needed & ~certain)
     return not len(pairs), pairs
 
@@ -233,40 +243,47 @@ class Settled:
         return f"rank {low}" if low == high else f"rank {low} to {high}"
 
 # %% ../../nbs/designs/adaptive.ipynb #st15-c
+def _numbered(numbers: np.ndarray) -> tuple[int, np.ndarray]:
+    "How many different numbers there are, and which of them each is: O(R + the largest)."
+    there = np.bincount(numbers) > 0
+    return int(there.sum()), (np.cumsum(there) - 1)[numbers]
+
+
+@njit(cache=True, error_model="numpy")
 def _from_equal(
-    pairs: np.ndarray,  # (P, 2)
-    scores: np.ndarray,  # (n,)
-    unit: np.ndarray,  # (R,) questions, numbered
-    first: np.ndarray,  # (R,)
-    second: np.ndarray,  # (R,)
-    points: np.ndarray,  # (R,)
-) -> tuple[np.ndarray, np.ndarray]:  # (P,) the difference of each pair, one step from the fit in which it is none
-    """And (P,) its variance over questions; both are finite if a model won everything. Cost: O(P (n³ + R)) at most."""
-    n, n_calls, n_units, swapped = len(scores), len(points), int(unit.max()) + 1, first > second
-    cell, which = np.unique(np.where(swapped, second * n + first, first * n + second), return_inverse=True)
-    columns, won = np.stack(np.divmod(cell, n), axis=1), np.where(swapped, 1 - points, points)
-    gained, met = (csr_array((part, (unit, which)), (n_units, len(cell))) for part in (won, np.ones(n_calls)))
-    total, taken = met.sum(axis=0), gained.sum(axis=0)
-    design = columns, np.tile([1.0, -1.0], (len(cell), 1)), np.zeros(len(cell))
-    counts = np.stack([taken, total - taken, 0 * total])
-    point, along, variance = np.tile(scores, (len(pairs), 1)), np.empty((len(pairs), n)), np.empty(len(pairs))
-    for row, (one, other) in enumerate(pairs):
-        difference = np.zeros(n)
-        difference[one], difference[other] = 1, -1
-        if not ascend(*design, counts, False, n, HOLD, difference, 0.0, point[row], along[row]):
-            raise ConvergenceError(f"no fit of {n} models with two of equal strength: the calls are too uneven")
-        variance[row] = along[row, one] - along[row, other]
-    point, along = np.ascontiguousarray(point.T), np.ascontiguousarray(along.T)
-    apart, worth = (part[columns[:, 0]] - part[columns[:, 1]] for part in (point, along))  # (cells, P)
-    chance = expit(apart)
-    bend = chance * (1 - chance)
-    moved = gained @ worth - met @ (chance * worth)  # (questions, P): what each adds to the difference
-    gap, told = moved.sum(axis=0), met @ (bend * worth**2)  # information of each question
-    # A call's variance is p (1 − p), less a quarter where it may be a tie; before anything is lost it still is.
-    of_calls = variance * (1 - (points == 0.5).sum() / 4 / (total @ bend))
-    moved -= told * (gap / told.sum(axis=0))
-    over_questions = (moved**2).sum(axis=0) * n_units / (n_units - 1)
-    return gap, np.maximum(over_questions, of_calls) * n_calls / max(n_calls - n + 1, 1)
+    pairs,  # (P, 2)
+    scores,  # (n,)
+    columns,  # (C, 2) the pairs that were judged
+    counts,  # (3, C) won by the first, lost, and none
+    unit,  # (R,) questions, numbered
+    cell,  # (R,) which of the pairs that were judged
+    won,  # (R,) points of its first
+    of_ties,  # a quarter for each tie
+):  # (P,) the difference of each pair, one step from the fit in which it is none; (P,) its variance over questions
+    "Both are finite if a model won everything; no number where there is no fit. Cost: O(P (n³ + R)) at most."
+    n, n_calls, n_units, n_cells = len(scores), len(unit), unit.max() + 1, len(columns)
+    gaps, variances, total = np.empty(len(pairs)), np.full(len(pairs), np.nan), counts[0] + counts[1]
+    signs, offset = np.ones((n_cells, 2)), np.zeros(n_cells)
+    signs[:, 1] = -1.0
+    for p in range(len(pairs)):
+        one, other = pairs[p]
+        difference, point, along = np.zeros(n), scores.copy(), np.empty(n)
+        difference[one], difference[other] = 1.0, -1.0
+        if not ascend(columns, signs, offset, counts, False, n, HOLD, difference, 0.0, point, along):
+            continue
+        worth = along[columns[:, 0]] - along[columns[:, 1]]
+        chance = 1 / (1 + np.exp(point[columns[:, 1]] - point[columns[:, 0]]))
+        bend = chance * (1 - chance)
+        moved, told = np.zeros(n_units), np.zeros(n_units)  # what each question adds to the difference; information
+        for r in range(n_calls):
+            moved[unit[r]] += (won[r] - chance[cell[r]]) * worth[cell[r]]
+            told[unit[r]] += bend[cell[r]] * worth[cell[r]] ** 2
+        gaps[p] = moved.sum()
+        # A call's variance is p (1 − p), less a quarter where it may be a tie; before anything is lost it still is.
+        of_calls = (along[one] - along[other]) * (1 - of_ties / (total * bend).sum())
+        over_questions = ((moved - told * (gaps[p] / told.sum())) ** 2).sum() * n_units / (n_units - 1)
+        variances[p] = max(over_questions, of_calls) * n_calls / max(n_calls - n + 1, 1)
+    return gaps, variances
 
 # %% ../../nbs/designs/adaptive.ipynb #b9fd328a
 def is_settled(
@@ -279,6 +296,7 @@ def is_settled(
     n_models: int,
     goal: Goal,
     level: float = 0.95,  # chance that nothing wrong is ever called settled, however often one looks
+    ranges: bool = True,  # of ranks; without them only pairs that the goal asks about are looked at, in less time
 ) -> Settled:
     "Whether the goal is reached. Raises `InputError` for bad arrays, a goal that is none, or a level outside (0, 1)."
     question, first, second, points = _checked(question, first, second, points, n_models)
@@ -288,19 +306,30 @@ def is_settled(
 
     scores = judged_scores(first, second, points, n_models, HOLD)[0]
     valid, counted = ~np.isnan(points), np.ones(len(points), dtype=bool)
-    unit = np.unique(question[valid], return_inverse=True)[1]
-    judged = first[valid], second[valid], points[valid]
-    seen = np.zeros((int(unit.max(initial=-1)) + 1, n_models), dtype=np.int64)
-    seen[unit, judged[0]] = seen[unit, judged[1]] = 1
+    n_units, unit = _numbered(question[valid])
+    swapped, ahead, after = first[valid] > second[valid], first[valid], second[valid]
+    seen = np.zeros((n_units, n_models), dtype=np.int64)
+    seen[unit, ahead] = seen[unit, after] = 1
     behind = seen.sum(axis=0)  # questions behind each model
     fewest = np.minimum.outer(behind, behind)
     looked = (
         fewest >= FEW_QUESTIONS if goal.model is None else (fewest >= FEW_QUESTIONS) & _of_one(goal.model, n_models)
     )
+    needed = needed_pairs(goal, scores)
+    if not ranges:
+        looked &= needed | needed.T
     gap, variance = np.zeros((n_models, n_models)), np.full((n_models, n_models), np.inf)
     if len(pairs := np.argwhere(np.triu(looked, 1))):
-        for some in np.array_split(pairs, 1 + len(pairs) * n_models**2 // 2_000_000):  # as many as memory holds
-            gap[*some.T], variance[*some.T] = _from_equal(some, scores, unit, *judged)
+        number = np.where(swapped, after * n_models + ahead, ahead * n_models + after)
+        n_cells, cell = _numbered(number)
+        columns, won = np.empty((n_cells, 2), dtype=np.int64), np.where(swapped, 1 - points[valid], points[valid])
+        columns[cell] = np.stack(np.divmod(number, n_models), axis=1)
+        counts = np.stack([np.bincount(cell, part, n_cells) for part in (won, 1 - won, 0 * won)])
+        cost = len(pairs) * (0.5 * len(won) + 50 * n_cells + n_models**3)  # microseconds
+        rows = columns, counts, unit, cell, won, (won == 0.5).sum() / 4
+        gap[*pairs.T], variance[*pairs.T] = compiled_or_plain(_from_equal, pairs, scores, *rows, cost=cost)
+        if np.isnan(variance).any():
+            raise ConvergenceError(f"no fit of {n_models} models with two of equal strength: the calls are too uneven")
     gap, variance = gap - gap.T, np.minimum(variance, variance.T)
     variance[variance < 1e-12] = np.inf  # ties alone
     z = -ndtri(stdtr(np.maximum(fewest - 1, 1), -np.abs(gap) / np.sqrt(variance)))
@@ -314,11 +343,11 @@ def is_settled(
     everywhere = evidence >= log(family / (1 - level))
     certain = everywhere if goal.kind == "width" else evidence >= np.log(sharing / (1 - level))
     low, high = rank_limits(everywhere, everywhere.T)
-    settled, pairs = reached(goal, scores, certain, low, high)
+    settled, pairs = reached(goal, needed, certain, low, high)
     if len(pairs):  # any evidence there is lies above −1000
         pairs = pairs[best_first(-np.maximum(evidence[*pairs.T], -1000.0))]
-    counts = int(counted.sum()), int((counted & ~valid).sum()), len(np.unique(question[valid & counted]))
-    return Settled(goal, level, settled, scores, z, evidence, low, high, pairs, *counts)
+    numbers = int(counted.sum()), int((counted & ~valid).sum()), len(np.unique(question[valid & counted]))
+    return Settled(goal, level, settled, scores, z, evidence, low, high, pairs, *numbers)
 
 # %% ../../nbs/designs/adaptive.ipynb #nx06
 PRIOR = 1.0  # precision of strengths before anything is judged: a standard deviation of one logit
@@ -326,49 +355,122 @@ EVEN = 5  # every so many calls, one goes to the pair that was compared least, w
 TOGETHER = 2 * EVEN  # calls that are chosen at once, each on another question
 
 
-def _laplacian(weights: np.ndarray, pairs: np.ndarray, n: int) -> np.ndarray:  # (n, n)
-    "The form that is a sum of weighted squared differences of pairs."
-    matrix = np.zeros((n, n))
-    matrix[*pairs] = matrix[*pairs[::-1]] = -weights
-    np.fill_diagonal(matrix, -matrix.sum(axis=0))
-    return matrix
+@njit(cache=True, error_model="numpy")
+def _of_pair(matrix, i, j):
+    "A form of the difference of two models, as its variance under a covariance."
+    return matrix[i, i] + matrix[j, j] - 2.0 * matrix[i, j]
 
 
-def _of_pairs(matrix: np.ndarray, pairs: np.ndarray) -> np.ndarray:  # (P,)
-    "A form of the difference of each pair, as its variance under a covariance."
-    one, two = pairs
-    return matrix[one, one] + matrix[two, two] - 2 * matrix[one, two]
+@njit(cache=True, error_model="numpy")
+def _add_pair(matrix, i, j, weight):
+    "Add the weighted squared difference of two models to a form, in place."
+    matrix[i, i] += weight
+    matrix[j, j] += weight
+    matrix[i, j] -= weight
+    matrix[j, i] -= weight
 
 
+@njit(cache=True, error_model="numpy")
 def call_gains(
-    theta: np.ndarray,  # (n,)
-    covariance: np.ndarray,  # (n, n) of the scores
-    tie: np.ndarray,  # (P,) how densely the two strengths of a pair are believed to be equal, where that matters
-    pairs: np.ndarray,  # (2, P)
-    n_calls: int = 1,  # on a pair
-) -> tuple[np.ndarray, np.ndarray]:  # (P, n_calls) gains of each call on a pair after those before it; (P,) information
+    theta,  # (n,)
+    covariance,  # (n, n) of the scores
+    tie,  # (P,) how densely the two strengths of a pair are believed to be equal, where that matters
+    pairs,  # (2, P)
+    n_calls,  # on a pair
+):  # (P, n_calls) gains of each call on a pair after those before it; (P,) information
     "What less variance takes off the expected number of wrongly ordered pairs, to first order; information of a call."
-    variance = _of_pairs(covariance, pairs)
-    pull = _laplacian(tie / np.sqrt(variance), pairs, len(theta))
-    chance = expit(-np.abs(theta[pairs[0]] - theta[pairs[1]]) / np.sqrt(1 + np.pi / 8 * variance))
-    information = chance * (1 - chance)
-    told = (information * variance)[:, None]
-    effect = (information * _of_pairs(covariance @ pull @ covariance, pairs))[:, None]
-    times = 1 + np.arange(n_calls) * told
-    return effect / (times * (times + told)), information
+    pull, information = np.zeros(covariance.shape), np.empty(len(tie))
+    for p in range(len(tie)):
+        i, j = pairs[0, p], pairs[1, p]
+        variance = _of_pair(covariance, i, j)
+        _add_pair(pull, i, j, tie[p] / sqrt(variance))
+        chance = 1 / (1 + exp(abs(theta[i] - theta[j]) / sqrt(1 + pi / 8 * variance)))
+        information[p] = chance * (1 - chance)
+    form, gains = covariance @ pull @ covariance, np.empty((len(tie), n_calls))
+    for p in range(len(tie)):
+        effect = information[p] * _of_pair(form, pairs[0, p], pairs[1, p])
+        told = information[p] * _of_pair(covariance, pairs[0, p], pairs[1, p])
+        for k in range(n_calls):
+            gains[p, k] = effect / ((1 + k * told) * (1 + (k + 1) * told))
+    return gains, information
 
 # %% ../../nbs/designs/adaptive.ipynb #nx06-b
-def _pick(
-    gains: np.ndarray, met: np.ndarray, left: np.ndarray, rank: np.ndarray, even: np.ndarray
-) -> np.ndarray:  # (K,) numbers of pairs
-    "The pairs of the next calls: compared least where it is even, and otherwise those with the largest gains."
-    open_pairs, some = np.flatnonzero(left), np.empty(len(even), dtype=np.int64)
-    some[even] = np.resize(open_pairs[np.lexsort((rank[open_pairs], met[open_pairs]))], even.sum())
-    # Equal gains by rank, whatever their last bits are.
-    values = (gains[open_pairs] / max(gains.max(), 1e-300)).round(9).ravel()
-    pair = np.repeat(open_pairs, gains.shape[1])
-    some[~even] = pair[np.lexsort((rank[pair], -values))][: (~even).sum()]
-    return some
+class _Counts(NamedTuple):
+    "What was judged, of a placed model its own calls alone; changed in place by every call that is chosen."
+
+    precision: np.ndarray  # (n, n) of the scores
+    met: np.ndarray  # (P,) calls of each pair
+    left: np.ndarray  # (P,) bool: it may be compared
+    taken: np.ndarray  # (P, graphs) bool: a pair on a wording of a question
+    calls: np.ndarray  # (Q,)
+    wordings: np.ndarray  # (graphs,) calls of each
+    seen: np.ndarray  # (n, Q) calls of all models
+    lead: np.ndarray  # (n,) calls in the first place less those in the second
+    ahead: np.ndarray  # (n, n) calls, the model of the row first
+
+
+@njit(cache=True, error_model="numpy")
+def _pick(counts, gains, even, pairs, start, slack, rank_pair, rank_question):
+    """Pairs of the next calls, (K,): compared least where it is even, and otherwise those with the largest gains.
+
+    And the price of each question, (K, Q): those used least, of them such as have seen least of the two models; of
+    equal ones as the generator decides.
+    """
+    pair, price = np.empty(len(even), np.int64), np.full((len(even), len(counts.calls)), 1e15)
+    room = np.empty(len(counts.calls), np.bool_)
+    chosen, scale = np.zeros((2, len(gains)), np.int64), max(gains.max(), 1e-300)
+    for k in range(len(even)):
+        best, least = -1, (0.0, 0.0, rank_pair[0])
+        for p in range(len(gains)):
+            if even[k]:
+                order = float(chosen[1, p]), float(counts.met[p]), rank_pair[p]
+            else:  # equal gains by rank, whatever their last bits are
+                order = -float(np.rint(1e9 * (gains[p, chosen[0, p]] / scale))), 0.0, rank_pair[p]
+            if counts.left[p] and (best < 0 or order < least):
+                best, least = p, order
+        pair[k] = best
+        chosen[int(even[k]), best] += 1
+        for q in range(len(room)):
+            room[q] = not counts.taken[best, start[q] : start[q + 1]].all()
+        fewest = int(counts.calls[room].min())
+        for q in range(len(room)):
+            if not room[q]:
+                continue
+            load = counts.calls[q] - fewest
+            here = counts.seen[pairs[0, best], q] + counts.seen[pairs[1, best], q]
+            price[k, q] = (2 * here + load + 10_000 * max(load - slack, 0)) * len(room) + rank_question[q]
+    return pair, price
+
+
+@njit(cache=True, error_model="numpy")
+def _enter(counts, pair, question, pairs, start, rank_graph, information):
+    "The calls on these pairs and questions, (4, K): question, graph, first, second; where there is room."
+    rows, made = np.empty((4, len(pair)), np.int64), 0
+    for p, q in zip(pair, question):
+        best = -1
+        for g in range(start[q], start[q + 1]):
+            order = counts.wordings[g], rank_graph[g]
+            if not counts.taken[p, g] and (best < 0 or order < (counts.wordings[best], rank_graph[best])):
+                best = g
+        if best < 0:
+            continue
+        i, j = pairs[0, p], pairs[1, p]
+        if (counts.lead[j], counts.ahead[j, i]) < (counts.lead[i], counts.ahead[i, j]):
+            i, j = j, i
+        rows[0, made], rows[1, made], rows[2, made], rows[3, made] = q, best, i, j
+        made += 1
+        _add_pair(counts.precision, i, j, information[p])
+        counts.taken[p, best] = True
+        counts.lead[i] += 1
+        counts.lead[j] -= 1
+        counts.ahead[i, j] += 1
+        counts.met[p] += 1
+        counts.calls[q] += 1
+        counts.wordings[best] += 1
+        counts.seen[i, q] += 1
+        counts.seen[j, q] += 1
+        counts.left[p] = not counts.taken[p].all()
+    return rows[:, :made]
 
 # %% ../../nbs/designs/adaptive.ipynb #nx06-c
 def next_calls(
@@ -401,10 +503,11 @@ def next_calls(
     if not given or ((variant < 0) | (variant >= n_variants[question])).any():
         raise InputError("calls on questions or wordings that are not among those given")
     n, placed = n_models, -1 if goal is None or goal.model is None else goal.model
-    lacking = np.setdiff1d(np.arange(n), [*first, *second, placed])
+    lacking = np.setdiff1d(np.arange(n), np.append(np.unique([first, second]), placed))
     if placed >= 0 and len(lacking):
         raise InputError(f"{len(lacking)} of the {n - 1} others have no verdict: a model is placed among judged ones")
     pairs, start = np.stack(np.triu_indices(n, 1)), np.concatenate([[0], np.cumsum(n_variants)])
+    run = partial(compiled_or_plain, cost=10 * len(pairs[0]) + 20 * len(n_variants))
     if not len(question):
         return design_pairs(n, n_variants, min(n_calls, int(start[-1]) * len(pairs[0])), rng=rng)
     theta, covariance = judged_scores(first, second, points, n, PRIOR)
@@ -414,71 +517,43 @@ def next_calls(
     if goal is not None and goal.kind == "top":
         best = np.argsort(best_first(theta)) < goal.number
         matters = matters & (best[pairs[0]] != best[pairs[1]])
-    apart, precision = _of_pairs(covariance, pairs), np.linalg.inv(covariance)
-    tie = matters * np.exp(-0.5 * (theta[pairs[0]] - theta[pairs[1]]) ** 2 / apart) / np.sqrt(apart)
+    one, two = pairs
+    apart = covariance[one, one] + covariance[two, two] - 2 * covariance[one, two]
+    tie = matters * np.exp(-0.5 * (theta[one] - theta[two]) ** 2 / apart) / np.sqrt(apart)
 
     # What was judged: calls of questions and wordings, of models there, of pairs; of a placed model its own alone.
-    rank_pair, rank_question = rng.permutation(len(left)), rng.permutation(len(n_variants))
-    rank_graph = rng.permutation(int(start[-1]))
-    number = _laplacian(-np.arange(len(left)), pairs, n).astype(np.int64)
-    graph, pair = start[question] + variant, number[first, second]
+    rank_pair, rank_question = rng.permutation(len(tie)), rng.permutation(len(n_variants))
+    rank_graph, graph, number = rng.permutation(int(start[-1])), start[question] + variant, np.zeros((n, n), np.int64)
+    number[one, two] = number[two, one] = np.arange(len(tie))
+    pair, taken = number[first, second], np.zeros((len(tie), int(start[-1])), dtype=bool)
+    taken[pair, graph] = True
     own = slice(None) if placed < 0 else has_placed[pair]
-    calls, wordings = np.bincount(question[own], minlength=len(n_variants)), np.bincount(graph, minlength=start[-1])
-    seen, used = (np.zeros((rows, len(n_variants)), dtype=np.int64) for rows in (n, len(left)))
-    np.add.at(seen, (np.concatenate([first, second]), np.tile(question, 2)), 1)
-    taken = {*zip(pair.tolist(), graph.tolist(), strict=True)}
-    at = np.array([*taken])
-    np.add.at(used, (at[:, 0], np.searchsorted(start, at[:, 1], side="right") - 1), 1)  # wordings that a pair has
-    lead = (np.bincount(first[own], minlength=n) - np.bincount(second[own], minlength=n)).tolist()
-    ahead = np.bincount(first * n + second, minlength=n * n).tolist()
-    met = np.bincount(pair, minlength=len(left))
-
-    left &= (used < n_variants).any(axis=1)
+    shown = [np.bincount(models[own], minlength=n) for models in (first, second)]
+    models = np.concatenate([first, second]) * len(n_variants) + np.tile(question, 2)
+    counts = _Counts(
+        np.linalg.inv(covariance), np.bincount(pair, minlength=len(tie)), left & ~taken.all(axis=1), taken,
+ np.bincount(question[own], minlength=len(n_variants)),
+        np.bincount(graph, minlength=start[-1]), np.bincount(models, minlength=n * len(n_variants)).reshape(n, -1),
+        shown[0] - shown[1], np.bincount(first * n + second, minlength=n * n).reshape(n, n),
+    )  # fmt: skip
     parts: list[np.ndarray] = []
     made = 0
-    while made < n_calls and left.any():
+    while made < n_calls and counts.left.any():
         turn = np.arange(min(TOGETHER, len(n_variants), n_calls - made))
-        even = ((made + turn) % EVEN == EVEN - 1) | ((placed >= 0) & (calls.sum() + turn < n - 1))
-        gains, information = call_gains(theta, np.linalg.inv(precision), tie, pairs, len(turn))
-        some = _pick(gains, met, left, rank_pair, even)
-
-        # Of the questions used least those which have seen least of the two; of equal ones as the generator decides.
-        room = used[some] < n_variants
-        load = np.where(room, calls, calls.max() + 1)
-        load -= load.min(axis=1, keepdims=True)
-        beyond = np.maximum(load - (placed < 0), 0)
-        costs = 2 * (seen[pairs[0, some]] + seen[pairs[1, some]]) + load + 10_000 * beyond
-        which, at = linear_sum_assignment(np.where(room, costs * len(n_variants) + rank_question, 1e15))
-        there = room[which, at]
-        some, at = some[which[there]], at[there]
-        graphs, shown = [], []
-        for p, q in zip(some.tolist(), at.tolist(), strict=True):
-            free = (g for g in range(start[q], start[q + 1]) if (p, g) not in taken)
-            graphs.append(min(free, key=lambda g: (wordings[g], rank_graph[g])))
-            i, j = pairs[:, p].tolist()
-            if (lead[j], ahead[j * n + i]) < (lead[i], ahead[i * n + j]):
-                i, j = j, i
-            lead[i], lead[j], ahead[i * n + j] = lead[i] + 1, lead[j] - 1, ahead[i * n + j] + 1
-            shown.append((i, j))
-        taken.update(zip(some.tolist(), graphs, strict=True))
-        calls[at] += 1
-        wordings[graphs] += 1
-        used[some, at] += 1
-        left[some] = (used[some] < n_variants).any(axis=1)
-        for models in pairs[:, some]:
-            seen[models, at] += 1
-        times = np.bincount(some, minlength=len(met))
-        met += times
-        precision += _laplacian(times * information, pairs, n)
-        parts.append(np.stack([at, graphs - start[at], *np.array(shown).T]))
-        made += len(some)
+        even = ((made + turn) % EVEN == EVEN - 1) | ((placed >= 0) & (counts.calls.sum() + turn < n - 1))
+        gains, information = run(call_gains, theta, np.linalg.inv(counts.precision), tie, pairs, len(turn))
+        about = counts, gains, even, pairs, start, int(placed < 0), rank_pair, rank_question
+        pair, price = run(_pick, *about)
+        at = linear_sum_assignment(price)[1]
+        parts.append(run(_enter, counts, pair, at, pairs, start, rank_graph, information))
+        made += parts[-1].shape[1]
     if not made:
         raise InputError(
             f"every pair{' of the model to place' * (placed >= 0)} has been judged on every wording of every question: "
             "nothing is left to judge; add questions"
         )
-    which, at, shown_first, shown_second = np.concatenate(parts, axis=1)
-    return PairDesign(which, at, shown_first, shown_second, n, len(n_variants))
+    which, graph, first, second = np.concatenate(parts, axis=1)
+    return PairDesign(which, graph - start[which], first, second, n, len(n_variants))
 
 # %% ../../nbs/designs/adaptive.ipynb #ad-05
 def wordings(
