@@ -17,7 +17,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..files import project_root, write_bytes, write_text
 from .. import __version__
-from .items import BEYOND, Artefact, Front, Item, place_of, plain_markdown, read_fronts
+from .items import BEYOND, PROFILES, Artefact, Front, Item, plain_markdown, read_fronts
 
 # %% ../../nbs/paper/book.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen
@@ -77,7 +77,7 @@ def write_gallery(
 
     Raises: InputError as `read_fronts`.
     """
-    root, place = project_root() if root is None else root, place_of(profile)
+    root, place = project_root() if root is None else root, PROFILES[profile]
     command = "ppe paper run" + ("" if profile == "full" else f" --profile {profile}")
     page = [
         "# Figures and tables",
@@ -158,7 +158,7 @@ def write_book(
 
     from ppe.paper.style import describe_pdf  # here: a run that finds nothing to do loads no pandas
 
-    root, place = project_root() if root is None else root, place_of(profile)
+    root, place = project_root() if root is None else root, PROFILES[profile]
     pages = [_within("contents")]
     if profile == "full" and (root / "site" / "story.md").is_file():
         pages.append(_article(root))

@@ -360,16 +360,14 @@ def draw(
 def write_picture(name: str, table: Tables, path: Path) -> Path:
     "Draw one of `PICTURES` into a file, PNG or PDF by its ending; the same tables give the same bytes."
     import matplotlib.pyplot as plt
-    from PIL import Image
+
+    from .executed import few_colors
 
     fig, made = draw(PICTURES[name], table), io.BytesIO()
     without = {".pdf": ("CreationDate", "Creator", "Producer"), ".png": ("Software",)}[path.suffix]
     fig.savefig(made, format=path.suffix[1:], dpi=240, metadata=dict.fromkeys(without))
     plt.close(fig)
-    if path.suffix == ".png":  # in 256 colors half of the bytes
-        few, made = Image.open(made).convert("RGB").quantize(256, dither=Image.Dither.NONE), io.BytesIO()
-        few.save(made, format="png", optimize=True)
-    return write_bytes(made.getvalue(), path)
+    return write_bytes(few_colors(made.getvalue()) if path.suffix == ".png" else made.getvalue(), path)
 
 
 def refresh(root: Path) -> None:
