@@ -2,7 +2,7 @@
 
 The folder mirrors the repository, so a link between two pages stays as it is. A link to any other file of the
 repository leads to that file on its server.
-Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are made from the published tables.
+Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are those that tab_pages has published.
 """
 
 import base64
@@ -19,8 +19,8 @@ from pathlib import Path
 from PIL import Image
 from reference import reference_pages
 
+from ppe.paper.book import filled, numbers
 from ppe.paper.items import Artefact, Front, read_fronts, saved_at
-from ppe.paper.story import PICTURES, filled, numbers, published, write_picture
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = "https://github.com/ppe-paper/ppe"
@@ -91,10 +91,10 @@ class Staging:
         }
 
     def write(self) -> None:
-        table = published(ROOT / "figures")
-        said = numbers(table)
-        for name in PICTURES:
-            write_picture(name, table, self.out / "pictures" / f"{name}.png")
+        said = numbers(ROOT)
+        (self.out / "pictures").mkdir(parents=True, exist_ok=True)
+        for path in (ROOT / "figures").glob("tab_pages.*.png"):
+            shutil.copyfile(path, self.out / "pictures" / path.name.removeprefix("tab_pages."))
         for place, source in self.pages.items():
             target = self.out / place
             target.parent.mkdir(parents=True, exist_ok=True)
