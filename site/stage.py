@@ -2,7 +2,7 @@
 
 The folder mirrors the repository, so a link between two pages stays as it is. A link to any other file of the
 repository leads to that file on its server.
-Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are those that tab_pages has published.
+Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are those of tab_pages.
 """
 
 import base64
