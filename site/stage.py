@@ -2,7 +2,7 @@
 
 The folder mirrors the repository, so a link between two pages stays as it is. A link to any other file of the
 repository leads to that file on its server.
-Marks such as `<!-- gallery: fig_mu -->` are filled in, and numbers from the published tables.
+Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are those of tab_pages.
 """
 
 import base64
@@ -18,8 +18,8 @@ from pathlib import Path
 from PIL import Image
 from reference import reference_pages
 
+from ppe.paper.book import filled, numbers
 from ppe.paper.items import Artefact, Front, read_fronts, saved_at
-from ppe.paper.story import filled, numbers, published
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = "https://github.com/ppe-paper/ppe"
@@ -72,6 +72,8 @@ class Staging:
             for file in artefact.files
             if not file.endswith(".md")  # a table as it stands on the notebook's own page
         }
+        # The small pictures of the pages.
+        self.files |= {f"figures/{path.name}": path for path in sorted((ROOT / "figures").glob("tab_pages.*.png"))}
         self.marks: dict[str, Callable[[list[str]], str]] = {
             "gallery": self.gallery,
             "readme": self.readme,
@@ -79,8 +81,7 @@ class Staging:
         }
 
     def write(self) -> None:
-        said = numbers(published(ROOT / "figures"))
-        shutil.copytree(ROOT / "site" / "pictures", self.out / "pictures")
+        said = numbers(ROOT)
         for place, source in self.pages.items():
             target = self.out / place
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +117,7 @@ class Staging:
                 target in self.pages
                 or target in self.reference
                 or target in self.files
-                or target.startswith(("pictures/", "thumbnails/"))
+                or target.startswith("thumbnails/")
             ):
                 return posixpath.relpath(target, posixpath.dirname(place) or ".") + anchor.lower()
             if not (ROOT / target).exists():

@@ -214,7 +214,7 @@ def test_a_module_imports_only_what_it_may(path: Path):
     names = [name for name in imported(code) if name.startswith("ppe.") and not name.endswith("__version__")]
     assert not [name for name in names if name.rpartition(".")[2].startswith("_")], "a private name of another"
     assert room(module) in ("stages", "cli") or not packages(code) & LLM
-    draws = {"paper.style", "paper.story", "reports.charts", "door.display", "door.graph", "results"}
+    draws = {"paper.style", "reports.charts", "door.display", "door.graph", "results"}
     assert module in draws or not packages(code) & PLOTTING
     assert "door.display" not in imported_modules(code), "results reach their pictures by name, when one is asked for"
 

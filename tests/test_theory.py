@@ -2,22 +2,15 @@
 
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import pandas as pd
 import psutil
 import pytest
 
-from ppe.errors import InputError
-from ppe.paper.runner import run
-from ppe.parallel import parallel_map
 from ppe.theory.mallows import alpha, mallows_q
-from ppe.theory.recovery import recovery_cells, run_grid
 from ppe.theory.tournaments import exact_recovery, graphs_needed
 
 
@@ -106,58 +99,3 @@ def test_workers_end_with_the_command(tmp_path, number):
         for one in filter(running, [process, *workers]):
             one.kill()
         process.communicate()
-
-
-def test_a_cluster_that_loses_a_worker_gives_the_same_rows(tmp_path, monkeypatch):
-    pytest.importorskip("distributed")
-    import dask
-    from distributed import Client, LocalCluster
-    from distributed.utils import get_mp_context
-
-    laws = ["plain", "truncated"]
-    cells = recovery_cells(laws=laws, sizes=[8, 20], levels=[0.1, 0.25], constants=[1, 2, 4])
-    local = run_grid(cells, n_trials=60, seed=5)
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    # Workers forked from a server that has imported all: a process of its own each, without a start-up each.
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context().set_forkserver_preload(["distributed", "ppe.theory.recovery"])
-        with LocalCluster(**options, host="127.0.0.1", local_directory=str(tmp_path)) as cluster:
-            with Client(cluster) as client:
-                client.wait_for_workers(2, timeout=60)
-                pids = list(client.run(os.getpid).values())
-            lost = []
-
-            def rows(found, total):
-                for number, row in enumerate(found):
-                    if number == 2:
-                        os.kill(pids[0], signal.SIGKILL)
-                        lost.append(pids[0])
-                    yield row
-
-            address = cluster.scheduler_address
-            remote = run_grid(cells, n_trials=60, seed=5, scheduler=address, progress=rows)
-            monkeypatch.setenv("PPE_SCHEDULER", address)
-            where = ["__import__('os').getpid()"] * 3
-            assert os.getpid() not in parallel_map(eval, where, workers=2)
-            assert set(parallel_map(eval, where)) == {os.getpid()}  # one worker: here
-            begun = time.monotonic()
-            with pytest.raises(ZeroDivisionError):
-                parallel_map(eval, ["1 / 0", "__import__('time').sleep(600)"], workers=2)
-            assert time.monotonic() - begun < 60
-    assert lost
-    pd.testing.assert_frame_equal(remote, local, check_exact=True)
-
-
-def test_no_scheduler_is_one_line(monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr("ppe.parallel.SCHEDULER_SECONDS", 0.5)
-    cells = recovery_cells(sizes=[5], levels=[0.1], constants=[1])
-    with pytest.raises(InputError, match="127.0.0.1:9"):
-        run_grid(cells, n_trials=2, seed=1, scheduler="tcp://127.0.0.1:9")
-    with pytest.raises(InputError, match="127.0.0.1:9"):  # before a notebook is started
-        run("fig_pipeline", profile="quick", scheduler="tcp://127.0.0.1:9", root=Path(__file__).parents[1])
-
-
-def test_the_base_install_does_not_import_the_cluster():
-    code = "import sys, ppe.theory.recovery; sys.exit('distributed' in sys.modules or 'dask' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -102,8 +102,7 @@ def paper_publish(*, profile: Profile) -> None:
     Nothing runs: questions and answers are those of the notebooks, numbers those of the published tables.
     """
     from ppe.files import project_root
-    from ppe.paper.book import write_gallery
-    from ppe.paper.story import refresh
+    from ppe.paper.book import refresh, write_gallery
 
     write_gallery(profile=profile)
     if profile == "full":

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['Json', 'PROFILES', 'FOLDERS', 'ProfileName', 'BEYOND', 'notebook_cells', 'cell_tags', 'code_cells', 'what_runs',
-           'place_of', 'Item', 'read_items', 'Artefact', 'saved_at', 'read_manifest', 'Front', 'read_fronts',
-           'plain_markdown']
+           'Item', 'read_items', 'Artefact', 'saved_at', 'read_manifest', 'Front', 'read_fronts', 'plain_markdown']
 
 # %% ../../nbs/paper/items.ipynb #fe1b1b75
 import ast
@@ -53,36 +52,37 @@ def what_runs(cells: Iterable[Json]) -> list[tuple[str, list[str]]]:
     "What decides about a notebook's outputs: code and tags, without prose and what only hides a cell."
     return [(c["source"], [tag for tag in cell_tags(c) if not tag.startswith("hide-")]) for c in code_cells(cells)]
 
-
-def place_of(profile: str) -> str:  # folder, from the root of the checkout
-    "Where a profile's outputs go. Raises InputError for an unknown profile."
-    if profile not in PROFILES:
-        raise InputError(f"no profile {profile!r}: there are {', '.join(get_args(ProfileName))}; choose one")
-    return PROFILES[profile]
-
 # %% ../../nbs/paper/items.ipynb #3d0f68ac
 _TITLE_AND_ANSWER = re.compile(r"# +(\S[^\n]*\?)[ \t]*\n\s*\n((?:>[^\n]*(?:\n|$))+)")
 
 
 def _declared_parameters(cells: Sequence[Json], name: str) -> dict[str, object]:  # parameter → default
     "The literals that the notebook's one cell tagged `parameters` assigns."
-    tagged = [cell["source"] for cell in cells if "parameters" in cell_tags(cell)]
-    if len(tagged) != 1:
-        raise InputError(f"{name} has {len(tagged)} cells tagged parameters: tag one, which assigns them")
-    declared: dict[str, object] = {}
     try:
-        for node in ast.parse(tagged[0]).body:
-            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-                raise ValueError(f"line {node.lineno}")
-            (target,) = node.targets if isinstance(node, ast.Assign) else [node.target]
-            declared[ast.unparse(target)] = ast.literal_eval(node.value)
-    except (SyntaxError, ValueError, TypeError) as error:
+        (source,) = (cell["source"] for cell in cells if "parameters" in cell_tags(cell))
+        lines: list[Any] = ast.parse(source).body
+        names = [line.target if isinstance(line, ast.AnnAssign) else line.targets[0] for line in lines]
+        return {ast.unparse(name): ast.literal_eval(line.value) for name, line in zip(names, lines, strict=True)}
+    except (SyntaxError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{name}: more than `name = literal` in its parameters cell ({error}): compute elsewhere"
+            f"{name}: one cell is tagged parameters and holds nothing but lines `name = literal` ({error}); mend it"
         ) from None
-    if missing := {"seed", "output_dir"} - set(declared):
-        raise InputError(f"{name}: no parameter {' and '.join(sorted(missing))}: every notebook takes both; add it")
-    return declared
+
+
+def _check_parameters(where: str, known: Mapping[str, object], values: Mapping[str, object]) -> None:
+    "Raises InputError unless both have the same parameters of the same kinds; None stands for any value."
+
+    def kind(value: object) -> type:
+        return float if type(value) is int else type(value)  # whole and broken numbers are one
+
+    both = [key for key in known.keys() & values if known[key] is not None]
+    faults = {
+        "unknown": values.keys() - known, "missing": known.keys() - values,
+        "of another kind": {key for key in both if kind(known[key]) != kind(values[key])},
+    }  # fmt: skip
+    if said := [f"{first_five(sorted(names))} {fault}" for fault, names in faults.items() if names]:
+        has = ", ".join(f"{key} = {value!r}" for key, value in known.items())
+        raise InputError(f"{where}: {'; '.join(said)}: the notebook has {has}")
 
 # %% ../../nbs/paper/items.ipynb #40158a9b
 @dataclass(frozen=True, slots=True)
@@ -114,50 +114,27 @@ class Item:
 
     def with_settings(self, profile: str, settings: Mapping[str, object]) -> "Item":
         "The item with parameters of one's own over those of a profile. Raises InputError for other names or kinds."
-        defaults = {key: value for key, value in self.parameters[profile].items() if key != "output_dir"}
-        if unknown := [key for key in settings if key not in defaults]:
-            has = ", ".join(f"{key} = {value!r}" for key, value in defaults.items())
-            raise InputError(f"{self.name} has no parameter {first_five(unknown)}: it has {has}")
-        for key, value in settings.items():
-            if _kind(value) != _kind(like := defaults[key]):
-                raise InputError(f"{self.name}: {key} is {value!r}, another kind than its {like!r}: write one like it")
-        parameters = {**defaults, **settings, "output_dir": PROFILES["set"]}
+        known = {key: value for key, value in self.parameters[profile].items() if key != "output_dir"}
+        _check_parameters(f"{self.name}, parameters set", known, parameters := {**known, **settings})
+        parameters["output_dir"] = PROFILES["set"]
         return replace(self, parameters={**self.parameters, "set": parameters})
 
 
-def _kind(value: object) -> type:
-    "Whole and broken numbers are one."
-    return float if type(value) is int else type(value)
+_KINDS = {"item": str, "title": str, "quick": dict, "full": dict}
 
 
 def _item(root: Path, name: str, table: Any, defaults: Mapping[str, object]) -> Item:
     where, folder = f"nbs/profiles.toml: [{name}]", FOLDERS.get(name.split("_")[0])
     if folder is None or not re.fullmatch(r"[a-z0-9_]+", name):
-        raise InputError(f"{where}: a name begins with {', '.join(f'{p}_' for p in FOLDERS)}; rename it")
-    kinds = {"item": str, "title": str, "quick": dict, "full": dict}
-    table = table if isinstance(table, dict) else {}
-    if wrong := [key for key in {**table, **kinds} if type(table.get(key)) is not kinds.get(key)]:
-        raise InputError(
-            f"{where}: {first_five(wrong)}: a table has the texts item and title, the tables quick and full, no more"
-        )
+        raise InputError(f"{where}: a name begins with {', '.join(f'{prefix}_' for prefix in FOLDERS)}; rename it")
+    if not isinstance(table, dict) or {key: type(value) for key, value in table.items()} != _KINDS:
+        raise InputError(f"{where}: a table has the texts item and title, the tables quick and full, no more")
     path, parameters = root / folder / f"{name}.ipynb", {}
     cells = tuple(cell for cell in notebook_cells(path) if "injected-parameters" not in cell_tags(cell))
     declared = _declared_parameters(cells, path.name)
-    has = ", ".join(f"{key} = {value!r}" for key, value in declared.items())
     for profile, place in PROFILES.items():
-        settings = table["quick" if profile == "quick" else "full"]
-        values = parameters[profile] = {**defaults, **settings, "output_dir": place}
-        both = [key for key in declared.keys() & values if declared[key] is not None]  # None stands for any value
-        faults = {
-            "sets": values.keys() - declared,
-            "does not set": declared.keys() - values,
-            "gives another kind than the notebook for": {k for k in both if _kind(declared[k]) != _kind(values[k])},
-        }
-        for fault, names in ((fault, names) for fault, names in faults.items() if names):
-            raise InputError(
-                f"{name}: profile {profile} {fault} {first_five(sorted(names))}: the notebook has {has}; "
-                "correct nbs/profiles.toml"
-            )
+        parameters[profile] = {**defaults, **table["quick" if profile == "quick" else "full"], "output_dir": place}
+        _check_parameters(f"{where}, profile {profile}", declared, parameters[profile])
     first = cells[0]["source"] if cells and cells[0]["cell_type"] == "markdown" else ""
     front = _TITLE_AND_ANSWER.match(first)
     if not front or re.search(r"(?m)^>", first[front.end() :]):
@@ -246,9 +223,9 @@ def read_fronts(
     profile: str = "full",
     items: Mapping[str, Item] | None = None,  # None reads them
 ) -> dict[str, Front]:  # name → front, in the order of nbs/profiles.toml
-    "Items with what one profile has made of them, if it is there. Raises InputError as `read_items` and `place_of`."
+    "Items with what one profile has made of them, if it is there. Raises InputError as `read_items`."
     root = project_root() if root is None else root
-    folder, manifest = root / place_of(profile), read_manifest(root, profile)
+    folder, manifest = root / PROFILES[profile], read_manifest(root, profile)
     fronts = {}
     for name, item in (items or read_items(root)).items():
         files = [file for file in sorted(manifest.get(name, {}).get("outputs", {})) if (folder / file).is_file()]

@@ -28,8 +28,8 @@ from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_bytes, write_json, write_text
 from .book import write_gallery
 from .executed import TOLERANCE, difference, notebook_client, notebook_text, with_results
-from .items import Item, Json, ProfileName, cell_tags, code_cells, notebook_cells
-from .items import place_of, read_items, read_manifest
+from .items import PROFILES, Item, Json, ProfileName, cell_tags, code_cells, notebook_cells, read_items
+from .items import read_manifest
 from ..parallel import SCHEDULER, cluster
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class _Book:
     "What is known of one profile: the items, the manifest, and what is remembered of the last runs."
 
     def __init__(self, root: Path | None, profile: str) -> None:
-        self.folder, self.profile = place_of(profile), profile
+        self.folder, self.profile = PROFILES[profile], profile
         self.root = project_root() if root is None else root.absolute()
         self.place, self.build = self.root / self.folder, self.root / "build" / profile
         self.items = read_items(self.root)
@@ -217,7 +217,7 @@ class RunSummary:
 
     def report(self) -> str:
         "The closing lines: what ran, how long that took, what failed and where to look."
-        lines = [f"{place_of(self.profile)}/: {len(self.ran)} run, {len(self.up_to_date)} up to date"]
+        lines = [f"{PROFILES[self.profile]}/: {len(self.ran)} run, {len(self.up_to_date)} up to date"]
         if self.left:
             lines.append(f"left as published, the same but for last digits: {', '.join(self.left)}")
         slowest = sorted(self.seconds.items(), key=lambda pair: -pair[1][0])[:5]
@@ -254,9 +254,9 @@ def _publish(
     made_by = {"README.md": "the runner", "manifest.json": "the runner", "MOVED.md": "hand"}
     for name in book.manifest.keys() & book.items.keys() - {item.name}:
         made_by |= dict.fromkeys(book.manifest[name]["outputs"], name)
-    if shared := [file for file in files if file in made_by]:
-        raise PpeError(f"{shared[0]} is made by {made_by[shared[0]]}: an output has one notebook; rename it")
     for file in files:
+        if file in made_by:
+            raise PpeError(f"{file} is made by {made_by[file]}: an output has one notebook; rename it")
         content = (made / file).read_bytes() if file.endswith((".csv", ".tex", ".txt", ".json", ".md")) else b""
         if any(root.encode() in content for root in roots):
             raise PpeError(f"{file} holds a path of this machine: write names, not paths")
@@ -358,11 +358,10 @@ def run(
     Raises: InputError, before anything runs, for unknown names, profiles or parameters, settings without a name, a
     scheduler that does not answer, and as `read_items`.
     """
-    place_of(profile)
     book = _Book(root, "set" if settings else profile)
     if scheduler is not None:
-        with cluster(scheduler):
-            pass  # it answers
+        with cluster(scheduler):  # it answers
+            pass
     wanted = list(book.items) if names is None else [names] if isinstance(names, str) else list(names)
     if unknown := [name for name in wanted if name not in book.items]:
         listed = ", ".join(book.items)
@@ -401,23 +400,21 @@ def run(
             raise
         if not settings:
             write_gallery(book.root, profile, items=book.items)
+    published = read_manifest(book.root, "full")
     for item in chosen if profile == "verify" else ():
-        if item.name in summary.failed:
-            continue
-        # Outputs, and what the cells show, that do not say what is published, and by how much.
-        published = read_manifest(book.root, "full").get(item.name, {}).get("outputs", {})
-        names = {**book.manifest[item.name]["outputs"], **published}
-        apart = {name: difference(book.root / place_of("full") / name, book.place / name) for name in names}
-        executed = book.root / item.executed(book.profile)
-        apart[executed.name] = difference(book.root / item.notebook, executed)
-        if unlike := [f"{name} by {gap:.2g}" for name, gap in apart.items() if gap > TOLERANCE]:
-            unlike_by = f"in shares of a column's largest number: {first_five(unlike)}"
-            summary.failed[item.name] = f"{item.name}: not as published, {unlike_by}"
-    order = [item.name for item in chosen]
-    summary.failed = {name: summary.failed[name] for name in order if name in summary.failed}
+        if item.name not in summary.failed:  # outputs, and what the cells show, that do not say what is published
+            names = {**book.manifest[item.name]["outputs"], **published.get(item.name, {}).get("outputs", {})}
+            pairs = {name: (book.root / PROFILES["full"] / name, book.place / name) for name in names}
+            pairs[f"{item.name}.ipynb"] = book.root / item.notebook, book.root / item.executed(book.profile)
+            gaps = {name: difference(*pair) for name, pair in pairs.items()}
+            if unlike := [f"{name} by {gap:.2g}" for name, gap in gaps.items() if gap > TOLERANCE]:
+                unlike_by = f"in shares of a column's largest number: {first_five(unlike)}"
+                summary.failed[item.name] = f"{item.name}: not as published, {unlike_by}"
+    # In the order of the items, whatever ended first.
+    names = [item.name for item in chosen if item.name not in summary.failed]
+    summary.failed = {item.name: summary.failed[item.name] for item in chosen if item.name in summary.failed}
     summary.ran, summary.up_to_date, summary.left = (
-        tuple(name for name in order if name in names and name not in summary.failed)
-        for names in (summary.ran, summary.up_to_date, summary.left)
+        tuple(name for name in names if name in kind) for kind in (summary.ran, summary.up_to_date, summary.left)
     )
     if progress:
         print(summary.report())

@@ -15,7 +15,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise, zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -356,27 +356,24 @@ class TextColumn:
     @property
     def name(self) -> str:
         "Its heading in one line."
-        return ": ".join(part.replace("\n", " ") for part in (self.above, self.heading) if part)
+        return ": ".join(text.replace("\n", " ") for text in (self.above, self.heading) if text)
 
     @property
     def places(self) -> int:
-        "Characters of its longest text."
-        return max(map(len, [*self.cells, *self.heading.split("\n")]))
+        "Characters of its longest text; 0 of text that is wrapped."
+        return 0 if self.inches else max(map(len, [*self.cells, *self.heading.split("\n")]))
 
     def lines(self, text: str) -> list[str]:
         "A text in lines: where it says so, and within the width, if there is one, at spaces."
-        lines = text.split("\n")
-        if self.inches:
-            characters = int(self.inches / _SIZES[0][1])
-            wrapper = textwrap.TextWrapper(characters, break_long_words=False, break_on_hyphens=False)
-            lines = [part for line in lines for part in wrapper.wrap(line) or [""]]
-        return lines
+        width = int(self.inches / _SIZES[0][1]) if self.inches else len(text) + 1
+        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        return [piece for line in text.split("\n") for piece in wrapper.wrap(line) or [""]]
 
 
 def _spans(columns: Sequence[TextColumn]) -> list[tuple[int, int, str]]:
     "The headings above others: first column, last column, text; none is empty text."
-    runs = groupby(range(len(columns)), lambda at: columns[at].above)
-    return [(run[0], run[-1], above) for above, run in ((above, list(run)) for above, run in runs)]
+    runs = [(above, list(run)) for above, run in groupby(range(len(columns)), lambda at: columns[at].above)]
+    return [(run[0], run[-1], above) for above, run in runs]
 
 
 def _inches(columns: Sequence[TextColumn], titles: Iterable[str], digit: float, gap: float) -> float:
@@ -432,18 +429,12 @@ def tex_table(
 
     Raises: InputError for a table that fits at no size, or a character that plain LaTeX cannot set.
     """
-    for column in (column for columns in parts for column in columns if column.inches):
-        word = max((word for cell in column.cells for word in cell.split()), key=len, default="")
-        if _SIZES[0][1] * len(word) > (column.inches or 0):
-            raise InputError(f"{name}: {word!r} is wider than its column, {column.inches:g} in; wrap that one wider")
     widths = [max(_inches(columns, titles.values(), digit, gap) for columns in parts) for _, digit, gap in _SIZES]
     if widths[-1] > PAGE:
-        order = sorted((column for columns in parts for column in columns), key=lambda column: -column.places)[:4]
-        widest = dict.fromkeys(f"{column.name!r} ({column.places} characters)" for column in order)
+        widest = max((column for columns in parts for column in columns), key=lambda column: column.places)
         raise InputError(
-            f"{name} is about {widths[-1]:.2f} in wide at \\{_SIZES[-1][0]}, and a page {PAGE}: its widest columns are "
-            f"{', '.join(widest)}; break headings with line breaks, wrap text, put groups on lines of their own, print "
-            "fewer, or stack parts"
+            f"{name} is about {widths[-1]:.2f} in wide at \\{_SIZES[-1][0]}, and a page {PAGE}: its widest column is "
+            f"{widest.name!r} ({widest.places} characters); break headings, wrap text, print fewer, or stack parts"
         )
     size, _, gap = next(choice for choice, inches in zip(_SIZES, widths, strict=True) if inches <= PAGE)
     rows = [_tex_rows(columns, titles) for columns in parts]
@@ -512,20 +503,23 @@ def save_table(
     stem = _stem(output_dir, name, caption)
     if frame.empty:
         raise InputError(f"{name} has no rows: a table shows at least one")
-    within = [within] if isinstance(within, str) else list(within)
+    within, frame = [within] if isinstance(within, str) else list(within), frame.reset_index(drop=True)
+    numeric, floats = (
+        {c for c in frame if is_kind(frame[c].dtype)}
+        for is_kind in (pd.api.types.is_numeric_dtype, pd.api.types.is_float_dtype)
+    )
+    specs = dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(formats)
     behind = [(c, " [{}, {}]", list(limits)) for c, limits in intervals.items()]
     behind += [(c, " ± {}", [half]) for c, half in half_widths.items()]
-    frame, floats = frame.reset_index(drop=True), [c for c in frame if pd.api.types.is_float_dtype(frame[c].dtype)]
-    specs = dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(formats)
-    halves = {half: frame[half].mask(frame[half] < 1e-9) for half in half_widths.values()}  # nothing drawn, no ±
-    limits_of = [limit for *_, limits in behind for limit in limits]
-    printed = frame.assign(**halves)
-    texts = pd.DataFrame({c: [_printed(value, specs[c]) for value in printed[c]] for c in frame if c not in limits_of})
+    limits_of = {limit: c for c, _, limits in behind for limit in limits}
+    drawn = frame.assign(**{c: frame[c].mask(frame[c] < 1e-9) for c in half_widths.values()})  # nothing drawn, no ±
+    values = {c: pd.Series([_printed(value, specs[limits_of.get(c, c)]) for value in drawn[c]]) for c in frame}
+    texts = pd.DataFrame({c: column for c, column in values.items() if c not in limits_of})
     for c, form, limits in behind:
-        pairs = zip(*([_printed(value, specs[c]) for value in printed[limit]] for limit in limits), strict=True)
+        pairs = zip(*(values[limit] for limit in limits), strict=True)
         texts[c] += ["" if set(pair) == {_MISSING} else form.format(*pair) for pair in pairs]
     for c, marks in daggers.items():
-        unmarked = _UNMARKED if any(marks) and pd.api.types.is_numeric_dtype(frame[c].dtype) else ""
+        unmarked = _UNMARKED if any(marks) and c in numeric else ""
         texts[c] += ["†" if marked else unmarked for marked in marks]
     shown, in_parts = list(columns or texts.columns), [c for part in parts for c in part]
     best_is = {c: bold for c in shown if c in floats} if isinstance(bold, str) else bold
@@ -534,29 +528,25 @@ def save_table(
         raise InputError(f"the frame lacks {first_five(missing)}: it has {', '.join(map(str, frame))}; rename one")
     if daggers and "†" not in caption:
         raise InputError(f"{name} marks cells with †, but its caption does not say what that means: add it")
-    keys = list(texts[within].itertuples(index=False, name=None))
-    groups = list(frame.groupby(within, sort=False).indices.values()) if within else [np.arange(len(frame))]
+    # Each group is named once: in its first row, or on a line above it.
+    outer = {c: texts[within[: at + 1]] for at, c in enumerate(within)}
+    repeats = {c: (above == above.shift()).all(axis=1) for c, above in outer.items()}
+    starts = texts.index[~repeats[within[-1]]] if within else ()
+    titles = {at: ", ".join(texts.loc[at, within]) if headings else "" for at in starts}
+    groups = frame.groupby(within or np.zeros(len(frame)), sort=False).indices.values()
     heads = {}
     for c in shown:
         above, heading = spans.get(c, ("", headers.get(c, str(c))))
-        cells, depth = list(texts[c]), within.index(c) + 1 if c in within else 0
-        if depth:  # each group is named once
-            cells[1:] = [
-                "" if a[:depth] == b[:depth] else cell for (a, b), cell in zip(pairwise(keys), cells[1:], strict=True)
-            ]
-        is_number = pd.api.types.is_numeric_dtype(frame[c].dtype) and c not in wrap
         best = set[int]()  # rows that print like the best value of a group, if not all do
         for rows in groups if c in best_is else ():
-            if len(values := frame[c].iloc[rows].astype(float).dropna()):
-                said = frame[c][values.index].map(lambda value, spec=specs[c]: _printed(value, spec))
-                alike = said.index[said == said[values.agg("idx" + best_is[c])]]
-                best |= set(alike) if len(alike) < len(values) else set()
+            if len(numbers := frame[c].iloc[rows].astype(float).dropna()):
+                alike = numbers.index[values[c][numbers.index] == values[c][numbers.agg("idx" + best_is[c])]]
+                best |= set(alike) if len(alike) < len(numbers) else set()
+        cells = texts[c].mask(repeats[c], "") if c in repeats else texts[c]
+        is_number = c in numeric and c not in wrap
         heads[c] = TextColumn(heading, tuple(cells), above, is_number, wrap.get(c), frozenset(best))
-    starts = [at for at in range(len(keys)) if not at or keys[at] != keys[at - 1]]
-    titles = {at: ", ".join(keys[at]) if headings else "" for at in starts}
-    repeated = [c for c in shown if c not in in_parts]
-    apart = within if headings else []
-    tables = [[heads[c] for c in [*repeated, *part] if c not in apart] for part in parts or [[]]]
+    repeated = [c for c in shown if c not in in_parts and not (headings and c in within)]
+    tables = [[heads[c] for c in [*repeated, *part]] for part in parts or [[]]]
     tex = tex_table(tables, titles, name=name, caption=caption)
     texts_of = {".tex": tex, ".md": (markdown := markdown_table(tables, titles)), ".txt": caption + "\n"}
     written = [write_text(text, stem.with_suffix(ending)) for ending, text in texts_of.items()]

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.stats import binom, norm
 
 from ..errors import InputError
-from ..parallel import ProgressBar, no_progress, parallel_map
+from ..parallel import parallel_map
 from ..rankers.kemeny import kemeny
 from ..streams import stream
 from .mallows import alpha, log_acceptance, majority_recovers, mallows_q, outvoted_pairs, sample_orders
@@ -203,11 +203,10 @@ def run_grid(
     seed: int,
     workers: int = 1,
     scheduler: str | None = None,  # address of a Dask scheduler; needs the extra `ppe[cluster]`
-    progress: ProgressBar = no_progress,  # wraps the results as they come
 ) -> pd.DataFrame:  # one row per cell, in the order of the cells
     "Simulate all cells. Raises: InputError, before anything is computed, if Dask is wanted and not there."
     run = partial(run_cell, n_trials=n_trials, seed=seed)
-    return pd.DataFrame(parallel_map(run, cells, workers=workers, scheduler=scheduler, progress=progress))
+    return pd.DataFrame(parallel_map(run, cells, workers=workers, scheduler=scheduler))
 
 # %% ../../nbs/theory/recovery.ipynb #cell-27
 def truncation_price(

@@ -276,7 +276,7 @@ def replication_cells(
     every = {method.name: method for method in methods} | dict(rules)
     how: dict[str, Any] = {"methods": every, "n_pools": n_pools, "n_slow_pools": n_slow_pools or n_pools}
     run = partial(_study_cell, n_resamples=n_resamples, seed=seed, **how)
-    return parallel_map(run, cells, workers=workers, cost=lambda cell: cell[1] * len(cell[0].pool))
+    return parallel_map(run, cells, workers=workers)
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-3
 def replication_table(
