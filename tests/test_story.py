@@ -54,10 +54,8 @@ def test_a_table_that_changes_changes_a_number():
 
 def test_the_article_has_eight_to_ten_pictures_each_with_its_notebook_and_fits_its_length():
     text = TEXTS["site/story.md"]
-    shown = re.findall(
-        r"!\[(.+)\]\(\.\./figures/tab_pages\.(\w+)\.png\)\n\n\*(?s:.+?)\[The\s+notebook\]\(\.\./(nbs/\w+/\w+\.ipynb)\)\*",
-        text,
-    )
+    picture = r"!\[(.+)\]\(\.\./figures/tab_pages\.(\w+)\.png\)\n\n"
+    shown = re.findall(picture + r"\*(?s:.+?)\[The\s+notebook\]\(\.\./(nbs/\w+/\w+\.ipynb)\)\*", text)
     names = [name for _, name, _ in shown]
     assert 8 <= len(names) <= 10 and len(set(names)) == len(names) == text.count("tab_pages.")
     assert all((ROOT / notebook).is_file() for *_, notebook in shown)
