@@ -232,4 +232,3 @@ def test_launch_does_each_category_on_its_own_and_writes_the_whole_table(tmp_pat
     assert (together / "verdicts.csv").read_bytes() == (alone / "verdicts.csv").read_bytes()
     assert served.asked == 2 * n_served, "the jobs and the whole asked for nothing twice"
     assert {path.name[3:7] for path in (tmp_path / "logs").iterdir()} == {"math", "writ"}
-
