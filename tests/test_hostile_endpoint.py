@@ -312,9 +312,10 @@ def test_who_refuses_everything_has_judged_nothing(tmp_path, serve, name, n_ques
 @pytest.mark.parametrize("workers", ["8", "64"])
 def test_who_refuses_all_from_some_moment_on_has_judged_what_came_before(tmp_path, serve, workers, capsys):
     refuse = refusing(400, message="content policy")
-    server = serve(lambda s, text, w: after(0.3, refuse()) if s.asked > 12 else fine(s, text, w))
+    server = serve(lambda s, text, w: after(1.0, refuse()) if s.asked > 12 else fine(s, text, w))
     answers(tmp_path, 10)
-    assert judged(tmp_path, server.url, "--concurrency", workers) == 2 and "in a row" in one_line(capsys)
+    patient = ("--concurrency", workers, "--timeout", "30")  # for a slow machine
+    assert judged(tmp_path, server.url, *patient) == 2 and "in a row" in one_line(capsys)
     assert states(tmp_path) == {"open": 48, "done": 12}
     goes_on(tmp_path, server)
 

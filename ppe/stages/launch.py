@@ -193,10 +193,12 @@ def launch(
         try:
             for worker in team:
                 threading.Thread(target=serve, args=(worker,), daemon=True).start()
-            with change:
-                change.wait_for(lambda: not waiting and not running)
+            with change:  # by the second: a signal that comes just before a wait is seen after it
+                while not change.wait_for(lambda: not waiting and not running, 1.0):
+                    continue
         finally:  # nothing runs any more, unless a signal ended the waiting
             stop.set()
             with change:
-                change.wait_for(lambda: not running)
+                while not change.wait_for(lambda: not running, 1.0):
+                    continue
     return jobs

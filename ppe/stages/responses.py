@@ -152,8 +152,8 @@ def answer_prompts(
             missing.append(result.item | {"model": name, "reason": result.why, "key": result.key})
     table = pd.DataFrame(missing, columns=["question_id", "category", "variant", "model", "reason", "key"])
     counts = {
-        "wanted": len(wanted), "answers": len(answers), "cleaned": sum(a.raw is not None for a in answers), "cut": n_cut,
-        "missing": table[["question_id", "variant", "reason"]].values.tolist(),
+        "wanted": len(wanted), "answers": len(answers), "cleaned": sum(a.raw is not None for a in answers),
+        "cut": n_cut, "missing": table[["question_id", "variant", "reason"]].values.tolist(),
         "too_long": dict(Counter(row["model"] for row in missing if row["reason"].startswith(TOO_LONG))),
     }  # fmt: skip
     left_out = [p.variant for p in prompts if p.variant != 0] if repeats > 1 else []
