@@ -460,7 +460,8 @@ def leaderboard(
                 raise InputError(
                     f"judge {judge} would hold {weight} of the weight, and the other judges do not bear it out: "
                     f"{points} of its points go to models that they rank higher, {sharp} would if it were as sharp as "
-                    f"it is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge (--judge)"
+                    f"it is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge "
+                    "(--judge)"
                 )
         else:
             ranking = fit_order_effect(ranked, **how)
