@@ -24,10 +24,8 @@ def orders_without(pool: Pool, size: int, ranker: str) -> np.ndarray:
     wins, ties = pool.counts(kept[:, questions])
     kept = kept[(wins + ties).any(axis=(1, 2))]
     fits = rank_batch(pool, kept[:, questions], ranker=ranker)
-    whole = (pool.adjacency | np.swapaxes(pool.adjacency, 1, 2)).sum() == len(pool) * pool.n_models * (
-        pool.n_models - 1
-    )
-    return fits.ranks if whole else fits.ranks[~fits.ridge]
+    met, n = pool.adjacency | np.swapaxes(pool.adjacency, 1, 2), pool.n_models
+    return fits.ranks if met.sum() == len(pool) * n * (n - 1) else fits.ranks[~fits.ridge]
 
 
 def fewest(pool: Pool, changed, ranker: str) -> int | None:
@@ -60,19 +58,23 @@ def compared(pool: Pool, ranker: str) -> list[tuple[int | None, int | None]]:
     return [(said[key] and len(said[key]), fewest(pool, changed, ranker)) for key, changed in judges.items()]
 
 
-@pytest.mark.parametrize("ranker", ["bradley-terry", "davidson"])
-@pytest.mark.parametrize("seed", range(4))
-def test_complete_graphs_are_exact(seed, ranker):
-    rows = drawn_rows(seed, STRENGTH, {"j": (1.0, 0.0)}, n_questions=8, ties=0.2)
+@pytest.mark.parametrize("ranker,two", [("bradley-terry", False), ("davidson", False), ("bradley-terry", True)])
+def test_complete_graphs_are_exact(ranker, two):
+    "Two judges, one of them in both orders, too: a question is left out whole."
+    judges = {"j": (1.0, 0.0)} | ({"k": (0.5, 0.2)} if two else {})
+    rows = drawn_rows(1, STRENGTH, judges, n_questions=8, ties=0.2)
+    rows += [(*row[:3], 1, row[5], row[4], row[6]) for row in rows if row[0] == "k"]
     pool = comparison_graphs(frame(rows))
-    assert fragility(pool).exact
+    made = fragility(pool)
+    assert made.exact and made.n_questions == 8 and len(pool) == (24 if two else 8)
+    assert {question for change in made.changes for question in change.questions or ()} <= set(map(str, range(8)))
     assert all(said == tried for said, tried in compared(pool, ranker))
 
 
 @pytest.mark.parametrize("ranker", ["bradley-terry", "davidson"])
 def test_elsewhere_the_answer_is_an_upper_bound_and_mostly_the_truth(ranker):
     pairs = []
-    for seed in range(6):
+    for seed in range(4):
         rows = drawn_rows(seed, dict(list(STRENGTH.items())[:4]), {"j": (1.0, 0.0)}, n_questions=9, holes=0.25)
         pool = comparison_graphs(frame(rows), incomplete="keep")
         assert not fragility(pool).exact
@@ -80,18 +82,6 @@ def test_elsewhere_the_answer_is_an_upper_bound_and_mostly_the_truth(ranker):
     over = [said - tried for said, tried in pairs if said is not None]
     assert min(over) >= 0 and over.count(0) > 0.9 * len(over) and len(over) > 0.9 * len(pairs)
     assert all(said is None or tried is not None for said, tried in pairs)
-
-
-def test_questions_of_two_judges_and_wordings_are_left_out_whole():
-    "Two judges, one of them in both orders: every question compares each pair equally often."
-    rows = drawn_rows(1, STRENGTH, {"j": (1.0, 0.0), "k": (0.5, 0.2)}, n_questions=8)
-    rows += [(*row[:3], 1, row[5], row[4], row[6]) for row in rows if row[0] == "k"]
-    pool = comparison_graphs(frame(rows))
-    found = fragility(pool)
-    assert found.exact and found.n_questions == 8 and len(pool) == 24
-    assert all(said == tried for said, tried in compared(pool, "bradley-terry"))
-    named = {question for change in found.changes for question in change.questions or ()}
-    assert named <= set(map(str, range(8)))
 
 
 def test_what_is_left_out_is_enough_and_says_who_is_first():
@@ -106,16 +96,6 @@ def test_what_is_left_out_is_enough_and_says_who_is_first():
             rest = verdicts[~verdicts["question_id"].astype(str).isin(change.questions)]
             models = ppe.rank(rest, incomplete=incomplete, intervals=0).to_frame()["model"].tolist()[:places]
             assert change.behind in models and change.ahead not in models
-
-
-@pytest.mark.parametrize(
-    ("name", "runner_up", "n_questions"),
-    [("mt-bench-gpt4", 30, 80), ("vicuna80-gpt4", 63, 79), ("h2o-gpt4", 26, 58), ("oa-gpt4", 471, 696)],
-)
-def test_public_sets(name, runner_up, n_questions):
-    found = fragility(comparison_graphs(load_verdicts(name)))
-    assert found.exact and found.n_questions == n_questions
-    assert len(next(change.questions for change in found.changes if change.what == "neighbours")) == runner_up
 
 
 def test_who_passes_need_not_be_first():
@@ -139,8 +119,6 @@ def test_where_nothing_helps_it_is_said():
     assert found.exact and found.changes[0].questions is None
     assert found.sentence() == "no choice of questions to leave out puts another model before x"
     assert found.to_frame()["questions"].isna().all() and json.dumps(found.to_dict())
-    with pytest.raises(InputError, match="one question"):
-        fragility(Pool.of(graphs[:1]))
     apart = np.zeros((4, 3, 3), dtype=bool)
     apart[:, 0, 1] = True  # the third never met them
     with pytest.raises(NoMaximumError):

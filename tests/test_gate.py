@@ -59,9 +59,8 @@ def test_copies_of_a_deterministic_model_are_no_change(ppe_main, tmp_path, place
 
 def test_copies_of_a_random_model_are_no_change(ppe_main):
     run = ppe_main("compare", CASES / "gate_old.csv", CASES / "gate_old.csv", "--model", "v1", *GATE)
-    assert (
-        run.code == 0 and "+0.000 log odds [-0." in run.out and "what drop this gate would see is not known" in run.out
-    )
+    assert run.code == 0 and "+0.000 log odds [-0." in run.out
+    assert "what drop this gate would see is not known" in run.out
 
 
 def test_judge_mix(ppe_main, tmp_path):
@@ -100,12 +99,9 @@ def test_judge_mix_of_single_verdicts(ppe_main, tmp_path, column):
 
 def test_opponents_may_differ_where_judge_and_wording_are_one(ppe_main, tmp_path):
     "Each version meets two of the three opponents on a question, as a spread design has it."
-    tables = [
-        write(
-            tmp_path / f"{name}.csv",
-            [row for row in rows_of(name) if row[4][0] != "v" or row[5] != absent[int(row[1]) % 3]],
-        )
-        for name, absent in (("gate_old", "xyz"), ("gate_new", "yzx"))
-    ]
+    tables = []
+    for name, absent in (("gate_old", "xyz"), ("gate_new", "yzx")):
+        rows = [row for row in rows_of(name) if row[4][0] != "v" or row[5] != absent[int(row[1]) % 3]]
+        tables.append(write(tmp_path / f"{name}.csv", rows))
     found = ppe_main("compare", *tables, "--format", "json").json()
     assert found["worse"] and found["n_unpaired"] == 0 and found["n_questions"] == 100

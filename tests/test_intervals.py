@@ -46,8 +46,7 @@ def two_judges(one_judge):
 
 
 def test_a_second_judge_of_the_same_questions_narrows_no_interval(one_judge, two_judges):
-    kinds = ("percentile", "differences", "simultaneous")
-    for kind in kinds:
+    for kind in ("percentile", "differences", "simultaneous"):
         alone, both = (leaderboard(t).with_intervals(n_resamples=99, kind=kind) for t in (one_judge, two_judges))
         assert both.n_graphs == 2 * alone.n_graphs
         pd.testing.assert_frame_equal(alone.table(), both.table(), atol=1e-6)
@@ -101,7 +100,7 @@ def identical(n_questions, order="pqrs"):
 
 def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could():
     # Two-sided: 2 / 2^6 is below 5 %, and 2 / 2^5 is not.
-    for n_questions in (2, 4, 5, 8, 20):
+    for n_questions in (5, 8):
         report = make_report(identical(n_questions), n_resamples=999, parts=())
         assert report.n_open == 4 or n_questions >= 6
         assert ("decide nothing" in " ".join(report.board.notes())) == (n_questions < 6)
@@ -140,15 +139,12 @@ def test_top_lost_once_is_settled_everywhere():
     assert report.scores.loc[0, ["model", "rank_low", "rank_high"]].tolist() == ["top", 1, 1]
     top = diagnose_verdicts(table, sections=["ranks"]).to_dict()["ranks"]["top"]
     assert (top["low"], top["high"]) == (1, 1)
-    for lost in (0, 1, 2, 3, 4, 6):  # better evidence never widens
-        rows = table.copy()
-        against_b = [{a, b} == {"top", "b"} for a, b in zip(rows["model_a"], rows["model_b"], strict=True)]
-        won = np.where(rows["model_a"] == "top", "a", "b")
-        touched = rows["model_a"].eq("top") | rows["model_b"].eq("top")
-        said = np.where(touched, won, rows["verdict"].astype(str))
-        first = np.flatnonzero(against_b)[:lost]
+    played, met_b = (table["model_a"].eq(name) | table["model_b"].eq(name) for name in ("top", "b"))
+    won = np.where(table["model_a"] == "top", "a", "b")
+    for lost in (0, 1, 2, 6):  # better evidence never widens
+        said, first = np.where(played, won, table["verdict"].astype(str)), np.flatnonzero(played & met_b)[:lost]
         said[first] = np.where(won[first] == "a", "b", "a")
-        board = leaderboard(validate_verdicts(rows.assign(verdict=said)), on_separation="ridge")
+        board = leaderboard(validate_verdicts(table.assign(verdict=said)), on_separation="ridge")
         for kind in ("differences", "simultaneous"):
             limits = board.with_intervals(n_resamples=199, kind=kind).table().set_index("model")
             assert limits.loc["top", ["rank_low", "rank_high"]].tolist() == [1, 1], (lost, kind)

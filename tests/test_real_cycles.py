@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from definitions import definitions
 
-from ppe.inference.real_cycles import count_majority_cycles, real_cycles
+from ppe.inference.real_cycles import real_cycles
 from ppe.pool import Pool
 from ppe.streams import stream
 
@@ -35,7 +35,7 @@ def cycles_by_hand(margins):
     return sorted(tuple(np.roll(cycle, -int(np.argmin(cycle))).tolist()) for cycle in found)
 
 
-@pytest.mark.parametrize("n_models", [3, 4, 6, 9])
+@pytest.mark.parametrize("n_models", [3, 6, 9])
 @pytest.mark.parametrize("missing", [0.0, 0.5])
 def test_majority_cycles_are_those_of_enumeration(n_models, missing):
     graphs = random_graphs(7, n_models, missing=missing)
@@ -43,11 +43,10 @@ def test_majority_cycles_are_those_of_enumeration(n_models, missing):
     margins = margins_by_hand(graphs)
     assert np.allclose(found.margins, margins)
     assert sorted(map(tuple, found.cycles.tolist())) == cycles_by_hand(margins)
-    assert count_majority_cycles(np.stack([margins, -margins])).tolist() == [len(found.cycles)] * 2
+    count = definitions("figures/fig_real_cycles.ipynb").count_majority_cycles
+    assert count(np.stack([margins, -margins])).tolist() == [len(found.cycles)] * 2
     strict = nx.Graph([tuple(pair) for pair in np.argwhere(margins != 0).tolist()])
     assert found.n_triples == sum(nx.triangles(strict).values()) // 3
-    inside = np.bincount(found.cycles.ravel(), minlength=n_models).tolist()
-    assert found.by_model().set_index("model")["cycles"].to_dict() == dict(zip(found.models, inside, strict=True))
 
 
 def test_limits_are_those_of_the_bootstrap_written_out():

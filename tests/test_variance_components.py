@@ -13,9 +13,7 @@ from ppe.inference.variance_components import (
     component_matrices,
     facet_levels,
     generalizability,
-    shared_wordings,
     variance_components,
-    variant_kind,
     verdict_cells,
 )
 from ppe.paper.datasets import load_verdicts
@@ -45,26 +43,6 @@ def grid_cells(rng: np.random.Generator, numbers: dict[str, int], *, n: int = 4,
     deviations -= deviations.mean(axis=1, keepdims=True)
     facets = dict(zip(numbers, grid.T, strict=True))
     return Cells(tuple("abcdefgh"[:n]), np.linspace(-1, 1, n), deviations - weights @ deviations, weights, facets)
-
-
-def drawn(rows: Comparisons, rng: np.random.Generator, n_questions: int, n_judges: int) -> np.ndarray:
-    "Scores of some questions and judges."
-    asked = np.isin(rows.question, rng.permutation(rows.n_questions)[:n_questions])
-    counts = rows.take(asked & np.isin(rows.judge, rng.permutation(len(rows.judges))[:n_judges])).counts()[:, 0]
-    met = counts.sum(axis=0) > 0
-    first, second = np.nonzero(met)
-    return maximise(Design.of(first, second, rows.models), counts[None, :, met], on_separation="error").strengths[0]
-
-
-def test_balanced_cells_give_textbook_mean_squares():
-    cells = grid_cells(stream(SEED, "anova"), {"question": 7, "judge": 5})
-    y = cells.deviations[:, 0].reshape(7, 5)
-    rows, columns = y.mean(axis=1, keepdims=True), y.mean(axis=0, keepdims=True)
-    mean_squares = 5 * (rows**2).sum() / 6, 7 * (columns**2).sum() / 4, ((y - rows - columns) ** 2).sum() / 24
-    expected = [(mean_squares[0] - mean_squares[2]) / 5, (mean_squares[1] - mean_squares[2]) / 7, mean_squares[2]]
-    levels = facet_levels(cells, rng=stream(SEED))[0]
-    matrices, sizes = component_matrices(cells.deviations, cells.weights, levels, list(levels))
-    assert np.allclose(matrices[:, 0, 0], expected) and np.allclose(1 / sizes, [7, 5, 35])
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -102,19 +80,9 @@ def test_nothing_depends_on_names_and_the_order_of_rows(prd):
         assert np.allclose(one.iloc[:, 1:].astype(float), table.iloc[:, 1:].astype(float), rtol=1e-6, equal_nan=True)
 
 
-def test_predicted_spread_of_subsets_is_seen(prd):
-    study = variance_components(prd, rng=stream(SEED))
-    now = study.deviation() ** 2
-    for n_questions, n_judges, low in ((20, 5, 0.9), (20, 1, 0.9), (80, 1, 0.9), (40, 2, 0.8)):
-        told = np.sqrt(study.deviation({"question": n_questions, "judge": n_judges}) ** 2 - now)
-        streams = replicate_streams(SEED, "subsets", n_questions, n_judges, n=60)
-        scores = np.array([drawn(prd, rng, n_questions, n_judges) for rng in streams])
-        assert low < told / np.sqrt(scores.var(axis=0, ddof=1).mean()) < 1.15, (n_questions, n_judges)
-
-
 def test_limits_hold_planted_components():
     planted, numbers, inside = {"question": 1.0, "judge": 0.2}, {"question": 30, "judge": 5}, []
-    for rng in replicate_streams(SEED, "planted", n=100):
+    for rng in replicate_streams(SEED, "planted", n=60):
         cells = grid_cells(rng, numbers, n=6)
         effects = cells.deviations.copy()  # the rest: variance 1
         for name, variance in planted.items():
@@ -128,39 +96,28 @@ def test_limits_hold_planted_components():
 
 
 def test_crossed_and_nested_are_told_apart(prd, mt_bench):
-    assert variant_kind(prd) == "order" and variant_kind(mt_bench) == "wording"
     turns = variance_components(mt_bench, variant="turn", rng=stream(SEED))
     assert turns.nested == () and turns.tested["turn"] == 1 / 500
     orders = variance_components(prd, rng=stream(SEED))
     assert orders.nested == ("order",) and ("order",) not in orders.names
-    noise = [
-        shared_wordings(grid_cells(rng, {"question": 15, "wording": 3}), "wording", rng=rng)
-        for rng in replicate_streams(SEED, "own", n=100)
-    ]
-    assert np.mean(np.array(noise) < 0.05) <= 0.1 and 0.4 < np.mean(noise) < 0.6
 
 
 def test_judges_of_their_own_are_nested_and_one_to_a_question_is_no_facet():
     cells = grid_cells(stream(SEED, "own judges"), {"question": 12, "judge": 3})
     question, judge = cells.facets.values()
-    nested = generalizability(
-        cells._replace(facets={"question": question, "judge": 3 * question + judge}), rng=stream(SEED)
-    )
+
+    def study(question, judge):
+        return generalizability(cells._replace(facets={"question": question, "judge": judge}), rng=stream(SEED))
+
+    nested = study(question, 3 * question + judge)
     assert nested.names == (("question",), ("question", "judge")) and nested.levels == {"question": 12, "judge": 3}
-    alone = generalizability(
-        cells._replace(facets={"question": 3 * question + judge, "judge": 3 * question + judge}), rng=stream(SEED)
-    )
-    assert alone.names == (("question",),)
-    shifts = cells._replace(
-        facets={"question": question, "judge": question // 4}
-    )  # each question has one judge of three
-    assert generalizability(shifts, rng=stream(SEED)).names == (("question",), ("judge",))
+    assert study(3 * question + judge, 3 * question + judge).names == (("question",),)
+    assert study(question, question // 4).names == (("question",), ("judge",))  # each question has one judge of three
 
 
 def test_forecasts(prd, mt_bench):
     study = variance_components(prd, rng=stream(SEED))
-    assert study.deviation({"order": 1}) > study.deviation() == study.deviation(dict(study.levels))
-    assert study.deviation({"question": 400, "judge": 1}) > study.deviation({"question": 80, "judge": 2})
+    assert study.deviation({"order": 1}) > study.deviation()
     assert study.deviation({"order": 4}) == study.deviation()  # there are two
     parts = [study.deviation(over=[name]) for name in ("question", "judge")]
     assert max(parts) < study.deviation() < np.hypot(*parts)  # questions and judges share an interaction
@@ -185,22 +142,13 @@ def test_what_it_says(prd, mt_bench):
     assert one.to_dict()["components"][1]["low"] is None
 
 
-def test_what_is_refused(prd, mt_bench):
-    with pytest.raises(InputError, match="one question: .* at least two"):
-        variance_components(prd.take(prd.question == 0), rng=stream(SEED))
-    with pytest.raises(InputError, match="wording: only what differs .* question, judge, order"):
-        variance_components(prd, rng=stream(SEED)).deviation({"wording": 2})
-    with pytest.raises(InputError, match="wording: limits over a facet need at least three"):
-        variance_components(mt_bench, rng=stream(SEED)).score_limits()
+def test_what_is_refused(prd):
     with pytest.raises(NoMaximumError):
         variance_components(prd.take((prd.outcome == 0) & (prd.first < prd.second)), rng=stream(SEED))
     apart = grid_cells(stream(SEED, "apart"), {"question": 6, "judge": 2})
     question, judge = apart.facets.values()
     keep = (judge == question % 2) | ((question == 0) & (judge == 1))
-    two = apart._replace(
-        deviations=apart.deviations[keep],
-        weights=apart.weights[keep],
-        facets={"question": question[keep], "judge": judge[keep]},
-    )
+    facets = {"question": question[keep], "judge": judge[keep]}
+    two = apart._replace(deviations=apart.deviations[keep], weights=apart.weights[keep], facets=facets)
     with pytest.raises(InputError, match="question, judge cannot be told apart"):  # but for question 0 they could not
         generalizability(two, rng=stream(SEED))

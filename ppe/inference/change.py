@@ -411,7 +411,7 @@ def model_change(
     loose = tuple(name for name in rows.models if name not in together)
     rows = replace(rows, first=renumbered[rows.first], second=renumbered[rows.second], models=together)
     settings: dict[str, Any] = {"level": level, "margin": margin, "drop": drop}
-    versions = [int(renumbered[m]) for m in number]
+    versions = int(renumbered[number[0]]), int(renumbered[number[1]])
     if over == ("question",):
         how: dict[str, Any] = {"n_flips": max(FLIPS, 2 * draws_needed(1 - level)), "rng": stream(SEED, "change")}
         tests = ScoreTests.of(Design.of(rows.first, rows.second, together), rows.points, rows.question, **how)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
+from scipy.special import betainccinv, betaincinv, expit, stdtrit
 
 from ..comparisons import Comparisons
 from ..errors import InputError, NoMaximumError
@@ -76,10 +76,10 @@ def misfit(
     deviance, largest = float((z**2).sum() / (null**2).sum(axis=1).mean()), np.abs(z).round(9).argmax()
     pair = np.flatnonzero(free)[largest]
     share, chance = float((net + met).sum(axis=0)[pair] / total[pair] / 2), float(expected[pair])
-    one, other = pool.models[i[pair]], pool.models[j[pair]]
+    better, worse = pool.models[i[pair]], pool.models[j[pair]]
     if not z[largest] > 0:
-        one, other, share, chance = other, one, 1 - share, 1 - chance
-    return Misfit(deviance, float(p_value), one, other, share, chance, len(z))
+        better, worse, share, chance = worse, better, 1 - share, 1 - chance
+    return Misfit(deviance, float(p_value), better, worse, share, chance, len(z))
 
 # %% ../../nbs/inference/diagnostics.ipynb #flips-68
 def order_flips(
@@ -129,19 +129,15 @@ def clustered_interval(
     q, n, x = len(trials), trials.sum(), successes.sum()
     if q < 2:
         return np.nan, np.nan
-    from scipy.stats import beta  # here: scipy.stats takes a second to import
-    from scipy.stats import t as student
-
-    rate = x / n
+    rate, tail = x / n, (1 - level) / 2
     variance = q / (q - 1) * ((successes - rate * trials) ** 2).sum() / n**2
     # With nothing but successes, or none, the variance says nothing: a question then counts as one trial.
     effective = min(n, rate * (1 - rate) / variance) if variance > 0 else q
-    tail = (1 - level) / 2
     # Fewer questions know their own variance less well: Student's t in place of the normal.
-    effective *= (student.isf(tail, n - 1) / student.isf(tail, q - 1)) ** 2
+    effective *= (stdtrit(n - 1, tail) / stdtrit(q - 1, tail)) ** 2
     won = rate * effective
-    low = beta.ppf(tail, won, effective - won + 1) if x > 0 else 0.0
-    high = beta.isf(tail, won + 1, effective - won) if x < n else 1.0
+    low = betaincinv(won, effective - won + 1, tail) if x > 0 else 0.0
+    high = betainccinv(won + 1, effective - won, tail) if x < n else 1.0
     return float(low), float(high)
 
 # %% ../../nbs/inference/diagnostics.ipynb #first-10
@@ -152,14 +148,12 @@ def _order_p_value(rows: Comparisons) -> float | None:
     n, first, second = len(rows.models), rows.first, rows.second
     pairs, pair = np.unique(rows.pair, return_inverse=True)
     # All pairs of a question together: one shuffled list may order them all. Few questions allow few turns.
-    unit = rows.question
-    if rows.n_questions < FEWEST_TURNS:
-        unit = np.unique(rows.question * len(pairs) + pair, return_inverse=True)[1]
+    few = rows.n_questions < FEWEST_TURNS
+    unit = np.unique(rows.question * len(pairs) + pair, return_inverse=True)[1] if few else rows.question
     if unit.max() + 1 < FEWEST_TURNS:
         return None
     net = csr_matrix((np.where(first < second, 1.0, -1.0), (unit, pair)), shape=(unit.max() + 1, len(pairs)))
-    of_model = np.zeros((n, len(pairs)))
-    of_model[pairs // n, np.arange(len(pairs))], of_model[pairs % n, np.arange(len(pairs))] = 1.0, -1.0
+    of_model = np.eye(n)[pairs // n].T - np.eye(n)[pairs % n].T
     met, shown = np.bincount(pair)[:, None], np.maximum(np.bincount(np.append(first, second), minlength=n), 1)[:, None]
 
     def unevenness(turns: np.ndarray) -> np.ndarray:  # (units,) → (2,)
@@ -217,18 +211,18 @@ def first_place_rates(
         basis, reason, used = _basis(rows)
         outcome, question = rows.outcome[used], rows.question[used]
         first, second, ties = (np.bincount(question[outcome == k], minlength=rows.n_questions) for k in range(3))
-        row = {"judge": judge, "valid": len(rows), "first": first.sum(), "second": second.sum()}
-        row |= {"ties": ties.sum()} | dict.fromkeys(("rate", "low", "high", "half_tie_rate"), np.nan)
-        row |= {"n_questions": len(np.unique(question)), "basis": basis, "reason": reason}
+        rate = low = high = half = np.nan
         if basis != "confounded":
-            row["half_tie_rate"] = (first.sum() + ties.sum() / 2) / len(used)
+            half = (first.sum() + ties.sum() / 2) / len(used)
             if (first + second).any():
-                row["rate"] = first.sum() / (first + second).sum()
-                row["low"], row["high"] = clustered_interval(first, first + second, level)
+                rate = first.sum() / (first + second).sum()
+                low, high = clustered_interval(first, first + second, level)
             else:
-                row["reason"] = "every verdict is a tie"
-        table.append(row)
-    return pd.DataFrame(table)
+                reason = "every verdict is a tie"
+        counts = judge, len(rows), first.sum(), second.sum(), ties.sum()
+        table.append((*counts, rate, low, high, half, len(np.unique(question)), basis, reason))
+    names = "judge valid first second ties rate low high half_tie_rate n_questions basis reason"
+    return pd.DataFrame(table, columns=names.split())
 
 # %% ../../nbs/inference/diagnostics.ipynb #joint-02
 def family(name: str) -> str:
@@ -274,9 +268,7 @@ def _scores(table: pd.DataFrame, n: int) -> np.ndarray:
 
 def _half_width(values: np.ndarray, level: float) -> float:
     "Of an estimate and what it is without each question, which come after it: Student's t times the jackknife error."
-    from scipy.stats import t as student  # here: scipy.stats takes a second to import
-
-    return float(student.isf((1 - level) / 2, len(values) - 2) * jackknife_error(values)) if len(values) > 2 else np.nan
+    return -float(stdtrit(len(values) - 2, (1 - level) / 2) * jackknife_error(values)) if len(values) > 2 else np.nan
 
 
 def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float) -> tuple[float, float, float]:
@@ -313,15 +305,14 @@ def shared_errors(
     table, models = _battles(verdicts)
     theta = _scores(table, len(models))
     rest = table["points"] - expit(theta[table["first"]] - theta[table["second"]])
-    sums = table.assign(rest=rest, square=rest**2).groupby("battle").agg(
-        m=("rest", "size"), rest=("rest", "sum"), square=("square", "sum"), question=("question", "first")
-    )  # fmt: skip
+    battles = table.assign(rest=rest, square=rest**2).groupby("battle")
+    sums = battles[["rest", "square"]].sum().assign(m=battles.size(), question=battles["question"].first())
     several = sums[sums["m"] > 1]
     if several.empty:
         raise InputError("no two judges judged the same pair on the same wording")
     question = pd.factorize(several["question"])[0]
     pairs = [several["rest"] ** 2 - several["square"], (several["m"] - 1) * several["square"]]
-    agreed, most = (np.bincount(question, part) for part in pairs)
+    agreed, most = (np.bincount(question, pair) for pair in pairs)
     rho = float(agreed.sum() / max(most.sum(), 1e-300))
     half = _half_width(np.append(rho, (agreed.sum() - agreed) / np.maximum(most.sum() - most, 1e-300)), level)
     of_all = table[table["battle"].isin(sums.index[sums["m"] == table["judge"].nunique()])]
@@ -359,15 +350,12 @@ def judges_agree(
 # %% ../../nbs/inference/diagnostics.ipynb #joint-04
 def _own(mine: pd.DataFrame, theta: np.ndarray, own: np.integer, kin: np.ndarray, level: float) -> dict[str, float]:
     "The row of one judge and model; mine has the points of the judge and, as others, of those of other families."
-    from scipy.stats import t as student
-
-    first, second = mine["first"].to_numpy(), mine["second"].to_numpy()
+    first, second, points, question = (mine[name].to_numpy() for name in ("first", "second", "points", "question"))
     related = kin[first].astype(int) + kin[second]
     here, apart = ((first == own) | (second == own)) & (related == 1), related == 0
     if not here.any():
         return {"battles": 0}
-    sign, gap, points = np.where(second == own, -1.0, 1.0), theta[first] - theta[second], mine["points"].to_numpy()
-    a, n, question = 1.0, here.sum(), mine["question"].to_numpy()
+    sign, gap, a, n = np.where(second == own, -1.0, 1.0), theta[first] - theta[second], 1.0, here.sum()
     for _ in range(50 if gap[apart].any() else 0):  # a of points that are σ(a · gap) in the mean, by Newton's method
         share = expit(a * gap[apart])
         step = ((points[apart] - share) @ gap[apart]) / max((share * (1 - share)) @ gap[apart] ** 2, 1e-9)
@@ -379,7 +367,7 @@ def _own(mine: pd.DataFrame, theta: np.ndarray, own: np.integer, kin: np.ndarray
     moved = here * (said - sharper - mean) / n - apart * slope * (points - share) * gap / bend
     parts = np.bincount(question, moved)
     q = len(np.unique(question[here]))
-    half = student.isf((1 - level) / 2, q - 1) * np.sqrt(q / (q - 1) * (parts @ parts)) if q > 1 else np.nan
+    half = -stdtrit(q - 1, (1 - level) / 2) * np.sqrt(q / (q - 1) * (parts @ parts)) if q > 1 else np.nan
     row = {"battles": int(n), "difference": float(said[here].mean()), "sharper": float(sharper[here].mean())}
     return row | {"excess": mean, "low": mean - half, "high": mean + half}
 
@@ -397,17 +385,16 @@ def own_models(
     table, models = _battles(verdicts)
     families, rows = np.array([family(name) for name in models]), []
     judges = {judge: family(judge) for judge in sorted(table["judge"].unique())}
-    kinships = [(judge, own) for judge, of in judges.items() if of for own in np.flatnonzero(families == of)]
-    for judge, own in kinships:
+    kinships = [(judge, model) for judge, of in judges.items() if of for model in np.flatnonzero(families == of)]
+    for judge, model in kinships:
         others = table[table["judge"].map(judges) != judges[judge]]
         mean = others.groupby("battle")["points"].mean().rename("others")
         mine, kin = table[table["judge"] == judge].merge(mean, on="battle"), families == judges[judge]
         row: dict[str, float] = {"battles": 0}
         if len(mine):
-            row = _own(mine, _scores(others, len(models)), own, kin, 1 - (1 - level) / len(kinships))
-        rows.append({"judge": judge, "model": models[own]} | row)
-    names = ["judge", "model", "battles", "difference", "sharper", "excess", "low", "high"]
-    return pd.DataFrame(rows, columns=names)
+            row = _own(mine, _scores(others, len(models)), model, kin, 1 - (1 - level) / len(kinships))
+        rows.append({"judge": judge, "model": models[model]} | row)
+    return pd.DataFrame(rows, columns=["judge", "model", "battles", "difference", "sharper", "excess", "low", "high"])
 
 # %% ../../nbs/inference/diagnostics.ipynb #joint-05
 BY_CHANCE = 1e-4  # questions that are expected to be alike, at most, for a note
@@ -418,8 +405,8 @@ def repeated_questions(
 ) -> list[list]:
     "Groups of questions with the same verdicts on everything, the same answer first, where chance would give none."
     rows = Comparisons.of(verdicts, invalid=True)
-    keys = {"judge": rows.judge, "wording": rows.wording, "pair": rows.pair}
-    unit = pd.DataFrame(keys).groupby([*keys], sort=False).ngroup().to_numpy()
+    keys = pd.DataFrame({"judge": rows.judge, "wording": rows.wording, "pair": rows.pair})
+    unit = keys.groupby([*keys], sort=False).ngroup().to_numpy()
     said = unit * 8 + (rows.first < rows.second) * 4 + rows.outcome
     times = np.bincount(said, minlength=8 * (unit.max() + 1)).reshape(-1, 8)
     alike = np.log((times**2).sum(axis=1) / times.sum(axis=1) ** 2.0)

@@ -320,7 +320,7 @@ def _percentile(fits: BatchScores, level: float, joined: np.ndarray | None = Non
 
 
 def _tested(
-    pairs: PairStatistics, level: float, scores: Mapping[str, Sequence[np.ndarray]]
+    pairs: PairStatistics, level: float, scores: Mapping[str, tuple[np.ndarray, np.ndarray]]
 ) -> tuple[dict[str, ModelLimits], np.ndarray]:
     "Limits by kind, from those of scores (low and high); the best rank that the tests leave each model, all at once."
     certain = {

@@ -455,11 +455,13 @@ def leaderboard(
         if weighted:
             ranking = weighted_judges(outcomes, models=ranked.models, judges=ranked.judges, on_separation=on_separation)
             if over := takes_over(outcomes, ranking):
+                judge, *shares = over.values()
+                weight, points, alike, sharp = (f"{100 * share:.0f} %" for share in shares)
                 raise InputError(
-                    "judge {judge} would hold {weight:.0%} of the weight, and the other judges do not bear it out: "
-                    "{points:.0%} of its points go to models that they rank higher, {expected:.0%} would if it were as "
-                    "sharp as it is taken to be, {alike:.0%} if it were like them; rank by --judges pooled, or by one "
-                    "judge (--judge)".format(**over).replace("%", " %")
+                    f"judge {judge} would hold {weight} of the weight, and the other judges do not bear it out: "
+                    f"{points} of its points go to models that they rank higher, {sharp} would if it were as sharp as "
+                    f"it is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge "
+                    "(--judge)"
                 )
         else:
             ranking = fit_order_effect(ranked, **how)

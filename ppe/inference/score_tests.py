@@ -91,32 +91,22 @@ class PairStatistics:
     ) -> np.ndarray:  # (2, n, n) bool: row certainly above the column, and certainly below it
         "Step-down tests of all statements. Source: Romano and Wolf (2005). Cost: O(B n²) a step."
         above, below = np.zeros((2, self.n_models, self.n_models), dtype=bool)
-        families = (
-            [np.arange(len(self.z))]
-            if simultaneous
-            else [np.flatnonzero((self.first == model) | (self.second == model)) for model in range(self.n_models)]
-        )
-        for number, family in enumerate(families):
-            signs = np.ones(len(family)) if simultaneous else np.where(self.first[family] == number, 1.0, -1.0)
-            z, null = self.z[family] * signs, self.null[:, family] * signs
+        for model in [-1] if simultaneous else range(self.n_models):
+            family = np.flatnonzero((self.first == model) | (self.second == model) | simultaneous)
+            turned = self.second[family] == model  # so that the model is the first of all its pairs
+            sides = np.stack([self.first, self.second])[:, family]
+            first, second = np.where(turned, sides[::-1], sides)
+            z, null = self.z[family] * (1 - 2 * turned), self.null[:, family] * (1 - 2 * turned)
             up, down = np.zeros((2, len(family)), dtype=bool)
             while len(family):
-                largest = np.maximum(
-                    null[:, ~up].max(axis=1, initial=-np.inf), -null[:, ~down].min(axis=1, initial=np.inf)
-                )
-                reach = critical(largest, level) + ROUNDING
+                ends = null[:, ~up].max(axis=1, initial=-np.inf), -null[:, ~down].min(axis=1, initial=np.inf)
+                reach = critical(np.maximum(*ends), level) + ROUNDING
                 new_up, new_down = ~up & (z > reach), ~down & (-z > reach)
                 if not (new_up.any() or new_down.any()):
                     break
                 up, down = up | new_up, down | new_down
-            one, other = self.first[family], self.second[family]
-            if simultaneous:
-                above[one[up], other[up]] = above[other[down], one[down]] = True
-                below = above.T
-            else:
-                others = np.where(one == number, other, one)
-                above[number, others[up]] = below[number, others[down]] = True
-        return np.stack([above, below])
+            above[first[up], second[up]] = below[first[down], second[down]] = True
+        return np.stack([above | below.T, below | above.T]) if simultaneous else np.stack([above, below])
 
 # %% ../../nbs/inference/score_tests.ipynb #7f5b617a
 def rank_limits(
@@ -199,9 +189,8 @@ class ScoreTests:
         fixed = unlike.columns, unlike.values, unlike.offset
         joined = same_component((met + met.T)[None])[0][0]
         elsewhere = np.empty((n_models, 0)) if elsewhere is None else elsewhere
-        flips = np.hstack(
-            [rng.integers(2, size=(n_flips, n_units)) * 2.0 - 1, rng.standard_normal((n_flips, elsewhere.shape[1]))]
-        )
+        signs = rng.integers(2, size=(n_flips, n_units)) * 2.0 - 1
+        flips = np.hstack([signs, rng.standard_normal((n_flips, elsewhere.shape[1]))])
         counts = outcomes.sum(axis=0).reshape(3, -1)
         for ridge in (0.0, RIDGE) if joined.all() else (RIDGE,):
             start = np.zeros(max(n_models, int(columns.max()) + 1) + ties)
@@ -305,12 +294,9 @@ class ScoreTests:
             leads = (limit for top, bottom, limit in ways if bottom in breadth_first_order(beat, top)[0])
             return next(leads, np.nan)
         theta, inside = self.start.copy(), (group[first] == group[one]) & (group[second] == group[one])
-        columns, values, offset = (
-            part[inside] for part in (self.design.columns, self.design.values, self.design.offset)
-        )
-        parts = columns, values, offset, self.counts[:, inside]
+        columns, values, offset = self.design.columns[inside], self.design.values[inside], self.design.offset[inside]
         nothing = np.zeros_like(theta), 0.0, theta, np.zeros_like(theta)
-        if not ascend(*parts, self.ties, self.n_models, 0.0, *nothing):
+        if not ascend(columns, values, offset, self.counts[:, inside], self.ties, self.n_models, 0.0, *nothing):
             raise ConvergenceError("no fit of models that all won and lost was reached: the verdicts are too uneven")
         return float(theta[one] - theta[other])
 
