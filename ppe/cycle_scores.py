@@ -121,8 +121,8 @@ class CycleCounts:
 
     def score(self, mu: float = 1.0) -> np.ndarray:
         "The truncation score S_mu = C3_bad + mu C4_bad (paper, section 4.1), (G,) float64."
-        if not (np.isfinite(mu) and mu >= 0):
-            raise InputError(f"mu = {mu}: the weight of bad 4-cycles is a finite number of at least 0")
+        if not 0 <= mu <= np.finfo(float).max / 2**63:  # beyond which scores would not fit a number
+            raise InputError(f"mu = {mu:g}: the weight of bad 4-cycles is at least 0, and at most 1e289")
         return self.c3_bad + mu * self.c4_bad
 
 # %% ../nbs/cycle_scores.ipynb #cell-12

@@ -21,7 +21,8 @@ import pyarrow.parquet
 from pandas.util import hash_array
 
 from .counts import PairCounts
-from .errors import InputError, PpeError
+from .errors import InputError, PpeError, first_five
+from .pool import win_tie_counts_from_table
 from .schemas import Faults, read_pieces, reading, require_distinct_names
 from .verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, VERDICTS, Verdict, nothing_selected
 
@@ -131,6 +132,23 @@ class Streamed:
     counts: PairCounts
     judges: tuple[str, ...]  # who judged, sorted
     n_rows: int  # verdicts that were chosen, invalid ones included
+
+    @classmethod
+    def of(
+        cls,
+        verdicts: pd.DataFrame,  # validated
+    ) -> "Streamed":
+        "What would be left of a table."
+        judges = tuple(sorted(verdicts["judge"].unique()))
+        return cls(PairCounts(*win_tie_counts_from_table(verdicts)), judges, len(verdicts))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:  # one line or none
+        "What to say of counts of several judges."
+        several = (
+            f"verdicts of {len(self.judges)} judges are added up ({first_five(self.judges)}); --judge NAME takes one"
+        )
+        return (several,) if len(self.judges) > 1 else ()
 
 
 def _chosen(tally: _Tally) -> Streamed:

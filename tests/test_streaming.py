@@ -1,5 +1,6 @@
 """Files that are read piece by piece: the counts and the refusals of the table, in little memory."""
 
+import io
 import json
 import os
 import re
@@ -183,6 +184,16 @@ def test_a_full_disk_is_one_line_with_the_way_out(tmp_path, monkeypatch):
     monkeypatch.setattr(streaming.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "wb", buffering=0))
     with pytest.raises(PpeError, match="No space left on device; name a folder with room in TMPDIR"):
         stream_counts([write(tmp_path / "v.csv", random_pool())])
+
+
+def test_a_disk_that_takes_a_part_at_a_time(tmp_path, monkeypatch):
+    class Slow(io.FileIO):
+        def write(self, data):
+            return super().write(data[:1000])
+
+    monkeypatch.setattr(streaming.tempfile, "TemporaryFile", lambda **_: Slow(tmp_path / "keys", "w+b"))
+    keys = np.random.default_rng(2).integers(0, 2**64, 5000, dtype=np.uint64)
+    assert np.array_equal(streaming.suspects([keys[:3000], keys[3000:]], lambda part: part), np.sort(keys))
 
 
 # ---- the command

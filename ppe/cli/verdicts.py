@@ -14,14 +14,13 @@ import click
 
 from .show import FORCE, FORMAT, Files, Form, command, emit, emit_result, function_command
 from .show import new_file, note, out_option
-from ..counts import PairCounts, write_counts
-from ..door.inputs import Verdicts, file_names, judges_note, read_input
+from ..counts import write_counts
+from ..door.inputs import Verdicts, file_names, read_input
 from ..door.planning import design, next_calls, plan
 from ..door.ranking import compare, cycles, diagnose, rank, report
 from ..door.reading import check, read
 from ..errors import InputError
 from ..inference.change import Change
-from ..pool import win_tie_counts_from_table
 from ..streaming import Streamed
 from ..verdicts import write_verdicts
 
@@ -41,16 +40,13 @@ def counts_command(
     valid verdicts count, those of incomplete graphs too. `ppe rank` ranks what is written.
     """
     target = new_file(out, "a file of counts", force=force, inputs=file_names(files))
-    found = read_input(files, judge=judge, category=category)
-    if isinstance(found, Streamed):
-        counts, judges = found.counts, found.judges
-    else:
-        counts, judges = PairCounts(*win_tie_counts_from_table(found)), tuple(found["judge"].unique())
-    if not counts.n_verdicts:
+    source = read_input(files, judge=judge, category=category)
+    seen = source if isinstance(source, Streamed) else Streamed.of(source)
+    if not seen.counts.n_verdicts:
         raise InputError("no valid verdict: nothing to count; at least one that says a, b or tie is needed")
-    write_counts(counts, target)
-    emit(f"{counts.n_verdicts} verdicts on {len(counts.models)} models")
-    for line in judges_note(judges):
+    write_counts(seen.counts, target)
+    emit(f"{seen.counts.n_verdicts} verdicts on {len(seen.counts.models)} models")
+    for line in seen.remarks:
         note(line)
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-07b

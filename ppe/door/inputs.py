@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['Verdicts', 'Words', 'Function', 'STDIN', 'ROW_BYTES', 'check_words', 'words_checked', 'opened', 'file_names',
-           'text_columns', 'judges_note', 'is_frame', 'imported', 'read_input', 'verdict_table']
+           'text_columns', 'is_frame', 'imported', 'read_input', 'verdict_table']
 
 # %% ../../nbs/door/inputs.ipynb #8c105adf
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
@@ -24,7 +24,6 @@ from ..files import is_name, read_whole, unpacked
 from ..importers.layouts import import_verdicts
 from ..importers.records import RecordFile
 from ..parallel import progress_bar
-from ..pool import win_tie_counts_from_table
 from ..rankers.registry import COUNT_RANKERS
 from ..results import Result
 from ..schemas import Schema, read_table
@@ -152,14 +151,6 @@ def _table(sources: dict[str, str | bytes], covariates: Sequence[str]) -> pd.Dat
         stream_counts(list(sources))  # knows the same rules, and in which file each row stands
         raise
 
-
-def judges_note(
-    judges: Iterable[str],
-) -> list[str]:  # one line or none
-    "What to say of counts of several judges."
-    several = f"verdicts of {len(judges := sorted(judges))} judges are added up ({first_five(judges)}); "
-    return [several + "--judge NAME takes one"] if len(judges) > 1 else []
-
 # %% ../../nbs/door/inputs.ipynb #739673c7
 def is_frame(source: Verdicts) -> bool:
     return not isinstance(source, (str, os.PathLike, list, tuple))
@@ -227,10 +218,8 @@ def read_input(
         if len(sources) > 1:
             raise InputError("a pipe stands alone, since it cannot be read twice: put it into a file to add others")
         table = _table(sources, covariates)
-        found = select_verdicts(table, **chosen)
-        if len(table) <= LARGE or needs:
-            return found
-        return Streamed(PairCounts(*win_tie_counts_from_table(found)), tuple(found["judge"].unique()), len(found))
+        kept = select_verdicts(table, **chosen)
+        return kept if len(table) <= LARGE or needs else Streamed.of(kept)
     n_rows = sum(map(count_rows, sources))
     if n_rows > LARGE and not needs:
         watch = partial(progress_bar, total=n_rows, unit=" rows", unit_scale=True)

@@ -37,7 +37,7 @@ from ppe.inference.leaderboard import (
 from ..inference.methods import Method
 from ..inference.people_and_judges import PeopleLeaderboard, people_and_judges
 from ..inference.variance_components import Over, facets_over
-from .inputs import Verdicts, Words, judges_note, opened, read_input, text_columns, verdict_table, words_checked
+from .inputs import Verdicts, Words, opened, read_input, text_columns, verdict_table, words_checked
 from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..rankers.covariates import read_coefficients
@@ -238,7 +238,7 @@ def rank(
         rule = (
             f"{table.n_rows} verdicts, too many for a table: all valid ones are counted, those of incomplete graphs too"
         )
-        return replace(board, remarks=(rule, *judges_note(table.judges))) if table.n_rows else board
+        return replace(board, remarks=(rule, *table.remarks)) if table.n_rows else board
     method = _method(select, keep, mu)
     how |= {"method": method, "incomplete": incomplete, "order_effect": order_effect, **style}
     make = judge_leaderboards if judges == "separate" else partial(leaderboard, judges=judges)

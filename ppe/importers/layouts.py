@@ -112,7 +112,7 @@ def two_games(
     second: np.ndarray,  # verdicts of the second, in which model_b is shown first: a means that one
     games: str | None,  # both or agreed
     variants: Sequence[object] = (1, 2),  # variant of each game, one value or one for each row
-    said: Sequence[Mapping[str, Any]] = ({}, {}),  # remarks on each game
+    said: Sequence[dict[str, Any]] = ({}, {}),  # remarks on each game
 ) -> Rows:
     "Both games as two graphs, or one verdict that both agree on; what is said of a pair stands with its first row."
     same, invalid = first == mirrored(second), (first == "invalid") | (second == "invalid")
@@ -190,7 +190,8 @@ def _mt_bench(records: Records, games: str | None = None, turns: str | None = No
     if 0 < len(scored) < len(records):
         raise records.refuse(scored, "scored one by one (m1_score), others judged as pairs: import them as two files")
     records = records.with_fields({"turn": records.fields.get("turn", [1] * len(records))})
-    asked, turn, fields = records.identifiers("question_id"), records.identifiers("turn"), dict(records.fields)
+    asked, turn = records.identifiers("question_id"), records.identifiers("turn")
+    fields: dict[str, Any] = dict(records.fields)
     if "judge" in fields:  # its name, and that of its prompt
         fields["judge"] = [judge[0] if isinstance(judge, list) and judge else judge for judge in fields["judge"]]
     one_verdict = "g1_winner" not in fields or games == "agreed" or bool(scored)
@@ -341,7 +342,8 @@ def _alpaca_eval(records: Records) -> Records:
     questions = [f"i{key[:12]}" for key in keys]
     winners = ["a" if p < 1.5 else "b" if p > 1.5 else "tie" if p == 1.5 else None for p in preferences]
     between = [not (math.isnan(number) or number in (1, 1.5, 2)) for number in preferences]
-    fields = {"question_id": questions, "winner": winners, _ORDER: [1] * len(records), _BETWEEN: between}
+    fields: dict[str, list[Any]] = {"question_id": questions, "winner": winners}
+    fields |= {_ORDER: [1] * len(records), _BETWEEN: between}
     return records.with_fields(fields | _style(records.values("output_1"), records.values("output_2")))
 
 
@@ -507,12 +509,14 @@ def named_columns(
             columns.setdefault(key if value else repr(part), []).append(value)
         named = {}
     for key, value in named.items():
-        words = {str(value): None} if key not in _WORDS else dict[str | None, None]()
-        for word in () if words else [value] if isinstance(value, str) or np.isscalar(value) else value:
-            words[as_word(word)] = None
-            if isinstance(word, (int, float, np.number)) and not isinstance(word, bool):
-                words |= {as_word(int(word)): None, as_word(float(word)): None}  # 1 is 1.0 beside NaN
-        columns[key] = [word for word in words if word is not None]
+        if key not in _WORDS:
+            columns[key] = [str(value)]
+            continue
+        forms = list[Any]()
+        for word in [value] if isinstance(value, str) or np.isscalar(value) else value:
+            is_number = isinstance(word, (int, float, np.number)) and not isinstance(word, bool)
+            forms += [word, int(word), float(word)] if is_number else [word]  # 1 is 1.0 beside NaN
+        columns[key] = [word for word in dict.fromkeys(map(as_word, forms)) if word is not None]
     if strange := [f"{key}={values[0]}" for key, values in columns.items() if key not in _KNOWN]:
         raise InputError(f"columns: {strange[0]:.60} is none of {'=…, '.join(_KNOWN)}=…; {_RULE}")
     hot = [key for key in _HOT if key in columns]
