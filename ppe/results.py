@@ -59,7 +59,7 @@ class Result:
 
     def notes(self) -> list[str]:
         "What to know before the answer is relied on, one sentence each."
-        return []
+        return [*getattr(self, "remarks", ())]
 
     def table(self) -> "pd.DataFrame":
         "`to_frame`."
