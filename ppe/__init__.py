@@ -31,7 +31,6 @@ _MOVED = {  # what was a name of the door before 2.0
     "ppe.inference.intervals": "rank_intervals",
     "ppe.inference.leaderboard": "counts_leaderboard judge_leaderboards",
     "ppe.inference.diagnostics": "first_place_rates",
-    "ppe.reports.page": "write_report",
     "ppe.designs.adaptive": "is_settled parse_goal",
     "ppe.designs.plans": "make_plan pilot_beliefs public_beliefs",
     "ppe.inference.people_and_judges": "people_and_judges",

@@ -6,12 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import tokenize
 from collections.abc import Callable
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
-from textwrap import dedent
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import click
@@ -67,49 +65,19 @@ FUNCTIONS = {
     "import": "read", "judge": "judge", "next": "next_calls", "perturb": "perturb", "plan": "plan", "rank": "rank",
     "report": "report", "respond": "respond",
 }  # fmt: skip
-OF_COMMANDS_ALONE = {
-    "format",
-    "force",
-    "out",
-    "fail_if",
-    "columns",
-    "with_others",
-}  # where to, in which form, and exit codes
+OF_COMMANDS_ALONE = {"format", "force", "out", "fail_if", "columns", "with_others"}  # where to, how, and exit codes
 
 
-def comments(function: Callable) -> dict[str, str]:
-    "What stands behind each parameter, or in the lines above it."
-    told, above, name = {}, [], ""
-    source = dedent(inspect.getsource(function))
-    depth = 0
-    for token in tokenize.generate_tokens(StringIO(source).readline):
-        depth += (token.string in "([{" and token.type == tokenize.OP) - (
-            token.string in ")]}" and token.type == tokenize.OP
-        )
-        if token.string == ":" and depth == 0:
-            return told
-        if token.type == tokenize.COMMENT:
-            text = token.string.lstrip("# ")
-            if token.line.lstrip().startswith("#"):
-                above.append(text)
-            else:
-                told[name] = text
-        elif token.type == tokenize.NAME and depth == 1 and token.line.lstrip(" *").startswith(token.string):
-            name = token.string
-            if above:
-                told[name], above = " ".join(above), []
-    raise AssertionError(f"no end of the parameters of {function}")
-
-
-def of_run() -> dict[str, str]:
-    "The same of the options that the three stages share: fields of a class."
+def comments(thing: Callable | type) -> dict[str, str]:
+    "What stands behind each parameter or field, or in the lines above it."
     told, above = {}, []
-    for line in inspect.getsource(Run).splitlines():
+    for line in inspect.getsource(thing).splitlines():
         name, _, text = line.strip().partition(":")
         if line.strip().startswith("# "):
             above.append(line.strip("# "))
         elif line.startswith("    ") and name.isidentifier():
-            told[name], above = " ".join(above) or text.partition("  # ")[2], []
+            told.setdefault(name, " ".join(above) or text.partition("  # ")[2])
+            above = []
     return told
 
 
@@ -125,16 +93,12 @@ def test_a_command_has_the_options_defaults_choices_and_help_of_its_function(nam
         if parameter.kind is not parameter.VAR_KEYWORD
     }  # fmt: skip
     options = {option.name: option for option in made.params}
-    assert [key for key in options if key in parameters and key not in OF_COMMANDS_ALONE] == [
-        key for key in parameters if key not in OF_COMMANDS_ALONE
-    ]
-    assert {*options} - {*parameters} <= OF_COMMANDS_ALONE
+    own = [key for key in parameters if key not in OF_COMMANDS_ALONE]
+    assert [key for key in options if key not in OF_COMMANDS_ALONE] == own
     assert made.help == inspect.getdoc(function) and made.get_short_help_str(99) == COMMANDS[name][1].rstrip(".") + "."
-    told, hints = (
-        of_run() | comments(function),
-        get_type_hints(function, dict(vars(import_module(function.__module__)), JudgeChange=object)),
-    )
-    for key in {*options} & {*parameters} - OF_COMMANDS_ALONE:
+    told = comments(Run) | comments(function)
+    hints = get_type_hints(function, dict(vars(import_module(function.__module__)), JudgeChange=object))
+    for key in own:
         option, default = options[key], parameters[key].default
         is_option = parameters[key].kind is inspect.Parameter.KEYWORD_ONLY
         assert isinstance(option, click.Option if is_option else click.Argument), key
@@ -189,15 +153,12 @@ def test_a_command_prints_what_its_function_returns(name: str, table: Path, caps
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]  # fmt: skip
     answer = function(*places, **given)
-    shown = {"table": str(answer) + "\n", "json": json.dumps(answer.to_dict(), indent=2, ensure_ascii=False) + "\n"}
+    shown = {"table": f"{answer}\n", "json": json.dumps(answer.to_dict(), indent=2, ensure_ascii=False) + "\n"}
+    notes = "".join(f"ppe: note: {as_options(one_line(note))}\n" for note in answer.notes())
     for form, text in shown.items():
         capsys.readouterr()
         assert main([name, *words, "--format", form]) == 0
-        out, err = capsys.readouterr()
-        assert out == text
-        assert [line.removeprefix("ppe: note: ") for line in err.splitlines()] == [
-            as_options(one_line(note)) for note in answer.notes()
-        ]
+        assert capsys.readouterr() == (text, notes)
     assert len(repr(answer).splitlines()) <= 8 and answer._repr_html_().startswith("<div")
     frame = answer.to_frame()
     assert main([name, *words, "--format", "csv"]) == 0

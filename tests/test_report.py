@@ -14,12 +14,14 @@ import pytest
 from browser import Browser, chromium
 from drawn import frame as table
 
+import ppe
 from ppe.cli.main import main
 from ppe.errors import InputError
 from ppe.inference.leaderboard import leaderboard
 from ppe.paper.datasets import load_verdicts
+from ppe.rankers.registry import RANKERS
 from ppe.reports.comparison import compare_tables
-from ppe.reports.page import comparison_page, report_page, write_report
+from ppe.reports.page import comparison_page, report_page
 from ppe.reports.report import SAID, make_report
 from ppe.streams import stream
 from ppe.verdicts import validate_verdicts, write_verdicts
@@ -82,7 +84,7 @@ def counted() -> pd.DataFrame:
 
 
 def test_the_numbers_are_those_that_a_hand_counts(counted):
-    report = make_report(counted)
+    report = make_report(counted, n_resamples=199)
     assert report.scores["model"].tolist() == ["a", "c", "b"]
     # a over c: 12 wins where a is first, 6 of 12 where c is; a over b: 22 of 24; b and c tie 24 times.
     assert report.wins.tolist() == [[0, 18, 22], [6, 0, 0], [2, 0, 0]]
@@ -117,34 +119,30 @@ def test_scores_and_ranges_are_those_of_the_leaderboard(counted):
     assert report.could_be_first == first and f"{first[0]} is the best of 3 models" in text_of(report_page(report))
 
 
+def turns(pairs: list[str], n: int, every: int) -> pd.DataFrame:
+    "The first of each pair wins, but for each so many-th question."
+    return table([("j", q, "all", 1, *pair.split(), "ab"[(q + at) % every == 0]) for q in range(n)
+                  for at, pair in enumerate(pairs)])  # fmt: skip
+
+
 def test_a_certain_cycle_is_drawn_and_a_decided_order_is_said():
     circle = ["rock scissors", "scissors paper", "paper rock", "rock z", "scissors z", "paper z"]
-    pairs = [(at, *pair.split()) for at, pair in enumerate(circle)]
-    report = make_report(
-        table([("j", q, "all", 1, a, b, "ab"[(q + at) % 10 == 0]) for q in range(80) for at, a, b in pairs])
-    )
+    report = make_report(turns(circle, 80, 10), n_resamples=199)
     assert report.cycles.confident.tolist() == [True] and not report.decided
     page = report_page(report)
     assert "survives the uncertainty" in text_of(page)
     assert rows_of(page, "The surviving cycles")[0][:3] == ["paper", "rock", "scissors"]
-    pairs = list(combinations("abc", 2))
-    order = make_report(
-        table([("j", q, "all", 1, a, b, "ab"[(q + ord(a)) % 12 == 0]) for q in range(60) for a, b in pairs])
-    )
+    order = make_report(turns(["a b", "a c", "b c"], 60, 12), n_resamples=199)
     assert order.decided and "All 3 places are decided" in text_of(report_page(order))
 
 
 def test_the_first_box_names_open_places_and_what_speaks_against_them():
     "Two pairs of equals; a judge that ranks its own family, few questions; lost graphs."
-    models, rng = ("gpt-4-0314", "gpt4-turbo", "llama", "mistral"), stream(2, "first box")
-    pairs = list(combinations(models, 2))
-    rows = [
-        (judge, q, "all", 1, *pair[:: 1 if rng.random() < 0.5 else -1], "a")
-        for judge in ("gpt-4", "people") for q in range(40) for pair in pairs
-    ]  # fmt: skip
-    strong = {name: at // 2 for at, name in enumerate(models)}
-    rows = [(*row[:6], "ab"[strong[row[4]] > strong[row[5]]]) if row[0] == "people" and strong[row[4]] != strong[row[5]]
-            else row for row in rows]  # fmt: skip
+    strong, rng = {"gpt-4-0314": 1, "gpt4-turbo": 1, "llama": 0, "mistral": 0}, stream(2, "first box")
+    rows = []
+    for judge, q, pair in product(("gpt-4", "people"), range(40), combinations(strong, 2)):
+        one, two = pair if rng.random() < 0.5 else pair[::-1]
+        rows.append((judge, q, "all", 1, one, two, "ab"[judge == "people" and strong[one] < strong[two]]))
     report = make_report(table(rows[: len(rows) - 60]), incomplete="drop", n_resamples=99)
     assert set(report.self_judged()) == {"gpt-4-0314", "gpt4-turbo"}
     words = text_of(report_page(report))
@@ -169,11 +167,11 @@ def test_a_judge_that_leans_to_one_place_is_warned_of():
     rng = stream(4, "leaning")
     rows = [("j", q, "all", 1, *(pair if rng.random() < 0.5 else pair[::-1]), "ab"[rng.random() < 0.15])
             for q in range(60) for pair in combinations("abc", 2)]  # fmt: skip
-    said = re.findall(
-        r"The judge j picks the answer shown first in (\d+) %", text_of(report_page(make_report(table(rows))))
-    )
+    words = text_of(report_page(make_report(table(rows), n_resamples=99)))
+    said = re.findall(r"The judge j picks the answer shown first in (\d+) %", words)
     assert [int(share) for share in said] == [round(100 * np.mean([row[6] == "a" for row in rows]))]
-    assert "picks the answer" not in text_of(report_page(make_report(drawn(tuple("abc"), 40))))
+    fair = make_report(drawn(tuple("abc"), 40), n_resamples=99)
+    assert "picks the answer" not in text_of(report_page(fair))
 
 
 def test_agreement_of_judges_and_next_calls():
@@ -196,7 +194,7 @@ def test_one_question_two_models_one_of_each():
     tables = [[("j", q, "all", 1, "a", "b", verdict) for q, verdict in enumerate(said)] for said in questions]
     tables += [[("j", 1, "all", v, a, b, "ab"[v % 3 == 0]) for v in range(6) for a, b in combinations("abc", 2)]]
     for rows in tables:
-        report = make_report(table(rows))
+        report = make_report(table(rows), n_resamples=199)
         words = text_of(report_page(report))
         assert ("cannot be said" in words) == (bool(report.missing.get("ranges")) or report.cycles is None)
         assert not {"nan", "None", "inf"} & set(re.findall(r"\w+", words.replace("None of", "")))
@@ -204,14 +202,12 @@ def test_one_question_two_models_one_of_each():
 
 def test_every_verdict_of_incomplete_graphs_counts():
     whole = drawn(tuple("abcdef"), 20)
-    keep = [k for k in range(len(whole)) if (k * 7) % 3]
-    part = whole.iloc[keep].reset_index(drop=True)
+    part = whole[np.arange(len(whole)) % 3 != 0].reset_index(drop=True)
     report = make_report(part, n_resamples=99)
     assert report.board.n_lost == 0 and report.questions is None
-    n_valid = int((part["verdict"] != "invalid").sum())
-    assert f"This rests on {n_valid} verdicts of the judge j on 20 questions; 1 verdict more is" in text_of(
-        report_page(report)
-    )
+    n_valid = (part["verdict"] != "invalid").sum()
+    said = f"This rests on {n_valid} verdicts of the judge j on 20 questions; 1 verdict more is"
+    assert said in text_of(report_page(report))
 
 
 def test_what_diagnose_says_is_on_the_page_and_of_large_tables_what_is_quick(monkeypatch):
@@ -225,17 +221,14 @@ def test_what_diagnose_says_is_on_the_page_and_of_large_tables_what_is_quick(mon
     assert report.said("advice")[0] in text_of(report_page(report)) and whole.count("One score per model") == 1
 
 
-def test_all_rankers_make_a_report():
-    from ppe.rankers.registry import RANKERS
-
-    verdicts = drawn(tuple("abcd"), 12)
-    for ranker in RANKERS:
-        report = make_report(verdicts, ranker=ranker, n_resamples=39)
-        words = text_of(report_page(report))
-        assert RANKERS[ranker].label in words
-        promised = "With a chance of 95 % all true ranks lie in their ranges at once (39 sign flips" in words
-        assert promised == ("hold for all models at once" in words) == (report.board.kind == "simultaneous")
-        assert promised != ("the central 95 % of 39 resamples of the questions: a description" in words)
+@pytest.mark.parametrize("ranker", RANKERS)
+def test_every_ranker_makes_a_report(ranker):
+    report = make_report(drawn(tuple("abcd"), 8), ranker=ranker, n_resamples=39)
+    words = text_of(report_page(report))
+    assert RANKERS[ranker].label in words
+    promised = "With a chance of 95 % all true ranks lie in their ranges at once (39 sign flips" in words
+    assert promised == ("hold for all models at once" in words) == (report.board.kind == "simultaneous")
+    assert promised != ("the central 95 % of 39 resamples of the questions: a description" in words)
 
 
 # ---- the command
@@ -276,36 +269,36 @@ def test_what_is_refused_is_one_line_and_writes_nothing(capsys, tmp_path: Path, 
     Path("link.html").symlink_to("elsewhere.html")
     Path("folder.html").mkdir()
     before = sorted(os.listdir())
-    for words, said in (
-        (("v.csv",), "--out"),
-        (("v.csv", "--out", "r.txt"), ".html"),
-        (("v.csv", "--out", "no/r.html"), "no folder"),
-        (("counts.csv", "--out", "r.html"), "counts of pairs"),
-        (("v.csv", "v.csv", "v.csv", "--out", "r.html"), "unexpected extra argument (v.csv)"),
-        (("invalid.csv", "--out", "r.html"), "no valid verdict"),
-        (("v.csv", "--judge", "x", "--out", "r.html"), "judge 'x'"),
-        (("v.csv", "--category", "x", "--out", "r.html"), "category 'x'"),
-        (("v.csv", "--intervals", 3, "--out", "r.html"), "resamples"),
-        (("v.csv", "--reference", "ref.csv", "--out", "r.html"), "reference"),
-        (("v.csv", "--level", 1, "--out", "r.html"), "level"),
-        (("v.csv", "--ranker", "elo", "--out", "r.html"), "elo"),
-        (("v.csv", "--out", "link.html", "--force"), "link"),
-        (("v.csv", "--out", "folder.html", "--force"), "folder"),
-        (("-", "-", "--out", "r.html"), "standard input"),
-        (("v.csv", "invalid.csv", "--out", "r.html"), "no valid verdict"),
+    for line, said in (
+        ("v.csv", "--out"),
+        ("v.csv --out r.txt", ".html"),
+        ("v.csv --out no/r.html", "no folder"),
+        ("counts.csv --out r.html", "counts of pairs"),
+        ("v.csv v.csv v.csv --out r.html", "unexpected extra argument (v.csv)"),
+        ("invalid.csv --out r.html", "no valid verdict"),
+        ("v.csv --judge x --out r.html", "judge 'x'"),
+        ("v.csv --category x --out r.html", "category 'x'"),
+        ("v.csv --intervals 3 --out r.html", "resamples"),
+        ("v.csv --reference ref.csv --out r.html", "reference"),
+        ("v.csv --level 1 --out r.html", "level"),
+        ("v.csv --ranker elo --out r.html", "elo"),
+        ("v.csv --out link.html --force", "link"),
+        ("v.csv --out folder.html --force", "folder"),
+        ("- - --out r.html", "standard input"),
+        ("v.csv invalid.csv --out r.html", "no valid verdict"),
     ):
-        code, out, err = run(capsys, *words)
-        assert (code, out, err.count("\n")) == (2, "", 1) and said in err, (words, err)
-        assert sorted(os.listdir()) == before, words
+        code, out, err = run(capsys, *line.split())
+        assert (code, out, err.count("\n")) == (2, "", 1) and said in err, (line, err)
+        assert sorted(os.listdir()) == before, line
 
 
-def test_the_public_function(tmp_path: Path):
-    verdicts = drawn(tuple("abc"), 12)
-    path = write_report(verdicts, tmp_path / "r.html", n_resamples=99)
-    assert "Ranking of models" in path.read_text() and "ppe report" not in path.read_text()
-    assert "What changed" in write_report(verdicts, path, new=verdicts, n_resamples=99).read_text()
+def test_the_function(tmp_path: Path):
+    verdicts, path = drawn(tuple("abc"), 12), tmp_path / "r.html"
+    assert "Ranking of models" in ppe.report(verdicts, out=path, intervals=99).html == path.read_text()
+    assert "ppe report" not in path.read_text()
+    assert "What changed" in ppe.report(verdicts, verdicts, intervals=99).html
     with pytest.raises(InputError, match=r"\.html"):
-        write_report(verdicts, tmp_path / "r.pdf")
+        ppe.report(verdicts, intervals=99).write(tmp_path / "r.pdf")
 
 
 # ---- two files
@@ -433,16 +426,16 @@ def test_a_browser_shows_names_runs_nothing_and_asks_for_nothing(hostile, name, 
 
 
 @pytest.mark.slow
-def test_fifty_models_on_a_thousand_graphs_stay_small(tmp_path: Path):
+def test_fifty_models_on_a_thousand_graphs_stay_small():
     rng, (i, j) = np.random.default_rng(1), np.triu_indices(50, 1)
     wins = rng.random((1000, len(i))) < 1 / (1 + np.exp((i - j) * 0.06))
     names, graph = [f"a-model-with-a-name-{k:02d}" for k in range(50)], np.repeat(np.arange(1000), len(i))
     rows = {"judge": "j", "question_id": graph // 5, "category": "all", "variant": graph % 5}
     rows |= {side: pd.Categorical.from_codes(np.tile(at, 1000), names) for side, at in (("model_a", i), ("model_b", j))}
     verdicts = validate_verdicts(pd.DataFrame(rows | {"verdict": np.where(wins.ravel(), "a", "b")}))
-    path = write_report(verdicts, tmp_path / "r.html")
-    text = text_of(path.read_text())
-    assert path.stat().st_size < 2_000_000 and "Use all graphs, once" in text and "a typical question" not in text
+    page = ppe.report(verdicts).html
+    text = text_of(page)
+    assert len(page.encode()) < 2_000_000 and "Use all graphs, once" in text and "a typical question" not in text
 
 
 def test_a_public_set():

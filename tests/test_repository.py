@@ -50,6 +50,11 @@ def read(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
+def text(name: str) -> str:
+    "A document of the repository."
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
 def sources(path: Path, *, exported: bool = False) -> list[str]:
     "Code cells of a notebook, without lines of IPython magic; with `exported`, only what ends up in `ppe`."
     return [
@@ -136,27 +141,23 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_export_and_clean_change_nothing(tmp_path: Path):
+    unkept = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
     for name in ("nbs", "ppe"):
-        shutil.copytree(
-            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-        )
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=unkept)
     for name in ("settings.ini", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "README.md").touch()
-    before = {name: tree(tmp_path / name) for name in ("nbs", "ppe")}
-    settings = (tmp_path / "settings.ini").read_bytes(), (tmp_path / "pyproject.toml").read_bytes()
+    before = tree(tmp_path)
     for path in [*modules(tmp_path / "ppe"), tmp_path / "ppe" / "_modidx.py"]:
         path.unlink()
     number = [sys.executable, ROOT / "tests" / "stage_notebooks.py", "--number", tmp_path / "nbs"]
     for command in ([BIN / "nbdev_export"], [BIN / "nbdev_clean"], number):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
-    for name, old in before.items():
-        new = tree(tmp_path / name)
-        assert sorted(new) == sorted(old), f"{name}/: other files than the notebooks export"
-        changed = [file for file in old if new[file] != old[file]]
-        assert not changed, f"run `make export`: {name}/ differs in {changed}"
-    assert settings == ((tmp_path / "settings.ini").read_bytes(), (tmp_path / "pyproject.toml").read_bytes())
+    after = tree(tmp_path)
+    assert sorted(after) == sorted(before), "other files than the notebooks export"
+    changed = [file for file in before if after[file] != before[file]]
+    assert not changed, f"run `make export`: {changed} differ"
 
 
 def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
@@ -164,15 +165,8 @@ def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
     assert all(title(path).replace("/", ".") == module_of(path) for path in STAGES)
     names = {".".join(path.relative_to(ROOT / "ppe").with_suffix("").parts) for path in modules(ROOT / "ppe")}
     assert names == MODULES
-    assert [title(path) for path in GUIDES] == [
-        "guide",
-        "guide_calls",
-        "guide_decisions",
-        "predictions",
-        "predictions_rewordings",
-        "predictions_wordings",
-        *RAW_RECORD,
-    ]
+    predictions = ["predictions", "predictions_rewordings", "predictions_wordings"]
+    assert [*map(title, GUIDES)] == ["guide", "guide_calls", "guide_decisions", *predictions, *RAW_RECORD]
     assert not any(sources(path, exported=True) for path in GUIDES)
 
 
@@ -190,10 +184,6 @@ def test_a_module_compiles_without_a_warning_begins_with_a_sentence_and_holds_it
 
 
 # ---- imports point one way
-
-
-def exported_imports(path: Path) -> set[str]:
-    return imported_modules("\n".join(sources(path, exported=True)))
 
 
 def test_the_folders_know_each_other_in_one_direction():
@@ -220,7 +210,8 @@ def test_a_module_imports_only_what_it_may(path: Path):
 
 
 def test_no_two_modules_import_each_other():
-    tuple(TopologicalSorter({module_of(path): exported_imports(path) for path in STAGES}).static_order())
+    exported = {module_of(path): "\n".join(sources(path, exported=True)) for path in STAGES}
+    tuple(TopologicalSorter({module: imported_modules(code) for module, code in exported.items()}).static_order())
 
 
 def test_importing_the_library_loads_no_plotting():
@@ -239,10 +230,9 @@ def test_importing_the_library_loads_no_plotting():
 
 def test_the_notebooks_and_profiles_are_as_the_runner_wants_them():
     "One cell of parameters, the same names and kinds in both profiles: papermill would only warn."
-    assert list(read_items(ROOT)) and {item.parameters["full"]["seed"] for item in read_items(ROOT).values()} == {
-        20260324
-    }
-    assert {ROOT / item.notebook for item in read_items(ROOT).values()} == set(PAPER_NOTEBOOKS)
+    items = read_items(ROOT).values()
+    assert {item.parameters["full"]["seed"] for item in items} == {20260324}
+    assert {ROOT / item.notebook for item in items} == set(PAPER_NOTEBOOKS)
     for path in PAPER_NOTEBOOKS:
         code = "\n".join(sources(path))
         assert not re.search(r"#\s*\|\s*(export|default_exp|eval:\s*false|notest)", code), f"{path.name} runs as it is"
@@ -256,7 +246,7 @@ def test_a_paper_notebook_imports_what_a_study_may(path: Path):
 
 
 def test_the_readme_counts_the_paper_notebooks_and_the_contents_page_lists_every_module():
-    readme, contents = ((ROOT / name / "README.md").read_text(encoding="utf-8") for name in ("", "nbs"))
+    readme, contents = text("README.md"), text("nbs/README.md")
     assert f"`make paper` runs {len(PAPER_NOTEBOOKS)} notebooks" in readme
     for path in STAGES:
         assert f"]({title(path)}.ipynb)" in contents, path.stem
@@ -265,8 +255,7 @@ def test_the_readme_counts_the_paper_notebooks_and_the_contents_page_lists_every
 
 
 def test_each_place_in_the_table_of_statements_exists():
-    text = (ROOT / "site" / "theory.md").read_text(encoding="utf-8")
-    rows = re.findall(r"(?m)^\| ([^|]+) \|.*\(\.\./(nbs/[\w/]+\.ipynb)\), “(.+)” \|$", text)
+    rows = re.findall(r"(?m)^\| ([^|]+) \|.*\(\.\./(nbs/[\w/]+\.ipynb)\), “(.+)” \|$", text("site/theory.md"))
     assert len(rows) == 15
     for name, notebook, heading in rows:
         headings = "\n".join(cell.source for cell in read(ROOT / notebook).cells)
@@ -276,21 +265,15 @@ def test_each_place_in_the_table_of_statements_exists():
 # ---- what is committed is clean
 
 
-def machine_paths() -> re.Pattern:
-    "Directories that exist on one machine only: homes, temporary files, this checkout."
-    names = ("home", "root", "Users", "tmp", "var/folders")
-    places = [*(f"/{name}/" for name in names), f"{ROOT}/", f"{tempfile.gettempdir()}/"]
-    return re.compile("|".join(map(re.escape, places)) + r"|[A-Z]:\\\\?Users")
-
-
-@cache
-def notebooks() -> list[Path]:
-    return [path for path in files() if path.suffix == ".ipynb"]
+# Directories that exist on one machine only: homes, temporary files, this checkout.
+PLACES = ["/home/", "/root/", "/Users/", "/tmp/", "/var/folders/", f"{ROOT}/", f"{tempfile.gettempdir()}/"]
+MACHINE_PATH = re.compile("|".join(map(re.escape, PLACES)) + r"|[A-Z]:\\\\?Users")
 
 
 def test_notebooks_hold_nothing_of_the_machine_that_ran_them():
-    assert notebooks()
-    for path in notebooks():
+    notebooks = [path for path in files() if path.suffix == ".ipynb"]
+    assert notebooks
+    for path in notebooks:
         notebook = read(path)
         assert set(notebook.metadata) <= {"kernelspec"}, f"{path.name}: metadata {dict(notebook.metadata)}"
         for cell in notebook.cells:
@@ -299,17 +282,17 @@ def test_notebooks_hold_nothing_of_the_machine_that_ran_them():
             for output in cell.get("outputs", []):
                 assert output.get("name") != "stderr", f"{where} writes to stderr: {output.text}"
                 assert output.output_type != "error", f"{where} fails: {output.get('evalue')}"
-                found = machine_paths().search(str(output))
+                found = MACHINE_PATH.search(str(output))
                 assert not found, f"{where} shows a path of one machine: {found[0]}"
 
 
 def test_text_files_hold_no_path_of_a_machine():
     home = re.compile(r"/(?:home/\w|root/|Users/\w)|" + re.escape(f"{ROOT}/"))
+    kinds = {".py", ".md", ".toml", ".ini", ".txt", ".csv", ".tex", ".json", ".cff", ""}
     for path in files():
-        if path.suffix in {".py", ".md", ".toml", ".ini", ".txt", ".csv", ".tex", ".json", ".cff", ""}:
-            if path != Path(__file__):
-                found = home.search(path.read_text(encoding="utf-8"))
-                assert not found, f"{path.relative_to(ROOT)}: {found[0]}"
+        if path.suffix in kinds and path != Path(__file__):
+            found = home.search(path.read_text(encoding="utf-8"))
+            assert not found, f"{path.relative_to(ROOT)}: {found[0]}"
 
 
 def test_no_large_file():
@@ -329,102 +312,92 @@ def test_locks_name_no_host():
 # ---- documents are true
 
 
-def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 180
-
-
-def test_what_the_readme_shows_is_what_is_printed(tmp_path: Path):
+def test_what_the_readme_shows_is_what_is_printed_and_it_is_short(tmp_path: Path):
     "Its console blocks."
-    blocks = re.findall(r"(?ms)^```console\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    readme = text("README.md")
+    blocks = re.findall(r"(?ms)^```console\n(.*?)^```", readme)
     commands = [part for block in blocks for part in re.split(r"(?m)^\$ ", block)[1:]]
-    assert len(commands) == 2
+    assert len(commands) == 2 and len(readme.splitlines()) <= 180
     for command, printed in (part.split("\n", 1) for part in commands):
-        done = subprocess.run(
-            [BIN / "ppe", *shlex.split(command)[1:]],
-            cwd=tmp_path, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        if printed:
-            assert done.stdout == printed, command
+        words = [BIN / "ppe", *shlex.split(command)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0 and done.stdout == (printed or done.stdout), (command, done.stderr)
 
 
 def test_what_the_stages_need_beyond_the_library_is_said_where_they_are_shown():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
     for page in ("site/collect.md", "README.md"):
-        named = set(re.findall(r"'\.\[(\w+)\]'", (ROOT / page).read_text(encoding="utf-8")))
-        assert {"api", "llm"} == named <= set(extras), page
+        assert {"api", "llm"} == set(re.findall(r"'\.\[(\w+)\]'", text(page))) <= set(extras), page
 
 
 def test_readme_links_exist():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not re.match(r"\w+:", link)]
-    missing = [link for link in links if not (ROOT / link).exists()]
-    assert not missing, f"README points to {missing}"
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text("README.md")) if not re.match(r"\w+:", link)]
+    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 def test_data_readme_lists_every_file():
-    text = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
-    kept = [path for path in files() if (ROOT / "data") in path.parents and path.name != "README.md"]
-    assert kept
-    text += (ROOT / "data" / "verdicts" / "README.md").read_text(encoding="utf-8")
-    missing = [name for path in kept if (name := path.name.removesuffix(".csv.gz")) not in text]
-    assert not missing, f"data/README.md says nothing of {missing}"
+    told = text("data/README.md") + text("data/verdicts/README.md")
+    kept = [path.name.removesuffix(".csv.gz") for path in files() if (ROOT / "data") in path.parents]
+    assert len(kept) > 1 and [name for name in kept if name != "README.md" and name not in told] == []
 
 
 def test_changelog_names_the_version():
     settings = configparser.ConfigParser()
     settings.read(ROOT / "settings.ini")
     version = settings["DEFAULT"]["version"]
-    assert f'__version__ = "{version}"' in (ROOT / "ppe" / "__init__.py").read_text()
-    assert re.search(rf"(?m)^#+ .*\b{re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-
-
-def sentences(*pages: str) -> str:
-    "All their words, one space between."
-    return " ".join(" ".join((ROOT / page).read_text(encoding="utf-8").split()) for page in pages)
+    assert f'__version__ = "{version}"' in text("ppe/__init__.py")
+    assert re.search(rf"(?m)^#+ .*\b{re.escape(version)}\b", text("CHANGELOG.md"))
 
 
 def published(name: str) -> pd.DataFrame:
     return pd.read_csv(ROOT / "figures" / f"{name}.csv")
 
 
-def test_what_the_page_on_plans_says():
-    text = sentences("site/plan.md")
-    assert "| H2O, judged by GPT-4 | 0.27 |" in text
-    assert "| people | 0.62 (not shown to be below 1) |" in text
-    assert "judged by GPT-4 | 0.38 to 0.50 (on Vicuna-80 and OpenAssistant not shown to be below 1) |" in text
-    assert "| *simulated* pools of 20 models | 0.16 |" in text
+SAID = {
+    "site/plan.md": (
+        "| H2O, judged by GPT-4 | 0.27 |",
+        "| people | 0.62 (not shown to be below 1) |",
+        "judged by GPT-4 | 0.38 to 0.50 (on Vicuna-80 and OpenAssistant not shown to be below 1) |",
+        "| *simulated* pools of 20 models | 0.16 |",
+        "ten questions in any number of wordings tell as much as 31 to 39 questions asked once",
+        "in 36 % of cases from five pilot questions, in half from ten and in 58 % from twenty",
+        "it held in 89 to 92 %, but on MT-Bench in 62 to 65 %",
+        "wrong in at most 2.0 % of the *simulated* runs of any case, where at most 5 % is stated",
+    ),
+    "site/rank.md": (
+        "erred in 2.1 % of the runs without a change",
+        "over resampled questions do not overlap did in 0.6 %, over resampled verdicts in 6.2 %",
+    ),
+}
+
+
+def test_what_the_pages_on_plans_and_gates_say_is_published():
+    for page, sentences in SAID.items():
+        words = " ".join(text(page).split())
+        assert all(sentence in words for sentence in sentences), page
     spread = published("tab_design").query("design == 'Spread'").set_index("set")
     ratio, high = spread["5"].round(2), spread["5 high"]
     small = ratio[[name for name in ratio.index if "GPT-4" in name and "H2O" not in name]]
     assert ratio["H2O, GPT-4 (15)"] == 0.27 and (small.min(), small.max(), len(small)) == (0.38, 0.50, 3)
-    assert ratio["Vicuna-80, people (8)"] == 0.62
+    assert ratio["Vicuna-80, people (8)"] == 0.62 and ratio["Simulated, 20 models"] == 0.16
     assert set(high.index[high > 1]) == {"Vicuna-80, people (8)", "Vicuna-80, GPT-4 (8)", "OpenAssistant, GPT-4 (7)"}
-    assert ratio["Simulated, 20 models"] == 0.16
-    assert "ten questions in any number of wordings tell as much as 31 to 39 questions asked once" in text
     instead = published("thm_question_effects_sets").set_index("set")["instead of all"]
     judged = instead[[name for name in instead.index if "GPT-4" in name]]
     assert (judged.min(), judged.max(), len(judged)) == (31, 39, 4)
-    assert "in 36 % of cases from five pilot questions, in half from ten and in 58 % from twenty" in text
-    assert "it held in 89 to 92 %, but on MT-Bench in 62 to 65 %" in text
     plans = published("fig_plan")
     near, held = (plans.groupby("size")[name].mean().mul(100) for name in ("pilots_within", "in_widened"))
     least = plans[plans["pool"] == "mtbench"].groupby("size")["in_widened"].mean().mul(100).round()
     assert (abs(near - [35.7, 48.6, 58]) <= 0.5).all() and (least.min(), least.max()) == (62, 65)
     assert (abs(held - [91.8, 89.3, 89.7]) <= 0.5).all()
-    assert "wrong in at most 2.0 % of the *simulated* runs of any case, where at most 5 % is stated" in text
     assert round(published("tab_stopping")["wrong any time"].max(), 1) == 2.0
-    text = (ROOT / "site" / "rank.md").read_text(encoding="utf-8")
     names = ["false paired", "false by question", "false overlap", "false 5 points"]
     false = published("tab_gate")[names].mean()
-    assert "erred in 2.1 % of the runs without a change" in text
-    assert "over resampled questions do not overlap did in 0.6 %, over resampled verdicts in 6.2 %" in text
     assert false.round(1).tolist()[:3] == [2.1, 0.6, 6.2] and round(false.iloc[3]) == 20
 
 
 def test_the_manifest_is_of_the_committed_figures():
     "Parameters are those of the full profile, and every output is the file that lies there."
-    manifest = json.loads((ROOT / "figures" / "manifest.json").read_text(encoding="utf-8"))["notebooks"]
+    manifest = json.loads(text("figures/manifest.json"))["notebooks"]
     items = read_items(ROOT)
     assert sorted(manifest) == sorted(items)
     for name, entry in manifest.items():

@@ -7,9 +7,7 @@ __all__ = ['Form', 'Positive', 'Files', 'FORMAT', 'FORCE', 'BARS', 'TIGHT', 'out
            'new_file', 'emit', 'emit_json', 'note', 'emit_rows', 'emit_values', 'emit_parts', 'emit_result']
 
 # %% ../../nbs/cli/show.ipynb #c03-3ebaa5
-import csv
 import inspect
-import io
 import json
 import re
 import sys
@@ -90,15 +88,15 @@ def function_command(
     parameters = inspect.signature(function).parameters.values()
     helps = {name: " ".join(text.split()) for name, text in docments(function).items() if text}
 
-    def printed(*places: Any, format: Form, **given: Any) -> None:
-        emit_result(format, function(*places, **given))
+    def call(**options: Any) -> int | None:
+        places = [options.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        if run is not None:
+            return run(*places, **options)
+        emit_result(options.pop("format"), function(*places, **options))
+        return None
 
-    def call(**given: Any) -> int | None:
-        places = [given.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        return (run or printed)(*places, **given)
-
-    own = {p.name for p in more}
-    kinds = [_parameter(p, helps.get(p.name)) for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in own]
+    made = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in {option.name for option in more}]
+    kinds = [_parameter(p, helps.get(p.name)) for p in made]
     return click.Command(name, callback=call, params=[*kinds, *more], help=inspect.getdoc(function))
 
 
@@ -162,16 +160,13 @@ def note(line: str) -> None:
     click.echo(f"ppe: note: {as_options(one_line(line))}", err=True)
 
 # %% ../../nbs/cli/show.ipynb #c06-05a847
-def _joined(cell: object) -> object:
-    return ", ".join(map(str, cell)) if isinstance(cell, (tuple, list)) else cell
-
-
 def emit_rows(table: "pd.DataFrame", form: Form) -> None:
     "Print a table: CSV has every digit, and what a cell lists with commas between."
     if form == "json":
         emit_json(table.to_dict("records"))
     elif form == "csv":
-        joined = {name: table[name].map(_joined) for name in table if table[name].dtype == object}
+        lists = table[[name for name in table if table[name].dtype == object]]
+        joined = lists.map(lambda cell: ", ".join(map(str, cell)) if isinstance(cell, (tuple, list)) else cell)
         emit(table.assign(**joined).to_csv(index=False, lineterminator="\n"))
     else:
         emit_parts([Shown(table)])
@@ -181,14 +176,13 @@ def emit_values(values: Mapping[str, object], form: Form) -> None:
     "Print named values."
     if form == "json":
         return emit_json(dict(values))
-    lines = io.StringIO()
     if form == "csv":
-        csv.writer(lines, lineterminator="\n").writerows([values.keys(), map(_joined, values.values())])
-    else:
-        width = max(map(len, values))
-        for name, value in values.items():
-            print(f"{name:{width}} ", f"{value:.10g}" if isinstance(value, float) else value, file=lines)
-    emit(lines.getvalue())
+        from pandas import DataFrame
+
+        return emit_rows(DataFrame([values]), "csv")
+    width = max(map(len, values))
+    texts = {name: f"{value:.10g}" if isinstance(value, float) else value for name, value in values.items()}
+    emit("\n".join(f"{name:{width}}  {text}" for name, text in texts.items()))
 
 # %% ../../nbs/cli/show.ipynb #c07-rich-1
 BARS = (24, 12, 0)  # characters of a bar, the first for which there is room; 0: none

@@ -119,21 +119,6 @@ def _number(text: Any) -> int | None:
     return int(text) if text.isdecimal() and text.isascii() and not os.path.exists(text) else None
 
 
-def _questions(text: Any, asked: int | None) -> tuple[int, int]:
-    "Questions, and wordings of each."
-    n, found = _number(text), asked or 1
-    if n is None:
-        each = n_wordings(cells_from(text))
-        n, found = len(each), int(each.min())
-        if asked is not None and asked > found:
-            raise InputError(
-                f"--wordings {asked}: {text} has {found} for some questions; write more wordings, or ask for fewer"
-            )
-    if n < 1:
-        raise InputError(f"--questions {n}: at least one is needed")
-    return n, asked or found
-
-
 def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int) -> Beliefs:
     "What public sets say of so many models, or of these; or what a pilot of exactly them leaves open."
     n, rng = _number(models), stream(seed, "plan", "beliefs")
@@ -191,11 +176,21 @@ def plan(
         raise InputError(
             f"--judge {judge} without --pilot: it chooses among the judges of a pilot; give one, or leave --judge out"
         )
-    (n_questions, each), beliefs = _questions(questions, wordings), _beliefs(models, pilot, judge, seed)
+    if (n_questions := _number(questions)) is None:
+        of_each = n_wordings(cells_from(questions))
+        n_questions, fewest = len(of_each), int(of_each.min())
+        if (wordings := wordings or fewest) > fewest:
+            raise InputError(
+                f"--wordings {wordings}: {questions} has {fewest} for some questions; write more wordings, or ask for "
+                "fewer"
+            )
+    if n_questions < 1:
+        raise InputError(f"--questions {n_questions}: at least one is needed")
+    beliefs = _beliefs(models, pilot, judge, seed)
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
     made = make_plan(
-        beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal, n_wordings=each,
-        price_judge=price_judge, price_answer=price_answer,
+        beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
+        n_wordings=wordings or 1, price_judge=price_judge, price_answer=price_answer,
     )  # fmt: skip
     remarks = [*made.remarks]
     if calls is None and target is None:
@@ -233,9 +228,6 @@ class Pairs(Result):
 
     def to_dict(self) -> dict[str, Any]:
         return self.facts
-
-    def notes(self) -> list[str]:
-        return [*self.remarks]
 
     def write(
         self,

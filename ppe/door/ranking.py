@@ -133,30 +133,30 @@ DRAWS = 4000  # from the normal distribution of the people's scores, if no numbe
 OF_PEOPLE = ("verdicts", "people", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 
 
-def _rank_for_people(asked: Mapping[str, Any]) -> PeopleLeaderboard:
-    "`rank` with people; asked are its parameters."
+def _rank_for_people(options: Mapping[str, Any]) -> PeopleLeaderboard:
+    "`rank` with people; options are its parameters."
     defaults = {name: parameter.default for name, parameter in inspect.signature(rank).parameters.items()}
-    if refused := [name for name, value in asked.items() if name not in OF_PEOPLE and value != defaults[name]]:
+    if refused := [name for name, value in options.items() if name not in OF_PEOPLE and value != defaults[name]]:
         raise InputError(
             f"--people takes no {', '.join(f'--{name}' for name in refused).replace('_', '-')}: people's scores are "
             "those of Bradley-Terry, each judge with the weight that its agreement with people gives it; leave it out"
         )
-    verdicts, people, level = asked["verdicts"], asked["people"], asked["level"]
+    verdicts, people, level = options["verdicts"], options["people"], options["level"]
     if isinstance(people, str) and people == "-" and "-" in verdicts:
         raise InputError("standard input holds one table: put the people's verdicts, or the judges', into a file")
-    chosen: dict[str, Any] = {"category": asked["category"]}
-    table = read_input(verdicts, judge=asked["judge"], needs=["--people"], columns=asked["columns"], **chosen)
-    votes = verdict_table(people, **chosen, **asked["columns"])
+    columns, category, n_draws = options["columns"], options["category"], options["intervals"]
+    table = read_input(verdicts, judge=options["judge"], category=category, needs=["--people"], columns=columns)
+    votes = verdict_table(people, category=category, **columns)
     assert isinstance(table, pd.DataFrame)
     if both := sorted({*votes["judge"]} & {*table["judge"]}):
         raise InputError(
             f"judge {both[0]!r:.60} is among the judges and among the people: people cannot be a judge of themselves; "
             "take their verdicts out of the first, or rename the judge"
         )
-    estimate, limits = people_and_judges(votes, table), None
-    if n_draws := DRAWS if asked["intervals"] is None else asked["intervals"]:
-        limits = estimate.intervals(rng=stream(asked["seed"], "intervals"), level=level, n_draws=n_draws)
-    return PeopleLeaderboard(estimate, limits, asked["interval_kind"], level)
+    estimate, limits, rng = people_and_judges(votes, table), None, stream(options["seed"], "intervals")
+    if n_draws != 0:
+        limits = estimate.intervals(rng=rng, level=level, n_draws=DRAWS if n_draws is None else n_draws)
+    return PeopleLeaderboard(estimate, limits, options["interval_kind"], level)
 
 
 @words_checked
@@ -207,12 +207,12 @@ def rank(
     wins_b, ties, which are added up. More than five million verdicts are ranked by their counts, unless an option needs
     graphs or questions.
     """
-    asked = dict(locals())
+    options = dict(locals())
     if isinstance(verdicts, Pool):
         return rank_pool(verdicts, ranker=ranker, on_separation=on_separation)
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if people is not None:
-        return _rank_for_people(asked)
+        return _rank_for_people(options)
     facets = facets_over(over)
     if facets != ("question",) and intervals == 0:
         raise InputError(f"--over {over} says what ranges are over: leave --intervals 0 out")
@@ -264,9 +264,6 @@ class Cycles(Result):
     def to_dict(self) -> list[dict[str, Any]]:  # type: ignore[override]
         "A dictionary for each graph."
         return self.graphs.to_dict("records")
-
-    def notes(self) -> list[str]:
-        return [*self.remarks]
 
 
 @words_checked
@@ -402,15 +399,18 @@ class Page(Result):
         return f'<iframe style="{style}" sandbox srcdoc="{escape(self.html, quote=True)}"></iframe>'
 
 
-def _digest(source: Verdicts, chosen: Mapping[str, Any], columns: Mapping[str, Any]) -> tuple[pd.DataFrame, str, str]:
+def _digest(
+    source: Verdicts, judge: str | None, category: str | None, columns: Mapping[str, Any]
+) -> tuple[pd.DataFrame, str, str]:
     "The table of a source, its name, and the SHA-256 of a file."
     if columns or not isinstance(source, (str, os.PathLike)):
-        return verdict_table(source, **chosen, **columns), "", ""
+        return verdict_table(source, judge=judge, category=category, **columns), "", ""
     name = "input" if source == "-" else os.fspath(source)
     with reading(name):
         data = read_whole(opened(os.fspath(source)))
         table = read_verdicts(unpacked(data, name), name=name)
-    return select_verdicts(table, **chosen), os.fspath(source), hashlib.sha256(data).hexdigest()
+    table = select_verdicts(table, judge=judge, category=category)
+    return table, os.fspath(source), hashlib.sha256(data).hexdigest()
 
 
 @words_checked
@@ -438,34 +438,31 @@ def report(
     which cycles are certain, what the judges are like, what to judge next. The page holds all it shows, runs no script
     and asks for nothing, so it can be sent. The same file and options give the same page.
     """
+    options = dict(locals())
     from ppe.reports.comparison import compare_tables
     from ppe.reports.page import Source, comparison_page, report_page
     from ppe.reports.report import make_report
 
     check_numbers(level, seed, intervals=intervals or 0)
-    file = reference if isinstance(reference, (str, os.PathLike)) else None  # else it cannot be typed
-    named: dict[str, Any] = {"judge": judge, "category": category, "ranker": ranker, "reference": file}
-    named |= {"incomplete": incomplete, "intervals": intervals, "level": level, "seed": seed}
-    defaults = {name: parameter.default for name, parameter in inspect.signature(report).parameters.items()}
-    words = [] if out is None else ["--out", os.fspath(out)]  # to be typed again; what is as it was left is not written
-    for name, value in named.items():
-        if value != defaults[name]:
-            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
-    chosen = {"judge": judge, "category": category}
     sources = [verdicts] if new is None else [verdicts, new]
     if len(sources) == 2 and all(isinstance(source, str) and source == "-" for source in sources):
         raise InputError("standard input holds one table: put the other into a file")
-    tables, files, digests = zip(*(_digest(source, chosen, columns) for source in sources), strict=True)
-    asked = {name: str(value) for name, value in (chosen | {"reference": file}).items() if value is not None}
-    source = Source(tuple(filter(None, files)), tuple(filter(None, digests)), tuple(words), asked)
+    options["reference"] = reference if isinstance(reference, (str, os.PathLike)) else None  # else it cannot be typed
+    words = []  # to be typed again; what is as it was left is not written
+    for name, parameter in inspect.signature(report).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and (value := options[name]) != parameter.default:
+            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
+    tables, files, digests = zip(*(_digest(source, judge, category, columns) for source in sources), strict=True)
+    chosen = {name: str(options[name]) for name in ("judge", "category", "reference") if options[name] is not None}
+    source = Source(tuple(filter(None, files)), tuple(filter(None, digests)), tuple(words), chosen)
     how: dict[str, Any] = {"ranker": ranker, "reference": _reference(reference), "incomplete": incomplete}
     how |= {"n_resamples": intervals, "level": level, "seed": seed}
     with progress_bar(bar_format="{desc}") as bar:
         how["tick"] = partial(bar.set_description_str, refresh=True)
-        if len(tables) == 2:
-            page = Page(comparison_page(compare_tables(*tables, **how), source=source), "comparison")
+        if new is None:
+            page = Page(report_page(make_report(*tables, **how), source=source), "report")
         else:
-            page = Page(report_page(make_report(tables[0], **how), source=source), "report")
+            page = Page(comparison_page(compare_tables(*tables, **how), source=source), "comparison")
     if out is not None:
         page.write(out)
     return page

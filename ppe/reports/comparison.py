@@ -79,20 +79,20 @@ class Comparison:
         return notes + [f"{when} has no rank ranges: {reason}" for when, reason in without]
 
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371-b
-def _ahead(report: Report, models: list[str]) -> tuple[np.ndarray, np.ndarray]:  # (n, n) bool each
-    "Whether the row ranks before the column, and whether the limits make that certain: nowhere without ranges."
-    ranks = report.scores.set_index("model")["rank"].astype(float).loc[models].to_numpy()
-    certain, found = np.zeros((len(models), len(models)), dtype=bool), report.board.intervals
-    if found is not None and (above := found.limits[report.board.kind].above) is not None:
-        place = [found.models.index(name) for name in models]
-        certain = above[np.ix_(place, place)]
-    return ranks[:, None] < ranks, certain
-
-
 def _swaps(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
-    (before, surely), (after, now_surely) = _ahead(old, common), _ahead(new, common)
-    names, (i, j) = np.array(common, dtype=object), np.nonzero(before & after.T)
-    table = pd.DataFrame({"was_ahead": names[i], "is_ahead": names[j], "shown": (surely & now_surely.T)[i, j]})
+    "Pairs of models whose order changed; shown: the limits of both tables hold their own order certain."
+    before, certain = [], []
+    for report in (old, new):
+        ranks = report.scores.set_index("model")["rank"].astype(float).loc[common].to_numpy()
+        before.append(ranks[:, None] < ranks)
+        certain.append(np.zeros((len(common), len(common)), dtype=bool))  # without ranges nothing is
+        intervals = report.board.intervals
+        if intervals is not None and (above := intervals.limits[report.board.kind].above) is not None:
+            place = [intervals.models.index(name) for name in common]
+            certain[-1] = above[np.ix_(place, place)]
+    names, (i, j) = np.array(common, dtype=object), np.nonzero(before[0] & before[1].T)
+    shown = (certain[0] & certain[1].T)[i, j]
+    table = pd.DataFrame({"was_ahead": names[i], "is_ahead": names[j], "shown": shown})
     return table.sort_values("shown", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -106,18 +106,6 @@ def _ranks(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
         table[f"score_{when}"] = rows["score"].to_numpy(dtype=float)
     return table
 
-
-def _changes(both: pd.DataFrame) -> dict[str, int]:
-    one, other = both["outcome_one"].to_numpy(), both["outcome_other"].to_numpy()
-    was_invalid, is_invalid = one == INVALID, other == INVALID
-    found = {
-        "changed": one != other,
-        "reversed": (one == -other) & (one != 0),  # an invalid one has no opposite
-        "became_invalid": ~was_invalid & is_invalid,
-        "became_valid": was_invalid & ~is_invalid,
-    }
-    return {"shared": len(both)} | {name: int(which.sum()) for name, which in found.items()}
-
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371-c
 def _members(table: pd.DataFrame) -> dict[str, set[str]]:
     "What a table is about, by kind."
@@ -126,42 +114,48 @@ def _members(table: pd.DataFrame) -> dict[str, set[str]]:
     return {"models": set(model_codes(table)[2])} | members
 
 
-def _change(old: pd.DataFrame, new: pd.DataFrame, level: float) -> dict[str, Any]:
-    if not {*old["judge"]} & {*new["judge"]}:
-        return {"change": [], "no_change": ""}
-    try:
-        change = model_change(old, new, level=level)
-        return {"change": [*change.lines(), *change.notes()], "no_change": ""}
-    except (InputError, NoMaximumError, ConvergenceError) as error:
-        return {"change": [], "no_change": str(error)}
-
-
 def compare_tables(
     old: pd.DataFrame,  # validated verdict table
     new: pd.DataFrame,
     *,
     tick: Tick = lambda step: None,
-    **options: Any,  # of `make_report`: ranker, incomplete, reference, level, n_resamples, seed
+    **options: Any,  # of `make_report`
 ) -> Comparison:
     "Compare two tables. Raises as `make_report` for either."
-    one, other = (make_report(table, tick=tick, parts=(), **options) for table in (old, new))
+    first, second = (make_report(table, tick=tick, parts=(), **options) for table in (old, new))
     tick("what changed")
     before, after = _members(old), _members(new)
     everyone, common = sorted(before["models"] | after["models"]), sorted(before["models"] & after["models"])
     # One judge each, not the same: what each says of the same wording and pair is compared.
     alone = len(before["judges"]) == len(after["judges"]) == 1 and before["judges"] != after["judges"]
-    both = shared(*(cells(table, everyone, by=CELL_KEY[alone:]) for table in (old, new)))
+    both, level = shared(*(cells(table, everyone, by=CELL_KEY[alone:]) for table in (old, new))), first.level
+    one, other = both["outcome_one"], both["outcome_other"]
+    counts = {
+        "old": len(old), "new": len(new), "shared": len(both),
+        "changed": one != other,
+        "reversed": (one == -other) & (one != 0),  # an invalid one has no opposite
+        "became_invalid": (one != INVALID) & (other == INVALID),
+        "became_valid": (one == INVALID) & (other != INVALID),
+    }  # fmt: skip
+    change, no_change = [], ""
+    if before["judges"] & after["judges"]:
+        try:
+            gate = model_change(old, new, level=level)
+            change = [*gate.lines(), *gate.notes()]
+        except (InputError, NoMaximumError, ConvergenceError) as error:
+            no_change = str(error)
     return Comparison(
-        one,
-        other,
+        first,
+        second,
         added={kind: tuple(sorted(after[kind] - before[kind])) for kind in after},
         removed={kind: tuple(sorted(before[kind] - after[kind])) for kind in after},
-        cells={"old": len(old), "new": len(new)} | _changes(both),
-        same=agreement(both, level=one.level) if len(both) else None,
+        cells={name: int(np.sum(rows)) for name, rows in counts.items()},
+        same=agreement(both, level=level) if len(both) else None,
         common={kind: len(before[kind] & after[kind]) for kind in after},
-        **_change(old, new, one.level),
-        ranks=_ranks(one, other, common),
-        swaps=_swaps(one, other, common),
+        change=change,
+        no_change=no_change,
+        ranks=_ranks(first, second, common),
+        swaps=_swaps(first, second, common),
     )
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
@@ -273,8 +267,6 @@ def judge_change(
     error: float | None = None,  # wanted of the linking, log odds; that of the old scores if not given
 ) -> JudgeChange:
     "Compare two judges on what both judged. Raises `InputError`, and `NoMaximumError` where scores have none."
-    if not 0 < level < 1:
-        raise InputError(f"level = {level}: a level lies between 0 and 1")
     before, after = _members(old), _members(new)
     if (len(before["judges"]), len(after["judges"])) != (1, 1) or before["judges"] == after["judges"]:
         seen = " and of ".join(", ".join(sorted(table["judges"])) for table in (before, after))
