@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ConvergenceError, InputError, first_five
 from ..pool import half_tie_wins
 from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given, check_models
-from .separation import COMPONENT_PENALTY, raise_disconnected, same_component
+from .separation import COMPONENT_PENALTY, refuse_disconnected, same_component
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-10
 def _insertion(excess: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -164,19 +164,18 @@ def kemeny_ranking(
     """
     wins, ties, names = check_given(wins, ties, models, on_separation)
     half = half_tie_wins(wins, ties)
-    same, n_components = same_component((half + half.T)[None])
-    if n_components[0] > 1 and on_separation == "error":
-        raise_disconnected(same[0], names, estimate="Kemeny order")
-    found = kemeny(half, models=names)
+    if on_separation == "error":
+        refuse_disconnected(half, names, "Kemeny order")
+    best = kemeny(half, models=names)
     certificate = {
-        "disagreements": found.cost,
-        "lower_bound": found.lower_bound,
-        "certified": "yes" if found.optimal else "no",
-        "only_order": {True: "yes", False: "no" if found.above.any() else "none", None: "not decided"}[found.unique],
+        "disagreements": best.cost,
+        "lower_bound": best.lower_bound,
+        "certified": "yes" if best.optimal else "no",
+        "only_order": {True: "yes", False: "no" if best.above.any() else "none", None: "not decided"}[best.unique],
     }
-    ridge = COMPONENT_PENALTY if n_components[0] > 1 else 0.0
-    fit = Fit(found.optimal, 0, ridge=ridge, solver=found.solver, estimates=certificate)
-    return Ranking.from_scores("kemeny", names, found.scores, fit)
+    ridge = COMPONENT_PENALTY * (same_component((half + half.T)[None])[1][0] > 1)
+    fit = Fit(best.optimal, 0, ridge=ridge, solver=best.solver, estimates=certificate)
+    return Ranking.from_scores("kemeny", names, best.scores, fit)
 
 
 def kemeny_batch(
