@@ -59,7 +59,7 @@ def fit_counts(
     return fit_ranking(ranker, *pair_rows(wins, ties, models), on_separation=on_separation)[0]
 
 
-bradley_terry = partial(fit_counts, "bradley-terry")
+bradley_terry = partial(fit_counts, "bradley-terry")  # a tie is half a win for either side
 
 # %% ../../nbs/rankers/bradley_terry.ipynb #cell-12
 def fit_pairs(
@@ -82,4 +82,4 @@ def fit_pairs(
     return BatchScores(fit.strengths, fit.penalised, nu=np.exp(fit.log_nu) if tie_parameter else None)
 
 
-bradley_terry_batch = partial(fit_pairs, tie_parameter=False)
+bradley_terry_batch = partial(fit_pairs, tie_parameter=False)  # a tie is half a win for either side

@@ -38,7 +38,7 @@ def copeland_batch(
     return BatchScores(scores, same_component(wins + np.swapaxes(wins, -1, -2) + ties)[1] > 1)
 
 
-copeland = partial(rank_one, "copeland", copeland_batch, "Copeland score", "count")
+copeland = partial(rank_one, "copeland", copeland_batch, "Copeland score", "count")  # of one count matrix
 
 # %% ../../nbs/rankers/copeland.ipynb #den-05
 def greedy_levels(
@@ -85,4 +85,4 @@ def denoise_batch(
     return BatchScores(scores, same_component(wins + np.swapaxes(wins, -1, -2) + ties)[1] > 1)
 
 
-denoise = partial(rank_one, "denoise", denoise_batch, "order", "greedy")
+denoise = partial(rank_one, "denoise", denoise_batch, "order", "greedy")  # of one count matrix

@@ -27,7 +27,7 @@ def davidson_probabilities(
     return np.where(gap >= 0, 1.0, loser) / total * off_diagonal, tie / total * off_diagonal
 
 # %% ../../nbs/rankers/davidson.ipynb #cell-21
-davidson = partial(fit_counts, "davidson")
+davidson = partial(fit_counts, "davidson")  # ties have a probability of their own
 
 # %% ../../nbs/rankers/davidson.ipynb #cell-45
-davidson_batch = partial(fit_pairs, tie_parameter=True)
+davidson_batch = partial(fit_pairs, tie_parameter=True)  # with the tie parameter of each fit

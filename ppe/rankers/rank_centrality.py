@@ -84,7 +84,7 @@ def rank_centrality_batch(
     return BatchScores(scores, separated)
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-20
-rank_centrality = partial(
+rank_centrality = partial(  # of one count matrix
     rank_one, "rank-centrality", rank_centrality_batch, "unique stationary distribution", "GTH elimination",
     refuse=refuse_separated, ridge=PSEUDO_COUNT,
 )  # fmt: skip
