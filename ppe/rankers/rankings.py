@@ -29,8 +29,8 @@ TIE_TOLERANCE = 1e-9  # relative to max(1, largest absolute score)
 def _places(
     scores: np.ndarray,  # (..., n), higher is better
     tolerance: float,  # relative, of a tie
-) -> np.ndarray:  # (2, ..., n) int64, 1 = highest score
-    "First and last place of the tied models that each belongs to; ties are chained."
+) -> tuple[np.ndarray, ...]:  # (..., n) int64 each
+    "Models from the highest score; first and last place of those that each is tied with; ties are chained."
     n, order = scores.shape[-1], np.argsort(-scores, axis=-1, kind="stable")
     ordered = np.take_along_axis(scores, order, axis=-1)
     scale = np.maximum(1.0, np.abs(ordered[..., [0, -1]]).max(axis=-1, keepdims=True))
@@ -38,9 +38,7 @@ def _places(
     begins[..., 1:-1] = ordered[..., :-1] - ordered[..., 1:] > tolerance * scale
     first = np.maximum.accumulate(np.where(begins[..., :-1], np.arange(1, n + 1), 1), axis=-1)
     last = np.minimum.accumulate(np.where(begins[..., 1:], np.arange(1, n + 1), n)[..., ::-1], axis=-1)[..., ::-1]
-    places = np.empty((2, *scores.shape), dtype=np.int64)
-    np.put_along_axis(places, np.stack([order, order]), np.stack([first, last]), axis=-1)
-    return places
+    return order, first, last
 
 
 def mid_ranks(
@@ -58,7 +56,10 @@ def mid_ranks(
     if not np.isfinite(scores).all():
         seen = [f"{scores[tuple(at)]} at {at.tolist()}" for at in np.argwhere(~np.isfinite(scores))]
         raise InputError(f"scores must be finite numbers, seen: {first_five(seen)}; drop or refit them")
-    return _places(scores, tolerance).mean(axis=0)
+    order, first, last = _places(scores, tolerance)
+    ranks = np.empty(scores.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2, axis=-1)
+    return ranks
 
 
 def best_first(
@@ -96,13 +97,15 @@ def _checked(
     ordered = np.sort(given, axis=-1)
     if np.array_equal(ordered, np.broadcast_to(np.arange(1, n + 1), ordered.shape)):
         return given, np.broadcast_to(1.0, given.shape)  # the usual case
-    first, last = _places(-given, 0.0)
-    if (wrong := (given != (first + last) / 2).any(axis=-1)).any():
+    order, first, last = _places(-given, 0.0)
+    if (wrong := (ordered != (first + last) / 2).any(axis=-1)).any():
         seen = given[wrong][0].tolist()
         raise InputError(
             f"{name} must be the places 1 to {n}, tied models sharing the mean of theirs, seen: {seen}; see mid_ranks"
         )
-    return given, last - first + 1.0
+    sizes = np.empty(given.shape)
+    np.put_along_axis(sizes, order, last - first + 1.0, axis=-1)
+    return given, sizes
 
 
 def _both_checked(ranks: np.ndarray, reference_ranks: np.ndarray) -> tuple[np.ndarray, ...]:
