@@ -9,15 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import COLUMNS, write
-from drawn import refused
-from scipy.optimize import minimize
+from drawn import copied, refused
 
 from ppe.comparisons import Comparisons
 from ppe.inference.leaderboard import leaderboard
 from ppe.paper.datasets import load_verdicts
 from ppe.rankers.covariates import Covaried, coefficient_effects, fit_covariates
 from ppe.rankers.order_effect import ORDER_FORMS
-from ppe.verdicts import read_verdicts, write_verdicts
+from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
 
 STYLED = [*COLUMNS, "length_a", "length_b", "markdown_a", "markdown_b", "mood_a", "mood_b"]
 MODELS = "wxyz"
@@ -27,14 +26,9 @@ def table(seed, *, n_questions=30, judges=("one",), ties=0.15, invalid=0.0):
     "Rows in which longer answers win, and markdown and mood mean nothing; the model w is the best and the shortest."
     rng, rows = np.random.default_rng(seed), []
     for question in range(n_questions):
-        of = {
-            m: (
-                int(np.exp(5 + 0.3 * MODELS.index(m) + 0.5 * rng.normal())),
-                int(rng.integers(0, 9)),
-                round(rng.normal(), 3),
-            )
-            for m in MODELS
-        }
+        of = {}
+        for k, m in enumerate(MODELS):
+            of[m] = int(np.exp(5 + 0.3 * k + 0.5 * rng.normal())), int(rng.integers(0, 9)), round(rng.normal(), 3)
         for judge in judges:
             for pair in combinations(MODELS, 2):
                 a, b = pair if rng.random() < 0.5 else pair[::-1]
@@ -46,29 +40,10 @@ def table(seed, *, n_questions=30, judges=("one",), ties=0.15, invalid=0.0):
     return rows
 
 
-def by_scipy(rows, columns, with_ties):
-    "Scores (mean 0) and coefficients by BFGS on the sum of log probabilities, units as documented."
-    rows = [row for row in rows if row[6] != "invalid"]
-    at = [(7 + 2 * ("length", "markdown", "mood").index(name)) for name in columns]
-    d = []
-    for name, k in zip(columns, at, strict=True):
-        a, b = (np.array([row[k + side] for row in rows], float) for side in (0, 1))
-        with np.errstate(invalid="ignore"):
-            d.append(a - b if name == "mood" else np.nan_to_num((a - b) / (a + b)))
-    z = np.array([each / np.sqrt((each**2).mean()) for each in d]).T
-    first, second = (np.array([MODELS.index(row[k]) for row in rows]) for k in (4, 5))
-    word = np.array([row[6] for row in rows])
-
-    def loss(point):
-        eta = point[first] - point[second] + z @ point[4 : 4 + len(columns)]
-        log_nu = point[-1] if with_ties else -np.inf
-        log_z = np.logaddexp(np.logaddexp(eta / 2, -eta / 2), log_nu)
-        a, b = eta / 2 - log_z, -eta / 2 - log_z
-        tie = log_nu - log_z if with_ties else (a + b) / 2
-        return -np.select([word == "a", word == "b"], [a, b], tie).sum() + point[:4].sum() ** 2
-
-    best = minimize(loss, np.zeros(4 + len(columns) + with_ties), options={"gtol": 1e-6}).x
-    return dict(zip(MODELS, best[:4] - best[:4].mean(), strict=True)), dict(zip(columns, best[4:], strict=False))
+def fitted(rows, columns, **options):
+    "The library's fit; its notebook compares it with scipy's."
+    verdicts = validate_verdicts(pd.DataFrame(rows, columns=STYLED), columns)
+    return fit_covariates(Covaried.of(Comparisons.of(verdicts, covariates=columns, models=MODELS)), **options)
 
 
 @pytest.mark.parametrize(
@@ -86,12 +61,15 @@ def test_the_command_fits_what_it_was_told_to(ranker, columns, ppe_main, tmp_pat
         (("--judge", "two"), [row for row in rows if row[0] == "two"]),
     ):
         report = ppe_main(*words, *more).json()
-        scores, coefficients = by_scipy(counted, columns, ranker == "davidson")
-        assert {m["model"]: m["score"] for m in report["models"]} == pytest.approx(scores, abs=1e-4)
-        found = report["fit"]["coefficients"]
-        assert {name: each["beta"] for name, each in found.items()} == pytest.approx(coefficients, abs=1e-4)
-        assert found["length"]["low"] > 0.3 and found["length"]["difference"] == "relative"
-        assert "mood" not in found or found["mood"]["difference"] == "plain"
+        alone = fitted(counted, columns, ranker=ranker)
+        scores = dict(zip(MODELS, alone.scores, strict=True))
+        assert {m["model"]: m["score"] for m in report["models"]} == pytest.approx(scores, abs=1e-8)
+        told = report["fit"]["coefficients"]
+        for name, each in alone.fit.estimates["coefficients"].items():
+            for number in ("beta", "se", "low", "high"):
+                assert told[name][number] == pytest.approx(each[number], abs=1e-7)
+        assert told["length"]["low"] > 0.3 and told["length"]["difference"] == "relative"
+        assert "mood" not in told or told["mood"]["difference"] == "plain"
         plain = ppe_main("rank", path, "--ranker", ranker, "--format", "json", *more).json()
         want = {m["model"]: pytest.approx((m["score"], m["rank"])) for m in plain["models"]}
         assert {m["model"]: (m["score_without"], m["rank_without"]) for m in report["models"]} == want
@@ -128,20 +106,12 @@ def test_a_table_too_large_for_its_graphs_gives_the_same(effect, ppe_main, tmp_p
     assert counted["kept"] is None and counted["fit"] == whole["fit"] and counted["models"] == whole["models"]
 
 
-def test_limits_hold_every_resample_with_its_own_coefficients(ppe_main, tmp_path):
-    rows = table(4, n_questions=40)
-    path = write(tmp_path / "t.parquet.csv", rows, STYLED)
-    words = "rank", path, "--covariates", "length", "--intervals", 100, "--format", "json"
-    limits = {m["model"]: m for m in ppe_main(*words).json()["models"]}
-    assert all(m["score_low"] < m["score"] < m["score_high"] for m in limits.values())
-    assert limits["w"]["rank"] == 1 and limits["w"]["score_low"] > limits["z"]["score_high"]
-    # The width, by fits of questions drawn here.
-    rng, drawn = np.random.default_rng(5), []
-    for _ in range(20):
-        taken = rng.integers(0, 40, 40)
-        drawn.append(by_scipy([row for q in taken for row in rows[6 * q : 6 * q + 6]], ["length"], False)[0]["w"])
-    width = (limits["w"]["score_high"] - limits["w"]["score_low"]) / 2
-    assert 1.2 < width / np.std(drawn) < 3.4
+def test_limits_hold_every_resample_with_its_own_coefficients():
+    rows, columns = table(4, n_questions=12), ["length"]
+    verdicts = validate_verdicts(pd.DataFrame(rows, columns=STYLED), columns)
+    board = leaderboard(verdicts, covariates=columns).with_intervals(n_resamples=9, level=0.8, seed=3)
+    for copies, scores in zip(copied(rows, board, 9, 3), board.intervals.resampled.scores[:3], strict=False):
+        assert np.allclose(fitted(copies, columns).scores, scores, atol=1e-6)
 
 
 def test_frozen_coefficients_bring_their_units(ppe_main, tmp_path):
@@ -186,15 +156,13 @@ def test_bad_numbers_are_named_by_row(ppe_main, tmp_path):
 
 
 def test_h2o_has_numbers_and_no_sentence(ppe_main, tmp_path):
-    out = tmp_path / "h2o.csv"
-    assert ppe_main("data", "write", "h2o-gpt4", "--out", out).code == 0
-    with open(out, encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == [*COLUMNS, "length_a", "length_b", "markdown_a", "markdown_b"]
-    assert all(row[f"{name}_{side}"].isdigit() for row in rows for name in ("length", "markdown") for side in "ab")
+    assert ppe_main("data", "write", "h2o-gpt4", "--out", out := tmp_path / "h2o.csv").code == 0
+    rows = pd.read_csv(out)
+    numbers = ["length_a", "length_b", "markdown_a", "markdown_b"]
+    assert list(rows) == [*COLUMNS, *numbers] and (rows[numbers].dtypes == np.int64).all()
     plain = load_verdicts("h2o-gpt4")
     pd.testing.assert_frame_equal(read_verdicts(out).astype(str), plain.astype(str))
-    assert list(plain) == list(COLUMNS) and list(load_verdicts("oa-gpt4", style=True)) == list(COLUMNS)
+    assert list(plain) == list(COLUMNS) == list(load_verdicts("oa-gpt4", style=True))
     again = write_verdicts(read_verdicts(out, covariates=["length", "markdown"]), tmp_path / "again.csv")
     assert again.read_bytes() == out.read_bytes()
 
