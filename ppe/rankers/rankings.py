@@ -370,7 +370,7 @@ def rank_one(
     ties: np.ndarray,  # (n, n) T, symmetric
     *,
     models: Sequence[str] | None = None,  # names in the order of the counts
-    on_separation: OnSeparation = "error",  # ridge: take the fallback, mean zero in each group that never met the others
+    on_separation: OnSeparation = "error",  # ridge: the fallback, mean zero in each group that met
     refuse: Callable[..., None] = refuse_disconnected,  # where that was not asked for
     ridge: float = COMPONENT_PENALTY,  # size of the fallback
 ) -> Ranking:
