@@ -48,11 +48,11 @@ def fit_counts(
 ) -> Ranking:  # scores are mean-centred log strengths
     """Rank by maximum likelihood; Davidson's tie parameter is `fit.nu`.
 
-    `fit.log_likelihood` leaves out penalty and constant. Where no maximum exists, `on_separation="ridge"` maximises with
-    a penalty, which `fit.ridge` states.
+    `fit.log_likelihood` leaves out penalty and constant. Where no maximum exists, `on_separation="ridge"` maximises
+    with a penalty, which `fit.ridge` states.
 
-    Raises `NoMaximumError` naming the separating set if the half-tie win graph is not strongly connected, or, with ties,
-    the line that they fit; `ConvergenceError`, `InputError` for bad counts or names and for counts too far apart.
+    Raises `NoMaximumError` naming the separating set if the half-tie win graph is not strongly connected, or, with
+    ties, the line that they fit; `ConvergenceError`, `InputError` for bad counts or names and for counts too far apart.
     Source: Bradley & Terry 1952; Davidson 1970; paper, sections 2.2 and 3.2, appendix A.2. Cost: O(n³) a Newton step.
     """
     wins, ties, models = check_given(wins, ties, models, on_separation)
