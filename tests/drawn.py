@@ -36,20 +36,21 @@ def comparisons(rows, models=None):
     return Comparisons.of(frame(rows), models=models)
 
 
-def resampled(rows, board, n_resamples, seed):
-    "The comparisons of each resample of questions, graph by graph, a copy of a graph under a variant of its own."
+def copied(rows, board, n_resamples, seed):
+    "The rows of each resample of questions, graph by graph, a copy of a graph under a variant of its own."
     weights = question_weights(ALL_GRAPHS, board.pool, n_resamples=n_resamples, rng=stream(seed, "intervals"))
     graphs = {}
     for row in rows:
         graphs.setdefault(row[:2], []).append(row)
     keys = list(zip(board.pool.index["judge"], board.pool.index["question_id"], strict=True))
     for drawn in weights:
-        copies = [
-            (*row[:3], copy, *row[4:])
-            for key, times in zip(keys, drawn, strict=True)
-            for copy in range(times)
-            for row in graphs[key]
-        ]
+        times = [(key, copy) for key, n in zip(keys, drawn, strict=True) for copy in range(n)]
+        yield [(*row[:3], copy, *row[4:]) for key, copy in times for row in graphs[key]]
+
+
+def resampled(rows, board, n_resamples, seed):
+    "Their comparisons."
+    for copies in copied(rows, board, n_resamples, seed):
         yield comparisons(copies, board.pool.models)
 
 

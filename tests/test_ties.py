@@ -1,9 +1,8 @@
 """Models that nothing in the data tells apart share a rank, on the command line and in an expected distance."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from conftest import COLUMNS
+from conftest import write
 from definitions import definitions
 
 from ppe.rankers.bradley_terry import bradley_terry
@@ -12,19 +11,13 @@ from ppe.rankers.rankings import mid_ranks, spearman_distance
 from ppe.rankers.registry import COUNT_RANKERS
 
 
-@pytest.mark.parametrize("names", ["xyz", "zyx"])
 @pytest.mark.parametrize("ranker", COUNT_RANKERS)
-def test_all_level_is_half_way_on_the_command_line(tmp_path, ppe_main, ranker, names):
-    counted = pd.DataFrame(
-        [("j", q, "c", 0, a, b, verdict) for q, verdict in enumerate(["a", "b", "tie"])
-         for a, b in (names[:2], names[1:], names[::2])],
-        columns=COLUMNS,
-    )  # fmt: skip
-    counted.to_csv(table := tmp_path / "level.csv", index=False)
+def test_all_level_is_half_way_on_the_command_line(tmp_path, ppe_main, ranker):
+    verdicts = [(k, pair, word) for k, word in enumerate(["a", "b", "tie"]) for pair in ("zy", "yx", "zx")]
+    level = [("j", question, "c", 0, *pair, word) for question, pair, word in verdicts]
     (reference := tmp_path / "reference.csv").write_text("model,rating\nx,3\ny,2\nz,1\n")
-    command = ["rank", str(table), "--ranker", ranker, "--reference", str(reference), "--intervals", "0"]
-    command += ["--format", "json"]
-    report = ppe_main(*command).json()
+    command = "rank", write(tmp_path / "level.csv", level), "--ranker", ranker, "--reference", reference
+    report = ppe_main(*command, "--intervals", "0", "--format", "json").json()
     assert [row["rank"] for row in report["models"]] == [2, 2, 2]
     assert report["distances"]["spearman"] == report["distances"]["kendall"] == 0.5
 
@@ -32,8 +25,7 @@ def test_all_level_is_half_way_on_the_command_line(tmp_path, ppe_main, ranker, n
 @pytest.mark.parametrize(("last", "ranks"), [("tie", ["1.0", "2.5", "2.5"]), ("a", ["1", "2", "3"])])
 def test_ranks_are_shown_as_halves_only_where_a_tie_makes_one(tmp_path, ppe_main, last, ranks):
     rows = [("j", 0, "c", 0, *pair) for pair in (("x", "y", "a"), ("x", "z", "a"), ("y", "z", last))]
-    pd.DataFrame(rows, columns=COLUMNS).to_csv(table := tmp_path / "table.csv", index=False)
-    shown = ppe_main("rank", str(table), "--ranker", "copeland", "--format", "csv").out
+    shown = ppe_main("rank", write(tmp_path / "table.csv", rows), "--ranker", "copeland", "--format", "csv").out
     assert [line.split(",")[2] for line in shown.splitlines()[1:]] == ranks
 
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST', 'LARGEST_SHARE', 'REACH', 'STEP', 'SHARP', 'CLIMB_STEPS', 'STEP_TOLERANCE', 'ROUGHLY', 'BEGIN', 'draw_graphs',
-           'climb', 'DiscriminationFit', 'fit_discrimination', 'fit_discrimination_batch', 'discrimination',
+           'climb', 'DiscriminationFit', 'fit_discrimination_batch', 'fit_discrimination', 'discrimination',
            'discrimination_batch']
 
 # %% ../../nbs/rankers/discrimination.ipynb #0a71b9b8
@@ -198,20 +198,25 @@ class DiscriminationFit:
     steps: int
 
 
-def _fit(pool: Pool, row: np.ndarray, theta: np.ndarray, ridge: float, which: str = "") -> DiscriminationFit:
-    "Of the graphs that a row of weights takes."
-    taken, entries = _taken(pool, row, ridge)
-    point, top, alike, steps = _maximise(taken, theta, which)
-    mean, log_a, s = (
-        float(np.average(top.log_a, weights=taken.copies[taken.unit])),
-        np.full(len(pool), np.nan),
-        point[-2],
-    )
-    log_a[entries] = top.log_a - mean
-    spread, several = round(float(abs(MOST * np.sin(s))), 9), len(taken.unit) > len(taken.copies)  # 0 up to rounding
-    share = float(LARGEST_SHARE * np.sin(point[-1]) ** 2) if several and spread else 0.0
-    theta = point[:-2] * np.exp(mean)
-    return DiscriminationFit(theta - theta.mean(), log_a, spread, share, top.value, alike, ridge, steps)
+def fit_discrimination_batch(
+    pool: Pool,
+    weights: np.ndarray,  # (B, G) whole numbers: how often each graph is taken
+) -> list[DiscriminationFit]:
+    "Fit every row of weights; separated rows take the ridge. Cost: B single fits."
+    weights = check_weights(weights, len(pool))
+    plain, fits = bradley_terry_batch(*pool.counts(weights)), []
+    for number, row in enumerate(weights):
+        ridge, which = RIDGE * bool(plain.ridge[number]), f" in fit number {number} of {len(weights)}"
+        taken, entries = _taken(pool, row, ridge)
+        point, top, alike, steps = _maximise(taken, plain.scores[number], which * (len(weights) > 1))
+        mean, log_a = np.average(top.log_a, weights=taken.copies[taken.unit]), np.full(len(pool), np.nan)
+        log_a[entries] = top.log_a - mean
+        spread = round(float(abs(MOST * np.sin(point[-2]))), 9)  # 0 up to rounding
+        several = len(taken.unit) > len(taken.copies)
+        share = float(LARGEST_SHARE * np.sin(point[-1]) ** 2) if several and spread else 0.0
+        theta = point[:-2] * np.exp(mean)
+        fits.append(DiscriminationFit(theta - theta.mean(), log_a, spread, share, top.value, alike, ridge, steps))
+    return fits
 
 
 def fit_discrimination(
@@ -224,21 +229,8 @@ def fit_discrimination(
     Raises: NoMaximumError as `bradley_terry`; ConvergenceError. Source: Birnbaum (1968); Bock & Aitkin (1981); Chen
     et al. (2013); this notebook. Cost: about 20 evaluations of `_marginal`.
     """
-    plain = bradley_terry(*pool.counts(), models=pool.models, on_separation=on_separation)
-    return _fit(pool, np.ones(len(pool), dtype=np.int64), plain.scores, plain.fit.ridge)
-
-
-def fit_discrimination_batch(
-    pool: Pool,
-    weights: np.ndarray,  # (B, G) whole numbers: how often each graph is taken
-) -> list[DiscriminationFit]:
-    "Fit every row of weights; separated rows take the ridge. Cost: B single fits."
-    weights = check_weights(weights, len(pool))
-    plain = bradley_terry_batch(*pool.counts(weights))
-    return [
-        _fit(pool, row, theta, RIDGE * bool(flag), f" in fit number {number} of {len(weights)}")
-        for number, (row, theta, flag) in enumerate(zip(weights, plain.scores, plain.ridge, strict=True))
-    ]
+    bradley_terry(*pool.counts(), models=pool.models, on_separation=on_separation)  # says why there is no maximum
+    return fit_discrimination_batch(pool, np.ones((1, len(pool))))[0]
 
 
 def discrimination(

@@ -8,6 +8,7 @@ __all__ = ['mean_flow', 'hodgerank_batch', 'hodgerank']
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-03
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -57,10 +58,8 @@ def hodgerank(
     `fit.estimates["cyclic_ratio"]` is the share of the margins' energy that no ranking explains.
     Source: Jiang, Lim, Yao and Ye (2011).
     """
-    ranking = rank_one(
-        "hodgerank", hodgerank_batch, wins, ties, models=models, on_separation=on_separation,
-        estimate="HodgeRank potential", solver="Laplacian solve",
-    )  # fmt: skip
+    method = partial(rank_one, "hodgerank", hodgerank_batch, "HodgeRank potential", "Laplacian solve")
+    ranking = method(wins, ties, models=models, on_separation=on_separation)
     flow, n_compared = mean_flow(*check_counts(wins, ties))
     cyclic = (n_compared * (flow - np.subtract.outer(ranking.scores, ranking.scores)) ** 2).sum()
     ratio = float(cyclic / (n_compared * flow**2).sum()) if flow.any() else 0.0

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..errors import ConvergenceError, InputError, first_five
 from ..pool import half_tie_wins
-from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given, check_models
-from .separation import COMPONENT_PENALTY, raise_disconnected, same_component
+from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given
+from .separation import COMPONENT_PENALTY, refuse_disconnected, same_component
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-10
 def _insertion(excess: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -79,7 +79,6 @@ def _all_best(
 class KemenyResult:
     "An order with the fewest disagreements, what all of them share, and what is proved about it."
 
-    models: tuple[str, ...]  # (n)
     order: np.ndarray  # (n) row numbers, best first
     cost: float  # disagreements of the order
     lower_bound: float  # no order has fewer disagreements
@@ -104,14 +103,12 @@ MAX_TOTAL = 2**49  # of the counts; up to it every cost is exact in float64 and 
 
 def kemeny(
     counts: np.ndarray,  # (n, n), [i, j]: how often i is placed above j; multiples of 1/2
-    *,
-    models: Sequence[str] | None = None,  # (n) names; model 1, model 2, … if not given
 ) -> KemenyResult:
     """The orders with the fewest disagreements: the maximum likelihood estimates under Mallows' model.
 
     Exact where no group of models that no majority cuts is larger than `SUBSET_LIMIT`; else not `optimal`.
 
-    Raises: InputError as `check_counts`, for counts that are no multiples of 1/2 or too large, names that do not fit.
+    Raises: InputError as `check_counts`, for counts that are no multiples of 1/2 or too large.
     Source: paper, section 5, before Theorem 3; Kemeny (1959), Young (1988). Cost: O(2^m m) for a group of m models.
     """
     counts, _ = check_counts(counts, np.zeros(np.shape(counts)))
@@ -122,13 +119,13 @@ def kemeny(
         raise InputError(
             f"counts must be multiples of 1/2, a tie being half a win for either side: {first_five(entries)}"
         )
-    names, doubled = check_models(models, len(counts)), (2 * counts).astype(np.int64)
+    n, doubled = len(counts), (2 * counts).astype(np.int64)
     excess = np.maximum(doubled.T - doubled, 0)
     above = excess < excess.T
     placed = np.argsort(above.sum(axis=0) - above.sum(axis=1), kind="stable")
     ordered = above[np.ix_(placed, placed)]
-    cuts = [k for k in range(1, len(names)) if ordered[:k, k:].all()]
-    order, places = np.empty(0, np.int64), np.ones((2, len(names)), np.int64)
+    cuts = [k for k in range(1, n) if ordered[:k, k:].all()]
+    order, places = np.empty(0, np.int64), np.ones((2, n), np.int64)
     cost = bound = int(np.triu(np.minimum(doubled, doubled.T)).sum())
     for rows in np.split(placed, cuts):
         inner = excess[np.ix_(rows, rows)]
@@ -141,9 +138,9 @@ def kemeny(
             shared, inside = place[:, None] < place, np.stack([place, place]) + 1
         above[np.ix_(rows, rows)], places[:, rows] = shared, inside + len(order)
         cost, order = cost + int(total), np.append(order, rows[start])
-    unique = int(above.sum()) == math.comb(len(names), 2) if cost == bound else None
+    unique = int(above.sum()) == math.comb(n, 2) if cost == bound else None
     solver = "dynamic programming" if cost == bound else "local search"
-    return KemenyResult(names, order, cost / 2, bound / 2, unique, above, places, solver)
+    return KemenyResult(order, cost / 2, bound / 2, unique, above, places, solver)
 
 # %% ../../nbs/rankers/kemeny.ipynb #new-rank
 def kemeny_ranking(
@@ -164,19 +161,18 @@ def kemeny_ranking(
     """
     wins, ties, names = check_given(wins, ties, models, on_separation)
     half = half_tie_wins(wins, ties)
-    same, n_components = same_component((half + half.T)[None])
-    if n_components[0] > 1 and on_separation == "error":
-        raise_disconnected(same[0], names, estimate="Kemeny order")
-    found = kemeny(half, models=names)
+    if on_separation == "error":
+        refuse_disconnected(half, names, "Kemeny order")
+    best = kemeny(half)
     certificate = {
-        "disagreements": found.cost,
-        "lower_bound": found.lower_bound,
-        "certified": "yes" if found.optimal else "no",
-        "only_order": {True: "yes", False: "no" if found.above.any() else "none", None: "not decided"}[found.unique],
+        "disagreements": best.cost,
+        "lower_bound": best.lower_bound,
+        "certified": "yes" if best.optimal else "no",
+        "only_order": {True: "yes", False: "no" if best.above.any() else "none", None: "not decided"}[best.unique],
     }
-    ridge = COMPONENT_PENALTY if n_components[0] > 1 else 0.0
-    fit = Fit(found.optimal, 0, ridge=ridge, solver=found.solver, estimates=certificate)
-    return Ranking.from_scores("kemeny", names, found.scores, fit)
+    ridge = COMPONENT_PENALTY * (same_component((half + half.T)[None])[1][0] > 1)
+    fit = Fit(best.optimal, 0, ridge=ridge, solver=best.solver, estimates=certificate)
+    return Ranking.from_scores("kemeny", names, best.scores, fit)
 
 
 def kemeny_batch(

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FULL_NEWTON', 'NEWTON_TOLERANCE', 'AT_MAXIMUM', 'MAX_STEPS', 'FAR', 'SINGULAR', 'RIDGE', 'LARGEST_RATIO',
-           'LARGEST_PENALISED', 'LOADING', 'ascend', 'efficient_weights', 'strengths_exist', 'compiled_or_plain',
-           'Maximum', 'Design', 'maximise', 'fit_ranking', 'question_covariance']
+           'LARGEST_PENALISED', 'LOADING', 'solve', 'ascend', 'efficient_weights', 'strengths_exist',
+           'compiled_or_plain', 'Maximum', 'Design', 'maximise', 'fit_ranking', 'question_covariance']
 
 # %% ../../nbs/rankers/likelihood.ipynb #dfd74ba1
 import sys
@@ -21,7 +21,7 @@ from ..comparisons import Comparisons
 from ..compiled import Compiled, njit
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .rankings import Fit, OnSeparation, Ranking
-from .separation import OR_RIDGE, raise_separated, separation
+from .separation import OR_RIDGE, refuse_separated
 
 FULL_NEWTON = 1.5  # size of a step up to which the full one is certain to increase the likelihood
 NEWTON_TOLERANCE = 1e-6  # of the last Newton step, in log odds: the error is about its square
@@ -45,7 +45,7 @@ def _product(one, other):
 
 
 @njit(cache=True, error_model="numpy")
-def _solve(matrix, vectors):
+def solve(matrix, vectors):
     "Solve for the rows of `vectors`, in place; False if the matrix is not positive definite."
     m = len(matrix)
     least = np.empty(m)
@@ -171,7 +171,7 @@ def ascend(
         _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, vectors[0], information)
         for i in range(m if size > 0.0 else 0):
             vectors[1, i] = contrast[i]
-        if not _solve(information, vectors):
+        if not solve(information, vectors):
             return 0
         if size > 0.0:
             back = _product(contrast, vectors[0]) / _product(contrast, vectors[1])
@@ -488,8 +488,7 @@ def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: s
     beat = np.zeros((n, n), dtype=bool)
     beat[design.columns[won | tied, 0], design.columns[won | tied, 1]] = True
     beat[design.columns[lost | tied, 1], design.columns[lost | tied, 0]] = True
-    if (apart := separation(beat)) is not None:
-        raise_separated(apart, design.models)
+    refuse_separated(beat, design.models)
     (rows, k), m = design.columns.shape, n + len(design.effects)
     flat = design.values.ravel(), design.columns.ravel(), np.arange(0, rows * k + 1, k)
     x = sparse.csr_array(tuple(map(np.array, flat)), shape=(rows, m))  # copies: a sparse array sorts its parts

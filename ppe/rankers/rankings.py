@@ -12,31 +12,33 @@ __all__ = ['TIE_TOLERANCE', 'DISTANCES', 'OnSeparation', 'mid_ranks', 'best_firs
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from ..errors import InputError, first_five
-from ..pool import default_models
+from ..pool import default_models, half_tie_wins
 from ..results import Parts, Result, Shown
-from .separation import COMPONENT_PENALTY, raise_disconnected, same_component
+from .separation import COMPONENT_PENALTY, refuse_disconnected
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-08
 TIE_TOLERANCE = 1e-9  # relative to max(1, largest absolute score)
 
 
-def _shared_places(
-    starts: np.ndarray,  # (..., n) bool, along sorted places: a group of tied models begins here
-) -> tuple[np.ndarray, np.ndarray]:  # (..., n) each, from 0
-    "First and last place of the group that each place belongs to."
-    n = starts.shape[-1]
-    ends = np.roll(starts, -1, axis=-1)
-    ends[..., -1] = True
-    first = np.maximum.accumulate(np.where(starts, np.arange(n), 0), axis=-1)
-    last = np.minimum.accumulate(np.where(ends, np.arange(n), n - 1)[..., ::-1], axis=-1)[..., ::-1]
-    return first, last
+def _places(
+    scores: np.ndarray,  # (..., n), higher is better
+    tolerance: float,  # relative, of a tie
+) -> tuple[np.ndarray, ...]:  # (..., n) int64 each
+    "Models from the highest score; first and last place of those that each is tied with; ties are chained."
+    n, order = scores.shape[-1], np.argsort(-scores, axis=-1, kind="stable")
+    ordered = np.take_along_axis(scores, order, axis=-1)
+    scale = np.maximum(1.0, np.abs(ordered[..., [0, -1]]).max(axis=-1, keepdims=True))
+    begins = np.ones((*scores.shape[:-1], n + 1), dtype=bool)
+    begins[..., 1:-1] = ordered[..., :-1] - ordered[..., 1:] > tolerance * scale
+    first = np.maximum.accumulate(np.where(begins[..., :-1], np.arange(1, n + 1), 1), axis=-1)
+    last = np.minimum.accumulate(np.where(begins[..., 1:], np.arange(1, n + 1), n)[..., ::-1], axis=-1)[..., ::-1]
+    return order, first, last
 
 
 def mid_ranks(
@@ -52,16 +54,11 @@ def mid_ranks(
     if scores.ndim == 0 or scores.shape[-1] == 0:
         raise InputError(f"no scores to rank: the shape is {scores.shape}; give at least one score per row")
     if not np.isfinite(scores).all():
-        found = [f"{scores[tuple(at)]} at {at.tolist()}" for at in np.argwhere(~np.isfinite(scores))[:6]]
-        raise InputError(f"scores must be finite numbers, seen: {first_five(found[:5])}; drop or refit them")
-    order = np.argsort(-scores, axis=-1, kind="stable")
-    ordered = np.take_along_axis(scores, order, axis=-1)
-    scale = np.maximum(1.0, np.abs(ordered[..., [0, -1]]).max(axis=-1, keepdims=True))
-    starts = np.ones(ordered.shape, dtype=bool)
-    starts[..., 1:] = ordered[..., :-1] - ordered[..., 1:] > tolerance * scale
-    first, last = _shared_places(starts)
+        seen = [f"{scores[tuple(at)]} at {at.tolist()}" for at in np.argwhere(~np.isfinite(scores))]
+        raise InputError(f"scores must be finite numbers, seen: {first_five(seen)}; drop or refit them")
+    order, first, last = _places(scores, tolerance)
     ranks = np.empty(scores.shape)
-    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=-1)
+    np.put_along_axis(ranks, order, (first + last) / 2, axis=-1)
     return ranks
 
 
@@ -100,17 +97,14 @@ def _checked(
     ordered = np.sort(given, axis=-1)
     if np.array_equal(ordered, np.broadcast_to(np.arange(1, n + 1), ordered.shape)):
         return given, np.broadcast_to(1.0, given.shape)  # the usual case
-    starts = np.ones(ordered.shape, dtype=bool)
-    starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    first, last = _shared_places(starts)
-    wrong = (ordered != (first + last) / 2 + 1).any(axis=-1)
-    if wrong.any():
+    order, first, last = _places(-given, 0.0)
+    if (wrong := (ordered != (first + last) / 2).any(axis=-1)).any():
         seen = given[wrong][0].tolist()
         raise InputError(
             f"{name} must be the places 1 to {n}, tied models sharing the mean of theirs, seen: {seen}; see mid_ranks"
         )
     sizes = np.empty(given.shape)
-    np.put_along_axis(sizes, np.argsort(given, axis=-1), last - first + 1.0, axis=-1)
+    np.put_along_axis(sizes, order, last - first + 1.0, axis=-1)
     return given, sizes
 
 
@@ -289,12 +283,6 @@ class Fit(Result):
     # What the method estimated besides the scores: a number, a word, None, or these by judge; as JSON takes it
     estimates: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "estimates", MappingProxyType(dict(self.estimates)))
-
-    def __reduce__(self) -> tuple:  # a proxy of a mapping travels to another process only as a copy
-        return Fit, (*(getattr(self, name) for name in self.__slots__[:-1]), dict(self.estimates))
-
     @property
     def nu(self) -> float | None:
         "Tie parameter of a Davidson model, None for a method without one."
@@ -375,22 +363,24 @@ class BatchScores:
 
 def rank_one(
     name: str,  # of the method
-    method: Callable[..., BatchScores],  # of wins and ties, that ranks models that met and flags if some did not
-    wins: np.ndarray,  # (n, n) W
+    method: Callable[..., BatchScores],  # of wins and ties, that flags where its fallback stands in
+    estimate: str,  # what is not unique there
+    solver: str,
+    wins: np.ndarray,  # (n, n) W: W[i, j] counts how often i beats j
     ties: np.ndarray,  # (n, n) T, symmetric
     *,
-    models: Sequence[str] | None,
-    on_separation: str,
-    estimate: str,  # what is not unique where groups of models never met
-    solver: str,
+    models: Sequence[str] | None = None,  # names in the order of the counts
+    on_separation: OnSeparation = "error",  # ridge: the fallback, mean zero in each group that met
+    refuse: Callable[..., None] = refuse_disconnected,  # where that was not asked for
+    ridge: float = COMPONENT_PENALTY,  # size of the fallback
 ) -> Ranking:
-    "One count matrix by a method for many. Raises: InputError; NoMaximumError naming groups that never met."
+    "One count matrix by a method for many. Raises: InputError; NoMaximumError naming the groups that are apart."
     wins, ties, names = check_given(wins, ties, models, on_separation)
-    found = method(wins[None], ties[None])
-    if found.ridge[0] and on_separation == "error":
-        raise_disconnected(same_component((wins + wins.T + ties)[None])[0][0], names, estimate=estimate)
-    fit = Fit(True, 0, ridge=COMPONENT_PENALTY if found.ridge[0] else 0.0, solver=solver)
-    return Ranking.from_scores(name, names, found.scores[0], fit)
+    if on_separation == "error":
+        refuse(half_tie_wins(wins, ties), names, estimate)
+    batch = method(wins[None], ties[None])
+    fit = Fit(True, 0, ridge=ridge * bool(batch.ridge[0]), solver=solver)
+    return Ranking.from_scores(name, names, batch.scores[0], fit)
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-61
 def reference_ranks(

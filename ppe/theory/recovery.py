@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LAWS', 'wrong_pairs', 'wins_distance', 'simulate_votes', 'truncated_recovery_bounds', 'simulate_mle', 'RecoveryCell',
-           'recovery_cells', 'wilson', 'run_cell', 'run_grid', 'truncation_price']
+           'recovery_cells', 'wilson', 'run_cell', 'run_grid']
 
 # %% ../../nbs/theory/recovery.ipynb #cell-03
 import math
@@ -15,13 +15,13 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, norm
+from scipy.stats import binom, binomtest
 
 from ..errors import InputError
 from ..parallel import parallel_map
 from ..rankers.kemeny import kemeny
 from ..streams import stream
-from .mallows import alpha, log_acceptance, majority_recovers, mallows_q, outvoted_pairs, sample_orders
+from .mallows import alpha, majority_recovers, mallows_q, outvoted_pairs, sample_orders
 from .tournaments import edge_error, exact_recovery, expected_triangles, threshold, triangle_free
 
 # %% ../../nbs/theory/recovery.ipynb #cell-05
@@ -159,12 +159,8 @@ def wilson(
     level: float = 0.95,
 ) -> tuple[float, float]:  # low, high
     "Score interval of a probability (Wilson 1927)."
-    z = float(norm.ppf((1 + level) / 2))
-    share, denominator = successes / trials, 1 + z**2 / trials
-    centre = (share + z**2 / (2 * trials)) / denominator
-    half = z * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / denominator
-    # Exact at the ends, where rounding would put the share outside its interval.
-    return 0.0 if successes == 0 else centre - half, 1.0 if successes == trials else centre + half
+    limits = binomtest(int(successes), int(trials)).proportion_ci(level, method="wilson")
+    return float(limits.low), float(limits.high)
 
 # %% ../../nbs/theory/recovery.ipynb #cell-22
 def run_cell(
@@ -207,13 +203,3 @@ def run_grid(
     "Simulate all cells. Raises: InputError, before anything is computed, if Dask is wanted and not there."
     run = partial(run_cell, n_trials=n_trials, seed=seed)
     return pd.DataFrame(parallel_map(run, cells, workers=workers, scheduler=scheduler))
-
-# %% ../../nbs/theory/recovery.ipynb #cell-27
-def truncation_price(
-    n: int,
-    p: float,
-) -> dict[str, float]:  # t_plain, t_truncated, log10_acceptance, log10_generated
-    "Graphs needed at the two thresholds, and graphs to generate until the truncated ones are there."
-    log10_rate, kept = log_acceptance(n, p) / math.log(10), float(threshold(n, p, 2))
-    found = {"t_plain": float(threshold(n, p, 4)), "t_truncated": kept, "log10_acceptance": log10_rate}
-    return found | {"log10_generated": math.log10(kept) - log10_rate}

@@ -9,6 +9,7 @@ __all__ = ['MAX_GRAPHS', 'ABOVE_0', 'DOMAINS', 'checked', 'plain', 'edge_error',
 
 # %% ../../nbs/theory/tournaments.ipynb #cell-03
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -176,16 +177,14 @@ def smallest_odd(
     "The smallest odd t with probability(t) ≥ confidence. Raises: InputError if that takes more than `MAX_GRAPHS`."
     confidence = float(checked("confidence", confidence, one=True))
     goal = confidence - 1e-12 * min(confidence, 1 - confidence)
-    low, high = -1, 1  # t = 2 · index + 1 is not enough at low, enough at high
+    high = 1
     while probability(2 * high + 1) < goal:
-        low, high = high, 2 * high
+        high *= 2
         if 2 * high + 1 > MAX_GRAPHS:
             most = f"more than {MAX_GRAPHS / 2:.0e} graphs"
             raise InputError(f"confidence = {confidence}: that takes {most}; ask for less or take a better judge")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if probability(2 * middle + 1) >= goal else (middle, high)
-    return 2 * high + 1
+    odd = range(2 * (high // 2) + 1, 2 * high + 2, 2)
+    return odd[bisect_left(odd, goal, key=probability)]
 
 
 def graphs_needed(
