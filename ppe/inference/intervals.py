@@ -374,6 +374,7 @@ def rank_intervals(
     kinds: Sequence[str] = tuple(INTERVAL_KINDS),  # those that the ranking does not have are left out
     fit_batch: Callable[[np.ndarray], BatchScores] | None = None,  # ranks weights (B, G), in place of `rank_batch`
     tests: Callable[..., ScoreTests] | None = None,  # of n_flips and rng, beside `fit_batch`
+    scored: bool = True,  # with limits of scores of the kinds that are tested; without them, NaN, half of the time
 ) -> RankIntervals:
     """Rank the graphs that a method keeps, with limits of every kind that is asked for.
 
@@ -414,9 +415,12 @@ def rank_intervals(
         tested = tests(n_flips=n_resamples, rng=signs)
         pairs = tested.pairs()
         best = rank_limits(*pairs.certain(level=level, simultaneous=True))[0]
+        low = high = np.full(pool.n_models, np.nan)
+        inside = low > 0
         for kind in made:
             if kind != "percentile":
-                low, high, inside = tested.score_limits(level=level, simultaneous=kind == "simultaneous")
+                if scored:
+                    low, high, inside = tested.score_limits(level=level, simultaneous=kind == "simultaneous")
                 limits[kind] = _tested(pairs, low, high, level, kind)
                 scale = tuple(name for name, held in zip(pool.models, inside, strict=True) if held)
     names = ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0])
@@ -488,7 +492,7 @@ def fitted_intervals(
         raise InputError(
             f"level = {level}, {n_draws} draws: the level lies between 0 and 1, and at least one draw is needed"
         )
-    fit = fit_question_effects(pool, on_separation="ridge")
+    fit = fit_question_effects(pool, on_separation="ridge", with_limits=False)
     names = "question-effects", ALL_GRAPHS.name, pool.models
     how: dict[str, Any] = {"n_questions": pool.n_questions, "n_draws": n_draws, "rng": rng, "level": level}
     return normal_intervals(*names, fit.theta, fit.covariance, separated=fit.ridge > 0, **how)
