@@ -110,8 +110,6 @@ def keep_k(
     frames = []
     for method in READINGS[: 1 + (n_resamples > 0)]:
         methods = [replace(method, name=str(k), keep=k, source=source) for k in budgets]
-        frame = sweep(
-            cells, methods, study=f"keep-k {source}", n_resamples=max(n_resamples, 1), seed=seed, **options
-        )
+        frame = sweep(cells, methods, study=f"keep-k {source}", n_resamples=max(n_resamples, 1), seed=seed, **options)
         frames.append(frame.assign(k=frame["method"].astype(int), draw=method.draw, source=source))
     return pd.concat(frames, ignore_index=True).drop(columns="method")
