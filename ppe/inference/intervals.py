@@ -376,6 +376,7 @@ def rank_intervals(
     kinds: Sequence[str] = tuple(INTERVAL_KINDS),  # those that the ranking does not have are left out
     fit_batch: Callable[[np.ndarray], BatchScores] | None = None,  # ranks weights (B, G), in place of `rank_batch`
     tests: Callable[..., ScoreTests] | None = None,  # of n_flips and rng, beside `fit_batch`
+    scored: bool = True,  # with limits of scores of the kinds that are tested; without them, NaN, half of the time
 ) -> RankIntervals:
     """Rank the graphs that a method keeps, with limits of every kind that is asked for.
 
@@ -412,8 +413,10 @@ def rank_intervals(
         limits["percentile"] = _percentile(fits, level, joined)
     scale, best = tuple[str, ...](), None
     if tests is not None and (tested := [kind for kind in made if kind != "percentile"]):
-        signed = tests(n_flips=n_resamples, rng=signs)
-        ends = {kind: signed.score_limits(level=level, simultaneous=kind == "simultaneous") for kind in tested}
+        signed, blank = tests(n_flips=n_resamples, rng=signs), np.full(pool.n_models, np.nan)
+        ends = {kind: (blank, blank, blank > 0) for kind in tested}
+        for kind in tested if scored else ():
+            ends[kind] = signed.score_limits(level=level, simultaneous=kind == "simultaneous")
         by_tests, best = _tested(signed.pairs(), level, {kind: (low, high) for kind, (low, high, _) in ends.items()})
         limits |= by_tests
         scale = tuple(name for name, held in zip(pool.models, ends[tested[0]][2], strict=True) if held)
@@ -482,7 +485,7 @@ def fitted_intervals(
         raise InputError(
             f"level = {level}, {n_draws} draws: the level lies between 0 and 1, and at least one draw is needed"
         )
-    fit = fit_question_effects(pool, on_separation="ridge")
+    fit = fit_question_effects(pool, on_separation="ridge", with_limits=False)
     names = "question-effects", ALL_GRAPHS.name, pool.models
     how: dict[str, Any] = {"n_questions": pool.n_questions, "n_draws": n_draws, "rng": rng, "level": level}
     return normal_intervals(*names, fit.theta, fit.covariance, separated=fit.ridge > 0, **how)

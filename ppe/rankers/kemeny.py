@@ -128,6 +128,9 @@ def kemeny(
     order, places = np.empty(0, np.int64), np.ones((2, n), np.int64)
     cost = bound = int(np.triu(np.minimum(doubled, doubled.T)).sum())
     for rows in np.split(placed, cuts):
+        if len(rows) == 1:  # majorities leave it one place
+            places[:, rows], order = len(order) + 1, np.append(order, rows)
+            continue
         inner = excess[np.ix_(rows, rows)]
         start = _insertion(inner, np.argsort(inner.sum(axis=1) - inner.sum(axis=0), kind="stable"))
         total, place = float(np.triu(inner[np.ix_(start, start)]).sum()), np.argsort(start)

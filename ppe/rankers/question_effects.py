@@ -256,6 +256,7 @@ def fit_question_effects(
     *,
     ties: bool = True,  # Davidson's model of ties; False: each tie is half a win for either side
     on_separation: OnSeparation = "error",  # ridge: take the fallback where no maximum exists
+    with_limits: bool = True,  # of σ; NaN without them, in half of the time
 ) -> QuestionEffectsFit:
     """Strengths by marginal maximum likelihood, the size of question effects by the restricted one.
 
@@ -277,7 +278,7 @@ def fit_question_effects(
     def height(point: Marginal) -> float:  # over the ends of the interval; its root is nearly a line
         return 1.959964 - sqrt(2 * max(best.restricted - point.restricted, 0.0))
 
-    limits = [profile.crossing(height, best.log_sigma, end) for end in LOG_SIGMAS]
+    limits = [profile.crossing(height, best.log_sigma, end) if with_limits else np.nan for end in LOG_SIGMAS]
     low, high = (never if end is None else exp(end) for end, never in zip(limits, (0.0, np.inf), strict=True))
     questions, n, m = profile.questions, pool.n_models, len(best.phi)
     ratio, theta = 2 * (best.restricted - without.restricted), best.phi[:n]
@@ -296,7 +297,7 @@ def fit_question_effects(
     return QuestionEffectsFit(
         models=pool.models, theta=theta - theta.mean(), sigma=0.0 if best is without else exp(best.log_sigma),
         covariance=centre @ np.linalg.inv(information)[:n, :n] @ centre,
-        sigma_low=low if height(without) < 0 else 0.0, sigma_high=high,
+        sigma_low=low if height(without) < 0 or not with_limits else 0.0, sigma_high=high,
         likelihood_ratio=ratio, p_value=0.5 * erfc(sqrt(ratio / 2)) if ratio > 0 else 1.0,
         nu=(exp(best.phi[-1]) if questions.n_ties else 0.0) if ties else None,
         log_marginal=best.value, ridge=questions.ridge, steps=len(profile.tried),

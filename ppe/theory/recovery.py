@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..parallel import parallel_map
 from ..rankers.kemeny import kemeny
 from ..streams import stream
-from .mallows import alpha, majority_recovers, mallows_q, outvoted_pairs, sample_orders
+from .mallows import alpha, majority_recovers, mallows_q, sample_orders, sample_outvoted_pairs
 from .tournaments import edge_error, exact_recovery, expected_triangles, threshold, triangle_free
 
 # %% ../../nbs/theory/recovery.ipynb #cell-05
@@ -73,7 +73,7 @@ def simulate_votes(
         if law == "plain":
             i, j = wrong_pairs(n, t, p, rng=rng, by_counts=n <= 100 if by_counts is None else by_counts)
         else:
-            i, j = outvoted_pairs(sample_orders(n, q, size=t, rng=rng))
+            i, j = sample_outvoted_pairs(n, q, size=t, rng=rng)
         degrees = np.arange(n - 1, -1, -1) - np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
         triangles = math.comb(n, 3) - int(np.sum(degrees * (degrees - 1) // 2))
         found.append((len(i) == 0, triangles, wins_distance(degrees, rng)))

@@ -124,10 +124,12 @@ def best_factor(
     most: float = 10.0,
 ) -> float:  # between these
     "The one factor of strengths that makes the log loss of comparisons smallest."
-    behind = strengths[..., None, :] - strengths[..., :, None]
+    first, second = np.triu_indices(strengths.shape[-1], 1)
+    behind, lost = strengths[..., second] - strengths[..., first], weights[..., second, first]
+    met, taken = (weights[..., first, second] + lost) * behind, float((lost * behind).sum())
 
     def slope(factor: float) -> float:
-        return float((weights * behind * expit(factor * behind)).sum())
+        return float((met * expit(factor * behind)).sum()) - taken
 
     # The loss is convex, and flat at its minimum: compared losses would find half the digits, and others elsewhere.
     if at_least(slope(least), 0.0):

@@ -85,10 +85,9 @@ def covered_by_kind(
 ) -> list[dict[str, object]]:  # one row per kind of interval that there is
     "Kind, inside, all_inside, width, separated, and what is given."
     rows = []
-    for kind in found.limits:
-        # Names are in the order of the pool, as the truth is.
-        low, high = found.table(kind).sort_values("model")[["rank_low", "rank_high"]].to_numpy().T
-        how = dict(zip(("inside", "all_inside", "width"), covered(low, high, truth), strict=True))
+    for kind, limits in found.limits.items():  # of the models in the order of the pool, as the truth is
+        shares = covered(limits.rank_low, limits.rank_high, truth)
+        how = dict(zip(("inside", "all_inside", "width"), shares, strict=True))
         rows.append({"kind": kind, **how, "separated": float(found.resampled.ridge.mean()), **more})
     return rows
 

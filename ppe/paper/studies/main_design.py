@@ -98,7 +98,7 @@ def keep_k(
     cells: Sequence[Referenced],
     *,
     budgets: Sequence[int],  # K
-    n_resamples: int,  # of the draw; the kept graphs are ranked once
+    n_resamples: int,  # of the draw; the kept graphs are ranked once, and with 0 that is all
     seed: int,
     source: Literal["pool", "replicated"] = "pool",  # replicated: the sampling-only control
     **options,
@@ -108,8 +108,8 @@ def keep_k(
     For Figures keepk_budget, metric_robustness, perturb_vs_sampling.
     """
     frames = []
-    for method in READINGS:
+    for method in READINGS[: 1 + (n_resamples > 0)]:
         methods = [replace(method, name=str(k), keep=k, source=source) for k in budgets]
-        frame = sweep(cells, methods, study=f"keep-k {source}", n_resamples=n_resamples, seed=seed, **options)
+        frame = sweep(cells, methods, study=f"keep-k {source}", n_resamples=max(n_resamples, 1), seed=seed, **options)
         frames.append(frame.assign(k=frame["method"].astype(int), draw=method.draw, source=source))
     return pd.concat(frames, ignore_index=True).drop(columns="method")
