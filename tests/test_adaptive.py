@@ -45,19 +45,19 @@ def cells(n_questions: int, n_variants: int = 1) -> pd.DataFrame:
     )
 
 
-COMMON = {"models": MODELS, "cells": cells(40, 2), "max_calls": 400, "round_calls": 50, "seed": 7}
+COMMON = {"models": MODELS, "cells": cells(40, 2), "max_calls": 250, "round_calls": 50, "seed": 7}
 
 
 # ---- the loop
 
 
-@pytest.mark.parametrize("goal", [Goal("top", 2), Goal("order"), Goal("width", 1)])
+@pytest.mark.parametrize("goal", [Goal("top", 2), Goal("width", 1)])
 def test_killed_at_any_verdict_it_takes_the_same_path(goal):
     whole = Memory({})
     expected = judge_adaptively(whole, goal=goal, **COMMON)
     said, rng = {}, random.Random(1)
     for _ in range(100):
-        found = judge_adaptively(last := Memory(said, allowance=rng.randint(0, 90)), goal=goal, **COMMON)
+        found = judge_adaptively(last := Memory(said, allowance=rng.randint(0, 120)), goal=goal, **COMMON)
         assert last.asked == whole.asked[: len(last.asked)]
         assert set(said) <= set(whole.asked), "nothing is asked that the undisturbed run does not ask"
         if found.ended != "stopped":
@@ -180,20 +180,20 @@ def test_the_budget_is_of_the_whole_run(tmp_path, serve, capsys, mode):
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
         answers(folder, 60, "vwxyz")
-    assert main(adaptive(one, served.url, mode=mode)) == 0
+    assert main(adaptive(one, served.url, mode=mode, budget=90)) == 0
     spent, said = served.asked, capsys.readouterr().err
-    assert 150 - 4 < spent <= 150
+    assert 90 - 4 < spent <= 90
     assert f"the budget is spent and order is not settled: {len(read_verdicts(one / 'verdicts.csv'))} pairs" in said
-    prices, codes = ("--max-cost", "0.02", "--price-in", "1", "--price-out", "1"), []
+    prices, codes = ("--max-cost", "0.012", "--price-in", "1", "--price-out", "1"), []
     while not codes or codes[-1] == 3:
-        codes.append(main(adaptive(other, served.url, *prices, mode=mode)))
+        codes.append(main(adaptive(other, served.url, *prices, mode=mode, budget=90)))
         assert len(codes) < 20
         assert (codes[-1] == 3) == (not (other / "verdicts.csv").exists())
-    assert codes[-1] == 0 and len(codes) > 3 and served.asked == 2 * spent
+    assert codes[-1] == 0 and len(codes) > 2 and served.asked == 2 * spent
     assert (other / "verdicts.csv").read_bytes() == (one / "verdicts.csv").read_bytes()
-    assert main(adaptive(other, served.url, mode=mode)) == 0 and served.asked == 2 * spent
-    assert main(adaptive(other, served.url, mode=mode, budget=200)) == 0
-    assert 2 * spent < served.asked <= 2 * spent + 200 - spent, "a larger budget goes on where the small one ended"
+    assert main(adaptive(other, served.url, mode=mode, budget=90)) == 0 and served.asked == 2 * spent
+    assert main(adaptive(other, served.url, mode=mode, budget=120)) == 0
+    assert 2 * spent < served.asked <= 2 * spent + 120 - spent, "a larger budget goes on where the small one ended"
     more = read_verdicts(other / "verdicts.csv")
     assert len(more) > len(read_verdicts(one / "verdicts.csv"))
 
@@ -271,14 +271,13 @@ def placing(folder, url: str, *more: str, goal: str = "rank", budget: int = 90, 
     return given
 
 
-@pytest.mark.parametrize("mode", ["single", "hybrid"])
-def test_a_model_is_placed_and_a_stopped_run_goes_on(tmp_path, serve, capsys, mode):
+def test_a_model_is_placed_and_a_stopped_run_goes_on(tmp_path, serve, capsys):
     served = serve()
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
         answers(folder, 40, "vwxyz")
         others(folder, 45, better=lambda a, b: random.Random(a + b).choice("ab"))
-    assert main(placing(one, served.url, "--mode", mode)) == 0
+    assert main(placing(one, served.url, "--mode", "hybrid")) == 0
     spent, said = served.asked, capsys.readouterr().err
     assert "30 verdicts of" in said and "are left out: on prompts that not every model has answered" in said
     found = read_verdicts(one / "verdicts.csv")
@@ -286,11 +285,11 @@ def test_a_model_is_placed_and_a_stopped_run_goes_on(tmp_path, serve, capsys, mo
     assert f"the budget is spent and rank of z is open after {len(found)} calls of its own: rank " in said
     prices, codes = ("--max-cost", "0.02", "--price-in", "1", "--price-out", "1"), []
     while not codes or codes[-1] == 3:
-        codes.append(main(placing(other, served.url, "--mode", mode, *prices)))
+        codes.append(main(placing(other, served.url, "--mode", "hybrid", *prices)))
         assert len(codes) < 20
     assert codes[-1] == 0 and len(codes) > 1 and served.asked == 2 * spent
     assert (other / "verdicts.csv").read_bytes() == (one / "verdicts.csv").read_bytes()
-    assert main(placing(other, served.url, "--mode", mode, "--dry-run")) == 0 and served.asked == 2 * spent
+    assert main(placing(other, served.url, "--mode", "hybrid", "--dry-run")) == 0 and served.asked == 2 * spent
     assert main(["rank", str(one / "others.csv"), str(one / "verdicts.csv"), "--on-separation", "ridge"]) == 0
     assert " z " in capsys.readouterr().out
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ppe.designs.adaptive import TOGETHER, Goal, next_calls
+from ppe.designs import adaptive
+from ppe.designs.adaptive import TOGETHER, Goal, is_settled, next_calls
 from ppe.errors import InputError
+from ppe.rankers import likelihood
 
 
 def judged(n, wordings, size, rng, invalid=0.1):
@@ -75,7 +77,7 @@ def judged_too(calls, new, points):
     return [np.append(*pair) for pair in zip(calls, (*columns(new), points), strict=True)]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("top", [0, 1, 2])
 @pytest.mark.parametrize("placed", [None, 0, 2])
 def test_the_rule_written_out(seed, top, placed):
@@ -170,6 +172,22 @@ def test_nothing_depends_on_the_order_of_the_rows():
         for part in (calls, [column[shuffled] for column in calls])
     )
     assert rows_of(one) == rows_of(two)
+
+
+def test_compiled_functions_and_plain_ones_choose_and_settle_alike(monkeypatch):
+    calls = judged(6, wordings := np.tile([2, 1, 3], 10), 150, np.random.default_rng(5))
+    results = []
+    for run in (lambda function: function, likelihood._plain):
+        monkeypatch.setattr(adaptive, "compiled_or_plain", lambda function, *more, cost, run=run: run(function)(*more))
+        rng = np.random.default_rng(1)
+        new = next_calls(*calls, n_models=6, n_variants=wordings, n_calls=60, goal=Goal("top", 2), rng=rng)
+        look, quick = (is_settled(*calls, n_models=6, goal=Goal("top", 2), ranges=ranges) for ranges in (True, False))
+        assert (
+            sorted(quick.open.tolist()) == sorted(look.open.tolist())
+            and (quick.z[*look.open.T] == look.z[*look.open.T]).all()
+        )
+        results.append((rows_of(new), look.z))
+    assert results[0][0] == results[1][0] and np.allclose(results[0][1], results[1][1])
 
 
 @pytest.mark.parametrize("batch", [1, 7, 50])

@@ -346,7 +346,7 @@ def is_settled(
     settled, pairs = reached(goal, needed, certain, low, high)
     if len(pairs):  # any evidence there is lies above −1000
         pairs = pairs[best_first(-np.maximum(evidence[*pairs.T], -1000.0))]
-    numbers = int(counted.sum()), int((counted & ~valid).sum()), len(np.unique(question[valid & counted]))
+    numbers = int(counted.sum()), int((counted & ~valid).sum()), _numbered(question[valid & counted])[0]
     return Settled(goal, level, settled, scores, z, evidence, low, high, pairs, *numbers)
 
 # %% ../../nbs/designs/adaptive.ipynb #nx06
@@ -503,9 +503,9 @@ def next_calls(
     if not given or ((variant < 0) | (variant >= n_variants[question])).any():
         raise InputError("calls on questions or wordings that are not among those given")
     n, placed = n_models, -1 if goal is None or goal.model is None else goal.model
-    lacking = np.setdiff1d(np.arange(n), np.append(np.unique([first, second]), placed))
-    if placed >= 0 and len(lacking):
-        raise InputError(f"{len(lacking)} of the {n - 1} others have no verdict: a model is placed among judged ones")
+    lacking = [model for model, times in enumerate(np.bincount(np.append(first, second), minlength=n)) if not times]
+    if placed >= 0 and (n_lacking := len({*lacking} - {placed})):
+        raise InputError(f"{n_lacking} of the {n - 1} others have no verdict: a model is placed among judged ones")
     pairs, start = np.stack(np.triu_indices(n, 1)), np.concatenate([[0], np.cumsum(n_variants)])
     run = partial(compiled_or_plain, cost=10 * len(pairs[0]) + 20 * len(n_variants))
     if not len(question):

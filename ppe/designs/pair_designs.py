@@ -150,7 +150,11 @@ def _shuffled(n_variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:  
 
 def _copies(numbers: np.ndarray) -> np.ndarray:
     "How often each number came before."
-    return pd.Series(numbers).groupby(numbers).cumcount().to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    times = np.bincount(numbers)
+    copies = np.empty_like(order)
+    copies[order] = np.arange(len(numbers)) - np.repeat(np.cumsum(times) - times, times)
+    return copies
 
 # %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d-b
 def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generator) -> _Rows:
