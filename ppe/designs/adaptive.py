@@ -446,7 +446,7 @@ def _pick(counts, gains, even, pairs, start, slack, rank_pair, rank_question):
 def _enter(counts, pair, question, pairs, start, rank_graph, information):
     "The calls on these pairs and questions, (4, K): question, graph, first, second; where there is room."
     rows, made = np.empty((4, len(pair)), np.int64), 0
-    for p, q in zip(pair, question):
+    for p, q in zip(pair, question):  # noqa: B905  numba has no strict
         best = -1
         for g in range(start[q], start[q + 1]):
             order = counts.wordings[g], rank_graph[g]
