@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, binomtest
+from scipy.stats import binom, norm
 
 from ..errors import InputError
 from ..parallel import parallel_map
@@ -153,14 +153,18 @@ def recovery_cells(
 
 
 def wilson(
-    successes: int,
+    successes: float,  # of a fitted curve also between whole numbers
     trials: int,
     *,
     level: float = 0.95,
 ) -> tuple[float, float]:  # low, high
     "Score interval of a probability (Wilson 1927)."
-    limits = binomtest(int(successes), int(trials)).proportion_ci(level, method="wilson")
-    return float(limits.low), float(limits.high)
+    z = float(norm.ppf((1 + level) / 2))
+    share, denominator = successes / trials, 1 + z**2 / trials
+    centre = (share + z**2 / (2 * trials)) / denominator
+    half = z * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / denominator
+    # Exact at the ends, where rounding would put the share outside its interval.
+    return 0.0 if successes == 0 else centre - half, 1.0 if successes == trials else centre + half
 
 # %% ../../nbs/theory/recovery.ipynb #cell-22
 def run_cell(

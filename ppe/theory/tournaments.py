@@ -9,7 +9,6 @@ __all__ = ['MAX_GRAPHS', 'ABOVE_0', 'DOMAINS', 'checked', 'plain', 'edge_error',
 
 # %% ../../nbs/theory/tournaments.ipynb #cell-03
 import math
-from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -177,14 +176,16 @@ def smallest_odd(
     "The smallest odd t with probability(t) ≥ confidence. Raises: InputError if that takes more than `MAX_GRAPHS`."
     confidence = float(checked("confidence", confidence, one=True))
     goal = confidence - 1e-12 * min(confidence, 1 - confidence)
-    high = 1
+    low, high = -1, 1  # t = 2 · index + 1 is not enough at low, enough at high
     while probability(2 * high + 1) < goal:
-        high *= 2
+        low, high = high, 2 * high
         if 2 * high + 1 > MAX_GRAPHS:
             most = f"more than {MAX_GRAPHS / 2:.0e} graphs"
             raise InputError(f"confidence = {confidence}: that takes {most}; ask for less or take a better judge")
-    odd = range(2 * (high // 2) + 1, 2 * high + 2, 2)
-    return odd[bisect_left(odd, goal, key=probability)]
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if probability(2 * middle + 1) >= goal else (middle, high)
+    return 2 * high + 1
 
 
 def graphs_needed(
