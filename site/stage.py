@@ -72,8 +72,9 @@ class Staging:
             for file in artefact.files
             if not file.endswith(".md")  # a table as it stands on the notebook's own page
         }
-        # The small pictures of the pages.
+        # The small pictures of the pages, and the badges of README.md.
         self.files |= {f"figures/{path.name}": path for path in sorted((ROOT / "figures").glob("tab_pages.*.png"))}
+        self.files |= {f"badges/{path.name}": path for path in sorted((ROOT / "site" / "badges").glob("*.svg"))}
         self.marks: dict[str, Callable[[list[str]], str]] = {
             "gallery": self.gallery,
             "readme": self.readme,
@@ -100,6 +101,7 @@ class Staging:
             target.parent.mkdir(exist_ok=True)
             target.write_text(self.relinked(text, place, place), encoding="utf-8")
         for place, source in self.files.items():
+            (self.out / place).parent.mkdir(exist_ok=True)
             shutil.copyfile(source, self.out / place)
 
     # ---- links
