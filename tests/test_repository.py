@@ -266,7 +266,8 @@ def test_each_place_in_the_table_of_statements_exists():
 
 
 # Directories that exist on one machine only: homes, temporary files, this checkout.
-PLACES = ["/home/", "/root/", "/Users/", "/tmp/", "/var/folders/", f"{ROOT}/", f"{tempfile.gettempdir()}/"]
+PLACES = [f"/{name}/" for name in ("home", "root", "Users", "tmp", "var/folders")]
+PLACES += [f"{ROOT}/", f"{tempfile.gettempdir()}/"]
 MACHINE_PATH = re.compile("|".join(map(re.escape, PLACES)) + r"|[A-Z]:\\\\?Users")
 
 
