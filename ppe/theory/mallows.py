@@ -77,15 +77,19 @@ _CHUNK = 2**18  # draws held at a time
 
 
 @njit(cache=True)
+def _place(draw, m):
+    "Where label m goes: in front of as many of the last labels as its draw says, modulo m + 1."
+    count = np.int64(draw)
+    return m - (count if count <= m else count % (m + 1))
+
+
+@njit(cache=True)
 def _insert(draws, orders):
     "Insert label after label, each in front of as many of the last labels as its count says."
     for k in range(len(orders)):
         order = orders[k]
         for m in range(orders.shape[1]):
-            count = np.int64(draws[k, m])
-            if count > m:
-                count %= m + 1
-            place = m - count
+            place = _place(draws[k, m], m)
             for r in range(m, place, -1):
                 order[r] = order[r - 1]
             order[place] = m
@@ -147,10 +151,7 @@ def _count_insertions(draws, counts):
     order = np.empty(draws.shape[1], np.int32)
     for k in range(len(draws)):
         for m in range(draws.shape[1]):
-            count = np.int64(draws[k, m])
-            if count > m:
-                count %= m + 1
-            place = m - count
+            place = _place(draws[k, m], m)
             for r in range(m, place, -1):
                 order[r] = order[r - 1]
                 counts[order[r], m] += 1
