@@ -226,7 +226,7 @@ def test_every_ranker_makes_a_report(ranker):
     report = make_report(drawn(tuple("abcd"), 8), ranker=ranker, n_resamples=39)
     words = text_of(report_page(report))
     assert RANKERS[ranker].label in words
-    promised = "With a chance of 95 % all true ranks lie in their ranges at once (39 sign flips" in words
+    promised = "At a confidence level of 95 % all true ranks lie in their ranges at once (39 sign flips" in words
     assert promised == ("hold for all models at once" in words) == (report.board.kind == "simultaneous")
     assert promised != ("the central 95 % of 39 resamples of the questions: a description" in words)
 

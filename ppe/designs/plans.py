@@ -518,10 +518,10 @@ class Plan(Result):
         return [
             Shown(pd.DataFrame(shown), ("low", "distance", "high")),
             "",
-            "distance: normalised Spearman distance to the ranking of all questions, expected; and central 90 % "
-            f"(low, high) of what is believed{ends}; top {self.top}: probability that they are right; range: places "
+            "distance: normalised Spearman distance to the ranking of all questions, typical, and best and worst case "
+            f"(low, high; 90 %){ends}; top {self.top}: probability that they are right; range: places "
             "between the ends of a 95 % rank range",
-            f"believed, from {self.beliefs.source}: strengths with sd {said['strengths']} logits, question effects "
+            f"assumed, from {self.beliefs.source}: strengths with sd {said['strengths']} logits, question effects "
             f"with sd {said['effects']}, ties {said['ties']}, first place {said['first_place']} log odds",
             "",
             self.advice,

@@ -197,7 +197,7 @@ def plan(
         remarks.append(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
         remarks.append(
-            "no --pilot: what is believed comes from public sets, and the ranges are wide; judge at least "
+            "no --pilot: what is assumed comes from public sets, and the ranges are wide; judge at least "
             f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
         )
     return replace(made, remarks=tuple(remarks))

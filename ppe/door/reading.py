@@ -74,9 +74,8 @@ def load(
 
 # %% ../../nbs/door/reading.ipynb #9b4e13e0
 STAR = (
-    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): a model is placed by how "
-    "often it wins against that one alone, and one that hardly ever or nearly always wins is hardly told from others "
-    "like it; pairs of other models, or a hub of middle strength, rank better"
+    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly always win or "
+    "lose against it cannot be told apart; add other pairs"
 )
 
 

@@ -173,8 +173,8 @@ def holm(p: np.ndarray) -> np.ndarray:  # as p, NaN where p is
 INTERVAL_KINDS = {  # what each promises
     "percentile": "the central share of the resamples, a description; too narrow where models are close or "
     "questions few",
-    "differences": "for one model chosen before looking, the true rank is inside with the stated probability",
-    "simultaneous": "all true ranks are inside at once with the stated probability",
+    "differences": "valid for a single model picked in advance; for all at once: --interval-kind simultaneous",
+    "simultaneous": "valid for all models at once",
 }
 FEW_QUESTIONS = 10
 ONE_QUESTION = "a pool of one question: every resample is the same, and says nothing; use at least two questions"
