@@ -49,8 +49,6 @@ html_show_sourcelink = False
 html_use_index = False
 html_show_search_summary = False  # it would fetch pages, which a browser refuses for a site opened from a file
 html_theme_options = {
-    "repository_url": "https://github.com/ppe-paper/ppe",
-    "use_repository_button": True,
     "use_download_button": False,
     "show_toc_level": 2,
     "pygments_light_style": "a11y-high-contrast-light",

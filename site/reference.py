@@ -93,8 +93,7 @@ def label(module: str, name: str) -> str:
 class Reference:
     "All entries, and where each name stands."
 
-    def __init__(self, root: Path, server: str) -> None:
-        self.server = server
+    def __init__(self, root: Path) -> None:
         paths = sorted((root / "ppe").rglob("*.py"))
         modules = [Module.of(path, root) for path in paths if path.stem not in ("__init__", "_modidx")]
         self.rooms: dict[str, list[Module]] = {room: [] for room in ROOMS}
@@ -204,7 +203,7 @@ class Reference:
             if not module.exported:
                 continue
             said = self.prose(ast.get_docstring(module.tree) or "")
-            links = f"[notebook](../{module.notebook}) · [source]({self.server}/blob/main/{module.path})"
+            links = f"[notebook](../{module.notebook}) · [source](../{module.path})"
             parts.append(f"## `ppe.{module.name}`\n\n{said}\n\n{links}")
             definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
             described = {name: node for name, node in module.exported.items() if isinstance(node, definitions)}
@@ -266,8 +265,8 @@ def signature(name: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> st
     return f"```python\n{name}({ast.unparse(arguments)})\n```"
 
 
-def reference_pages(root: Path, server: str) -> dict[str, str]:
+def reference_pages(root: Path) -> dict[str, str]:
     "Markdown of the reference by place in the site: the front door, and one page for each folder."
-    reference = Reference(root, server)
+    reference = Reference(root)
     rooms = {f"api/{page(room)}.md": reference.room_page(room) for room in reference.rooms}
     return {"api/index.md": reference.index()} | rooms

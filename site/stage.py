@@ -1,7 +1,7 @@
 """Gather the sources of the site: its own pages, the repository's Markdown, the committed notebooks.
 
-The folder mirrors the repository, so a link between two pages stays as it is. A link to any other file of the
-repository leads to that file on its server.
+The folder mirrors the repository, so a link between two pages stays as it is. Any other file of the repository that a
+page links to comes along.
 Marks such as `<!-- gallery: fig_mu -->` are filled in; numbers and small pictures are those of tab_pages.
 """
 
@@ -22,7 +22,6 @@ from ppe.paper.book import filled, numbers
 from ppe.paper.items import Artefact, Front, read_fronts, saved_at
 
 ROOT = Path(__file__).resolve().parents[1]
-SERVER = "https://github.com/ppe-paper/ppe"
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]*)(#[^)\s]*)?(?=\))")
 # A mark, and what stands for it on the repository's own pages.
 MARK = re.compile(r"(?s)<!-- (\w+)(?:: ([\w ]+))? -->(?:\n(?:(?!<!-- ).)*<!-- end -->)?")
@@ -31,6 +30,7 @@ MARKDOWN = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "data/README.md",
+    "data/verdicts/README.md",
     "demo/README.md",
     "figures/MOVED.md",
     "nbs/README.md",
@@ -64,7 +64,7 @@ class Staging:
         self.pages |= {
             path.relative_to(ROOT).as_posix(): path for path in notebooks if path.parent.name != ".ipynb_checkpoints"
         }
-        self.reference = reference_pages(ROOT, SERVER)
+        self.reference = reference_pages(ROOT)
         self.files = {
             f"figures/{file}": ROOT / "figures" / file
             for front in self.fronts.values()
@@ -101,13 +101,13 @@ class Staging:
             target.parent.mkdir(exist_ok=True)
             target.write_text(self.relinked(text, place, place), encoding="utf-8")
         for place, source in self.files.items():
-            (self.out / place).parent.mkdir(exist_ok=True)
+            (self.out / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, self.out / place)
 
     # ---- links
 
     def relinked(self, text: str, origin: str, place: str) -> str:
-        "Markdown of a file, for its place in the site: links lead to pages, or to the repository's server."
+        "Markdown of a file, for its place in the site: links lead to pages, or to files that come along."
 
         def lead(match: re.Match) -> str:
             link, anchor = match[1], match[2] or ""
@@ -115,16 +115,12 @@ class Staging:
                 return anchor.lower()
             target = posixpath.normpath(posixpath.join(posixpath.dirname(origin), link)).removeprefix("site/")
             target = INSTEAD.get(target, target)
-            if (
-                target in self.pages
-                or target in self.reference
-                or target in self.files
-                or target.startswith("thumbnails/")
-            ):
-                return posixpath.relpath(target, posixpath.dirname(place) or ".") + anchor.lower()
-            if not (ROOT / target).exists():
-                raise SystemExit(f"site: error: {origin} links to {link}, which does not exist")
-            return f"{SERVER}/{'tree' if (ROOT / target).is_dir() else 'blob'}/main/{target}{anchor}"
+            if target not in self.pages | self.reference | self.files and not target.startswith("thumbnails/"):
+                if not (source := ROOT / target).is_file():
+                    raise SystemExit(f"site: error: {origin} links to {link}, which is no file")
+                target += ".txt" * target.endswith(".md")  # a licence: a page would want a place in the contents
+                self.files.setdefault(target, source)
+            return posixpath.relpath(target, posixpath.dirname(place) or ".") + anchor.lower()
 
         # What stands between ``` or ` is no link.
         parts = re.split(r"(?ms)(^\s*```.*?^\s*```|`[^`\n]+`(?!\]))", text)

@@ -116,8 +116,7 @@ def staging(tmp_path_factory: pytest.TempPathFactory) -> stage.Staging:
     return stage.Staging(tmp_path_factory.mktemp("staging"))
 
 
-def test_links_lead_to_pages_files_and_the_server(staging: stage.Staging):
-    server = f"{stage.SERVER}/blob/main"
+def test_links_lead_to_pages_and_to_files_that_come_along(staging: stage.Staging):
     figure = ("nbs/figures/fig_mu.ipynb",) * 2
     page, reading = ("site/rank.md", "rank.md"), ("nbs/reading.md",) * 2
     for (origin, place), link, wanted in (
@@ -127,14 +126,15 @@ def test_links_lead_to_pages_files_and_the_server(staging: stage.Staging):
         (reading, "#Here", "#here"),
         (page, "../nbs/guide.ipynb#A-b", "nbs/guide.ipynb#a-b"),
         (page, "glossary.md", "glossary.md"),
-        (page, "../ppe/cycle_scores.py", f"{server}/ppe/cycle_scores.py"),
-        (page, "../tests", f"{stage.SERVER}/tree/main/tests"),
+        (page, "../ppe/cycle_scores.py", "ppe/cycle_scores.py"),
         (page, "https://example.org", "https://example.org"),
     ):
         assert staging.relinked(f"[x]({link})", origin, place) == f"[x]({wanted})"
     assert staging.relinked("`[x](nowhere)`", "site/rank.md", "rank.md") == "`[x](nowhere)`"
-    with pytest.raises(SystemExit, match="site/rank.md links to nowhere.md"):
-        staging.relinked("[x](nowhere.md)", "site/rank.md", "rank.md")
+    assert staging.files["ppe/cycle_scores.py"] == ROOT / "ppe" / "cycle_scores.py"
+    for link in ("nowhere.md", "../tests"):
+        with pytest.raises(SystemExit, match=f"site/rank.md links to {link}"):
+            staging.relinked(f"[x]({link})", "site/rank.md", "rank.md")
 
 
 def test_a_notebook_is_shown_without_directives_and_with_alternative_texts(staging: stage.Staging):
@@ -157,8 +157,8 @@ def test_a_notebook_is_shown_without_directives_and_with_alternative_texts(stagi
 
 
 def test_the_reference_has_every_public_name_with_its_parameters():
-    pages = reference.reference_pages(ROOT, stage.SERVER)
-    known = reference.Reference(ROOT, stage.SERVER)
+    pages = reference.reference_pages(ROOT)
+    known = reference.Reference(ROOT)
     for name, module in known.front_door.items():
         anchor = reference.label(module, name)
         assert f"](#{anchor})" in pages["api/index.md"], name
