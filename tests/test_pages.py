@@ -53,3 +53,9 @@ def test_a_dead_link_and_a_directive_are_noticed(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text("# One Two, *three*\n\n[a](#one-two-three) [b](#none) ![c](no.png)\n", encoding="utf-8")
     assert anchors(page) == {"one-two-three"} and targets(page)[1:] == [(page, "none"), (tmp_path / "no.png", "")]
+
+
+def test_a_test_that_a_page_names_is_there():
+    named = {name for page in (ROOT / "site").glob("*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    assert named and named <= set(re.findall(r"(?m)^def (test_\w+)", tests))
