@@ -41,7 +41,8 @@ def find_room() -> None:
 # %% ../nbs/compiled.ipynb #5c324b93
 @cache
 def _tell_of_compiling() -> None:
-    if sys.stderr is None or not sys.stderr.isatty():
+    at_a_command = os.path.basename(sys.argv[0]) == "ppe"  # whose caller waits, whatever it does with what is said
+    if sys.stderr is None or not (at_a_command or sys.stderr.isatty()):
         return
     from multiprocessing import parent_process
 

@@ -122,15 +122,16 @@ def test_diagnose_and_plan_on_a_terminal(command, on_terminal):
 
 
 def test_a_line_before_the_first_compilation_and_none_where_all_is_kept(tmp_path):
-    "On standard error if that is a terminal; a pipe gets nothing."
-    program = tmp_path / "tiny.py"
-    program.write_text("from ppe.compiled import njit\n@njit(cache=True)\ndef twice(x):\n    return 2 * x\ntwice(1)\n")
+    "On standard error if that is a terminal, or if the command itself runs; another program's pipe gets nothing."
+    code = "from ppe.compiled import njit\n@njit(cache=True)\ndef twice(x):\n    return 2 * x\ntwice(1)\n"
+    for name in ("tiny.py", "ppe"):
+        (tmp_path / name).write_text(code)
 
-    def said(folder: str, *, terminal: bool) -> str:
+    def said(folder: str, *, terminal: bool, name: str = "tiny.py") -> str:
         master, slave = pty.openpty()
         env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / folder)}
         error = slave if terminal else subprocess.PIPE
-        done = subprocess.run([sys.executable, program], stderr=error, env=env, check=True)
+        done = subprocess.run([sys.executable, tmp_path / name], stderr=error, env=env, check=True)
         os.close(slave)
         shown = read_terminal(master)
         return (shown if terminal else done.stderr).decode()
@@ -138,3 +139,5 @@ def test_a_line_before_the_first_compilation_and_none_where_all_is_kept(tmp_path
     line = said("one", terminal=True)
     assert line.startswith("ppe: note: compiling, once") and line.count("\n") == 1
     assert said("one", terminal=True) == said("two", terminal=False) == ""
+    assert said("three", terminal=False, name="ppe").splitlines() == line.splitlines()
+    assert said("three", terminal=False, name="ppe") == ""

@@ -323,7 +323,9 @@ def diagnose(
         raise InputError("standard input holds one table: put the people's verdicts, or the judges', into a file")
     votes = None if people is None else verdict_table(people, **columns)
     table = verdict_table(verdicts, judge=judge, category=category, **columns)
-    return diagnose_verdicts(table, people=votes, level=level, incomplete=incomplete, seed=seed)
+    with progress_bar(bar_format="{desc}") as bar:
+        how: dict[str, Any] = dict(level=level, incomplete=incomplete, seed=seed)
+        return diagnose_verdicts(table, people=votes, tick=partial(bar.set_description_str, refresh=True), **how)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
 @words_checked

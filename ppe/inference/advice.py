@@ -400,6 +400,7 @@ def diagnose_verdicts(
     incomplete: Literal["drop", "keep"] = "keep",  # drop: only complete graphs, where graphs are looked at
     seed: int = SEED,  # of every random draw
     sections: Sequence[str] = tuple(SECTIONS),  # those asked for, keys of SECTIONS
+    tick: Callable[[str], object] = lambda step: None,  # is told what is looked at
 ) -> Diagnosis:
     """What a table says about itself.
 
@@ -412,6 +413,7 @@ def diagnose_verdicts(
         _holds(data)  # what it refuses is refused altogether
     for section in sections:
         about, find = SECTIONS[section]
+        tick(about)
         try:
             sentence, numbers = find(data)
         except (InputError, ConvergenceError, NoMaximumError) as error:
