@@ -74,8 +74,8 @@ def load(
 
 # %% ../../nbs/door/reading.ipynb #9b4e13e0
 STAR = (
-    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly always win or "
-    "lose against it cannot be told apart; add other pairs"
+    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly always "
+    "win or lose against it cannot be told apart; add other pairs"
 )
 
 
