@@ -99,7 +99,7 @@ MAIN_TABLE_METHODS = _family(
     ("Trunc25→20", "Trunc25→20", "blue", "D", _SOLID),
     ("BlockTop2", "BlockTop2", "sky blue", "s", _LONG),
     ("BlockTop1", "BlockTop1", "sky blue", "p", _SPARSE),
-    ("Sample25→20", "Sample25→20", "bluish green", "P", _DASHDOT),
+    ("Sample25→20", "Sample25→20", "orange", "P", _DASHDOT),
     ("NoTrunc boot", "NoTrunc boot", "vermillion", "^", _SHORT),
     ("ScoreWin40", "ScoreWin40", "reddish purple", "X", _DASHDOTDOT),
     ("Random50→20×10", "Random50→20×10", "orange", "v", _DOT),
@@ -110,7 +110,7 @@ MAIN_TABLE_METHODS = _family(
 METHOD_STYLES = MAIN_TABLE_METHODS | _family(
     ("bradley-terry", "Bradley–Terry", "blue", "o", _SOLID),
     ("davidson", "Davidson", "vermillion", "s", _LONG),
-    ("copeland", "Copeland", "bluish green", "^", _SHORT),
+    ("copeland", "Copeland", "black", "^", _SHORT),
     ("rank-centrality", "Rank Centrality", "orange", "D", _DASHDOT),
     ("hodgerank", "HodgeRank", "reddish purple", "v", _DOT),
     ("kemeny", "Kemeny", "sky blue", "h", _LONGDOT),
@@ -119,7 +119,7 @@ METHOD_STYLES = MAIN_TABLE_METHODS | _family(
     ("acyclic", "Acyclic graphs", "blue", "d", _SPARSE),
     ("question-effects", "Question effects", "sky blue", ">", _LONGDOT),
 )
-JUDGE_STYLES = _family(
+JUDGE_STYLES = _family(  # green is the strong simulated judge and nothing else
     ("simulated-strong", "simulated-strong", "bluish green", "o", _SOLID),
     ("simulated-open", "simulated-open", "orange", "s", _LONG),
 )
@@ -130,13 +130,13 @@ DESIGN_STYLES = _family(
     ("adaptive", "Adaptive", "vermillion", "^", _SOLID),
     ("arena", "Arena's sampling", "orange", "v", _DOT),
     ("swiss", "Swiss rounds", "reddish purple", "X", _DASHDOT),
-    ("trees", "Most informative trees", "bluish green", "P", _SHORT),
+    ("trees", "Most informative trees", "sky blue", "P", _SHORT),
     ("paper", "The paper's design", "black", "*", _SPARSE),
     ("mixed", "Each pair in a wording of its own", "orange", "h", _LONG),
 )
 SET_STYLES = _family(  # public pools, by their titles
     ("MT-Bench, GPT-4", "MT-Bench, GPT-4", "black", "o", _SOLID),
-    ("Vicuna-80, GPT-4", "Vicuna-80, GPT-4", "bluish green", "s", _SOLID),
+    ("Vicuna-80, GPT-4", "Vicuna-80, GPT-4", "blue", "s", _SOLID),
     ("Vicuna-80, people", "Vicuna-80, people", "sky blue", "D", _SOLID),
     ("H2O, GPT-4", "H2O, GPT-4", "vermillion", "^", _SOLID),
     ("OpenAssistant, GPT-4", "OpenAssistant, GPT-4", "orange", "v", _SOLID),
