@@ -70,15 +70,15 @@ def test_a_page_shows_what_has_run_and_names_what_has_not(tmp_path: Path, profil
     assert path == root / place / "README.md"
     page, text = Page(path), path.read_text(encoding="utf-8")
     assert page.headings == [
-        "Figures and tables", "In the paper", "Does size matter?", "Where has it gone?", "Not in the paper",
-        "What do bills cost?",
+        "Figures and tables", "By the paper's own numbers", "In the paper", "Does size matter?", "Where has it gone?",
+        "Not in the paper", "What do bills cost?",
     ]  # fmt: skip
     assert page.pictures == [{"src": "fig_size.png", "width": "480", "alt": 'Size of "a" & <b>.'}]
     assert text.count("**A \\*grows\\***\n\n<a ") == 1
     assert not dead_links(path) and {"tab_later.md", "tab_later.tex", "fig_size.pdf"} <= set(page.links)
     # The answer's link counts from the notebook in the source and from the page here.
     up = "/".join([".."] * len(Path(place).parts))
-    assert text.count(f"]({up}/nbs/figures/fig_size.ipynb)") == 3 and text.count("not made here yet") == 1
+    assert text.count(f"]({up}/nbs/figures/fig_size.ipynb)") == 4 and text.count("not made here yet") == 1
     before = path.read_bytes()
     assert write_gallery(root, profile).read_bytes() == before
 
@@ -100,9 +100,9 @@ def test_the_order_is_that_of_the_paper():
     paper = tomllib.loads((ROOT / "data" / "paper" / "labels.toml").read_text(encoding="utf-8"))
     items = [item.item for item in read_items(ROOT).values()]
     for kind in ("figures", "tables"):
-        places = [re.match(rf"{kind[:-1].title()} ([\w-]+)", item) for item in items]
-        order = list(dict.fromkeys(match[1] for match in places if match))
-        assert order == paper[kind]
+        places = [re.match(rf"{kind[:-1].title()} (\d+) \(([\w-]+)\)", item) for item in items]
+        order = list(dict.fromkeys((int(match[1]), match[2]) for match in places if match))
+        assert order == [*enumerate(paper[kind], start=1)]
     theorems = [item for item in items if re.match(r"Theorem \d", item)]
     assert theorems == ["Theorem 1", "Theorem 2", "Theorem 3"]
     beyond = [item.endswith("(not in the paper)") for item in items]

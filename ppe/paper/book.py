@@ -30,6 +30,19 @@ def _unlinked(text: str) -> str:
     return re.sub(r"\[([^\]]*)\]\([^)\s]+\)", r"\1", text)
 
 
+def _files(
+    front: Front,
+) -> list[str]:  # Markdown, one for each artefact: to be looked at, and what else there is of it
+    links = []
+    for artefact in front.artefacts:
+        by_ending = {file.removeprefix(f"{artefact.name}."): file for file in artefact.files}
+        look = by_ending.get("png") or by_ending.get("md")
+        name = f"[{artefact.name}]({look})" if look else artefact.name
+        further = (f"[{kind}]({by_ending[end]})" for end, kind in _FURTHER.items() if end in by_ending)
+        links.append(" ".join([name, *further]))
+    return links
+
+
 def gallery_entry(
     front: Front,
     *,
@@ -49,13 +62,7 @@ def gallery_entry(
         picture = f'<img src="{main.name}.png" width="{WIDTH}" alt="{html.escape(main.caption)}">'
         parts.append(f'<a href="{shown}">{picture}</a>')
     parts.append(re.sub(r"\]\((?![a-z]+:|[#/])([^)\s]+)\)", moved, item.answer))
-    for artefact in front.artefacts:  # to be looked at, and what else there is of it
-        by_ending = {file.removeprefix(f"{artefact.name}."): file for file in artefact.files}
-        look = by_ending.get("png") or by_ending.get("md")
-        name = f"[{artefact.name}]({look})" if look else artefact.name
-        further = (f"[{kind}]({by_ending[end]})" for end, kind in _FURTHER.items() if end in by_ending)
-        links.append(" ".join([name, *further]))
-    return "\n\n".join([*parts, " · ".join(links)])
+    return "\n\n".join([*parts, " · ".join([*links, *_files(front)])])
 
 # %% ../../nbs/paper/book.ipynb #gallery-06
 def in_parts(
@@ -85,7 +92,16 @@ def write_gallery(
         "Every figure, table and theorem of the paper, and what goes beyond it: the question, the answer, and where it "
         f"comes from. This page is written by `{command}`; to change it, change the notebooks.",
     ]
-    for heading, part in in_parts(read_fronts(root, profile=profile, items=items).values()).items():
+    fronts = read_fronts(root, profile=profile, items=items)
+    numbered = [(re.match(r"(Figure|Table|Theorem) (\d+)", front.item.item), front) for front in fronts.values()]
+    rows = [(match[1], int(match[2]), front) for match, front in numbered if match]
+    table = ["| In the paper | Notebook | Files | Seconds |", "|---|---|---|---:|"]
+    for *_, front in sorted(rows, key=lambda row: row[:2]):
+        link = f"[{front.item.name}]({os.path.relpath(front.item.notebook, place)}): {front.item.title}"
+        table.append(f"| {front.item.item} | {link} | {' · '.join(_files(front))} | {front.item.seconds or ''} |")
+    if rows:
+        page += ["## By the paper's own numbers", "\n".join(table), "Seconds are of processor, when last measured."]
+    for heading, part in in_parts(fronts.values()).items():
         page.append(f"## {heading}")
         for front in part:
             executed = front.item.executed(profile)

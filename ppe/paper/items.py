@@ -97,6 +97,7 @@ class Item:
     question: str  # Markdown
     answer: str  # Markdown; links count from the notebook
     cells: tuple[Json, ...] = field(repr=False)  # of the notebook, as its author wrote them
+    seconds: int | None = None  # of processor in the full profile, when last measured
 
     @property
     def sources(self) -> list[str]:
@@ -160,13 +161,14 @@ def read_items(
         tables = tomllib.loads((root / "nbs" / "profiles.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"nbs/profiles.toml: {error}; it lists the notebooks of the paper") from None
-    defaults = tables.pop("defaults", {})
+    defaults, seconds = tables.pop("defaults", {}), tables.pop("seconds", {})
     present = {path.stem for folder in FOLDERS.values() for path in (root / folder).glob("*.ipynb")}
     if unlisted := sorted(present - set(tables)):
         raise InputError(f"no table in nbs/profiles.toml for {first_five(unlisted)}: add one for each notebook")
     if absent := [name for name in tables if name not in present and name.split("_")[0] in FOLDERS]:
         raise InputError(f"nbs/profiles.toml lists {first_five(absent)} without a notebook: remove or write it")
-    return {name: _item(root, name, table, defaults) for name, table in tables.items()}
+    items = {name: _item(root, name, table, defaults) for name, table in tables.items()}
+    return {name: replace(item, seconds=seconds.get(name)) for name, item in items.items()}
 
 # %% ../../nbs/paper/items.ipynb #1af40eaf
 @dataclass(frozen=True, slots=True)
