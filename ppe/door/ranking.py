@@ -315,8 +315,8 @@ def diagnose(
 
     What is missing? Does one score per model describe the verdicts? How much do questions differ? Which ranks are open,
     and what would close them? How few questions hold the first place? What would more questions, wordings or judges be
-    worth? Does the order of the answers decide? How far do judges agree, and do they favour their own? At most fifteen
-    sentences; JSON and CSV have the numbers.
+    worth? Does the order of the answers decide? How far do judges agree, and do they favour their own? Which models
+    move with the wording? At most sixteen sentences; JSON and CSV have the numbers.
     """
     check_numbers(level, seed)
     if isinstance(verdicts, str) and verdicts == "-" and isinstance(people, str) and people == "-":

@@ -19,7 +19,7 @@ from scipy.special import expit
 from ..comparisons import Comparisons
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, own_models
-from .diagnostics import repeated_questions, shared_errors
+from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import fragility
 from .intervals import ONE_QUESTION, pool_tests
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
@@ -55,7 +55,7 @@ class Diagnosis(Result):
     seed: int
 
     def lines(self) -> list[str]:
-        "At most fifteen sentences, the advice last."
+        "At most sixteen sentences, the advice last."
         return [finding.sentence for finding in self.findings if finding.sentence]
 
     def parts(self) -> Parts:
@@ -335,6 +335,21 @@ def _own_models(data: _Data) -> Said:
         parts.append(f"whether a judge favours its family cannot be told without another judge: {first_five(unknown)}")
     return "; ".join(parts), numbers
 
+
+def _wordings(data: _Data) -> Said:
+    if len(np.unique(data.pool.blocks)) == len(data.pool):
+        return "", {}  # every question in one wording
+    table = wording_spread(data.pool, data.level)
+    (most, least), points = table.iloc[[0, -1]].to_dict("records"), "{spread:.1f} ({low:.1f} to {high:.1f})"
+    amounts = [points.format(**{name: 100 * row[name] for name in ("spread", "low", "high")}) for row in (most, least)]
+    is_shown = round(most["low"], 9) > round(least["high"], 9)
+    sentence = (
+        f"Between the wordings (variants) of a question the points of {most['model']} move most, by {amounts[0]} of 100 "
+        f"(standard deviation, limits for all models at once), those of {least['model']} least, by {amounts[1]}; that "
+        f"the two differ is {'' if is_shown else 'not '}shown"
+    )
+    return sentence, _with_limits(table, table["model"], "spread")
+
 # %% ../../nbs/inference/advice.ipynb #8fffbbf2
 SMALL_POOL = 5  # questions
 
@@ -375,6 +390,7 @@ SECTIONS: dict[str, tuple[str, Callable[[_Data], Said]]] = {  # what each is abo
     "ranks": ("Which ranks are open", _ranks),
     "fragility": ("How fragile the first place is", _fragile),
     "components": ("What more questions, wordings or judges would be worth", _components),
+    "wordings": ("Which models move with the wording", _wordings),
     "order_flips": ("How often a verdict changes when the answers change places", _flips),
     "first_place": ("How often the answer shown first wins", _first_place),
     "agreement": ("How far judges agree", _agreement),

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MISFIT_FLIPS', 'BASES', 'FEWEST_TURNS', 'N_FLIPS', 'NOT_RANDOM', 'BY_CHANCE', 'Misfit', 'misfit', 'order_flips',
            'clustered_interval', 'first_place_rates', 'family', 'SharedErrors', 'shared_errors', 'judges_agree',
-           'own_models', 'repeated_questions']
+           'own_models', 'repeated_questions', 'wording_spread']
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-03
 import re
@@ -17,13 +17,13 @@ import pandas as pd
 from scipy.special import betainccinv, betaincinv, expit, stdtrit
 
 from ..comparisons import Comparisons
-from ..errors import InputError, NoMaximumError
+from ..errors import InputError, NoMaximumError, first_five
 from .change import jackknife_error, question_wins, strengths_without
 from .real_cycles import by_question
 from .score_tests import questions_needed
-from ..pool import Pool
+from ..pool import Pool, compared_pairs
 from ..rankers.bradley_terry import bradley_terry_batch
-from ..rankers.rankings import at_least
+from ..rankers.rankings import at_least, best_first
 from ..schemas import graph_codes
 from ..streams import stream
 
@@ -416,3 +416,32 @@ def repeated_questions(
     likely = table["chance"] + np.log(len(table) * (len(table) - 1) / 2 + 1e-9) < np.log(BY_CHANCE)
     groups = table[likely].groupby("said", sort=False).groups.values()
     return [sorted(group) for group in groups if len(group) > 1]
+
+# %% ../../nbs/inference/diagnostics.ipynb #ws738c
+def wording_spread(
+    pool: Pool,
+    level: float = 0.95,  # of the limits, for all models at once
+) -> pd.DataFrame:  # model, spread, low, high, questions; the largest spread first
+    """How far the wordings of a question move a model's share of the points: the standard deviation within questions.
+
+    Raises: InputError unless two questions have two wordings with a pair in common.
+    """
+    met, (blocks, of, times) = compared_pairs(pool), np.unique(pool.blocks, return_inverse=True, return_counts=True)
+    n_met = np.zeros((len(blocks), *met.shape[1:]), dtype=np.int64)
+    np.add.at(n_met, of, met)
+    common = (n_met == times[:, None, None])[of] & met
+    points = (1.0 + pool.adjacency - np.swapaxes(pool.adjacency, 1, 2).astype(float)) / 2
+    with np.errstate(invalid="ignore"):  # a model without a common opponent has no share
+        share = pd.DataFrame((points * common).sum(axis=2) / common.sum(axis=2))
+    question = pool.questions[np.unique(of, return_index=True)[1]]
+    variance = share.groupby(of).var(ddof=1).groupby(question).mean()  # (Q, n)
+    n = variance.notna().sum().to_numpy()
+    if (n < 2).any():
+        few = first_five(np.array(pool.models, dtype=object)[n < 2])
+        raise InputError(f"fewer than two questions in two wordings that {few} met: no spread over wordings")
+    reach = stdtrit(n - 1, 1 - (1 - level) / (2 * len(n))) * (variance.std(ddof=1) / np.sqrt(n)).to_numpy()
+    mean = variance.mean().to_numpy()
+    limits = np.sqrt(np.maximum([mean, mean - reach, mean + reach], 0.0))
+    named = dict(zip(("spread", "low", "high"), limits, strict=True))
+    table = pd.DataFrame({"model": pool.models, **named, "questions": n})
+    return table.iloc[best_first(table["spread"].to_numpy())].reset_index(drop=True)

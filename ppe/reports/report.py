@@ -36,7 +36,14 @@ RESAMPLES = 1000  # of the questions, where that is cheap
 SLOW_RESAMPLES = 99  # for rankers that look at graphs one by one
 MOST_DRAWS = 10**7  # resamples × graphs, at most, unless a number is asked for: what is held in memory
 LARGE_TABLE = 60_000  # verdicts from which the size of question effects is left out
-SAID = ("misspecification", "question_effect_size", "judges_together", "own_models", "repeated")  # by `diagnose`
+SAID = (
+    "misspecification",
+    "question_effect_size",
+    "judges_together",
+    "own_models",
+    "wordings",
+    "repeated",
+)  # by `diagnose`
 LISTED_JUDGES = 12  # listed; the others are counted
 Tick = Callable[[str], None]  # told what comes next
 PARTS = ("cycles", "questions", "agreement", "components", "further")  # beside the ranking and the judges
