@@ -97,11 +97,11 @@ class Marginal(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _sums(members, net, met, copies, precision, nu, effects, eta, n):
-    "Over all questions: the value, its derivatives in (θ, log ν) and in λ, the information, the sum of λ(I - λM)²."
+def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
+    "Value, its derivatives in (θ, log ν) and log σ, the information, half of log|A|, and the slope of that in log σ."
     n_units, k = eta.shape
-    value, gradient, by_precision = 0.0, np.zeros(n + 1), 0.0
-    known, squares = np.zeros((n + 1, n + 1)), np.zeros((n, n))
+    value, gradient, by_sigma = 0.0, np.zeros(n + 1), 0.0
+    known, squares = ridge * np.eye(n + 1), np.zeros((n, n))
     information, inverse, third, seen = np.empty((k, k)), np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
     pull, d, moved, swung = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     for unit in range(n_units):
@@ -143,7 +143,7 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n):
             effect, row = effects[unit, i], members[unit, i]
             at -= 0.5 * precision * effect * effect
             change = 1.0 / precision - inverse[i, i] - effect * effect - 2.0 * effect * moved[i]
-            by_precision += 0.5 * copies[unit] * change
+            by_sigma -= worth * change
             by_ties += pull[i] * moved[i]
             of_ties -= pull[i] * swung[i]
             gradient[row] += worth * (effect + moved[i])
@@ -162,7 +162,16 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n):
         value += copies[unit] * at
         gradient[n] += copies[unit] * by_ties
         known[n, n] += copies[unit] * of_ties
-    return value, gradient, by_precision, known, squares
+    gauge, half, slope, part, inverse = 0.0, 0.0, 0.0, np.empty((n, n)), np.eye(n)
+    for i in range(n):
+        gauge += known[i, i] / n
+    part[:] = known[:n, :n] = known[:n, :n] + gauge / n
+    solve(part, inverse)
+    for i in range(n):
+        half += 0.5 * log(part[i, i])
+        for j in range(n):
+            slope += inverse[i, j] * squares[i, j]
+    return value, gradient, by_sigma, known, half - 0.5 * log(gauge), slope
 
 
 def _marginal(
@@ -175,18 +184,12 @@ def _marginal(
     members, net, met, copies, n_ties, n, ridge = questions
     theta, precision, nu, size = phi[members], exp(-2 * log_sigma), exp(phi[n]) if n_ties else 0.0, len(phi)
     _modes(theta, net, met, precision, nu, eta)
-    sums = _sums(members, net, met, copies, precision, nu, eta - theta, eta, n)
-    value, gradient, by_precision, known, squares = sums
-    value, gradient, known = value - 0.5 * ridge * float(phi @ phi), gradient[:size] - ridge * phi, known[:size, :size]
-    known += ridge * np.eye(size)
+    sums = _sums(members, net, met, copies, precision, nu, eta - theta, eta, n, ridge)
+    value, gradient, by_sigma, known, half, slope = sums
+    value, gradient = value - 0.5 * ridge * float(phi @ phi), gradient[:size] - ridge * phi
     if n_ties:
         value, gradient[n] = value + n_ties * phi[n], gradient[n] + n_ties
-    gauge = np.trace(known[:n, :n]) / n
-    known[:n, :n] += gauge / n
-    restricted = value - 0.5 * (float(np.linalg.slogdet(known[:n, :n])[1]) - log(gauge))
-    by_sigma = -2 * precision * by_precision
-    slope = by_sigma + float((np.linalg.inv(known[:n, :n]) * squares).sum())
-    return Marginal(phi, log_sigma, value, gradient, known, by_sigma, restricted, slope)
+    return Marginal(phi, log_sigma, value, gradient, known[:size, :size], by_sigma, value - half, by_sigma + slope)
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-16-way
 LOG_SIGMAS = (log(0.01), log(10.0))  # σ is sought between these; the lower one stands for 0
