@@ -155,8 +155,8 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
         for i in range(k):
             for j in range(k):
                 square = 0.0
-                for l in range(k):
-                    square += inverse[i, l] * inverse[j, l]
+                for inner in range(k):
+                    square += inverse[i, inner] * inverse[j, inner]
                 known[members[unit, i], members[unit, j]] += worth * inverse[i, j]
                 squares[members[unit, i], members[unit, j]] += worth * square
         value += copies[unit] * at
