@@ -96,6 +96,84 @@ class Marginal(NamedTuple):
     slope: float  # of that in log σ
 
 
+@njit(cache=True, error_model="numpy")
+def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
+    "Value, its derivatives in (θ, log ν) and log σ, the information, half of log|A|, and the slope of that in log σ."
+    n_units, k = eta.shape
+    value, gradient, by_sigma = 0.0, np.zeros(n + 1), 0.0
+    known, squares = ridge * np.eye(n + 1), np.zeros((n, n))
+    information, inverse, third, seen = np.empty((k, k)), np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
+    pull, d, moved, swung = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
+    for unit in range(n_units):
+        at, worth, by_ties, of_ties = 0.5 * k * log(precision), precision * copies[unit], 0.0, 0.0
+        information[:], inverse[:], pull[:], d[:], moved[:], swung[:] = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for i in range(k):
+            information[i, i] = precision
+            inverse[i, i] = 1.0
+        for i in range(k):
+            for j in range(i):
+                x, count = eta[unit, i] - eta[unit, j], met[unit, i, j]
+                u = exp(-0.5 * abs(x))
+                total = 1.0 + u * u + nu * u
+                r, m, draw = np.sign(x) * 0.5 * (1.0 - u * u) / total, 0.25 * (1.0 + u * u) / total, nu * u / total
+                at += 0.5 * net[unit, i, j] * x - count * (0.5 * abs(x) + log(total))
+                bend = count * (m - r * r)
+                information[i, i] += bend
+                information[j, j] += bend
+                information[j, i] -= bend  # j < i: the upper triangle
+                third[i, j] = -count * (0.25 * r - 3.0 * m * r + 2.0 * r**3)
+                seen[i, j] = 0.5 * count * draw * (m - 2.0 * r * r)
+                pull[i] += count * draw * r
+                pull[j] -= count * draw * r
+                by_ties -= count * draw
+                of_ties += count * draw * (1.0 - draw)
+        solve(information, inverse)
+        for i in range(k):
+            at -= 0.5 * log(information[i, i])  # the pivots
+            for j in range(i):
+                between = inverse[i, i] + inverse[j, j] - 2.0 * inverse[i, j]
+                d[i] += 0.5 * third[i, j] * between
+                d[j] -= 0.5 * third[i, j] * between
+                by_ties += seen[i, j] * between
+        for i in range(k):
+            for j in range(k):
+                moved[i] += inverse[i, j] * d[j]  # M d
+                swung[i] += inverse[i, j] * pull[j]
+        for i in range(k):
+            effect, row = effects[unit, i], members[unit, i]
+            at -= 0.5 * precision * effect * effect
+            change = 1.0 / precision - inverse[i, i] - effect * effect - 2.0 * effect * moved[i]
+            by_sigma -= worth * change
+            by_ties += pull[i] * moved[i]
+            of_ties -= pull[i] * swung[i]
+            gradient[row] += worth * (effect + moved[i])
+            known[row, n] -= worth * swung[i]
+            known[n, row] -= worth * swung[i]
+            for j in range(k):
+                inverse[i, j] *= -precision
+            inverse[i, i] += 1.0  # now the share of a difference of utilities that the verdicts explain
+        for i in range(k):
+            for j in range(k):
+                square = 0.0
+                for inner in range(k):
+                    square += inverse[i, inner] * inverse[j, inner]
+                known[members[unit, i], members[unit, j]] += worth * inverse[i, j]
+                squares[members[unit, i], members[unit, j]] += worth * square
+        value += copies[unit] * at
+        gradient[n] += copies[unit] * by_ties
+        known[n, n] += copies[unit] * of_ties
+    gauge, half, slope, part, inverse = 0.0, 0.0, 0.0, np.empty((n, n)), np.eye(n)
+    for i in range(n):
+        gauge += known[i, i] / n
+    part[:] = known[:n, :n] = known[:n, :n] + gauge / n
+    solve(part, inverse)
+    for i in range(n):
+        half += 0.5 * log(part[i, i])
+        for j in range(n):
+            slope += inverse[i, j] * squares[i, j]
+    return value, gradient, by_sigma, known, half - 0.5 * log(gauge), slope
+
+
 def _marginal(
     questions: QuestionSums,
     phi: np.ndarray,  # (m,)
@@ -104,47 +182,14 @@ def _marginal(
 ) -> Marginal:
     "By Laplace's method. Cost: O(U k³) on top of the modes."
     members, net, met, copies, n_ties, n, ridge = questions
-    theta, precision, nu = phi[members], exp(-2 * log_sigma), exp(phi[n]) if n_ties else 0.0
+    theta, precision, nu, size = phi[members], exp(-2 * log_sigma), exp(phi[n]) if n_ties else 0.0, len(phi)
     _modes(theta, net, met, precision, nu, eta)
-    x, effects, k = eta[:, :, None] - eta[:, None, :], eta - theta, eta.shape[1]
-    u = np.exp(-0.5 * np.abs(x))
-    total = 1 + u * u + nu * u
-    r, m, draw = np.sign(x) * 0.5 * (1 - u * u) / total, 0.25 * (1 + u * u) / total, nu * u / total
-    bend, third = met * (m - r * r), -met * (0.25 * r - 3 * m * r + 2 * r**3)
-    information = -bend
-    information[:, range(k), range(k)] = bend.sum(axis=2) + precision
-    inverse = np.linalg.inv(information)
-    own = np.diagonal(inverse, axis1=1, axis2=2)
-    between = own[:, :, None] + own[:, None, :] - 2 * inverse
-    moved = 0.5 * (inverse @ (third * between).sum(axis=2)[:, :, None])[:, :, 0]  # M d
-    values = 0.5 * (0.5 * net * x - met * (0.5 * np.abs(x) + np.log(total))).sum(axis=(1, 2))
-    values += 0.5 * (k * log(precision) - np.linalg.slogdet(information)[1] - precision * (effects**2).sum(axis=1))
-    by_precision = 0.5 * (1 / precision - own - effects**2 - 2 * effects * moved).sum(axis=1)
-
-    def summed(parts: np.ndarray) -> np.ndarray:  # (U, k) or (U, k, k) → (n,) or (n, n)
-        "Of all questions, times the precision, by model."
-        cell = members if parts.ndim == 2 else members[:, :, None] * n + members[:, None, :]
-        shape, weights = (n,) * (parts.ndim - 1), (precision * copies * parts.T).T
-        return np.bincount(cell.ravel(), weights.ravel(), n ** len(shape)).reshape(shape)
-
-    size, value = len(phi), float(copies @ values) - 0.5 * ridge * float(phi @ phi)
-    gradient, known = np.zeros(size), ridge * np.eye(size)
-    share = np.eye(k) - precision * inverse  # of a difference of utilities that the verdicts explain
-    gradient[:n] = summed(effects + moved)
-    known[:n, :n] += summed(share)
+    sums = _sums(members, net, met, copies, precision, nu, eta - theta, eta, n, ridge)
+    value, gradient, by_sigma, known, half, slope = sums
+    value, gradient = value - 0.5 * ridge * float(phi @ phi), gradient[:size] - ridge * phi
     if n_ties:
-        pull = (met * draw * r).sum(axis=2)
-        swung, seen = (inverse @ pull[:, :, None])[:, :, 0], 1 - 0.5 * (m - 2 * r * r) * between
-        by_ties = (pull * moved).sum(axis=1) - 0.5 * (met * draw * seen).sum(axis=(1, 2))
-        value, gradient[n] = value + n_ties * phi[n], n_ties + copies @ by_ties
-        known[:n, n] = known[n, :n] = -summed(swung)
-        known[n, n] += copies @ (0.5 * (met * draw * (1 - draw)).sum(axis=(1, 2)) - (pull * swung).sum(axis=1))
-    gauge = np.trace(known[:n, :n]) / n
-    known[:n, :n] += gauge / n
-    restricted = value - 0.5 * (float(np.linalg.slogdet(known[:n, :n])[1]) - log(gauge))
-    by_sigma = -2 * precision * float(copies @ by_precision)
-    slope = by_sigma + float((np.linalg.inv(known[:n, :n]) * summed(share @ share)).sum())
-    return Marginal(phi, log_sigma, value, gradient - ridge * phi, known, by_sigma, restricted, slope)
+        value, gradient[n] = value + n_ties * phi[n], gradient[n] + n_ties
+    return Marginal(phi, log_sigma, value, gradient, known[:size, :size], by_sigma, value - half, by_sigma + slope)
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-16-way
 LOG_SIGMAS = (log(0.01), log(10.0))  # σ is sought between these; the lower one stands for 0

@@ -185,6 +185,8 @@ class _Deletions:
         if known is not None:
             left = np.concatenate([questions[:, None] != answered, np.ones((1, len(answered)), dtype=bool)])
             self.given = rank_batch(known, left.astype(np.int64)).ranks
+        n = pool.n_models
+        self.complete = half_tie_wins(*pool.counts()).sum() == len(pool) * n * (n - 1) / 2
         step = max(1, _DELETED // len(of))
         starts = range(0, len(pools), step)
         self.own = np.concatenate([self._own_ranks(slice(start, start + step)) for start in starts])
@@ -194,7 +196,9 @@ class _Deletions:
         pools, deleted = np.nonzero(outside)
         half = self.rest[part][pools] - self.verdicts[deleted]
         ranks = np.zeros((*outside.shape, half.shape[-1]))
-        ranks[outside] = bradley_terry_batch(half, np.zeros_like(half)).ranks
+        # Where all pairs met equally often, the order of Bradley–Terry is that of the points (Ford 1957).
+        scores = half.sum(axis=-1) if self.complete else bradley_terry_batch(half, np.zeros_like(half)).scores
+        ranks[outside] = mid_ranks(scores)
         return ranks
 
     def _held_out(self, values: np.ndarray) -> np.ndarray:  # (P, n, n) loss where the row won → (P, Q + 1) means
