@@ -207,7 +207,43 @@ class Leaderboard(Result):
 
     def notes(self) -> list[str]:
         "What to know before the ranking is believed, one sentence each."
-        return _notes(self)
+        estimates, by_cycles, n_judges = self.estimates(), _by_cycles(self.method), len(self.judges)
+        notes = [*self.remarks, *(self.intervals.notes(self.kind) if self.intervals else ())]
+        notes += [*filter(None, (self.uncovered, self.separated)), *uneven_lines(self.invalid)]
+        if self.n_lost:
+            s, left = "s" * (self.n_dropped == 1), plural(self.n_dropped or 0, "graph")
+            left += f" that lack{s} a pair or hold{s} an invalid verdict left out, and {self.n_lost:,} valid verdicts "
+            alone = f"{by_cycles} compares complete graphs alone; without it every valid verdict counts"
+            notes.append(f"{left}with them: {alone if by_cycles else '--incomplete keep counts every valid verdict'}")
+        if by_cycles and self.pool is not None and not complete_graphs(self.pool).all():
+            notes.append(
+                "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than "
+                "it is"
+            )
+        if estimates.get("pairs_in_both_orders") == 0:
+            notes.append(
+                "every pair of models is shown in one order only: the effect of the order is told from strength by the "
+                "model alone, and means nothing if the file has lost the order"
+            )
+        if n_judges > 1 and not self.weighted:
+            notes.append(
+                f"verdicts of {n_judges} judges are pooled, each counting the same ({first_five(self.judges)}): "
+                "--judges separate ranks by each, --judges weighted estimates how well each separates the models, "
+                "--judge NAME takes one"
+            )
+        if n_judges == 1 and self.weighted:
+            notes.append(f"one judge, {self.judges[0]}: there is nothing to weigh but the order of the answers")
+        if "coefficients" in estimates:
+            notes.append(
+                f"scores are those of answers equal in {first_five(estimates['coefficients'])}: this follows the "
+                "verdicts and proves no cause; where an answer is longer because it is better, part of what is good is "
+                "taken off as well"
+            )
+            notes += coefficient_notes(estimates["coefficients"], self.judges, estimates["frozen"])
+        settled = "not certified" if estimates.get("certified") == "no" else estimates.get("only_order")
+        if settled in BEST_ORDERS:
+            notes.append(BEST_ORDERS[settled].format(estimates.get("disagreements", 0)))
+        return notes
 
     def with_intervals(
         self,
@@ -477,7 +513,7 @@ def leaderboard(
         without = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
     elif weighted or order_effect:
         ranking = _with_first_place(ranked, weighted, **how)
-    elif ranker in COUNT_RANKERS or pool is None:
+    elif ranker in COUNT_RANKERS or pool is None or kept is None:
         ranking = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
     else:
         ranking = rank(pool.subset(kept), **how)
@@ -513,45 +549,6 @@ BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
     "none": "there is no best order: the majorities go in circles, and the orders with the fewest disagreements ({:g}) "
     "agree about no pair of models",
 }
-
-
-def _notes(board: Leaderboard) -> list[str]:
-    estimates, by_cycles, n_judges = board.estimates(), _by_cycles(board.method), len(board.judges)
-    notes = [*board.remarks, *(board.intervals.notes(board.kind) if board.intervals else ())]
-    notes += [*filter(None, (board.uncovered, board.separated)), *uneven_lines(board.invalid)]
-    if board.n_lost:
-        s, left = "s" * (board.n_dropped == 1), plural(board.n_dropped or 0, "graph")
-        left += f" that lack{s} a pair or hold{s} an invalid verdict left out, and {board.n_lost:,} valid verdicts "
-        alone = f"{by_cycles} compares complete graphs alone; without it every valid verdict counts"
-        notes.append(f"{left}with them: {alone if by_cycles else '--incomplete keep counts every valid verdict'}")
-    if by_cycles and board.pool is not None and not complete_graphs(board.pool).all():
-        notes.append(
-            "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than it is"
-        )
-    if estimates.get("pairs_in_both_orders") == 0:
-        notes.append(
-            "every pair of models is shown in one order only: the effect of the order is told from strength by the "
-            "model alone, and means nothing if the file has lost the order"
-        )
-    if n_judges > 1 and not board.weighted:
-        notes.append(
-            f"verdicts of {n_judges} judges are pooled, each counting the same ({first_five(board.judges)}): "
-            "--judges separate ranks by each, --judges weighted estimates how well each separates the models, "
-            "--judge NAME takes one"
-        )
-    if n_judges == 1 and board.weighted:
-        notes.append(f"one judge, {board.judges[0]}: there is nothing to weigh but the order of the answers")
-    if "coefficients" in estimates:
-        notes.append(
-            f"scores are those of answers equal in {first_five(estimates['coefficients'])}: this follows the verdicts "
-            "and proves no cause; where an answer is longer because it is better, part of what is good is taken off as "
-            "well"
-        )
-        notes += coefficient_notes(estimates["coefficients"], board.judges, estimates["frozen"])
-    settled = "not certified" if estimates.get("certified") == "no" else estimates.get("only_order")
-    if settled in BEST_ORDERS:
-        notes.append(BEST_ORDERS[settled].format(estimates.get("disagreements", 0)))
-    return notes
 
 
 SHOWN_JUDGES = 10  # in the readable form
