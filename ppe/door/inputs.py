@@ -205,7 +205,8 @@ def read_input(
     if not words:
         raise InputError("no file of verdicts: name at least one")
     if is_frame(source) or columns:
-        return select_verdicts(imported(source, columns, covariates), **chosen)
+        table = imported(source, columns, covariates)
+        return select_verdicts(table, **chosen)
     sources = {name: _source(name) for name in file_names([os.fspath(word) for word in words])}
     if counts and any(map(is_counts, sources.values())):
         asked = [f"--{option} {name}" for option, name in chosen.items() if name is not None]
