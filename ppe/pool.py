@@ -15,9 +15,10 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from .comparisons import Comparisons
 from .cycle_scores import CycleCounts, cycle_counts
 from .errors import InputError
-from .verdicts import COLUMNS, GRAPH_COLUMNS, graph_codes, model_codes, validate_verdicts
+from .verdicts import COLUMNS, graph_codes, model_codes, validate_verdicts
 
 # %% ../nbs/pool.ipynb #n006
 def win_tie_counts(
@@ -161,18 +162,13 @@ def comparison_graphs(
     """
     if list(verdicts.columns) != list(COLUMNS) or not isinstance(verdicts["verdict"].dtype, pd.CategoricalDtype):
         verdicts = validate_verdicts(verdicts)
-    a, b, models = model_codes(verdicts, models)
-    graph, first_row = graph_codes(verdicts, GRAPH_COLUMNS)
-    verdict = verdicts["verdict"].astype(object).to_numpy()
-    n, n_pairs = len(models), len(models) * (len(models) - 1) // 2
-    n_valid = np.bincount(graph[verdict != "invalid"], minlength=len(first_row))
+    rows = Comparisons.of(verdicts, models=models, invalid=True)
+    n, n_pairs = len(rows.models), len(rows.models) * (len(rows.models) - 1) // 2
+    n_valid = np.bincount(rows.graph, rows.outcome < 3).astype(int)
     keep = n_valid == n_pairs if incomplete == "drop" else n_valid > 0
-    if not keep.any() and not n_valid.any():
-        rule = "at least one that says a, b or tie is needed"
-        raise InputError(f"no valid verdict: all {len(verdicts)} are invalid; {rule}")
     if not keep.any():
         raise InputError(
-            f"no complete graph: {len(first_row)} graphs over {n} models, the fullest with {n_valid.max()} of "
+            f"no complete graph: {len(keep)} graphs over {n} models, the fullest with {n_valid.max()} of "
             f"{n_pairs} pairs; a complete graph has one valid verdict for each pair; "
             "keep incomplete ones with incomplete='keep' (--incomplete keep)"
         )
@@ -183,12 +179,13 @@ def comparison_graphs(
             "incomplete tables use win_tie_counts_from_table, which needs n × n only"
         )
     adjacency, number = np.zeros((n_kept, n, n), dtype=bool), np.cumsum(keep) - 1
-    for better, winner, loser in (("a", a, b), ("b", b, a)):
-        rows = keep[graph] & np.isin(verdict, (better, "tie"))
-        adjacency[number[graph[rows]], winner[rows], loser[rows]] = True
-    index = verdicts[list(INDEX_COLUMNS)].iloc[first_row[keep]].reset_index(drop=True)
+    for better, winner, loser in ((0, rows.first, rows.second), (1, rows.second, rows.first)):
+        used = keep[rows.graph] & np.isin(rows.outcome, (better, 2))
+        adjacency[number[rows.graph[used]], winner[used], loser[used]] = True
+    shown = np.unique(rows.graph, return_index=True)[1][keep]
+    index = verdicts[list(INDEX_COLUMNS)].iloc[shown].reset_index(drop=True)
     blocks = index.groupby(["judge", "question_id"], sort=False, observed=True).ngroup().to_numpy()
-    return Pool(adjacency, models, blocks, index, int((~keep).sum()))
+    return Pool(adjacency, rows.models, blocks, index, int((~keep).sum()))
 
 # %% ../nbs/pool.ipynb #n022
 def win_tie_counts_from_table(

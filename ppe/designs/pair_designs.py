@@ -129,13 +129,6 @@ def pair_round(
     name = np.append(np.arange(hub) + (np.arange(hub) >= half), half)  # the hub becomes the last of those that begin
     return name[left], name[right]
 
-
-def _stream(n_models: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    "Rows of the rounds that follow each other, every other one turned round."
-    pairs = np.stack(pair_round(n_models))
-    turned, at = np.divmod(rows, pairs.shape[1])
-    return np.where(turned % 2, pairs[1, at], pairs[0, at]), np.where(turned % 2, pairs[0, at], pairs[1, at])
-
 # %% ../../nbs/designs/pair_designs.ipynb #pd11-f5da4d
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # question, variant, first, second
 _TOGETHER = 64  # rows that are matched with as many questions at once

@@ -531,9 +531,6 @@ class Plan(Result):
         "The designs, best first."
         return self.designs.drop(columns="words")
 
-    def notes(self) -> list[str]:
-        return [*self.remarks]
-
     @property
     def advice(self) -> str:
         "One sentence: what to do, and what it saves against complete graphs."

@@ -21,7 +21,7 @@ from .graph import Graph
 from .ranking import Cycles
 from ..inference.change import Change
 from ..inference.leaderboard import JudgeLeaderboards, Leaderboard
-from ..inference.people_and_judges import PeopleLeaderboard
+from ..inference.people_and_judges import PeopleAndJudges
 from ..inference.score_tests import MOST
 from ..paper.style import GREY, OKABE_ITO, use_style
 from ..rankers.rankings import Ranking
@@ -204,8 +204,8 @@ def _(board: Leaderboard, ax: "Axes", kind: str = "scores") -> float:
 
 
 @_draw.register(Ranking)
-@_draw.register(PeopleLeaderboard)
-def _(ranking: Ranking | PeopleLeaderboard, ax: "Axes") -> float:
+@_draw.register(PeopleAndJudges)
+def _(ranking: Ranking | PeopleAndJudges, ax: "Axes") -> float:
     "Scores, with limits if there are some."
     return _ranges(ax, ranking.to_frame(), ("score", "score_low", "score_high"), "score")
 

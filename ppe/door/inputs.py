@@ -166,9 +166,9 @@ def imported(
     columns = {key: value for key, value in columns.items() if value is not None}
     if is_frame(source):
         there = (source := RecordFile.of(source)).first_fields()
+        own = {name: name for name in (*COLUMNS[:-1], "winner") if name in there}
         if not (columns or options) and {*COLUMNS} <= {*there}:
             return validate_verdicts(source.frame, covariates)
-        own = {name: name for name in (*COLUMNS[:-1], "winner") if name in there}
         if not columns and "verdict" in there and {"model_a", "model_b"} <= {*own}:
             columns = own | {"winner": "verdict"} | {word: word for word in MIRRORED}
         elif columns:
@@ -199,38 +199,34 @@ def read_input(
     """
     chosen = {"judge": judge, "category": category}
     source = source.to_frame() if isinstance(source, Result) else source  # as of ppe.judge
-    if is_frame(source):
-        table = imported(source, columns, covariates)
-        return select_verdicts(table, **chosen)
-    words = [source] if isinstance(source, (str, os.PathLike)) else source
-    if strange := [type(word).__name__ for word in words if not isinstance(word, (str, os.PathLike))]:
-        raise InputError(f"verdicts in a list of {strange[0]}: give a file, several files, or one frame")
+    words = [source] if is_frame(source) or isinstance(source, (str, os.PathLike)) else source
+    if not is_frame(source) and (strange := [word for word in words if not isinstance(word, (str, os.PathLike))]):
+        raise InputError(f"verdicts in a list of {type(strange[0]).__name__}: give a file, several files, or one frame")
     if not words:
         raise InputError("no file of verdicts: name at least one")
-    if columns:
-        table = imported(words, columns, covariates)
+    if is_frame(source) or columns:
+        table = imported(source, columns, covariates)
         return select_verdicts(table, **chosen)
     sources = {name: _source(name) for name in file_names([os.fspath(word) for word in words])}
     if counts and any(map(is_counts, sources.values())):
         asked = [f"--{option} {name}" for option, name in chosen.items() if name is not None]
         return Streamed(_added(sources, [*needs, *asked]), (), 0)
-    if not all(isinstance(source, str) for source in sources.values()):
-        if len(sources) > 1:
-            raise InputError("a pipe stands alone, since it cannot be read twice: put it into a file to add others")
-        table = _table(sources, covariates)
-        kept = select_verdicts(table, **chosen)
-        return kept if len(table) <= LARGE or needs else Streamed.of(kept)
-    n_rows = sum(map(count_rows, sources))
-    if n_rows > LARGE and not needs:
-        watch = partial(progress_bar, total=n_rows, unit=" rows", unit_scale=True)
-        return stream_counts(list(sources), progress=watch, **chosen)
-    there, wanted = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), n_rows * ROW_BYTES
-    if n_rows > LARGE and wanted > there:
-        raise InputError(
-            f"{needs[0]} needs a table, and {n_rows} rows need {wanted / 2**30:.0f} GiB of memory, of which there are "
-            f"{there / 2**30:.0f}; give a part of the rows, or leave {needs[0].split()[0]} out"
-        )
-    return select_verdicts(_table(sources, covariates), **chosen)
+    if all(isinstance(source, str) for source in sources.values()):
+        n_rows = sum(map(count_rows, sources))
+        if n_rows > LARGE and not needs:
+            watch = partial(progress_bar, total=n_rows, unit=" rows", unit_scale=True)
+            return stream_counts(list(sources), progress=watch, **chosen)
+        there, wanted = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), n_rows * ROW_BYTES
+        if n_rows > LARGE and wanted > there:
+            raise InputError(
+                f"{needs[0]} needs a table, and {n_rows} rows need {wanted / 2**30:.0f} GiB of memory, of which there "
+                f"are {there / 2**30:.0f}; give a part of the rows, or leave {needs[0].split()[0]} out"
+            )
+    elif len(sources) > 1:
+        raise InputError("a pipe stands alone, since it cannot be read twice: put it into a file to add others")
+    table = _table(sources, covariates)
+    kept = select_verdicts(table, **chosen)
+    return kept if len(table) <= LARGE or needs else Streamed.of(kept)
 
 
 def verdict_table(

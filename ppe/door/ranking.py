@@ -35,7 +35,7 @@ from ppe.inference.leaderboard import (
     leaderboard,
 )
 from ..inference.methods import Method
-from ..inference.people_and_judges import PeopleLeaderboard, people_and_judges
+from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.variance_components import Over, facets_over
 from .inputs import Verdicts, Words, opened, read_input, text_columns, verdict_table, words_checked
 from ..parallel import progress_bar
@@ -133,7 +133,7 @@ DRAWS = 4000  # from the normal distribution of the people's scores, if no numbe
 OF_PEOPLE = ("verdicts", "people", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 
 
-def _rank_for_people(options: Mapping[str, Any]) -> PeopleLeaderboard:
+def _rank_for_people(options: Mapping[str, Any]) -> PeopleAndJudges:
     "`rank` with people; options are its parameters."
     defaults = {name: parameter.default for name, parameter in inspect.signature(rank).parameters.items()}
     if refused := [name for name, value in options.items() if name not in OF_PEOPLE and value != defaults[name]]:
@@ -156,7 +156,7 @@ def _rank_for_people(options: Mapping[str, Any]) -> PeopleLeaderboard:
     estimate, limits, rng = people_and_judges(votes, table), None, stream(options["seed"], "intervals")
     if n_draws != 0:
         limits = estimate.intervals(rng=rng, level=level, n_draws=DRAWS if n_draws is None else n_draws)
-    return PeopleLeaderboard(estimate, limits, options["interval_kind"], level)
+    return replace(estimate, limits=limits, kind=options["interval_kind"], level=level)
 
 
 @words_checked
@@ -200,7 +200,7 @@ def rank(
     # people.
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,
     **columns: Any,
-) -> Leaderboard | JudgeLeaderboards | PeopleLeaderboard | Ranking:
+) -> Leaderboard | JudgeLeaderboards | PeopleAndJudges | Ranking:
     """Rank the models in FILES.
 
     FILES hold one verdict table, in one or several files; or counts of pairs with the columns model_a, model_b, wins_a,

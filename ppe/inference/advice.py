@@ -29,7 +29,7 @@ from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.rankings import best_first, shown_ranks
 from ..rankers.registry import rank_batch
-from ..results import Parts, Result
+from ..results import Result
 from ..streams import stream
 
 # %% ../../nbs/inference/advice.ipynb #5f6e6579
@@ -58,8 +58,7 @@ class Diagnosis(Result):
         "At most sixteen sentences, the advice last."
         return [finding.sentence for finding in self.findings if finding.sentence]
 
-    def parts(self) -> Parts:
-        return self.lines()
+    parts = lines
 
     def to_frame(self) -> pd.DataFrame:  # section, name, value, low, high, level
         "Every number, one row each."

@@ -25,7 +25,7 @@ from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.likelihood import Design
 from ..rankers.rankings import at_least
 from ..rankers.separation import same_component, strongly_connected_components
-from ..results import Parts, Result
+from ..results import Result
 from ..streams import stream
 from ..verdicts import model_codes, nothing_selected
 
@@ -260,9 +260,6 @@ class Change(Result):
         "Every field."
         return asdict(self)
 
-    def parts(self) -> Parts:
-        return self.lines()
-
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
         better = self.low is not None and self.low > 0
@@ -292,6 +289,8 @@ class Change(Result):
         least, sure = (f"a drop of {drop:.3g} ({50 - win_points(-drop):.1f} points)" for drop in drops)
         only = "only " if self.power < 0.5 else ""
         return [*lines, f"this gate would see {least} with {only}{100 * self.power:.1f} %, {sure} with 80 %"]
+
+    parts = lines
 
     def notes(self) -> list[str]:
         "What to know before the answer is believed."

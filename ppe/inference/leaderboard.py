@@ -72,16 +72,16 @@ class Leaderboard(Result):
 
     ranking: Ranking
     method: Method  # which graphs were ranked
+    counts: PairCounts  # of the verdicts that were ranked: valid ones, of the graphs that were
     pool: Pool | None = None  # all graphs, before the method chose; None for a table that is too large to make them
     rows: np.ndarray | None = None  # (K,) which of them were ranked, in the method's order
     n_graphs: int | None = None  # of the table, dropped ones too; None for counts, in which they cannot be told apart
     n_dropped: int | None = None  # of these, incomplete ones left out, and those without a valid verdict
-    n_verdicts: int = 0  # that were ranked: valid ones, of the graphs that were
-    n_questions: int | None = None  # that these are on; None for counts
+    n_questions: int | None = None  # that the ranked verdicts are on; None for counts
     n_lost: int = 0  # valid verdicts of incomplete graphs that were left out
     n_invalid: int | None = None  # of the table; None for counts
     invalid: pd.DataFrame | None = None  # of `invalid_verdicts`
-    distances: Mapping[str, float] | None = None  # to the reference, by name
+    reference: np.ndarray | None = None  # (n,) ranks by a reference
     intervals: RankIntervals | None = None
     kind: str = "differences"  # of the intervals, a key of INTERVAL_KINDS
     seed: int = SEED  # of the intervals
@@ -90,7 +90,6 @@ class Leaderboard(Result):
     judges: tuple[str, ...] = ()  # whose verdicts were ranked
     weighted: bool = False  # with a discrimination for each judge
     without: Ranking | None = None  # of the same verdicts without covariates, where there are some
-    separated: str = ""  # which orders rest on no verdict, in a sentence
     fragility: Fragility | None = None  # of strengths alone, by all graphs
     uncovered: str = ""  # what the intervals leave out, where that is much
     remarks: tuple[str, ...] = ()  # what came up on the way to it, one sentence each
@@ -99,6 +98,24 @@ class Leaderboard(Result):
     def n_used(self) -> int | None:
         "How many graphs were ranked."
         return self.n_graphs if self.rows is None else len(self.rows)
+
+    @property
+    def n_verdicts(self) -> int:
+        "How many verdicts were ranked."
+        return self.counts.n_verdicts
+
+    @property
+    def distances(self) -> dict[str, float] | None:  # by name
+        "How far the ranking is from the reference."
+        if self.reference is None:
+            return None
+        return {name: float(measure(self.ranking.ranks, self.reference)) for name, measure in DISTANCES.items()}
+
+    @property
+    def separated(self) -> str:
+        "Which orders rest on no verdict, or on a penalty alone, in a sentence."
+        half = half_tie_wins(self.counts.wins, self.counts.ties)
+        return unjudged_orders(half, self.ranking.models, penalty=bool(self.ranking.fit.ridge))
 
     @property
     def beside(self) -> bool:
@@ -190,7 +207,43 @@ class Leaderboard(Result):
 
     def notes(self) -> list[str]:
         "What to know before the ranking is believed, one sentence each."
-        return _notes(self)
+        estimates, by_cycles, n_judges = self.estimates(), _by_cycles(self.method), len(self.judges)
+        notes = [*self.remarks, *(self.intervals.notes(self.kind) if self.intervals else ())]
+        notes += [*filter(None, (self.uncovered, self.separated)), *uneven_lines(self.invalid)]
+        if self.n_lost:
+            s, left = "s" * (self.n_dropped == 1), plural(self.n_dropped or 0, "graph")
+            left += f" that lack{s} a pair or hold{s} an invalid verdict left out, and {self.n_lost:,} valid verdicts "
+            alone = f"{by_cycles} compares complete graphs alone; without it every valid verdict counts"
+            notes.append(f"{left}with them: {alone if by_cycles else '--incomplete keep counts every valid verdict'}")
+        if by_cycles and self.pool is not None and not complete_graphs(self.pool).all():
+            notes.append(
+                "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than "
+                "it is"
+            )
+        if estimates.get("pairs_in_both_orders") == 0:
+            notes.append(
+                "every pair of models is shown in one order only: the effect of the order is told from strength by the "
+                "model alone, and means nothing if the file has lost the order"
+            )
+        if n_judges > 1 and not self.weighted:
+            notes.append(
+                f"verdicts of {n_judges} judges are pooled, each counting the same ({first_five(self.judges)}): "
+                "--judges separate ranks by each, --judges weighted estimates how well each separates the models, "
+                "--judge NAME takes one"
+            )
+        if n_judges == 1 and self.weighted:
+            notes.append(f"one judge, {self.judges[0]}: there is nothing to weigh but the order of the answers")
+        if "coefficients" in estimates:
+            notes.append(
+                f"scores are those of answers equal in {first_five(estimates['coefficients'])}: this follows the "
+                "verdicts and proves no cause; where an answer is longer because it is better, part of what is good is "
+                "taken off as well"
+            )
+            notes += coefficient_notes(estimates["coefficients"], self.judges, estimates["frozen"])
+        settled = "not certified" if estimates.get("certified") == "no" else estimates.get("only_order")
+        if settled in BEST_ORDERS:
+            notes.append(BEST_ORDERS[settled].format(estimates.get("disagreements", 0)))
+        return notes
 
     def with_intervals(
         self,
@@ -365,37 +418,48 @@ def _by_cycles(method: Method) -> str:
 
 
 def _graphs(
-    verdicts: pd.DataFrame, method: Method, ranker: str, incomplete: Literal["drop", "keep"], by_cycles: str
-) -> tuple[Pool, np.ndarray] | None:
-    "The graphs, and the rows of those that the method keeps; None if wins and ties are enough, and graphs too large."
-    if large := too_large(verdicts) if incomplete == "keep" and method.keeps_all else None:
-        if find_ranker(ranker).takes == "counts":
-            return None
+    verdicts: pd.DataFrame, method: Method, incomplete: Incomplete, ranker: str
+) -> tuple[Pool, np.ndarray] | tuple[None, None]:
+    "The graphs, and the rows of those that the method keeps; neither where wins and ties do, and graphs are too large."
+    by_cycles = _by_cycles(method) if incomplete == "auto" else ""
+    drops = bool(by_cycles) or incomplete == "drop"
+    if large := too_large(verdicts) if method.keeps_all and not drops else None:
+        if ranker in COUNT_RANKERS:
+            return None, None
         raise InputError(
             f"{large}: too large for {ranker}, which looks at graphs one by one; choose one of "
             f"{', '.join(COUNT_RANKERS)}, or a part of the table (--judge, --category)"
         )
     try:
-        pool = comparison_graphs(verdicts, incomplete=incomplete)
+        pool = comparison_graphs(verdicts, incomplete="drop" if drops else "keep")
     except InputError as error:
         if not by_cycles:
             raise
         way_out = "rank every verdict without it, or judge complete graphs (ppe design --kind complete)"
         raise InputError(f"{by_cycles} needs complete graphs: {error}; {way_out}") from None
-    if method.keeps_all:
-        return pool, np.arange(len(pool))
-    return pool, source_rows(method, pool.scores(method.mu), pool.blocks)
+    return pool, np.arange(len(pool)) if method.keeps_all else source_rows(method, pool.scores(method.mu), pool.blocks)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703
-def _distances(ranking: Ranking, ranks: np.ndarray) -> dict[str, float]:
-    return {name: float(measure(ranking.ranks, ranks)) for name, measure in DISTANCES.items()}
-
-
-def _beside(ranking: Ranking, wins: np.ndarray, ties: np.ndarray, reference: Ratings) -> dict[str, Any]:
-    "Fields of a leaderboard: which orders rest on no verdict, or on a penalty alone; distances to a reference."
-    separated = unjudged_orders(half_tie_wins(wins, ties), ranking.models, penalty=bool(ranking.fit.ridge))
-    near = None if reference is None else _distances(ranking, reference_ranks(reference, ranking.models))
-    return {"separated": separated, "distances": near}
+def _with_first_place(rows: Comparisons, weighted: bool, *, ranker: str, on_separation: OnSeparation) -> Ranking:
+    "With an effect of the first place for each judge; weighted: and a discrimination, unless one judge takes over."
+    outcomes = rows.counts(rows.judge, size=len(rows.judges))
+    if weighted:
+        ranking = weighted_judges(outcomes, models=rows.models, judges=rows.judges, on_separation=on_separation)
+        if over := takes_over(outcomes, ranking):
+            judge, *shares = over.values()
+            weight, points, alike, sharp = (f"{100 * share:.0f} %" for share in shares)
+            raise InputError(
+                f"judge {judge} would hold {weight} of the weight, and the other judges do not bear it out: "
+                f"{points} of its points go to models that they rank higher, {sharp} would if it were as sharp as "
+                f"it is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge "
+                "(--judge)"
+            )
+    else:
+        ranking = fit_order_effect(rows, ranker=ranker, on_separation=on_separation)
+    first = outcomes.sum(axis=(0, 1))  # how often the row is shown first
+    met, both = np.triu(first + first.T, 1) > 0, np.triu(np.minimum(first, first.T), 1) > 0
+    estimates = {**ranking.fit.estimates, "pairs_in_both_orders": float(both.sum() / met.sum())}
+    return replace(ranking, fit=replace(ranking.fit, estimates=estimates))
 
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703-b
 def leaderboard(
@@ -418,68 +482,48 @@ def leaderboard(
     form, or together; NoMaximumError as `rank`, `order_effect` and `fit_covariates`.
     """
     check_draws_once(method)
-    ranker, weighted = method.ranker or ranker, judges == "weighted"
-    name = find_ranker(ranker).name
-    if weighted and name != "bradley-terry":
+    ranker = find_ranker(method.ranker or ranker).name
+    if (weighted := judges == "weighted") and ranker != "bradley-terry":
         raise InputError(
             f"--judges weighted is a form of bradley-terry: {ranker} has no weights for judges; leave --ranker out"
         )
     if order_effect:
-        check_order_form(name)
+        check_order_form(ranker)
     if covariates:
-        check_order_form(name, "effects of covariates", "--covariates")
+        check_order_form(ranker, "effects of covariates", "--covariates")
         if weighted or order_effect:
             other = "--judges weighted" if weighted else "--order-effect"
             raise InputError(f"--covariates with {other}: the two are not estimated together; leave one of them out")
-    by_cycles = _by_cycles(method) if incomplete == "auto" else ""
-    graphs = _graphs(verdicts, method, ranker, "drop" if by_cycles or incomplete == "drop" else "keep", by_cycles)
+    pool, kept = _graphs(verdicts, method, incomplete, ranker)
     everything = Comparisons.of(verdicts, covariates=covariates, invalid=True)
-    valid, graph, pool, kept = everything.outcome < 3, everything.graph, None, None
-    there = np.bincount(graph, valid) > 0
-    if graphs is not None:
-        pool, kept = graphs
-        if len(pool) < there.sum():  # the complete ones alone
-            there = np.bincount(graph, valid) == len(pool.models) * (len(pool.models) - 1) // 2
+    valid, graph = everything.outcome < 3, everything.graph
+    n_valid = np.bincount(graph, valid)
+    there = n_valid > 0
+    if pool is not None and len(pool) < there.sum():  # the complete ones alone
+        there = n_valid == len(pool.models) * (len(pool.models) - 1) // 2
     used = valid & there[graph]
     shown = everything if used.all() else everything.take(used)  # graphs are numbered as in the pool
     taken = np.ones(len(shown), dtype=bool) if kept is None else np.isin(shown.graph, kept)
-    style, without = Covaried.of(shown, coefficients) if covariates else None, None
     ranked = shown if taken.all() else shown.take(taken)
-    wins, ties = wins_and_ties(ranked.counts()[:, 0])
+    style, without = Covaried.of(shown, coefficients) if covariates else None, None
+    counts = PairCounts(*wins_and_ties(ranked.counts()[:, 0]), ranked.models)
     how: dict[str, Any] = {"ranker": ranker, "on_separation": on_separation}
     if style is not None:
         ranking = fit_covariates(style if taken.all() else style.take(taken), **how)
-        without = rank_counts(wins, ties, models=ranked.models, **how)
+        without = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
     elif weighted or order_effect:
-        outcomes = ranked.counts(ranked.judge, size=len(ranked.judges))
-        if weighted:
-            ranking = weighted_judges(outcomes, models=ranked.models, judges=ranked.judges, on_separation=on_separation)
-            if over := takes_over(outcomes, ranking):
-                judge, *shares = over.values()
-                weight, points, alike, sharp = (f"{100 * share:.0f} %" for share in shares)
-                raise InputError(
-                    f"judge {judge} would hold {weight} of the weight, and the other judges do not bear it out: "
-                    f"{points} of its points go to models that they rank higher, {sharp} would if it were as sharp as "
-                    f"it is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge "
-                    "(--judge)"
-                )
-        else:
-            ranking = fit_order_effect(ranked, **how)
-        first = outcomes.sum(axis=(0, 1))  # how often the row is shown first
-        met, both = np.triu(first + first.T, 1) > 0, np.triu(np.minimum(first, first.T), 1) > 0
-        estimates = {**ranking.fit.estimates, "pairs_in_both_orders": float(both.sum() / met.sum())}
-        ranking = replace(ranking, fit=replace(ranking.fit, estimates=estimates))
-    elif pool is None or kept is None or find_ranker(ranker).takes == "counts":
-        ranking = rank_counts(wins, ties, models=ranked.models, **how)
+        ranking = _with_first_place(ranked, weighted, **how)
+    elif ranker in COUNT_RANKERS or pool is None or kept is None:
+        ranking = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
     else:
         ranking = rank(pool.subset(kept), **how)
     return Leaderboard(
-        ranking, method, pool, kept,
+        ranking, method, counts, pool, kept,
         n_graphs=len(there), n_dropped=0 if pool is None else pool.n_dropped,
-        n_verdicts=len(ranked), n_questions=ranked.n_questions, n_lost=int(valid.sum()) - len(shown),
+        n_questions=ranked.n_questions, n_lost=int(valid.sum()) - len(shown),
         n_invalid=int((~valid).sum()), invalid=invalid_verdicts(verdicts), without=without, weighted=weighted,
         verdicts=None if pool is None else shown, style=style, judges=ranked.judges,
-        **_beside(ranking, wins, ties, reference),
+        reference=None if reference is None else reference_ranks(reference, ranked.models),
     )  # fmt: skip
 
 # %% ../../nbs/inference/leaderboard.ipynb #c13b
@@ -492,9 +536,9 @@ def counts_leaderboard(
     reference: Ratings = None,  # rating by model; a higher rating is better
 ) -> Leaderboard:
     "The leaderboard of counts. Raises as `rank_counts`, and InputError for a reference that lacks a model."
+    ranks = None if reference is None else reference_ranks(reference, counts.models)
     ranking = rank_counts(counts.wins, counts.ties, ranker=ranker, models=counts.models, on_separation=on_separation)
-    more = _beside(ranking, counts.wins, counts.ties, reference)
-    return Leaderboard(ranking, ALL_GRAPHS, n_verdicts=counts.n_verdicts, n_invalid=n_invalid, **more)
+    return Leaderboard(ranking, ALL_GRAPHS, counts, n_invalid=n_invalid, reference=ranks)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c17-a6644e
 BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
@@ -505,45 +549,6 @@ BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
     "none": "there is no best order: the majorities go in circles, and the orders with the fewest disagreements ({:g}) "
     "agree about no pair of models",
 }
-
-
-def _notes(board: Leaderboard) -> list[str]:
-    estimates, by_cycles, n_judges = board.estimates(), _by_cycles(board.method), len(board.judges)
-    notes = [*board.remarks, *(board.intervals.notes(board.kind) if board.intervals else ())]
-    notes += [*filter(None, (board.uncovered, board.separated)), *uneven_lines(board.invalid)]
-    if board.n_lost:
-        s, left = "s" * (board.n_dropped == 1), plural(board.n_dropped or 0, "graph")
-        left += f" that lack{s} a pair or hold{s} an invalid verdict left out, and {board.n_lost:,} valid verdicts "
-        alone = f"{by_cycles} compares complete graphs alone; without it every valid verdict counts"
-        notes.append(f"{left}with them: {alone if by_cycles else '--incomplete keep counts every valid verdict'}")
-    if by_cycles and board.pool is not None and not complete_graphs(board.pool).all():
-        notes.append(
-            "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than it is"
-        )
-    if estimates.get("pairs_in_both_orders") == 0:
-        notes.append(
-            "every pair of models is shown in one order only: the effect of the order is told from strength by the "
-            "model alone, and means nothing if the file has lost the order"
-        )
-    if n_judges > 1 and not board.weighted:
-        notes.append(
-            f"verdicts of {n_judges} judges are pooled, each counting the same ({first_five(board.judges)}): "
-            "--judges separate ranks by each, --judges weighted estimates how well each separates the models, "
-            "--judge NAME takes one"
-        )
-    if n_judges == 1 and board.weighted:
-        notes.append(f"one judge, {board.judges[0]}: there is nothing to weigh but the order of the answers")
-    if "coefficients" in estimates:
-        notes.append(
-            f"scores are those of answers equal in {first_five(estimates['coefficients'])}: this follows the verdicts "
-            "and proves no cause; where an answer is longer because it is better, part of what is good is taken off as "
-            "well"
-        )
-        notes += coefficient_notes(estimates["coefficients"], board.judges, estimates["frozen"])
-    settled = "not certified" if estimates.get("certified") == "no" else estimates.get("only_order")
-    if settled in BEST_ORDERS:
-        notes.append(BEST_ORDERS[settled].format(estimates.get("disagreements", 0)))
-    return notes
 
 
 SHOWN_JUDGES = 10  # in the readable form
@@ -641,7 +646,7 @@ class JudgeLeaderboards(Result):
     def distances(self) -> pd.DataFrame:  # judge, other, then the four distances
         "How far apart the rankings of every two judges are."
         return pd.DataFrame(
-            {"judge": judge, "other": other} | _distances(board.ranking, second.ranking.ranks)
+            {"judge": judge, "other": other} | (replace(board, reference=second.ranking.ranks).distances or {})
             for (judge, board), (other, second) in combinations(self.boards.items(), 2)
         )
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FARTHEST', 'MAX_ROUNDS', 'WEIGHT_TOLERANCE', 'Battles', 'battle_points', 'matched_battles', 'PeopleAndJudges',
-           'fit_people_and_judges', 'people_and_judges', 'PeopleLeaderboard']
+           'fit_people_and_judges', 'people_and_judges']
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-04
 from collections.abc import Mapping
@@ -189,9 +189,9 @@ def _best_weights(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     return best
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-19
-@dataclass(frozen=True, slots=True, eq=False)
-class PeopleAndJudges:
-    "The people's scores by prediction-powered inference."
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PeopleAndJudges(Result):
+    "The people's scores by prediction-powered inference, as a leaderboard."
 
     ranking: Ranking  # scores are mean-centred log strengths; the weight of each judge is among its estimates
     covariance: np.ndarray  # (n, n) of the scores; rows add up to 0
@@ -203,6 +203,9 @@ class PeopleAndJudges:
     variance: float  # mean, of the differences of scores of all pairs of models
     variance_people: float  # the same by people's battles alone, at the same scores
     shares: np.ndarray  # (2, Q) what each question adds to the two
+    limits: RankIntervals | None = None
+    kind: str = "differences"  # of the limits, a key of INTERVAL_KINDS
+    level: float = 0.95  # of the limits of `worth`
 
     @property
     def worth(self) -> float:
@@ -232,6 +235,43 @@ class PeopleAndJudges:
         how: dict[str, Any] = {"n_questions": self.n_questions, "n_draws": n_draws, "rng": rng, "level": level}
         return normal_intervals(*names, self.ranking.scores, self.covariance, **how)
 
+    def to_frame(self) -> pd.DataFrame:  # model, score, rank, with limits LIMITS; best first
+        "One row for each model."
+        table = self.ranking.table()
+        if self.limits is None:
+            return table
+        return table.join(self.limits.table(self.kind).set_index("model")[LIMITS], on="model")
+
+    def to_dict(self) -> dict[str, Any]:
+        "Everything as JSON takes it (`ppe rank --people --format json`)."
+        low, high = (None if np.isnan(end) else end for end in self.worth_limits(self.level))
+        names = "n_people", "n_questions", "n_left_out", "sampling_p", "variance", "variance_people", "worth"
+        how = {"kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": self.level}
+        report = {"ranker": self.ranking.ranker, "models": self.to_frame().to_dict("records")}
+        report |= {"weights": dict(self.weights)} | {name: getattr(self, name) for name in names}
+        report |= {"worth_low": low, "worth_high": high}
+        report["intervals"] = self.limits and how | {"n_draws": self.limits.n_draws}
+        return report | {"notes": self.notes()}
+
+    def parts(self) -> Parts:
+        "The table, the weights of the judges, and what they are worth."
+        low, high = self.worth_limits(self.level)
+        ranges = ("rank_low", "rank_high", "score_low", "score_high") if self.limits else ()
+        bar = ("rank_low", "rank", "rank_high") if self.limits else None
+        weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in self.weights.items())
+        worth = f"{self.worth:,.0f} battles of people alone" + (
+            "" if np.isnan(low) else f" ({low:,.0f} to {high:,.0f})"
+        )
+        saved = f"{self.variance:.4g} in place of {self.variance_people:.4g}"
+        lines = [
+            f"people-and-judges, weights of the judges: {weights}",
+            f"as good as {worth}; people judged {self.n_people:,} (mean variance of a difference of scores {saved})",
+        ]
+        if self.limits:
+            drawn = f"at level {self.level:g}, {self.limits.n_draws} draws from the normal distribution"
+            lines.append(f"{self.kind} intervals {drawn}: {INTERVAL_KINDS[self.kind]}")
+        return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
+
     def notes(self) -> list[str]:
         "What to know before the estimate is believed, one sentence each."
         notes = []
@@ -242,7 +282,7 @@ class PeopleAndJudges:
                 f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the "
                 "judges' bias then enters the estimate; draw them at random, or rank by people alone (weights 0)."
             )
-        return notes
+        return [*notes, *(self.limits.notes(self.kind) if self.limits else ())]
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-20
 MAX_ROUNDS = 100  # of weights and scores in turn
@@ -330,53 +370,3 @@ def people_and_judges(
     Source: Angelopoulos, Duchi and Zrnic (2023, arXiv:2311.01453); Chatzi et al. (2024, arXiv:2402.17826).
     """
     return fit_people_and_judges(matched_battles(people, judges), weights=weights)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PeopleLeaderboard(Result):
-    "The people's scores with their limits, as a leaderboard."
-
-    estimate: PeopleAndJudges
-    intervals: RankIntervals | None
-    kind: str  # of the intervals, a key of INTERVAL_KINDS
-    level: float
-
-    def to_frame(self) -> pd.DataFrame:  # model, score, rank, with intervals LIMITS; best first
-        "One row for each model."
-        table = self.estimate.ranking.table()
-        if self.intervals is None:
-            return table
-        return table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
-
-    def to_dict(self) -> dict[str, Any]:
-        "Everything as JSON takes it (`ppe rank --people --format json`)."
-        estimate = self.estimate
-        worth = [None if np.isnan(end) else end for end in estimate.worth_limits(self.level)]
-        names = "n_people", "n_questions", "n_left_out", "sampling_p", "variance", "variance_people", "worth"
-        how = {"kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": self.level}
-        report = {"ranker": estimate.ranking.ranker, "models": self.to_frame().to_dict("records")}
-        report |= {"weights": dict(estimate.weights)} | {name: getattr(estimate, name) for name in names}
-        report |= {"worth_low": worth[0], "worth_high": worth[1]}
-        report["intervals"] = self.intervals and how | {"n_draws": self.intervals.n_draws}
-        return report | {"notes": self.notes()}
-
-    def notes(self) -> list[str]:
-        return [*self.estimate.notes(), *(self.intervals.notes(self.kind) if self.intervals else ())]
-
-    def parts(self) -> Parts:
-        "The table, the weights of the judges, and what they are worth."
-        estimate, (low, high) = self.estimate, self.estimate.worth_limits(self.level)
-        ranges = ("rank_low", "rank_high", "score_low", "score_high") if self.intervals else ()
-        bar = ("rank_low", "rank", "rank_high") if self.intervals else None
-        weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in estimate.weights.items())
-        saved = f"{estimate.variance:.4g} in place of {estimate.variance_people:.4g}"
-        limits = "" if np.isnan(low) else f" ({low:,.0f} to {high:,.0f})"
-        lines = [
-            f"people-and-judges, weights of the judges: {weights}",
-            f"as good as {estimate.worth:,.0f} battles of people alone{limits}; people judged {estimate.n_people:,} "
-            f"(mean variance of a difference of scores {saved})",
-        ]
-        if self.intervals:
-            drawn = f"at level {self.level:g}, {self.intervals.n_draws} draws from the normal distribution"
-            lines.append(f"{self.kind} intervals {drawn}: {INTERVAL_KINDS[self.kind]}")
-        return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
