@@ -23,6 +23,7 @@ from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import json_object, plain_number, read_whole, require_distinct, unpacked, write_text
 from ..inference.advice import Diagnosis
 from ..inference.advice import diagnose_verdicts
+from ..inference.categories import CategoryLeaderboards, category_leaderboards
 from ..inference.change import Change, model_change
 from ..inference.intervals import resamples_needed
 from ppe.inference.leaderboard import (
@@ -118,7 +119,7 @@ def _with_ranges(board: Any, intervals: int | None, **how: Any) -> Any:
     "A leaderboard with ranges; where they were not asked for and cannot be had, without, and why."
     if intervals is not None:
         return board.with_intervals(n_resamples=intervals, **how)
-    one = next(iter(board.boards.values())) if isinstance(board, JudgeLeaderboards) else board
+    one = board if isinstance(board, Leaderboard) else next(iter(board.boards.values()))
     slow = find_ranker(one.ranking.ranker).takes != "counts" or one.weighted
     n_resamples = max(SLOW_RANGES if slow else RANGES, 2 * resamples_needed("percentile", how["level"]))
     try:
@@ -164,6 +165,8 @@ def rank(
     verdicts: Several,
     *,
     category: str | None = None,  # Only this category.
+    # A ranking of each category, side by side; ranges hold for all models of all of them at once.
+    by: Literal["category"] | None = None,
     judge: str | None = None,  # Only this judge.
     # Graphs that lack a pair or have an invalid verdict; auto: their valid verdicts count, unless cycle scores are
     # compared; keep: also then; drop: nowhere.
@@ -200,7 +203,7 @@ def rank(
     # people.
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,
     **columns: Any,
-) -> Leaderboard | JudgeLeaderboards | PeopleAndJudges | Ranking:
+) -> Leaderboard | JudgeLeaderboards | CategoryLeaderboards | PeopleAndJudges | Ranking:
     """Rank the models in FILES.
 
     FILES hold one verdict table, in one or several files; or counts of pairs with the columns model_a, model_b, wins_a,
@@ -225,6 +228,7 @@ def rank(
         f"--covariates {covariates}": covariates is not None,
         f"--coefficients {coefficients}": coefficients is not None,
         f"--judges {judges}": judges != "pooled",
+        f"--by {by}": by is not None,
         "--incomplete drop": incomplete == "drop",
         f"--over {over}": facets != ("question",),
     }
@@ -241,8 +245,14 @@ def rank(
         return replace(board, remarks=(rule, *table.remarks)) if table.n_rows else board
     method = _method(select, keep, mu)
     how |= {"method": method, "incomplete": incomplete, "order_effect": order_effect, **style}
-    make = judge_leaderboards if judges == "separate" else partial(leaderboard, judges=judges)
-    made: Leaderboard | JudgeLeaderboards = make(table, **how).with_fragility()
+    made: Leaderboard | JudgeLeaderboards | CategoryLeaderboards
+    if by is None:
+        make = judge_leaderboards if judges == "separate" else partial(leaderboard, judges=judges)
+        made = make(table, **how).with_fragility()
+    elif judges == "separate":
+        raise InputError("--by category with --judges separate: choose one of them, or one judge (--judge)")
+    else:
+        made = category_leaderboards(table, judges=judges, **how)
     how = {"level": level, "kind": interval_kind, "seed": seed, "over": facets}
     return made if intervals == 0 else _with_ranges(made, intervals, **how)
 
