@@ -130,7 +130,7 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
 def _ranges(ax: "Axes", table: pd.DataFrame, columns: tuple[str, str, str], label: str) -> float:
     "The models with the values and limits that the table has."
     values = (table[name].to_numpy(dtype=float, na_value=np.nan) for name in columns if name in table)
-    ranges(ax, [*shortened(table["model"]).values()], *values)
+    ranges(ax, table["model"].map(shortened(table["model"], 25)).tolist(), *values)
     ax.set_xlabel(label)
     return 0.8 + 0.22 * len(table)
 
@@ -269,9 +269,11 @@ def _(plan: Plan, ax: "Axes") -> float:
     "What each design comes to with its range: the calls that reach the target, or the distance that the calls reach."
     table = plan.to_frame()
     value = "calls" if table["calls_low"].notna().any() else "distance"
-    words = table["kind"] + ", " + table["orders"].map({"one": "one order", "both": "both orders"})
-    if value == "distance":
-        words = table["kind"] + ", " + table["orders"] + [f": {calls:,}" for calls in table["calls"]]
+    orders = table["orders"] + [f": {calls:,}" for calls in table["calls"]]
+    if value == "calls":
+        orders = table["orders"].map({"one": "one order", "both": "both orders"})
+    size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
+    words = table["kind"].str.cat(size) + ", " + orders
     reached = table.assign(model=words).astype({"calls_low": float, "calls_high": float})
     label = {"calls": "calls that reach the target", "distance": "expected distance after so many calls"}[value]
     height = _ranges(ax, reached, (value, f"{value}_low", f"{value}_high"), label)
