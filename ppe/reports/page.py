@@ -231,9 +231,7 @@ def _place_picture(judges: pd.DataFrame) -> str:
     return drawn(rate_chart, names, *rates, key="places", title=title, description=f"{what}.")
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072-c
-def report_page(
-    report: Report, *, source: Source = Source(), title: str = "Ranking of models"
-) -> str:  # a whole HTML file
+def report_page(report: Report, *, source: Source = Source()) -> str:  # a whole HTML file
     "The page of a report; the same bytes for the same report and source."
     cycles, cycle_picture = _cycle_view(report)
     names, questions = [*report.scores["model"], *report.judges["judge"]], report.questions
@@ -246,7 +244,7 @@ def report_page(
     charts |= {"cycles": cycle_picture, "places": _place_picture(report.judges)}
     return _render(
         "report.html.j2",
-        title,
+        "Ranking of models",
         source,
         [*_data_facts(report, source, 0), *_facts(report, source)],
         names,
@@ -260,7 +258,7 @@ def report_page(
     )
 
 # %% ../../nbs/reports/page.ipynb #rp10-df0e5c
-def comparison_page(comparison: Comparison, *, source: Source = Source(), title: str = "") -> str:  # a whole HTML file
+def comparison_page(comparison: Comparison, *, source: Source = Source()) -> str:  # a whole HTML file
     "The page of a comparison; the same bytes for the same comparison and source."
     ranks, slopes, labels, both = comparison.ranks, "", comparison.labels, (comparison.old, comparison.new)
     if len(ranks):
@@ -274,7 +272,7 @@ def comparison_page(comparison: Comparison, *, source: Source = Source(), title:
     only = [*comparison.added.values(), *comparison.removed.values()]
     return _render(
         "comparison.html.j2",
-        title or ("Two judges compared" if comparison.of_judges else "What changed"),
+        "Two judges compared" if comparison.of_judges else "What changed",
         source,
         [*facts, *_facts(comparison.new, source)],
         [name for one in both for name in one.scores["model"]] + [name for names in only for name in names[:NAMED]],
