@@ -134,6 +134,14 @@ def test_a_plan_is_sorted_priced_and_the_same_for_the_same_seed():
     assert (made(target=Target(top=1)).designs["top"] >= 0.9).all()
 
 
+def test_the_picture_of_a_plan_names_each_design():
+    beliefs = public_beliefs([f"m{i}" for i in range(10)], n_draws=20, rng=stream(6))
+    plan = make_plan(beliefs, 60, rng=stream(7), n_calls=400)
+    sizes = plan.designs["block_size"].dropna()
+    named = [label.get_text() for label in plan.plot().get_yticklabels()]
+    assert sizes.nunique() > 1 and len(set(named)) == len(plan.designs)
+
+
 def test_a_range_is_widened_about_its_middle_and_so_are_the_calls():
     pilot, way = pilot_table(np.linspace(-1.2, 1.2, 6), 1.0, 20), Layout("spread", 6, 200)
     beliefs = pilot_beliefs(pilot, n_draws=60, rng=stream(8))

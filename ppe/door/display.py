@@ -25,9 +25,9 @@ from ..inference.people_and_judges import PeopleAndJudges
 from ..inference.score_tests import MOST
 from ..paper.style import GREY, OKABE_ITO, use_style
 from ..rankers.rankings import Ranking
-from ..reports.charts import points, shortened, visible
+from ..reports.charts import ranges, shortened, squares, visible, win_squares
 from ..reports.comparison import JudgeChange
-from ..pool import half_tie_wins
+from ..reports.report import win_shares
 from ..results import Heading, Result, Shown
 from ..truncation import global_top_k
 
@@ -128,31 +128,11 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
 
 # %% ../../nbs/door/display.ipynb #7c75d463
 def _ranges(ax: "Axes", table: pd.DataFrame, columns: tuple[str, str, str], label: str) -> float:
-    "A point for each model, the first at the top, with its interval where there is one; an open end runs to the frame."
-    names = [*shortened(table["model"]).values()]
-    value, *ends = (np.array(table[name], dtype=float) for name in columns if name in table)
-    known = np.concatenate([value, *ends])
-    known = known[np.isfinite(known)]
-    for end, limit in zip(ends, (known.min(), known.max()), strict=False):
-        end[~np.isfinite(end)] = limit
-    points(ax, value, *(ends or (None, None)))
-    ax.set_yticks(range(len(names)), names, parse_math=False)
-    ax.set(xlabel=label, ylim=(len(names) - 0.5, -0.5))
-    return 0.8 + 0.22 * len(names)
-
-
-def _matrix(ax: "Axes", shown: pd.DataFrame, ends: tuple[float, float], label: str, form: str) -> float:
-    "A field for each row and column, with its number if these can be read."
-    import seaborn as sns
-
-    size = len(shown)
-    sns.heatmap(
-        shown, ax=ax, vmin=ends[0], vmax=ends[1], cmap="cividis", annot=size <= 16, fmt=form, linewidths=0.5,
-        annot_kws={"size": 7}, cbar_kws={"label": label, "aspect": 40}, yticklabels=True,
-    )  # fmt: skip
-    ax.tick_params(length=0, labelrotation=0)
-    ax.set(xlabel="", ylabel="")
-    return 1.0 + 0.22 * size
+    "The models with the values and limits that the table has."
+    values = (table[name].to_numpy(dtype=float, na_value=np.nan) for name in columns if name in table)
+    ranges(ax, table["model"].map(shortened(table["model"], 25)).tolist(), *values)
+    ax.set_xlabel(label)
+    return 0.8 + 0.22 * len(table)
 
 
 def _cycle_scores(ax: "Axes", scores: np.ndarray, kept: np.ndarray) -> float:
@@ -193,14 +173,11 @@ def _(board: Leaderboard, ax: "Axes", kind: str = "scores") -> float:
         kept[board.rows] = True
         return _cycle_scores(ax, board.pool.scores(board.method.mu), kept)
     wins, ties = board.pool.subset(board.rows).counts()
-    met = wins + wins.T + ties
-    with np.errstate(invalid="ignore"):
-        share = pd.DataFrame(100 * half_tie_wins(wins, ties) / met, board.pool.models, board.pool.models)
-    order = board.to_frame()["model"]
-    names = shortened(order).values()
-    numbered = [f"{name}  {place}" for place, name in enumerate(names, 1)]
-    shown = share.loc[order, order].set_axis(numbered).set_axis(range(1, len(order) + 1), axis=1)
-    return _matrix(ax, shown, (0, 100), "% of points, row against column", ".0f")
+    order = board.to_frame()["model"].tolist()
+    place = [board.pool.models.index(name) for name in order]
+    colours = win_squares(ax, [*shortened(order).values()], win_shares(wins, ties)[np.ix_(place, place)])
+    ax.figure.colorbar(colours, ax=ax, label="% of points, row against column", aspect=40)
+    return 1.0 + 0.22 * len(order)
 
 
 @_draw.register(Ranking)
@@ -214,8 +191,9 @@ def _(ranking: Ranking | PeopleAndJudges, ax: "Axes") -> float:
 def _(boards: JudgeLeaderboards, ax: "Axes") -> float:
     "The rank of each model by each judge, models in the order of their mean rank."
     ranks = boards.to_frame().pivot(index="model", columns="judge", values="rank").loc[boards.ranks()["model"]]
-    shown = ranks.set_axis([*shortened(ranks.index).values()]).set_axis([*shortened(ranks).values()], axis=1)
-    return _matrix(ax, shown, (1, len(shown)), "rank", "g")
+    rows, columns = ([*shortened(names).values()] for names in (ranks.index, ranks))
+    ax.figure.colorbar(squares(ax, rows, columns, ranks.to_numpy(), (1, len(rows))), ax=ax, label="rank", aspect=40)
+    return 1.0 + 0.22 * len(rows)
 
 
 @_draw.register(JudgeChange)
@@ -291,9 +269,11 @@ def _(plan: Plan, ax: "Axes") -> float:
     "What each design comes to with its range: the calls that reach the target, or the distance that the calls reach."
     table = plan.to_frame()
     value = "calls" if table["calls_low"].notna().any() else "distance"
-    words = table["kind"] + ", " + table["orders"].map({"one": "one order", "both": "both orders"})
-    if value == "distance":
-        words = table["kind"] + ", " + table["orders"] + [f": {calls:,}" for calls in table["calls"]]
+    orders = table["orders"] + [f": {calls:,}" for calls in table["calls"]]
+    if value == "calls":
+        orders = table["orders"].map({"one": "one order", "both": "both orders"})
+    size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
+    words = table["kind"].str.cat(size) + ", " + orders
     reached = table.assign(model=words).astype({"calls_low": float, "calls_high": float})
     label = {"calls": "calls that reach the target", "distance": "expected distance after so many calls"}[value]
     height = _ranges(ax, reached, (value, f"{value}_low", f"{value}_high"), label)

@@ -25,7 +25,7 @@ from ..inference.leaderboard import invalid_report, plural
 from ..rankers.registry import find_ranker
 from .charts import cycle_chart, drawn, rate_chart, score_chart, shortened, slope_chart, visible, win_matrix
 from .comparison import Comparison
-from .report import Report
+from .report import Report, win_shares
 
 # %% ../../nbs/reports/page.ipynb #rp04-0699f0
 @dataclass(frozen=True, slots=True)
@@ -163,22 +163,19 @@ def _warnings(report: Report) -> Iterable[str]:
 
 
 def _score_picture(report: Report) -> str:
-    table, about, low, high = report.scores, "", None, None
+    table, about, limits = report.scores, "", list[str]()
     names, scores, ranks = (table[name].tolist() for name in ("model", "score", "rank"))
     listed = [f"{rank:g}: {name}, {_number(score)}" for name, score, rank in zip(names, scores, ranks, strict=True)]
     more = "; and so on." if len(table) > 10 else "."
     what = f"Scores of {len(table)} models, best first. {'; '.join(listed[:10])}{more}"
     shown = [f"{rank:g}" for rank in ranks]
     if "rank_low" in table:
-        ends = table[["score", "score_low", "score_high"]].replace([-np.inf, np.inf], np.nan)
-        # A limit that does not exist ends a little beyond all that do.
-        least, most = ends.min().min(), ends.max().max()
-        reach = (most - least) / 20
-        low, high = ends["score_low"].fillna(least - reach), ends["score_high"].fillna(most + reach)
+        about, limits = " with their limits and rank ranges", ["score_low", "score_high"]
         shown = [*map(WORDS["range_of"], table["rank_low"], table["rank_high"])]
-        about = " with their limits and rank ranges"
-    chart = score_chart(names, table["score"].to_numpy(), low, high, shown)
-    return drawn(chart, key="scores", title=f"Scores of the models{about}", description=what)
+    values = (table[name].to_numpy(dtype=float) for name in ("score", *limits))
+    return drawn(
+        score_chart, names, shown, *values, key="scores", title=f"Scores of the models{about}", description=what
+    )
 
 
 def _win_picture(report: Report) -> str:
@@ -186,7 +183,7 @@ def _win_picture(report: Report) -> str:
     what = f"{len(names)} by {len(names)} squares, lighter where the model of the row won more of its points against "
     what += "that of the column. The numbers stand in the table below."
     title = "Win matrix in the order of the ranks"
-    picture = drawn(win_matrix(names, report.shares()), key="wins", title=title, description=what)
+    picture = drawn(win_matrix, names, win_shares(report.wins, report.ties), key="wins", title=title, description=what)
     return picture.replace('class="chart"', 'class="chart many"', 1) if len(names) > 16 else picture
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072-b
@@ -205,7 +202,7 @@ def _cycle_view(report: Report) -> tuple[dict[str, Any], str]:
     steps = [[(a, b), (b, c), (c, a)] for a, b, c in threes]
     cycles = [(names, [margins.loc[step] for step in by], bool(real)) for names, by in zip(threes, steps, strict=True)]
     beaten = "; ".join(", ".join(f"{a} beats {b}" for a, b in by) for by in steps)
-    picture = drawn(cycle_chart(cycles), key="cycles", title="Cycles among three models", description=f"{beaten}.")
+    picture = drawn(cycle_chart, cycles, key="cycles", title="Cycles among three models", description=f"{beaten}.")
     return view, picture
 
 
@@ -228,15 +225,13 @@ def _place_picture(judges: pd.DataFrame) -> str:
     known = judges[judges["rate"].notna()]
     if not len(known):
         return ""
-    rates = [known[name].to_numpy(dtype=float) for name in ("rate", "low", "high")]
+    rates = [100 * known[name].to_numpy(dtype=float) for name in ("rate", "low", "high")]
     what = "; ".join(f"{row.judge}: {percent(row.rate, 1)}" for row in known.itertuples())
-    chart, title = rate_chart(known["judge"].tolist(), *rates), "First-place rate of the judges"
-    return drawn(chart, key="places", title=title, description=f"{what}.")
+    names, title = known["judge"].tolist(), "First-place rate of the judges"
+    return drawn(rate_chart, names, *rates, key="places", title=title, description=f"{what}.")
 
 # %% ../../nbs/reports/page.ipynb #rp08-ca2072-c
-def report_page(
-    report: Report, *, source: Source = Source(), title: str = "Ranking of models"
-) -> str:  # a whole HTML file
+def report_page(report: Report, *, source: Source = Source()) -> str:  # a whole HTML file
     "The page of a report; the same bytes for the same report and source."
     cycles, cycle_picture = _cycle_view(report)
     names, questions = [*report.scores["model"], *report.judges["judge"]], report.questions
@@ -249,7 +244,7 @@ def report_page(
     charts |= {"cycles": cycle_picture, "places": _place_picture(report.judges)}
     return _render(
         "report.html.j2",
-        title,
+        "Ranking of models",
         source,
         [*_data_facts(report, source, 0), *_facts(report, source)],
         names,
@@ -263,21 +258,21 @@ def report_page(
     )
 
 # %% ../../nbs/reports/page.ipynb #rp10-df0e5c
-def comparison_page(comparison: Comparison, *, source: Source = Source(), title: str = "") -> str:  # a whole HTML file
+def comparison_page(comparison: Comparison, *, source: Source = Source()) -> str:  # a whole HTML file
     "The page of a comparison; the same bytes for the same comparison and source."
     ranks, slopes, labels, both = comparison.ranks, "", comparison.labels, (comparison.old, comparison.new)
     if len(ranks):
         moved = ranks[ranks["rank_old"] != ranks["rank_new"]].head(20)
         said = "; ".join(f"{row.model} from {row.rank_old:g} to {row.rank_new:g}" for row in moved.itertuples())
         what = f"{said}." if said else "Every model has the same rank in both."
-        chart = slope_chart(ranks["model"].tolist(), ranks["rank_old"].to_numpy(), ranks["rank_new"].to_numpy(), labels)
-        slopes = drawn(chart, key="slopes", title="Ranks in both tables", description=what)
+        data = (ranks[name].to_numpy() for name in ("model", "rank_old", "rank_new"))
+        slopes = drawn(slope_chart, *data, labels, key="slopes", title="Ranks in both tables", description=what)
     tables = [*zip(labels, both, strict=True)]
     facts = [fact for at, (label, one) in enumerate(tables) for fact in _data_facts(one, source, at, f"{label}: ")]
     only = [*comparison.added.values(), *comparison.removed.values()]
     return _render(
         "comparison.html.j2",
-        title or ("Two judges compared" if comparison.of_judges else "What changed"),
+        "Two judges compared" if comparison.of_judges else "What changed",
         source,
         [*facts, *_facts(comparison.new, source)],
         [name for one in both for name in one.scores["model"]] + [name for names in only for name in names[:NAMED]],

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RESAMPLES', 'SLOW_RESAMPLES', 'MOST_DRAWS', 'LARGE_TABLE', 'SAID', 'LISTED_JUDGES', 'Tick', 'PARTS', 'MOST_CALLS',
-           'INVALID', 'Further', 'Report', 'judge_table', 'worst_questions', 'further_calls', 'cells', 'shared',
-           'agreement', 'judge_agreement', 'make_report']
+           'INVALID', 'Further', 'Report', 'win_shares', 'judge_table', 'worst_questions', 'further_calls', 'cells',
+           'shared', 'agreement', 'judge_agreement', 'make_report']
 
 # %% ../../nbs/reports/report.ipynb #rp03-e64750
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from ..inference.intervals import resamples_needed
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
 from ..inference.variance_components import VarianceComponents, variance_components
 from ..inference.real_cycles import RealCycles, real_cycles
-from ..pool import Pool, complete_graphs, win_tie_counts_from_table
+from ..pool import Pool, complete_graphs, half_tie_wins, win_tie_counts_from_table
 from ..rankers.rankings import best_first
 from ..rankers.registry import find_ranker
 from ..streams import stream
@@ -118,10 +118,14 @@ class Report:
         judges = {family(name) for name in self.judges["judge"]} - {""}
         return [name for name in self.scores["model"] if family(name) in judges]
 
-    def shares(self) -> np.ndarray:  # (n, n) NaN where a pair was never compared
-        "Points that the row won against the column, a tie half a point, as a share; models in the order of `scores`."
-        met = self.wins + self.wins.T + self.ties
-        return np.divide(self.wins + self.ties / 2, met, out=np.full(met.shape, np.nan), where=met > 0)
+
+def win_shares(
+    wins: np.ndarray,  # (n, n)
+    ties: np.ndarray,  # (n, n)
+) -> np.ndarray:  # (n, n) NaN where a pair was never compared
+    "Points that the row won against the column, a tie half a point, as a share."
+    met = wins + wins.T + ties
+    return np.divide(half_tie_wins(wins, ties), met, out=np.full(met.shape, np.nan), where=met > 0)
 
 # %% ../../nbs/reports/report.ipynb #rp08-458682
 def judge_table(
