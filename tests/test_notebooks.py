@@ -17,7 +17,6 @@ from ppe.paper.executed import KERNELSPEC, same_text
 SLOW = {
     "paper/runner",
     "paper/studies/aggregation",
-    "paper/studies/coverage",
     "rankers/discrimination",
     "rankers/question_effects",
 }

@@ -152,16 +152,16 @@ def _order_p_value(rows: Comparisons) -> float | None:
     unit = np.unique(rows.question * len(pairs) + pair, return_inverse=True)[1] if few else rows.question
     if unit.max() + 1 < FEWEST_TURNS:
         return None
-    net = csr_matrix((np.where(first < second, 1.0, -1.0), (unit, pair)), shape=(unit.max() + 1, len(pairs)))
+    net = csr_matrix((np.where(first < second, 1.0, -1.0), (pair, unit)), shape=(len(pairs), unit.max() + 1))
     of_model = np.eye(n)[pairs // n].T - np.eye(n)[pairs % n].T
     met, shown = np.bincount(pair)[:, None], np.maximum(np.bincount(np.append(first, second), minlength=n), 1)[:, None]
 
     def unevenness(turns: np.ndarray) -> np.ndarray:  # (units,) → (2,)
-        of_pairs = (net.T @ turns)[:, None]
+        of_pairs = (net @ turns)[:, None]
         return np.array([(of_pairs**2 / met).sum(), ((of_model @ of_pairs) ** 2 / shown).sum()])
 
-    rng, there = stream(0, "order of the answers", rows.judges[0]), unevenness(np.ones(net.shape[0]))
-    turned = [unevenness(rng.choice([-1.0, 1.0], size=(net.shape[0], 1))[:, 0]) for _ in range(N_FLIPS)]
+    rng, there = stream(0, "order of the answers", rows.judges[0]), unevenness(np.ones(net.shape[1]))
+    turned = [unevenness(rng.choice([-1.0, 1.0], size=net.shape[1])) for _ in range(N_FLIPS)]
     reached = at_least(np.array(turned), there).sum(axis=0)
     return float(min(1.0, 2 * (1 + reached.min()) / (1 + N_FLIPS)))
 
