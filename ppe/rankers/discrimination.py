@@ -44,7 +44,8 @@ class _Taken:
     "The graphs that a row of weights takes, those of a question one after the other."
 
     net: np.ndarray  # (E, P) of each pair: 1 if its first model wins, −1 if its second does, 0 for a tie
-    met: np.ndarray  # (E, P) 1 where the pair is compared
+    met: np.ndarray  # (D, P) 1 where the pair is compared, the different rows
+    same: np.ndarray  # (D, E) 1 where a graph has this row: one row of ones for complete graphs
     starts: np.ndarray  # (U,) first graph of each question
     unit: np.ndarray  # (E,) question of each graph
     copies: np.ndarray  # (U,) of each question
@@ -57,8 +58,9 @@ def _taken(pool: Pool, row: np.ndarray, ridge: float) -> tuple[_Taken, np.ndarra
     entries, starts, copies = block_units(row, pool.blocks)
     forth, back = (part[entries][:, *pairs] for part in (pool.adjacency, np.swapaxes(pool.adjacency, 1, 2)))
     unit = np.repeat(np.arange(len(copies)), np.diff(starts))
-    net, met = forth.astype(np.float64) - back, (forth | back).astype(np.float64)
-    return _Taken(net, met, starts[:-1], unit, copies, pairs, ridge), entries
+    net, (met, row_of) = forth.astype(np.float64) - back, np.unique(forth | back, axis=0, return_inverse=True)
+    same = (row_of.ravel() == np.arange(len(met))[:, None]).astype(np.float64)
+    return _Taken(net, met.astype(np.float64), same, starts[:-1], unit, copies, pairs, ridge), entries
 
 # %% ../../nbs/rankers/discrimination.ipynb #fb681d20
 MOST, LARGEST_SHARE = 3.0, 0.98  # of s and ρ
@@ -90,8 +92,9 @@ def _marginal(taken: _Taken, point: np.ndarray, step: float) -> _Marginal:
     size = np.abs(gap)
     u = np.exp(-np.outer(size, a))  # (P, K)
     lose = u / (1 + u)
-    pull = (taken.net @ gap - taken.met @ size) / 2
-    table = np.outer(pull, a) - taken.met @ np.log1p(u)  # (E, K) log likelihood of each graph
+    pull = (taken.net @ gap - taken.met @ size @ taken.same) / 2
+    # (E, K) log likelihood of each graph
+    table = np.outer(pull, a) - taken.same.T @ (taken.met @ np.log1p(u))
     top = table.max(axis=1)
     likelihood, gradient = _decay(table - top[:, None]), np.empty(n + 2)
     if len(taken.unit) == len(taken.copies):  # one graph a question: both parts of log a are one
@@ -111,14 +114,15 @@ def _marginal(taken: _Taken, point: np.ndarray, step: float) -> _Marginal:
         ratio = of_question[taken.unit] / inside
         posterior, value = likelihood * (ratio @ kernel), taken.copies @ (np.log(total) + highest) + each @ top
         sharpest = max(posterior.max(), of_question.max())
-        slope = away * (x[:, None] - away * root / tau) / tau + root / tau**2  # of log kernel in the root of ρ
-        by_root = ((ratio * each[:, None]).T @ likelihood * kernel * slope).sum()
+        both = (ratio * each[:, None]).T @ likelihood * kernel  # posterior of a question's and a graph's place
+        pulled = both * away  # the slope of log kernel in the root of ρ, which is linear and square in away
+        by_root = (pulled.sum(axis=1) @ x - root / tau * np.vdot(pulled, away)) / tau + root / tau**2 * both.sum()
         gradient[n + 1] = by_root * np.sqrt(LARGEST_SHARE) * np.cos(point[n + 1])
     weight = posterior * each[:, None]
-    mean_a, met = weight @ a, taken.met.T @ weight  # (E,), (P, K)
-    by_pair = (taken.net.T @ mean_a + np.sign(gap) * (2 * (met * lose) @ a - taken.met.T @ mean_a)) / 2
+    mean_a, lost = weight @ a, taken.met.T @ (taken.same @ weight) * lose  # (E,), (P, K)
+    by_pair = (taken.net.T @ mean_a + np.sign(gap) * (2 * lost @ a - taken.met.T @ (taken.same @ mean_a))) / 2
     gradient[:n] = np.bincount(i, by_pair, n) - np.bincount(j, by_pair, n) - taken.ridge * point[:n]
-    by_log_a = a * (pull @ weight + size @ (met * lose))
+    by_log_a = a * (pull @ weight + size @ lost)
     gradient[n] = by_log_a @ (x - s) * MOST * np.cos(point[n])
     value -= taken.ridge / 2 * float(point[:n] @ point[:n])
     return _Marginal(float(value), gradient, posterior @ log_a, float(sharpest))
@@ -160,7 +164,7 @@ def _maximise(taken: _Taken, theta: np.ndarray, which: str) -> tuple[np.ndarray,
     "Point, M there, M where all graphs are alike, steps; from Bradley–Terry's strengths. Raises `ConvergenceError`."
     n, (i, j) = len(theta), taken.pairs
     u, information = np.exp(-np.abs(theta[i] - theta[j])), np.zeros((n, n))
-    information[i, j] = information[j, i] = -(taken.copies[taken.unit] @ taken.met) * u / (1 + u) ** 2
+    information[i, j] = information[j, i] = -(taken.same @ taken.copies[taken.unit] @ taken.met) * u / (1 + u) ** 2
     np.fill_diagonal(information, taken.ridge - information.sum(axis=1))
     inverse, n_questions = np.zeros((n + 2, n + 2)), taken.copies.sum()
     # A common shift of all strengths changes nothing: a weight on their mean makes the matrix regular.
