@@ -146,7 +146,7 @@ def test_the_first_box_names_open_places_and_what_speaks_against_them():
     report = make_report(table(rows[: len(rows) - 60]), incomplete="drop", n_resamples=99)
     assert set(report.self_judged()) == {"gpt-4-0314", "gpt4-turbo"}
     words = text_of(report_page(report))
-    box = words[: words.index("With a chance")]
+    box = words[: words.index("At a confidence level")]
     assert "A judge appears to be ranked itself, or a model of its family: gpt" in box and "lack a pair" not in box
     assert "The judge gpt-4 picks the answer shown first in 100 %" not in box, "as a file without an order looks"
     low, high = zip(*report.open_places(), strict=True)
@@ -242,12 +242,14 @@ def run(capsys, *words: object) -> tuple[int, str, str]:
 
 def test_the_command_writes_the_same_bytes_and_says_how(capsys, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     write_verdicts(drawn(tuple("abcd")), "it's <here>.csv")
     Path("ref.csv").write_text("model,rating\na,4\nb,3\nc,2\nd,1\n")
     words = ["it's <here>.csv", *"--out r.html --reference ref.csv --level 0.9 --intervals 99 --seed 5".split()]
     assert run(capsys, *words)[0] == 0
     first = Path("r.html").read_bytes()
     page = text_of(first.decode())
+    assert "Ranking of models it's <here>.csv · judged by j · 1970-01-02" in " ".join(page.split())
     line = "ppe report 'it'\"'\"'s <here>.csv' --out r.html --reference ref.csv --intervals 99 --level 0.9 --seed 5"
     assert line in page and "Distance to the reference: spearman" in page and str(tmp_path) not in page
     code, _, err = run(capsys, *words)

@@ -118,9 +118,11 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
             plt.rc("text", parse_math=False)  # names are no formulas
             axes = figure.add_subplot() if ax is None else ax
             height = _draw(result, axes, **options)
-    except Exception:
+    except Exception as error:
         if ax is None:
             plt.close(figure)
+        if isinstance(error, ModuleNotFoundError):  # of the extra `plots`
+            raise InputError(f"no {error.name}, which draws this: pip install {error.name}") from None
         raise
     if ax is None:
         figure.set_figheight(height)

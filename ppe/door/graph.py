@@ -59,8 +59,10 @@ class Graph(Result):
 
     def network(self) -> "networkx.DiGraph":
         "The graph as networkx has it: attributes of an edge as the columns of `to_frame`."
-        import networkx
-
+        try:
+            import networkx
+        except ModuleNotFoundError:
+            raise InputError("no networkx, which holds such a graph: pip install networkx") from None
         made = networkx.from_pandas_edgelist(self.to_frame(), "model", "opponent", True, networkx.DiGraph)
         made.add_nodes_from(self.pool.models)
         return made

@@ -448,7 +448,7 @@ def report(
     With NEW, a second table, on what differs between the two: another judge, later questions, other models. Who could
     be first, which places are open, what the answer rests on and what speaks against it come first; then who beat whom,
     which cycles are certain, what the judges are like, what to judge next. The page holds all it shows, runs no script
-    and asks for nothing, so it can be sent. The same file and options give the same page.
+    and asks for nothing, so it can be sent. On one day the same file and options give the same page.
     """
     options = dict(locals())
     from ppe.reports.comparison import compare_tables
