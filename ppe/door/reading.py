@@ -19,9 +19,9 @@ from ..comparisons import Comparisons
 from ..errors import first_five
 from ..importers.layouts import LAYOUTS
 from ..inference.diagnostics import repeated_questions
-from ..inference.leaderboard import invalid_verdicts
+from ..inference.leaderboard import invalid_verdicts, uneven_lines
 from .inputs import Verdicts, imported, is_frame, verdict_table, words_checked
-from ..results import Parts, Result, Shown
+from ..results import ROWS, Case, Parts, Result, Shown
 from ..schemas import column_names, graph_codes
 from ..verdicts import COLUMNS
 
@@ -86,7 +86,8 @@ class Check(Result):
 
     facts: dict[str, Any]
     by: pd.DataFrame  # of (model or judge), name, verdicts, invalid
-    fit_for: tuple[str, ...]  # sentences
+    fit_for: tuple[Case, ...]  # what not every file is for is skipped
+    sound: tuple[Case, ...] = ()  # whether its rows can be relied on
     remarks: tuple[str, ...] = ()
 
     def parts(self) -> Parts:
@@ -97,14 +98,19 @@ class Check(Result):
             left_out = ", ".join(f"{n} {reason}" for reason, n in self.facts["left_out"].items()) or "none"
             shown = {"layout": self.facts["layout"], "left_out": left_out} | shown
         lines = [f"{name:{width}}  {value}" for name, value in shown.items()]
-        return [*lines, "", Shown(self.by), "", *self.fit_for]
+        return [*lines, "", Shown(self.by), "", *map(str, self.fit_for)]
+
+    def cases(self) -> tuple[Case, ...]:
+        "Whether the rows can be relied on, and for what."
+        return self.sound + self.fit_for
 
     def to_frame(self) -> pd.DataFrame:
         "A row for each model and judge."
         return self.by
 
     def to_dict(self) -> dict[str, Any]:
-        return self.facts | {"by": self.by.to_dict("records"), "fit_for": [*self.fit_for], "notes": self.notes()}
+        said = {"fit_for": [*map(str, self.fit_for)], "notes": self.notes()}
+        return self.facts | {"by": self.by.to_dict("records")} | said
 
 
 @words_checked
@@ -145,9 +151,20 @@ def check(
     whole = f"{complete:,} of {n_graphs:,} graphs are complete" if complete else "no graph is complete"
     enough = "questions enough" if facts["questions"] >= 6 else "fewer than six questions decide nothing at 95 %"
     orders = "pairs are shown in both orders" if n_both else "each pair is shown in one order only"
-    fit_for = [f"scores (ppe rank): {joined}", f"cycle scores (ppe cycles, --select): {whole}"]
-    fit_for += [f"ranges of ranks: {enough}", f"an effect of the order (--order-effect): {orders}"]
-    remarks = [f"{facts['questions_repeated']} questions repeat the verdicts of another"] if repeats else []
+    fit_for = (
+        Case("scores (ppe rank)", joined, "failure" * (groups > 1)),
+        Case("cycle scores (ppe cycles, --select)", whole, "skipped" * (not complete)),
+        Case("ranges of ranks", enough, "failure" * (facts["questions"] < 6)),
+        Case("an effect of the order (--order-effect)", orders, "skipped" * (not n_both)),
+    )
+    uneven = uneven_lines(invalid) or [f"{facts['invalid']:,} invalid, on none more than on others"]
+    repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
+    sound = (
+        Case(ROWS, f"{len(table):,} verdicts"),
+        Case("invalid verdicts", uneven[0], "failure" * bool(uneven_lines(invalid))),
+        Case("questions that repeat another", repeated, "failure" * bool(repeats)),
+    )
+    remarks = [repeated] if repeats else []
     hub = int(pairs.sum(axis=0).argmax())
     if n > 2 and n_met == pairs[hub].sum() == n - 1:
         won = counts[0, hub].sum() + counts[1, :, hub].sum() + (counts[2, hub] + counts[2, :, hub]).sum() / 2
@@ -156,4 +173,4 @@ def check(
         judges = f"{facts['judges']} judges ({first_five(table['judge'].unique())})"
         remarks.append(f"{judges}, ranked together unless one is named (--judge NAME)")
     remarks += report["remarks"] if report else []
-    return Check(facts, invalid[["of", "name", "verdicts", "invalid"]], tuple(fit_for), tuple(remarks))
+    return Check(facts, invalid[["of", "name", "verdicts", "invalid"]], fit_for, sound, tuple(remarks))
