@@ -48,9 +48,6 @@ class Case(NamedTuple):
     said: str  # one sentence
     outcome: str = ""  # of one that did not pass: failure, error or skipped
 
-    def __str__(self) -> str:
-        return f"{self.name}: {self.said}"
-
 
 def as_text(
     table: "pd.DataFrame",
@@ -70,14 +67,6 @@ class Result:
 
     def parts(self) -> Parts:
         "What is to be read, in order."
-        raise NotImplementedError
-
-    def summary(self) -> Parts:
-        "What belongs beside a change of the code: `--format markdown`."
-        return self.parts()
-
-    def cases(self) -> Sequence[Case]:
-        "What `--format junit` has a test for; of a change and a check alone."
         raise NotImplementedError
 
     def to_frame(self) -> "pd.DataFrame":

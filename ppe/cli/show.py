@@ -95,13 +95,12 @@ def function_command(
 
     def call(**options: Any) -> int | None:
         places = [options.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        form = options.get("format")
         try:
             if run is not None:
                 return run(*places, **options)
             emit_result(options.pop("format"), function(*places, **options))
         except PpeError as error:
-            if form == "junit":
+            if click.get_current_context().params.get("format") == "junit":
                 emit(as_junit(name, error))
             raise
         return None

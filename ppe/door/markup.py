@@ -11,13 +11,9 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from ..errors import PpeError, as_options, one_line
 from ..results import FACT, GATE, ROWS, Case, Result, Shown, kind_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # %% ../../nbs/door/markup.ipynb #markup-06
 def _escaped(text: str) -> str:
@@ -27,29 +23,28 @@ def _escaped(text: str) -> str:
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.6g}"
-    if value is None:
+    if value is None or value != value:
         return ""
-    return _escaped(", ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value))
+    listed = ", ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else _escaped(listed)
 
 
-def _pipes(table: "pd.DataFrame") -> str:
+def _pipes(shown: Shown) -> str:
     "A pipe table, numbers on the right."
-    sides = ["--:" if dtype.kind in "iuf" else ":--" for dtype in table.dtypes]
-    rows = [[*map(_cell, row)] for row in table.itertuples(index=False, name=None)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in ([*map(_cell, table)], sides, *rows))
+    sides = ["--:" if dtype.kind in "iuf" else ":--" for dtype in shown.table.dtypes]
+    rows = [[*map(_cell, row)] for row in shown.table.itertuples(index=False, name=None)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in ([*map(_cell, shown.table)], sides, *rows))
 
 
 def as_markdown(result: Result) -> str:
-    "GitHub-flavoured Markdown: what belongs beside a change of the code, and its notes; more of it may follow."
+    "GitHub-flavoured Markdown: its summary if it has one, or its parts, and its notes; more of it may follow."
     blocks = []
-    for kind, run in groupby([part for part in result.summary() if part], kind_of):
+    for kind, run in groupby([part for part in getattr(result, "summary", result.parts)() if part], kind_of):
         if kind == "fact":
             rows = "".join("| {} | {} |\n".format(*map(_escaped, FACT.findall(str(part))[0])) for part in run)
             blocks.append(f"| name | value |\n| :-- | --: |\n{rows}".strip())
         elif kind == "table":
-            blocks += [_pipes(part.table) for part in run if isinstance(part, Shown)]
+            blocks += [_pipes(part) for part in run if isinstance(part, Shown)]
         else:
             lines = [_escaped(line) for part in run for line in str(part).split("\n") if line.strip()]
             blocks.append("\\\n".join(f"**{line}**" if kind == "b" else line for line in lines))
@@ -66,7 +61,7 @@ def as_junit(
 ) -> str:
     "JUnit XML in ASCII: a test suite with the cases of the answer, and its numbers as properties."
     if isinstance(answer, Result):
-        cases, facts, text = answer.cases(), answer.to_dict(), "\n".join([str(answer), *answer.notes()])
+        cases, facts, text = getattr(answer, "cases", ()), answer.to_dict(), "\n".join([str(answer), *answer.notes()])
     else:
         cases, facts, text = [_REFUSED[command]._replace(said=str(answer))], {}, str(answer)
     of, name, root = Counter(case.outcome for case in cases), f"ppe.{command}", ET.Element("testsuites")

@@ -86,9 +86,9 @@ class Check(Result):
 
     facts: dict[str, Any]
     by: pd.DataFrame  # of (model or judge), name, verdicts, invalid
-    fit_for: tuple[Case, ...]  # what not every file is for is skipped
-    sound: tuple[Case, ...] = ()  # whether its rows can be relied on
+    fit_for: tuple[str, ...]  # sentences
     remarks: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()  # whether the rows can be relied on, and what they are fit for
 
     def parts(self) -> Parts:
         "The counts, models and judges, and what can be done."
@@ -98,19 +98,14 @@ class Check(Result):
             left_out = ", ".join(f"{n} {reason}" for reason, n in self.facts["left_out"].items()) or "none"
             shown = {"layout": self.facts["layout"], "left_out": left_out} | shown
         lines = [f"{name:{width}}  {value}" for name, value in shown.items()]
-        return [*lines, "", Shown(self.by), "", *map(str, self.fit_for)]
-
-    def cases(self) -> tuple[Case, ...]:
-        "Whether the rows can be relied on, and for what."
-        return self.sound + self.fit_for
+        return [*lines, "", Shown(self.by), "", *self.fit_for]
 
     def to_frame(self) -> pd.DataFrame:
         "A row for each model and judge."
         return self.by
 
     def to_dict(self) -> dict[str, Any]:
-        said = {"fit_for": [*map(str, self.fit_for)], "notes": self.notes()}
-        return self.facts | {"by": self.by.to_dict("records")} | said
+        return self.facts | {"by": self.by.to_dict("records"), "fit_for": [*self.fit_for], "notes": self.notes()}
 
 
 @words_checked
@@ -151,19 +146,18 @@ def check(
     whole = f"{complete:,} of {n_graphs:,} graphs are complete" if complete else "no graph is complete"
     enough = "questions enough" if facts["questions"] >= 6 else "fewer than six questions decide nothing at 95 %"
     orders = "pairs are shown in both orders" if n_both else "each pair is shown in one order only"
-    fit_for = (
+    repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
+    uneven = uneven_lines(invalid)
+    cases = (
+        Case(ROWS, f"{len(table):,} verdicts"),
+        Case("invalid verdicts", "".join(uneven) or f"{facts['invalid']:,} invalid", "failure" * bool(uneven)),
+        Case("questions that repeat another", repeated, "failure" * bool(repeats)),
         Case("scores (ppe rank)", joined, "failure" * (groups > 1)),
         Case("cycle scores (ppe cycles, --select)", whole, "skipped" * (not complete)),
         Case("ranges of ranks", enough, "failure" * (facts["questions"] < 6)),
         Case("an effect of the order (--order-effect)", orders, "skipped" * (not n_both)),
     )
-    uneven = uneven_lines(invalid) or [f"{facts['invalid']:,} invalid, on none more than on others"]
-    repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
-    sound = (
-        Case(ROWS, f"{len(table):,} verdicts"),
-        Case("invalid verdicts", uneven[0], "failure" * bool(uneven_lines(invalid))),
-        Case("questions that repeat another", repeated, "failure" * bool(repeats)),
-    )
+    fit_for = tuple(f"{case.name}: {case.said}" for case in cases[3:])
     remarks = [repeated] if repeats else []
     hub = int(pairs.sum(axis=0).argmax())
     if n > 2 and n_met == pairs[hub].sum() == n - 1:
@@ -173,4 +167,4 @@ def check(
         judges = f"{facts['judges']} judges ({first_five(table['judge'].unique())})"
         remarks.append(f"{judges}, ranked together unless one is named (--judge NAME)")
     remarks += report["remarks"] if report else []
-    return Check(facts, invalid[["of", "name", "verdicts", "invalid"]], fit_for, sound, tuple(remarks))
+    return Check(facts, invalid[["of", "name", "verdicts", "invalid"]], fit_for, tuple(remarks), cases)

@@ -263,67 +263,49 @@ class Change(Result):
     def parts(self) -> Parts:
         return self.lines()
 
-    @property
-    def _ends(self) -> tuple[float, float]:
-        return -np.inf if self.low is None else self.low, np.inf if self.high is None else self.high
-
-    @property
-    def sentence(self) -> str:
-        "The answer, without its numbers."
-        better = self.low is not None and self.low > 0
-        word = "worse" if self.worse else "better" if better else "not shown to be worse"
-        beyond = f" by more than {self.margin:g}" if self.margin and word != "better" else ""
-        return f"{self.models[1]} is {word} than {self.models[0]}{beyond}"
-
-    @property
-    def noticed(self) -> str:
-        "What so many questions can tell."
-        if self.power is None or self.detectable is None:
-            return "What drop would be noticed is not known: all questions say the same."
-        drops = (self.margin + self.drop, self.margin + self.detectable)
-        least, sure = (f"{50 - win_points(-drop):.2g}" for drop in drops)
-        chance = "over 99" if self.power > 0.99 else f"{100 * self.power:.0f}"
-        return (
-            f"With {self.n_questions} questions a drop of {least} points ({drops[0]:.3g} log odds) would be noticed "
-            f"{chance} % of the time, one of {sure} ({drops[1]:.3g}) 80 %."
-        )
-
     def summary(self) -> Parts:
         "The answer, its numbers, and what would have been noticed."
-        rows = ([self.difference, *self._ends], 3), ([self.points, *map(win_points, self._ends)], 1)
-        table = pd.DataFrame(
-            [np.array(row, dtype=float).round(digits) for row, digits in rows], columns=["estimate", "low", "high"]
-        )
-        table.insert(0, f"new against old, at {100 * self.level:g} %", ["log odds", "points of 100"])
-        return [Heading(self.sentence), Shown(table), self.noticed]
+        first, *_, last = self.lines()
+        numbers = self.to_frame()[["difference", "low", "high", "points", "n_questions"]]
+        named = {"difference": "log odds", "points": "points of 100", "n_questions": "questions"}
+        return [Heading(first), Shown(numbers.rename(columns=named)), last]
 
+    @property
     def cases(self) -> list[Case]:
         "The gate: failed where it closes, skipped where nothing would have been noticed."
-        untold = self.power is None or self.low is self.high is None
-        said = self.noticed if untold and not self.worse else self.lines()[0]
-        return [Case(GATE, said, "failure" if self.worse else "skipped" if untold else "")]
+        untold = not self.worse and (self.power is None or self.low is self.high is None)
+        return [Case(GATE, self.lines()[-untold], "failure" * self.worse + "skipped" * untold)]
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
+        better = self.low is not None and self.low > 0
+        word = "worse" if self.worse else "better" if better else "not shown to be worse"
         beyond = f" by more than {self.margin:g}" if self.margin else ""
-        low, high = ("no limit" if np.isinf(end) else f"{end + 0.0:+.3f}" for end in self._ends)
+        low, high = ("no limit" if limit is None else f"{limit + 0.0:+.3f}" for limit in (self.low, self.high))
         off = "no estimate," if self.low is self.high else "the estimate runs off,"
         middle = off if self.difference is None else f"{self.difference:+.3f} log odds"
         told = f"{middle} [{low}, {high}]{' log odds' * (self.difference is None)} at {100 * self.level:g} %"
-        low, high = (f"{win_points(end):.1f}" for end in self._ends)
+        ends = -np.inf if self.low is None else self.low, np.inf if self.high is None else self.high
+        low, high = (f"{win_points(end):.1f}" for end in ends)
         points = "an unknown share" if self.points is None else f"{self.points:.1f} of 100 points"
         wide = self.over != ("questions",)
         by = "Student's test over the facets" if wide else "flipped signs of questions"
         sure = "over 99.9" if self.confidence > 0.999 else f"{100 * self.confidence:.1f}"
         lines = [
-            f"{self.sentence}: {told}",
+            f"{self.models[1]} is {word} than {self.models[0]}{beyond * (word != 'better')}: {told}",
             f"against the old one it would take {points} [{low}, {high}]; {self.n_questions} questions",
             f"one-sided confidence that it is worse{beyond}: {sure} % (1 − p of {by})",
         ]
         lines += [f"this is {self.promise}"] * wide
         if self.n_judges > 2 and not wide:
             lines.append(f"by these {self.n_judges} judges: --over questions,judges asks what others would say")
-        return [*lines, self.noticed]
+        if self.power is None or self.detectable is None:
+            return [*lines, "What drop would be noticed is not known: all questions say the same."]
+        drops = (self.margin + self.drop, self.margin + self.detectable)
+        least, most = (f"{50 - win_points(-drop):.2g}" for drop in drops)
+        chance = "over 99" if self.power > 0.99 else f"{100 * self.power:.0f}"
+        noticed = f"a drop of {least} points ({drops[0]:.3g} log odds) would be noticed {chance} % of the time"
+        return [*lines, f"With {self.n_questions} questions {noticed}, one of {most} ({drops[1]:.3g}) 80 %."]
 
     def notes(self) -> list[str]:
         "What to know before the answer is believed."
