@@ -512,7 +512,7 @@ def test_compare_closes_the_gate_with_four(gate):
     assert gate(old, new, *fail, "--level", 0.9999, "--margin", 1).code == 0
     assert gate(new, old, *fail).code == 0
     run = gate(old, new, *fail)
-    assert run.out.startswith("n is worse (old: m): -") and "this gate would see" in run.out and not run.err
+    assert run.out.startswith("n is worse than m: -") and "would be noticed" in run.out and not run.err
     assert gate(old, new, *fail, "--format", "json").out[0] == "{"
     first = [row for row in new if "n" not in row[4:6] or row[1] < 20]
     assert "4 questions left out" in gate(old, first).err

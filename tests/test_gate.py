@@ -30,16 +30,16 @@ def test_gate_old_gate_new(ppe_main, tmp_path, n_wins):
     if n_wins != 1:
         new = write(tmp_path / "new.csv", with_wins(rows_of("gate_new"), "v2", n_wins))
     run = ppe_main("compare", old, new, *GATE)
-    assert run.code == 4 and run.out.startswith("v2 is worse (old: v1): ") and "[no limit, -" in run.out and not run.err
+    assert run.code == 4 and run.out.startswith("v2 is worse than v1: ") and "[no limit, -" in run.out and not run.err
     assert ("the estimate runs off" in run.out) == (n_wins == 0)
     found = ppe_main("compare", old, new, "--format", "json").json()
     exact = stats.beta.isf(0.025, n_wins + 1, 300 - n_wins)
     assert found["low"] is None and found["worse"] and (found["difference"] is None) == (n_wins == 0)
     assert found["high"] == pytest.approx(np.log(exact / (1 - exact)), abs=0.15) and found["confidence"] > 0.999
     margin = ppe_main("compare", old, new, *GATE, "--margin", 5)
-    assert margin.code == 0 and "not shown to be worse by more than 5" in margin.out
+    assert margin.code == 0 and "not shown to be worse than v1 by more than 5: " in margin.out
     back = ppe_main("compare", new, old, *GATE)
-    assert back.code == 0 and back.out.startswith("v1 is better (old: v2)") and ", no limit]" in back.out
+    assert back.code == 0 and back.out.startswith("v1 is better than v2: ") and ", no limit]" in back.out
     row = ppe_main("compare", old, new, "--format", "csv").out
     assert ",,-" in row and "inf" not in row and "nan" not in row
 
@@ -60,7 +60,7 @@ def test_copies_of_a_deterministic_model_are_no_change(ppe_main, tmp_path, place
 def test_copies_of_a_random_model_are_no_change(ppe_main):
     run = ppe_main("compare", CASES / "gate_old.csv", CASES / "gate_old.csv", "--model", "v1", *GATE)
     assert run.code == 0 and "+0.000 log odds [-0." in run.out
-    assert "what drop this gate would see is not known" in run.out
+    assert "What drop would be noticed is not known" in run.out
 
 
 def test_judge_mix(ppe_main, tmp_path):

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from .show import FORCE, FORMAT, Files, Form, command, emit, emit_result, function_command
-from .show import new_file, note, out_option
+from .show import FORCE, OF_RESULTS, OF_TESTS, Files, Form, command, emit, emit_result
+from .show import function_command, new_file, note, out_option
 from ..counts import write_counts
 from ..door.inputs import Verdicts, file_names, read_input
 from ..door.planning import design, next_calls, plan
@@ -61,7 +61,7 @@ is NAME in every row; so of the others that hold names."""
     "import",
     click.Option(["--columns"], metavar="NAMES", help=" ".join(COLUMNS_HELP.split())),
     out_option("Table to write: .csv, .csv.gz or .parquet."),
-    FORCE, FORMAT, of=read,
+    FORCE, OF_RESULTS, of=read,
 )  # fmt: skip
 def import_command(
     files: Verdicts, *, out: str, force: bool, columns: str | None, format: Form, **options: Any
@@ -78,11 +78,11 @@ def import_command(
 
 
 # These print what their functions return:
-check_command = function_command("check", check, FORMAT)
-cycles_command = function_command("cycles", cycles, FORMAT)
-diagnose_command = function_command("diagnose", diagnose, FORMAT)
-plan_command = function_command("plan", plan, FORMAT)
-rank_command = function_command("rank", rank, FORMAT)
+check_command = function_command("check", check, OF_TESTS)
+cycles_command = function_command("cycles", cycles, OF_RESULTS)
+diagnose_command = function_command("diagnose", diagnose, OF_RESULTS)
+plan_command = function_command("plan", plan, OF_RESULTS)
+rank_command = function_command("rank", rank, OF_RESULTS)
 
 # %% ../../nbs/cli/verdicts.ipynb #ranking-10-b
 @command("report", out_option("Page to write: .html."), FORCE, of=report)
@@ -96,10 +96,10 @@ WORSE = 4  # exit code of a gate that closes
 _FAIL = "Exit code 4 if the whole interval lies below the margin."
 
 
-@command("compare", FORMAT, click.Option(["--fail-if"], type=click.Choice(["worse"]), help=_FAIL), of=compare)
+@command("compare", OF_TESTS, click.Option(["--fail-if"], type=click.Choice(["worse"]), help=_FAIL), of=compare)
 def compare_command(old: Verdicts, new: Verdicts, *, format: Form, fail_if: str | None, **options: Any) -> int:
-    if fail_if and options["judges"]:
-        raise InputError("--judges compares judges, on all models: it takes no --fail-if")
+    if options["judges"] and (fail_if or format == "junit"):
+        raise InputError("--judges compares judges, on all models: it takes no --fail-if, and no --format junit")
     change = compare(old, new, **options)
     emit_result(format, change)
     return WORSE if fail_if and isinstance(change, Change) and change.worse else 0
@@ -109,7 +109,7 @@ _LIST = ("a list of pairs", (".csv", ".csv.gz"))
 _OUT = out_option("List of pairs to write: .csv or .csv.gz.")
 
 
-@command("design", _OUT, FORCE, FORMAT, of=design)
+@command("design", _OUT, FORCE, OF_RESULTS, of=design)
 def design_command(*, out: str, force: bool, format: Form, **options: Any) -> None:
     target = new_file(out, *_LIST, force=force, inputs=(options["models"], options["questions"]))
     chosen = design(**options)
@@ -120,7 +120,7 @@ def design_command(*, out: str, force: bool, format: Form, **options: Any) -> No
 SETTLED = 3  # exit code where nothing is left to decide
 
 
-@command("next", _OUT, FORCE, FORMAT, of=next_calls)
+@command("next", _OUT, FORCE, OF_RESULTS, of=next_calls)
 def next_command(verdicts: Verdicts, *, out: str, force: bool, format: Form, **options: Any) -> int:
     target = new_file(out, *_LIST, force=force, inputs=(verdicts, options["models"], options["questions"]))
     pairs = next_calls(verdicts, **options)

@@ -6,7 +6,6 @@
 __all__ = ['ROWS', 'page', 'plot']
 
 # %% ../../nbs/door/display.ipynb #3be95b43
-import re
 from functools import singledispatch
 from html import escape
 from itertools import groupby
@@ -28,7 +27,7 @@ from ..rankers.rankings import Ranking
 from ..reports.charts import ranges, shortened, squares, visible, win_squares
 from ..reports.comparison import JudgeChange
 from ..reports.report import win_shares
-from ..results import Heading, Result, Shown
+from ..results import FACT, Result, Shown, kind_of
 from ..truncation import global_top_k
 
 if TYPE_CHECKING:
@@ -77,22 +76,13 @@ def _table(shown: Shown) -> str:
     return f'<table style="font-variant-numeric:tabular-nums">{body}</table>{more}'
 
 
-_FACT = re.compile(r"(\w+)  +(\S.*)")  # a name and its value, some way apart
-
-
-def _kind(part: str | Shown) -> str:
-    if isinstance(part, Shown):
-        return "table"
-    return "b" if isinstance(part, Heading) else "fact" if _FACT.fullmatch(part) else "p"
-
-
 def page(result: Result) -> str:
     "The HTML of a result: its parts, then what to know before it is relied on."
     blocks = []
-    for kind, run in groupby([part for part in result.parts() if part], _kind):
+    for kind, run in groupby([part for part in result.parts() if part], kind_of):
         parts = [*run]
         if kind == "fact":
-            facts = [_FACT.findall(str(part))[0] for part in parts]
+            facts = [FACT.findall(str(part))[0] for part in parts]
             parts = [Shown(pd.DataFrame(facts, columns=["name", "value"]))]
         texts = [_table(part) if isinstance(part, Shown) else _cell(part) for part in parts]
         blocks.append("".join(texts) if isinstance(parts[0], Shown) else f"<{kind}>{'<br>'.join(texts)}</{kind}>")
@@ -252,7 +242,7 @@ def _(change: Change, ax: "Axes") -> float:
     from scipy.stats import t as student
 
     if change.power is None or change.detectable is None:
-        raise InputError("what drop this gate would see is not known: all questions say the same")
+        raise InputError("what drop would be noticed is not known: all questions say the same")
     df, asked = min(change.n_questions, MOST) - 1, np.array([change.drop, change.detectable])
     drops = np.linspace(0, 1.6 * asked.max(), 101)
     power = nct.sf(student.isf((1 - change.level) / 2, df), df, drops / change.error)

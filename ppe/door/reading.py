@@ -19,9 +19,9 @@ from ..comparisons import Comparisons
 from ..errors import first_five
 from ..importers.layouts import LAYOUTS
 from ..inference.diagnostics import repeated_questions
-from ..inference.leaderboard import invalid_verdicts
+from ..inference.leaderboard import invalid_verdicts, uneven_lines
 from .inputs import Verdicts, imported, is_frame, verdict_table, words_checked
-from ..results import Parts, Result, Shown
+from ..results import ROWS, Case, Parts, Result, Shown
 from ..schemas import column_names, graph_codes
 from ..verdicts import COLUMNS
 
@@ -87,6 +87,7 @@ class Check(Result):
     by: pd.DataFrame  # of (model or judge), name, verdicts, invalid
     fit_for: tuple[str, ...]  # sentences
     remarks: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()  # whether the rows can be relied on, and what they are fit for
 
     def parts(self) -> Parts:
         "The counts, models and judges, and what can be done."
@@ -144,9 +145,19 @@ def check(
     whole = f"{complete:,} of {n_graphs:,} graphs are complete" if complete else "no graph is complete"
     enough = "questions enough" if facts["questions"] >= 6 else "fewer than six questions decide nothing at 95 %"
     orders = "pairs are shown in both orders" if n_both else "each pair is shown in one order only"
-    fit_for = [f"scores (ppe rank): {joined}", f"cycle scores (ppe cycles, --select): {whole}"]
-    fit_for += [f"ranges of ranks: {enough}", f"an effect of the order (--order-effect): {orders}"]
-    remarks = [f"{facts['questions_repeated']} questions repeat the verdicts of another"] if repeats else []
+    repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
+    uneven = uneven_lines(invalid)
+    cases = (
+        Case(ROWS, f"{len(table):,} verdicts"),
+        Case("invalid verdicts", "".join(uneven) or f"{facts['invalid']:,} invalid", "failure" * bool(uneven)),
+        Case("questions that repeat another", repeated, "failure" * bool(repeats)),
+        Case("scores (ppe rank)", joined, "failure" * (groups > 1)),
+        Case("cycle scores (ppe cycles, --select)", whole, "skipped" * (not complete)),
+        Case("ranges of ranks", enough, "failure" * (facts["questions"] < 6)),
+        Case("an effect of the order (--order-effect)", orders, "skipped" * (not n_both)),
+    )
+    fit_for = tuple(f"{case.name}: {case.said}" for case in cases[3:])
+    remarks = [repeated] if repeats else []
     hub = int(pairs.sum(axis=0).argmax())
     if n > 2 and n_met == pairs[hub].sum() == n - 1:
         won = counts[0, hub].sum() + counts[1, :, hub].sum() + (counts[2, hub] + counts[2, :, hub]).sum() / 2
@@ -155,4 +166,4 @@ def check(
         judges = f"{facts['judges']} judges ({first_five(table['judge'].unique())})"
         remarks.append(f"{judges}, ranked together unless one is named (--judge NAME)")
     remarks += report["remarks"] if report else []
-    return Check(facts, invalid[["of", "name", "verdicts", "invalid"]], tuple(fit_for), tuple(remarks))
+    return Check(facts, invalid[["of", "name", "verdicts", "invalid"]], fit_for, tuple(remarks), cases)

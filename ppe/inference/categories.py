@@ -48,7 +48,7 @@ class CategoryLeaderboards(Result):
         table, first = self.winners, self.overall.table()["model"][0]
 
         def named(column: str) -> str:
-            rows = table[table[column] == True]  # noqa: E712: None where it is not known
+            rows = table[table[column].eq(True)]  # None where it is not known
             where = first_five(f"{row.category} ({row.model})" for row in rows.itertuples())
             return f"{len(rows)}{f': {where}' if len(rows) else ''}"
 

@@ -25,7 +25,7 @@ from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.likelihood import Design
 from ..rankers.rankings import at_least
 from ..rankers.separation import same_component, strongly_connected_components
-from ..results import Result
+from ..results import GATE, Case, Heading, Parts, Result, Shown
 from ..streams import stream
 from ..verdicts import model_codes, nothing_selected
 
@@ -260,6 +260,19 @@ class Change(Result):
         "Every field."
         return asdict(self)
 
+    def summary(self) -> Parts:
+        "The answer, its numbers, and what would have been noticed."
+        first, *_, last = self.lines()
+        numbers = self.to_frame()[["difference", "low", "high", "points", "n_questions"]]
+        named = {"difference": "log odds", "points": "points of 100", "n_questions": "questions"}
+        return [Heading(first), Shown(numbers.rename(columns=named)), last]
+
+    @property
+    def cases(self) -> list[Case]:
+        "The gate: failed where it closes, skipped where nothing would have been noticed."
+        untold = not self.worse and (self.power is None or self.low is self.high is None)
+        return [Case(GATE, self.lines()[-untold], "failure" * self.worse + "skipped" * untold)]
+
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
         better = self.low is not None and self.low > 0
@@ -276,7 +289,7 @@ class Change(Result):
         by = "Student's test over the facets" if wide else "flipped signs of questions"
         sure = "over 99.9" if self.confidence > 0.999 else f"{100 * self.confidence:.1f}"
         lines = [
-            f"{self.models[1]} is {word}{beyond * (word != 'better')} (old: {self.models[0]}): {told}",
+            f"{self.models[1]} is {word} than {self.models[0]}{beyond * (word != 'better')}: {told}",
             f"against the old one it would take {points} [{low}, {high}]; {self.n_questions} questions",
             f"one-sided confidence that it is worse{beyond}: {sure} % (1 − p of {by})",
         ]
@@ -284,11 +297,12 @@ class Change(Result):
         if self.n_judges > 2 and not wide:
             lines.append(f"by these {self.n_judges} judges: --over questions,judges asks what others would say")
         if self.power is None or self.detectable is None:
-            return [*lines, "what drop this gate would see is not known: all questions say the same"]
+            return [*lines, "What drop would be noticed is not known: all questions say the same."]
         drops = (self.margin + self.drop, self.margin + self.detectable)
-        least, sure = (f"a drop of {drop:.3g} ({50 - win_points(-drop):.1f} points)" for drop in drops)
-        only = "only " if self.power < 0.5 else ""
-        return [*lines, f"this gate would see {least} with {only}{100 * self.power:.1f} %, {sure} with 80 %"]
+        least, most = (f"{50 - win_points(-drop):.2g}" for drop in drops)
+        chance = "over 99" if self.power > 0.99 else f"{100 * self.power:.0f}"
+        noticed = f"a drop of {least} points ({drops[0]:.3g} log odds) would be noticed {chance} % of the time"
+        return [*lines, f"With {self.n_questions} questions {noticed}, one of {most} ({drops[1]:.3g}) 80 %."]
 
     parts = lines
 
