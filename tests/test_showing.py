@@ -5,9 +5,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 from drawn import drawn_rows, frame
+from stages import answer, by_number
 
 import ppe
 from ppe.errors import InputError
+from ppe.stages.dispatch import Limits, Session
+from ppe.stages.judging import judge_answers
+from ppe.stages.ledger import Ledger
 
 STRENGTH = {"ada": 0.6, "bob": 0.3, "cyd": 0.0}
 JUDGES = {"j": (1.0, 0.0), "k": (1.0, 0.3)}
@@ -91,6 +95,19 @@ def test_a_question_shows_all_its_verdicts_and_answers(tmp_path):
     there = [row for row in rows if row[1] == 2 and {*row[4:6]} == {"ada", "bob"}]
     assert len(verdicts) == len(there) and {*verdicts["question_id"]} == {2}
     assert "Why?" in str(shown) and "by ada" in str(shown) and "by bob" in str(shown) and "by cyd" not in str(shown)
+
+
+def test_what_a_judge_said_is_found_in_its_ledger(tmp_path):
+    "Both orders of the pair and the request that `ppe ledger show` takes, of this question and these models alone."
+    said = [answer(q, m, f"{n} by {m}") for q in (1, 2) for n, m in ((7, "ada"), (5, "bob"), (3, "cyd"))]
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        judged = judge_answers(said, session=Session(ledger, by_number(0), Limits()), model="m")
+    options = {"models": "bob,cyd", "question": 2, "ledger": str(tmp_path / "ledger.sqlite")}
+    shown = ppe.show(judged.verdicts, **options).tables["texts"][1]
+    details = judged.details[judged.details["question_id"].eq(2) & judged.details["model_a"].ne("ada")]
+    assert {*details[["model_a", "model_b"]].iloc[0]} == {"bob", "cyd"} and len(details) == 1
+    assert {*shown["request"]} == {key[:12] for key in details[["key_ab", "key_ba"]].iloc[0]}
+    assert {*shown["on"]} == {"bob then cyd", "cyd then bob"} and shown["text"].str.contains("so it is").all()
 
 
 def test_ten_rows_unless_all_are_asked_for():

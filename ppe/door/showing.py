@@ -149,21 +149,13 @@ def show(
     parts = [pair_counts(shown.assign(all=""), [by]).rename(columns={by: "name"}) for by in ("all", "judge", "order")]
     standing = pd.concat(parts, keys=["all", "judge", "order"], names=["of"]).reset_index("of").reset_index(drop=True)
     tables = {"standing": ("their verdicts on each other, as those of the first", standing)}
-    for why, sentence, questions, part in (
-        (
-            "against",
-            f"{len(lost)} of {len(said)} questions go against the order",
-            lost,
-            shown[shown["verdict"] == "lost"],
-        ),
-        (
-            "disputed",
-            f"{len(disputed)} questions with opposite verdicts on the same wording",
-            disputed,
-            decided[opposite],
-        ),
+    counted = f"{len(lost)} of {len(said)} questions go against the order"
+    contested = f"{len(disputed)} questions with opposite verdicts on the same wording"
+    for why, what, questions, part in (
+        ("against", counted, lost, shown[shown["verdict"] == "lost"]),
+        ("disputed", contested, disputed, decided[opposite]),
         ("carrying", sentence, carrying, shown[shown["verdict"] == "won"]),
     ):
         listed = f": {first_five(questions)}" if questions else ""
-        tables[why] = f"{sentence}{listed}", on_questions(part, questions)
+        tables[why] = f"{what}{listed}", on_questions(part, questions)
     return Behind(title, tables, all, remarks)
