@@ -9,6 +9,7 @@ _NAMES = {
     "ppe.door.reading": "read check load",
     "ppe.door.ranking": "rank cycles diagnose compare report",
     "ppe.door.graph": "graph",
+    "ppe.door.showing": "show",
     "ppe.door.planning": "plan design next_calls",
     "ppe.door.collecting": "perturb respond judge simulate",
     "ppe.verdicts": "write_verdicts",

@@ -17,6 +17,7 @@ from .door.ranking import report as report
 from .door.reading import check as check
 from .door.reading import load as load
 from .door.reading import read as read
+from .door.showing import show as show
 from .errors import PpeError as PpeError
 from .inference.leaderboard import Leaderboard as Leaderboard
 from .inference.leaderboard import leaderboard as leaderboard

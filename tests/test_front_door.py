@@ -63,7 +63,7 @@ def test_types_see_the_same_names():
 FUNCTIONS = {
     "check": "check", "compare": "compare", "cycles": "cycles", "design": "design", "diagnose": "diagnose",
     "import": "read", "judge": "judge", "next": "next_calls", "perturb": "perturb", "plan": "plan", "rank": "rank",
-    "report": "report", "respond": "respond",
+    "report": "report", "respond": "respond", "show": "show",
 }  # fmt: skip
 OF_COMMANDS_ALONE = {"format", "force", "out", "fail_if", "columns", "with_others"}  # where to, how, and exit codes
 
@@ -128,7 +128,7 @@ def test_the_help_is_the_same_with_either_release_of_the_library_that_reads_it(t
 
 ANSWERS = {
     "rank": ["{v}", "--intervals", "0"], "cycles": ["{v}"], "check": ["{v}"], "diagnose": ["{v}"],
-    "compare": ["{v}", "--model", "gpt-4", "--model", "claude-v1"],
+    "compare": ["{v}", "--model", "gpt-4", "--model", "claude-v1"], "show": ["{v}", "--models", "gpt-4,claude-v1"],
     "plan": ["--models", "5", "--questions", "20", "--calls", "100"],
 }  # fmt: skip
 

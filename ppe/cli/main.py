@@ -21,7 +21,7 @@ from .. import __version__
 from ..errors import PpeError, as_options, one_line
 
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
-_COMPUTE = ("check", "compare", "cycles", "diagnose", "rank")  # and write nothing
+_COMPUTE = ("check", "compare", "cycles", "diagnose", "rank", "show")  # and write nothing
 COMMANDS = {  # name → module, and first sentence of its help, which fits a line; in the order of `ppe --help`
     "check": ("verdicts", "Say what FILES hold, and what they are fit for."),
     "compare": ("verdicts", "Say whether the new version of a model is worse."),
@@ -36,6 +36,7 @@ COMMANDS = {  # name → module, and first sentence of its help, which fits a li
     "plan": ("verdicts", "Say what designs would cost, and how near they would come."),
     "rank": ("verdicts", "Rank the models in FILES."),
     "report": ("verdicts", "Write a report on the verdicts in FILE, as one HTML page."),
+    "show": ("verdicts", "Show which verdicts stand behind the order of two models."),
     "theory": ("paper", "What the theory says at finite n."),
     "perturb": ("stages", "Paraphrase the questions of SOURCE, keeping their meaning."),
     "respond": ("stages", "Answer every prompt of PROMPTS with one target model."),

@@ -24,7 +24,7 @@ from ..results import Parts, Result, Shown
 class Upset(NamedTuple):
     "A change of the order, and the fewest questions without which it is there."
 
-    what: str  # leader; top 3: who they are, in whatever order; neighbours
+    what: str  # leader; top 3: who they are, in whatever order; neighbours; pair: the two that were asked for
     ahead: str  # the model that gives way
     behind: str  # the one that takes its place
     questions: list[str] | None  # those that speak most against the change first; None: none do it
@@ -34,20 +34,22 @@ class Upset(NamedTuple):
 class Fragility(Result):
     "How many questions, chosen for it, change an order."
 
-    changes: tuple[Upset, ...]  # of the leader, of the top 3 where there are more models, of all neighbours
+    changes: tuple[Upset, ...]  # of the leader, of the top 3 where there are more models, of all neighbours; of a pair
     exact: bool  # no fewer questions do it; otherwise fewer may
     n_questions: int
 
     def sentence(self) -> str:
-        "Of the leader and the top 3."
-        changes = {change.what: change for change in self.changes}
-        leader, third = changes["leader"], changes.get("top 3")
+        "Of the leader and the top 3, or of the pair."
+        leader, third = self.changes[0], {change.what: change for change in self.changes}.get("top 3")
+        other, place = "another model", "is first in place of"
+        if leader.what == "pair":
+            other, place = leader.behind, "ranks above"
         if leader.questions is None:
             seen = "" if self.exact else " was found that"
-            return f"no choice of questions to leave out{seen} puts another model before {leader.ahead}"
+            return f"no choice of questions to leave out{seen} puts {other} before {leader.ahead}"
         fewer = "no fewer do" if self.exact else "fewer may do"
         text = f"without {len(leader.questions):,} of {self.n_questions:,} questions, chosen for it ({fewer}), "
-        text += f"{leader.behind} is first in place of {leader.ahead}"
+        text += f"{leader.behind} {place} {leader.ahead}"
         if third is not None and third.questions is not None:
             passed = f"{third.behind} is among the best three in place of {third.ahead}"
             text += f"; without {len(third.questions):,}, {passed}"
@@ -135,8 +137,9 @@ def fragility(
     pool: Pool,
     *,
     tie_parameter: bool = False,  # Davidson's; without it each tie is half a win
+    pair: tuple[str, str] | None = None,  # of these two alone: the model ahead, the one behind
 ) -> Fragility:
-    """The fewest questions whose removal changes the leader, who the top three are, and each two neighbours.
+    """The fewest questions whose removal changes the leader, who the top three are, and each two neighbours; or a pair.
 
     Exact where every question compares all pairs equally often; elsewhere an upper bound, proved by a fit. Raises
     `InputError` for a single question; elsewhere `NoMaximumError`, and `ConvergenceError` as `maximise`.
@@ -176,6 +179,9 @@ def fragility(
 
     order, at = ranked(np.ones(pool.n_questions, dtype=bool)), np.unique(pool.questions, return_index=True)[1]
     names = pool.index["question_id"].astype(str) if "question_id" in pool.index else pd.Series(pool.blocks.astype(str))
+    if pair:
+        places = pool.models.index(pair[0]), pool.models.index(pair[1])
+        return Fragility((change("pair", 0, [places]),), exact, pool.n_questions)
     top = [change("top 3", TOP, product(order[:TOP], order[TOP:]))] if n > TOP else []
     neighbours = [change("neighbours", 0, [pair]) for pair in pairwise(order)]
     return Fragility((change("leader", 1, product(order[:1], order[1:])), *top, *neighbours), exact, pool.n_questions)

@@ -22,6 +22,7 @@ from ..comparisons import Comparisons
 from ..inference.advice import Finding, diagnose_verdicts
 from ..inference.diagnostics import clustered_interval, family, first_place_rates, order_flips
 from ..inference.intervals import resamples_needed
+from ..inference.pair_questions import questions_behind
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
 from ..inference.variance_components import VarianceComponents, variance_components
 from ..inference.real_cycles import RealCycles, real_cycles
@@ -46,7 +47,7 @@ SAID = (
 )  # by `diagnose`
 LISTED_JUDGES = 12  # listed; the others are counted
 Tick = Callable[[str], None]  # told what comes next
-PARTS = ("cycles", "questions", "agreement", "components", "further")  # beside the ranking and the judges
+PARTS = ("cycles", "questions", "behind", "agreement", "components", "further")  # beside the ranking and the judges
 
 
 class Further(NamedTuple):
@@ -78,6 +79,7 @@ class Report:
     incomplete: Incomplete
     cycles: RealCycles | None = None
     questions: pd.DataFrame | None = None  # of `worst_questions`
+    behind: Mapping[str, pd.DataFrame] | None = None  # of `questions_behind`
     agreement: pd.DataFrame | None = None  # of every two judges listed
     components: VarianceComponents | None = None
     further: Further | None = None
@@ -344,7 +346,10 @@ def make_report(
             continue
         tick("next calls" if name == "further" else name)
         try:
-            made[name] = _part(name, verdicts, pool, judges, level, seed)
+            if name == "behind" and pool is not None:
+                made[name] = questions_behind(verdicts, scores["model"].tolist(), board.fragility)
+            else:
+                made[name] = _part(name, verdicts, pool, judges, level, seed)
         except (InputError, ConvergenceError, NoMaximumError) as error:
             missing[name] = str(error)
     large = pool is None or len(verdicts) > LARGE_TABLE
