@@ -70,7 +70,7 @@ def test_every_number_is_its_definition():
         pairs = [(q, word, other) for (q, *rest), word in mine.items() for other in crowd[q, *rest].values()]
         row, questions = board.loc[judge, category], sorted({q for q, _, _ in pairs})
         values = by_definition([pair[1:] for pair in pairs])
-        assert (row["n"], row["questions"]) == (len(pairs), len(questions))
+        assert (row["cases"], row["questions"]) == (len(pairs), len(questions))
         assert np.allclose(row[list(NAMES)].astype(float), values)
         without = [by_definition([pair[1:] for pair in pairs if pair[0] != q]) for q in questions]
         for name, all_of, some in list(zip(NAMES, values, np.transpose(without), strict=True))[2:]:
@@ -86,7 +86,7 @@ def test_every_number_is_its_definition():
         ends = row[["beyond_people", "beyond_people_low", "beyond_people_high"]].astype(float)
         assert np.allclose(ends, (mean, *jackknife(some, mean)))
     two = [pair for battle, words in crowd.items() if battle in machine for pair in combinations(words.values(), 2)]
-    assert board.loc[("two people", ""), "n"] == len(two)
+    assert board.loc[("two people", ""), "cases"] == len(two)
     assert np.allclose(board.loc[("two people", ""), list(NAMES)].astype(float), by_definition(two))
 
 
@@ -143,7 +143,7 @@ def test_the_gate_closes_where_the_whole_interval_lies_below(ppe_main, tmp_path)
     assert [*rows] == ["bad", "fair", "good", "two people"] and rows["fair"]["agreement"] == 0.75
     assert rows["good"]["beyond_people"] == 0 and rows["two people"]["beyond_people"] is None
     assert ppe_main(*call).code == 0 and "at least" not in ppe_main(*call).out
-    assert ppe_main(*call, "--format", "csv").out.startswith("judge,category,n,questions,")
+    assert ppe_main(*call, "--format", "csv").out.startswith("judge,category,cases,questions,")
     assert "good" in agreement_with_people(*map(frame, three_judges()))._repr_html_()
     for words, why in (
         (("--require-agreement", "60"), "--require-agreement 60: it is a share, above 0 and at most 1, as 0.6"),

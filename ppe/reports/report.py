@@ -236,7 +236,7 @@ def agreement(
     """
     valid = both[(both[["outcome_one", "outcome_other"]] != INVALID).all(axis=1)]
     told = agreement_measures(valid["question_id"], valid["outcome_one"], valid["outcome_other"], level=level)
-    names = {"valid": "n", "same": "same", "share": "agreement", "low": "agreement_low", "high": "agreement_high"}
+    names = {"valid": "cases", "same": "same", "share": "agreement", "low": "agreement_low", "high": "agreement_high"}
     names |= {"decided": "decided", "decided_share": "without_ties"}
     return {"cells": len(both)} | {name: told[of] for name, of in names.items()}
 
