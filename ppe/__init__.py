@@ -7,7 +7,7 @@ __version__ = "2.0.0"
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {
     "ppe.door.reading": "read check load",
-    "ppe.door.ranking": "rank cycles diagnose compare report",
+    "ppe.door.ranking": "rank cycles diagnose agree compare report",
     "ppe.door.graph": "graph",
     "ppe.door.showing": "show",
     "ppe.door.planning": "plan design next_calls",

@@ -9,6 +9,7 @@ from .door.graph import graph as graph
 from .door.planning import design as design
 from .door.planning import next_calls as next_calls
 from .door.planning import plan as plan
+from .door.ranking import agree as agree
 from .door.ranking import compare as compare
 from .door.ranking import cycles as cycles
 from .door.ranking import diagnose as diagnose

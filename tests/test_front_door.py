@@ -61,9 +61,9 @@ def test_types_see_the_same_names():
 
 
 FUNCTIONS = {
-    "check": "check", "compare": "compare", "cycles": "cycles", "design": "design", "diagnose": "diagnose",
-    "import": "read", "judge": "judge", "next": "next_calls", "perturb": "perturb", "plan": "plan", "rank": "rank",
-    "report": "report", "respond": "respond", "show": "show",
+    "agree": "agree", "check": "check", "compare": "compare", "cycles": "cycles", "design": "design",
+    "diagnose": "diagnose", "import": "read", "judge": "judge", "next": "next_calls", "perturb": "perturb",
+    "plan": "plan", "rank": "rank", "report": "report", "respond": "respond", "show": "show",
 }  # fmt: skip
 OF_COMMANDS_ALONE = {"format", "force", "out", "fail_if", "columns", "with_others"}  # where to, how, and exit codes
 

@@ -21,8 +21,9 @@ from .. import __version__
 from ..errors import PpeError, as_options, one_line
 
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
-_COMPUTE = ("check", "compare", "cycles", "diagnose", "rank", "show")  # and write nothing
+_COMPUTE = ("agree", "check", "compare", "cycles", "diagnose", "rank", "show")  # and write nothing
 COMMANDS = {  # name → module, and first sentence of its help, which fits a line; in the order of `ppe --help`
+    "agree": ("verdicts", "Say how far judges agree with people."),
     "check": ("verdicts", "Say what FILES hold, and what they are fit for."),
     "compare": ("verdicts", "Say whether the new version of a model is worse."),
     "counts": ("verdicts", "Add up wins and ties of every pair of models in FILES."),

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLUMNS_HELP', 'check_command', 'cycles_command', 'diagnose_command', 'plan_command', 'rank_command', 'show_command',
-           'WORSE', 'SETTLED', 'counts_command', 'import_command', 'report_command', 'compare_command',
+           'WORSE', 'SETTLED', 'counts_command', 'import_command', 'report_command', 'agree_command', 'compare_command',
            'design_command', 'next_command']
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-03
@@ -17,7 +17,7 @@ from .show import function_command, new_file, note, out_option
 from ..counts import write_counts
 from ..door.inputs import Verdicts, file_names, read_input
 from ..door.planning import design, next_calls, plan
-from ..door.ranking import compare, cycles, diagnose, rank, report
+from ..door.ranking import agree, compare, cycles, diagnose, rank, report
 from ..door.reading import check, read
 from ..door.showing import show
 from ..errors import InputError
@@ -96,6 +96,13 @@ def report_command(verdicts: Verdicts, new: Verdicts, *, out: str, force: bool, 
 # %% ../../nbs/cli/verdicts.ipynb #gate-02
 WORSE = 4  # exit code of a gate that closes
 _FAIL = "Exit code 4 if the whole interval lies below the margin."
+
+
+@command("agree", OF_RESULTS, of=agree)
+def agree_command(verdicts: Verdicts, *, format: Form, **options: Any) -> int:
+    agreement = agree(verdicts, **options)
+    emit_result(format, agreement)
+    return WORSE if agreement.below else 0
 
 
 @command("compare", OF_TESTS, click.Option(["--fail-if"], type=click.Choice(["worse"]), help=_FAIL), of=compare)

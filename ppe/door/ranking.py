@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Several', 'One', 'Reference', 'RANGES', 'SLOW_RANGES', 'DRAWS', 'OF_PEOPLE', 'check_numbers', 'rank', 'Cycles',
-           'cycles', 'diagnose', 'compare', 'Page', 'report']
+           'cycles', 'diagnose', 'agree', 'compare', 'Page', 'report']
 
 # %% ../../nbs/door/ranking.ipynb #27a2f594
 import hashlib
@@ -23,6 +23,7 @@ from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import json_object, plain_number, read_whole, require_distinct, unpacked, write_text
 from ..inference.advice import Diagnosis
 from ..inference.advice import diagnose_verdicts
+from ..inference.agreement import Agreement, agreement_with_people
 from ..inference.categories import CategoryLeaderboards, category_leaderboards
 from ..inference.change import Change, model_change
 from ..inference.intervals import resamples_needed
@@ -134,18 +135,11 @@ DRAWS = 4000  # from the normal distribution of the people's scores, if no numbe
 OF_PEOPLE = ("verdicts", "people", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 
 
-def _rank_for_people(options: Mapping[str, Any]) -> PeopleAndJudges:
-    "`rank` with people; options are its parameters."
-    defaults = {name: parameter.default for name, parameter in inspect.signature(rank).parameters.items()}
-    if refused := [name for name, value in options.items() if name not in OF_PEOPLE and value != defaults[name]]:
-        raise InputError(
-            f"--people takes no {', '.join(f'--{name}' for name in refused).replace('_', '-')}: people's scores are "
-            "those of Bradley-Terry, each judge with the weight that its agreement with people gives it; leave it out"
-        )
-    verdicts, people, level = options["verdicts"], options["people"], options["level"]
+def _judges_and_people(options: Mapping[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    "The two tables. Raises `InputError` for standard input twice, and for a judge among the people."
+    verdicts, people, category, columns = (options[name] for name in ("verdicts", "people", "category", "columns"))
     if isinstance(people, str) and people == "-" and "-" in verdicts:
         raise InputError("standard input holds one table: put the people's verdicts, or the judges', into a file")
-    columns, category, n_draws = options["columns"], options["category"], options["intervals"]
     table = read_input(verdicts, judge=options["judge"], category=category, needs=["--people"], columns=columns)
     votes = verdict_table(people, category=category, **columns)
     assert isinstance(table, pd.DataFrame)
@@ -154,6 +148,19 @@ def _rank_for_people(options: Mapping[str, Any]) -> PeopleAndJudges:
             f"judge {both[0]!r:.60} is among the judges and among the people: people cannot be a judge of themselves; "
             "take their verdicts out of the first, or rename the judge"
         )
+    return table, votes
+
+
+def _rank_for_people(options: Mapping[str, Any]) -> PeopleAndJudges:
+    "`rank` with people; options are its parameters."
+    defaults = {name: parameter.default for name, parameter in inspect.signature(rank).parameters.items()}
+    if refused := [name for name, value in options.items() if name not in OF_PEOPLE and value != defaults[name]]:
+        raise InputError(
+            f"--people takes no {', '.join(f'--{name}' for name in refused).replace('_', '-')}: people's scores are "
+            "those of Bradley-Terry, each judge with the weight that its agreement with people gives it; leave it out"
+        )
+    level, n_draws = options["level"], options["intervals"]
+    table, votes = _judges_and_people(options)
     estimate, limits, rng = people_and_judges(votes, table), None, stream(options["seed"], "intervals")
     if n_draws != 0:
         limits = estimate.intervals(rng=rng, level=level, n_draws=DRAWS if n_draws is None else n_draws)
@@ -336,6 +343,31 @@ def diagnose(
     with progress_bar(bar_format="{desc}") as bar:
         how: dict[str, Any] = dict(level=level, incomplete=incomplete, seed=seed)
         return diagnose_verdicts(table, people=votes, tick=partial(bar.set_description_str, refresh=True), **how)
+
+# %% ../../nbs/door/ranking.ipynb #agree-02
+@words_checked
+def agree(
+    verdicts: Several,
+    *,
+    people: Annotated[Verdicts, "PEOPLE.csv"],  # Verdicts of people on some of the battles in FILES, each under a name.
+    # Share of the cases, ties counted: exit code 4 if the whole interval of a judge lies below it, as with
+    # `compare --fail-if`.
+    require_agreement: float | None = None,
+    level: float = 0.95,  # Level of all intervals; the requirement is one-sided and errs half as often: 2.5 % at 0.95.
+    judge: str | None = None,  # Only this judge.
+    category: str | None = None,  # Only this category.
+    **columns: Any,
+) -> Agreement:
+    """Say how far judges agree with people.
+
+    How often do a judge in FILES and a person say the same of the same question, wording and pair, with and without
+    ties? How often would chance, and how often do two people? In all and in each category, with Cohen's kappa and
+    Gwet's AC1. Intervals are over questions.
+    """
+    check_numbers(level)
+    if require_agreement is not None and not 0 < require_agreement <= 1:
+        raise InputError(f"--require-agreement {require_agreement:g}: it is a share, above 0 and at most 1, as 0.6")
+    return agreement_with_people(*_judges_and_people(locals()), level=level, required=require_agreement)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
 @words_checked

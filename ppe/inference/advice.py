@@ -18,6 +18,7 @@ from scipy.special import expit
 
 from ..comparisons import Comparisons
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
+from .agreement import TWO_PEOPLE, agreement_with_people
 from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, own_models
 from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import fragility
@@ -312,12 +313,13 @@ def _together(data: _Data) -> Said:
 def _people(data: _Data) -> Said:
     if data.people is None:
         return "", {}
-    table = judges_agree(data.verdicts, data.people, level=data.level).iloc[1:]
-    if table.empty:
-        raise InputError("no judge and none of the people judged the same pair on the same wording of a question")
-    numbers = _with_limits(table, table["judge"])
-    shares = first_five(f"{judge} {_percent(share)}{_limits(*ends)}" for judge, (share, *ends) in numbers.items())
-    return f"A judge says of the same two answers what a person says in so many cases: {shares}", numbers
+    table = agreement_with_people(data.verdicts, data.people, level=data.level).measures.query("category == ''")
+    table = table.rename(columns={"agreement_low": "low", "agreement_high": "high"})
+    numbers = _with_limits(table, table["judge"], "agreement")
+    shares = {judge: f"{judge} {_percent(share)}{_limits(*ends)}" for judge, (share, *ends) in numbers.items()}
+    people = f"; {shares.pop(TWO_PEOPLE)}" if TWO_PEOPLE in shares else ""
+    said = first_five(shares.values())
+    return f"A judge says of the same two answers what a person says in so many cases: {said}{people}", numbers
 
 
 def _own_models(data: _Data) -> Said:

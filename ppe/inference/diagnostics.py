@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MISFIT_FLIPS', 'BASES', 'FEWEST_TURNS', 'N_FLIPS', 'NOT_RANDOM', 'BY_CHANCE', 'Misfit', 'misfit', 'order_flips',
-           'clustered_interval', 'first_place_rates', 'family', 'SharedErrors', 'shared_errors', 'judges_agree',
-           'own_models', 'repeated_questions', 'wording_spread']
+           'clustered_interval', 'first_place_rates', 'family', 'SharedErrors', 'jackknife_half_width', 'shared_errors',
+           'judges_agree', 'own_models', 'repeated_questions', 'wording_spread']
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-03
 import re
@@ -266,7 +266,7 @@ def _scores(table: pd.DataFrame, n: int) -> np.ndarray:
     return bradley_terry_batch(wins := _wins(table, n), np.zeros_like(wins)).scores[0]
 
 
-def _half_width(values: np.ndarray, level: float) -> float:
+def jackknife_half_width(values: np.ndarray, level: float) -> float:
     "Of an estimate and what it is without each question, which come after it: Student's t times the jackknife error."
     return -float(stdtrit(len(values) - 2, (1 - level) / 2) * jackknife_error(values)) if len(values) > 2 else np.nan
 
@@ -292,7 +292,7 @@ def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float
     if min(every.sum() - every.max(), alone.sum() - alone.max()) < 1e-12:
         return unknown
     ratio = np.log(np.append(alone.sum(), alone.sum() - alone) / np.append(every.sum(), every.sum() - every))
-    half = _half_width(ratio, level)
+    half = jackknife_half_width(ratio, level)
     return tuple(np.exp([ratio[0], ratio[0] - half, ratio[0] + half]).tolist())
 
 
@@ -314,7 +314,7 @@ def shared_errors(
     pairs = [several["rest"] ** 2 - several["square"], (several["m"] - 1) * several["square"]]
     agreed, most = (np.bincount(question, pair) for pair in pairs)
     rho = float(agreed.sum() / max(most.sum(), 1e-300))
-    half = _half_width(np.append(rho, (agreed.sum() - agreed) / np.maximum(most.sum() - most, 1e-300)), level)
+    half = jackknife_half_width(np.append(rho, (agreed.sum() - agreed) / np.maximum(most.sum() - most, 1e-300)), level)
     of_all = table[table["battle"].isin(sums.index[sums["m"] == table["judge"].nunique()])]
     worth = _effective_judges(of_all, models, level)
     limits = rho, rho - half, rho + half
@@ -323,25 +323,19 @@ def shared_errors(
 
 def judges_agree(
     verdicts: pd.DataFrame,  # validated verdict table
-    people: pd.DataFrame | None = None,  # to compare with them; with the other judges if not given
     *,
     level: float = 0.95,
 ) -> pd.DataFrame:  # one row for each judge with something to compare, and one named "" of all
-    """How often a judge says the same as another judge, or as one of the people, of the same pair on the same wording.
+    """How often a judge says the same as another judge of the same pair on the same wording.
 
     Columns: judge, n (verdicts compared), share, low, high (questions as clusters).
     """
-    both = verdicts if people is None else pd.concat([verdicts, people], ignore_index=True)
-    both = both.astype(dict.fromkeys(("model_a", "model_b", "verdict"), "category"))
-    valid = (both["verdict"] != "invalid").to_numpy()
-    table = _battles(both)[0]
-    other = np.full(len(table), people is None) | (np.arange(len(both)) >= len(verdicts))[valid]
-    mine = np.arange(len(table)) < (valid[: len(verdicts)]).sum()
+    table = _battles(verdicts)[0]
     said, seen = (2 * table["points"]).astype(int).to_numpy(), table["battle"].to_numpy()
-    counts = np.bincount(seen[other] * 3 + said[other], minlength=3 * (seen.max() + 1)).reshape(-1, 3)
-    hits, trials = (part - (people is None) for part in (counts[seen, said], counts.sum(axis=1)[seen]))
+    counts = np.bincount(seen * 3 + said, minlength=3 * (seen.max() + 1)).reshape(-1, 3)
+    hits, trials = (part - 1 for part in (counts[seen, said], counts.sum(axis=1)[seen]))
     compared = pd.DataFrame({"judge": table["judge"], "question": table["question"], "hits": hits, "trials": trials})
-    compared, rows = compared[mine & (trials > 0)], []
+    compared, rows = compared[trials > 0], []
     for judge, part in [("", compared), *compared.groupby("judge")] if len(compared) else []:
         same, of = part.groupby("question")[["hits", "trials"]].sum().to_numpy().T
         rows.append((judge, int(of.sum()), same.sum() / of.sum(), *clustered_interval(same, of, level)))

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError
-from ..inference.change import MOST, jackknife_error, model_change, question_wins, strengths_without
+from ..inference.agreement import agreement_measures
+from ..inference.change import jackknife_error, model_change, question_wins, strengths_without
 from ..inference.intervals import holm, questions_needed
 from ..comparisons import Comparisons
 from .report import INVALID, Report, Tick, agreement, cells, make_report, shared
@@ -250,15 +251,6 @@ def _linked(old: np.ndarray, new: np.ndarray, level: float) -> tuple[np.ndarray,
         kept = np.delete(kept, int(np.argmin(np.round(rest, 6))))
 
 
-def _kappa(one: np.ndarray, other: np.ndarray, unit: np.ndarray) -> np.ndarray:  # (1 + U,)
-    "Agreement beyond chance, of all and without each unit."
-    parts = np.stack([np.bincount(unit, part) for part in (one == other, one == 0, other == 0, one == one)])
-    total = parts.sum(axis=1, keepdims=True)
-    same, tied, other_tied, n = np.hstack([total, total - parts])
-    chance = (tied * other_tied + (n - tied) * (n - other_tied) / 2) / n**2
-    return (same / n - chance) / (1 - chance)
-
-
 def judge_change(
     old: pd.DataFrame,  # validated verdict table of one judge
     new: pd.DataFrame,  # of another
@@ -297,8 +289,11 @@ def judge_change(
         judged = question_wins(all_of.question, all_of.first, all_of.second, all_of.points, n)
         error = float(np.sqrt((jackknife_error(strengths_without(judged, everyone, met)[:, met]) ** 2).mean()))
     linking = float(np.sqrt((jackknife_error(values) ** 2).mean()))
-    beyond = _kappa(one, other, pd.factorize(question)[0] % MOST)
-    kappa, ratio = (tuple(_limits(part, level)[:3].tolist()) for part in (beyond, scale))
+    told = agreement_measures(question, one, other, level=level)
+    kappa, ratio = (
+        tuple(told[f"kappa{end}"] for end in ("", "_low", "_high")),
+        tuple(_limits(scale, level)[:3].tolist()),
+    )
     names = (*before["judges"], *after["judges"])
     rest = n_questions, linking, error, int(np.ceil(n_questions * (linking / error) ** 2)), level
     linked_by = tuple(everyone[met[k]] for k in kept)

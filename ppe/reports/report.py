@@ -20,7 +20,8 @@ from ..designs.adaptive import Goal, Settled, is_settled, judged_calls, next_cal
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..comparisons import Comparisons
 from ..inference.advice import Finding, diagnose_verdicts
-from ..inference.diagnostics import clustered_interval, family, first_place_rates, order_flips
+from ..inference.agreement import agreement_measures
+from ..inference.diagnostics import family, first_place_rates, order_flips
 from ..inference.intervals import resamples_needed
 from ..inference.pair_questions import questions_behind
 from ..inference.leaderboard import SEED, Incomplete, Leaderboard, leaderboard
@@ -246,17 +247,11 @@ def agreement(
 
     Shares are NaN where there is nothing to count.
     """
-    one, other = both["outcome_one"].to_numpy(), both["outcome_other"].to_numpy()
-    valid = (one != INVALID) & (other != INVALID)
-    same, decided = valid & (one == other), valid & (one != 0) & (other != 0)
-    question = both["question_id"].astype("category").cat.codes.to_numpy()
-    hits, trials = (np.bincount(question, which, minlength=1) for which in (same, valid))
-    low, high = clustered_interval(hits, trials, level) if valid.any() else (np.nan, np.nan)
-    share, of_decided = (float(same[rows].mean()) if rows.any() else np.nan for rows in (valid, decided))
-    return {
-        "cells": len(both), "valid": int(valid.sum()), "same": int(same.sum()), "share": share, "low": low,
-        "high": high, "decided": int(decided.sum()), "decided_share": of_decided,
-    }  # fmt: skip
+    valid = both[(both[["outcome_one", "outcome_other"]] != INVALID).all(axis=1)]
+    told = agreement_measures(valid["question_id"], valid["outcome_one"], valid["outcome_other"], level=level)
+    names = {"valid": "cases", "same": "same", "share": "agreement", "low": "agreement_low", "high": "agreement_high"}
+    names |= {"decided": "decided", "decided_share": "without_ties"}
+    return {"cells": len(both)} | {name: told[of] for name, of in names.items()}
 
 
 def judge_agreement(

@@ -1,0 +1,179 @@
+"""How far judges agree with people: every number by its definition, limits that hold, a gate that says what it did."""
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+from conftest import refused, write
+from drawn import frame
+from scipy import stats
+
+from ppe.inference.agreement import agreement_measures, agreement_with_people
+
+TURNED = {"a": "b", "b": "a", "tie": "tie"}
+NAMES = ("agreement", "without_ties", "kappa", "ac1")
+
+
+def drawn_table(rng: np.random.Generator, who: str, n_questions: int = 12) -> list[tuple]:
+    "Verdicts by raters named by letters: some battles missing, some invalid, in either order, in two categories."
+    return [
+        (name, q, "even" if q % 2 == 0 else "odd", v, *pair[:: rng.choice([-1, 1])], str(rng.choice(words, p=odds)))
+        for name in who
+        for q in range(n_questions)
+        for v in (0, 1)
+        for pair in combinations("xyz", 2)
+        if rng.random() < 0.6
+        for words, odds in [(["a", "b", "tie", "invalid"], [0.3, 0.4, 0.2, 0.1])]
+    ]
+
+
+def said(rows: list[tuple]) -> dict:
+    "By question, wording and pair, what each said of the pair in the order of the alphabet."
+    table: dict = {}
+    for name, q, _, v, first, second, verdict in rows:
+        if verdict != "invalid":
+            told = verdict if first < second else TURNED[verdict]
+            table.setdefault((q, v, *sorted((first, second))), {})[name] = told
+    return table
+
+
+def by_definition(pairs: list[tuple]) -> list[float]:
+    "Of pairs of words: the table of both orders, Cohen's and Gwet's formulas on it."
+    words = ["a", "tie", "b"] if any("tie" in pair for pair in pairs) else ["a", "b"]
+    both = [*pairs, *((TURNED[one], TURNED[other]) for one, other in pairs)]
+    square = np.array([[sum(pair == (i, j) for pair in both) for j in words] for i in words]) / len(both)
+    share, rows, columns = np.trace(square), square.sum(axis=1), square.sum(axis=0)
+    clear = [one == other for one, other in pairs if "tie" not in (one, other)]
+    chance, mean = rows @ columns, (rows + columns) / 2
+    guess = (mean * (1 - mean)).sum() / (len(words) - 1)
+    return [share, np.mean(clear), (share - chance) / (1 - chance), (share - guess) / (1 - guess)]
+
+
+def jackknife(values: list, everything: float) -> tuple[float, float]:
+    n, values = len(values), np.array(values)
+    half = stats.t.ppf(0.975, n - 1) * np.sqrt((n - 1) / n * ((values - values.mean()) ** 2).sum())
+    return everything - half, everything + half
+
+
+def test_every_number_is_its_definition():
+    rng = np.random.default_rng(5)
+    judges, people = drawn_table(rng, "JK"), drawn_table(rng, "pqr")
+    board = agreement_with_people(frame(judges), frame(people)).measures.set_index(["judge", "category"])
+    machine, crowd = said(judges), said(people)
+    for judge, (category, keeps) in ((j, c) for j in "JK" for c in (("", 0), ("even", 2), ("odd", 1))):
+        mine = {
+            battle: words[judge]
+            for battle, words in machine.items()
+            if judge in words and battle in crowd and (not keeps or battle[0] % 2 == keeps % 2)
+        }
+        pairs = [(q, word, other) for (q, *rest), word in mine.items() for other in crowd[q, *rest].values()]
+        row, questions = board.loc[judge, category], sorted({q for q, _, _ in pairs})
+        values = by_definition([pair[1:] for pair in pairs])
+        assert (row["cases"], row["questions"]) == (len(pairs), len(questions))
+        assert np.allclose(row[list(NAMES)].astype(float), values)
+        without = [by_definition([pair[1:] for pair in pairs if pair[0] != q]) for q in questions]
+        for name, all_of, some in list(zip(NAMES, values, np.transpose(without), strict=True))[2:]:
+            assert np.allclose(row[[f"{name}_low", f"{name}_high"]].astype(float), jackknife(some, all_of))
+        beside = [
+            (q, ((word == one) + (word == other)) / 2 - (one == other))
+            for (q, *rest), word in mine.items()
+            for one, other in combinations(crowd[q, *rest].values(), 2)
+        ]
+        at = {q for q, _ in beside}
+        mean = np.mean([hit for _, hit in beside])
+        some = [np.mean([hit for each, hit in beside if each != q]) for q in at]
+        ends = row[["beyond_people", "beyond_people_low", "beyond_people_high"]].astype(float)
+        assert np.allclose(ends, (mean, *jackknife(some, mean)))
+    two = [pair for battle, words in crowd.items() if battle in machine for pair in combinations(words.values(), 2)]
+    assert board.loc[("two people", ""), "cases"] == len(two)
+    assert np.allclose(board.loc[("two people", ""), list(NAMES)].astype(float), by_definition(two))
+
+
+def test_limits_of_a_share_take_questions_as_trials():
+    "Twelve questions, ten verdicts on each, all alike: as Clopper and Pearson for the twelve, at Student's t."
+    question, one = np.repeat(np.arange(12), 10), np.ones(120)
+    other = np.where(question < 9, 1, -1)
+    told = agreement_measures(question, one, other)
+    n = 120 * (0.75 * 0.25 / 120) / (12 / 11 * 12 * 0.1875 * 100 / 120**2)  # trials that give that variance
+    n *= (stats.t.ppf(0.025, 119) / stats.t.ppf(0.025, 11)) ** 2
+    ends = stats.beta.ppf(0.025, 9 / 12 * n, n / 4 + 1), stats.beta.ppf(0.975, 9 / 12 * n + 1, n / 4)
+    assert np.allclose([told["agreement_low"], told["agreement_high"]], ends)
+    assert told["ac1"] == told["kappa"] == pytest.approx(0.5), "two words: chance is one half by either"
+
+
+def test_limits_hold_over_other_questions():
+    "Questions differ in how far they agree and how often all is a tie; the truth is that of very many questions."
+    rng = np.random.default_rng(11)
+
+    def draw(n_questions: int) -> tuple:
+        question = np.repeat(np.arange(n_questions), 6)
+        agrees, ties = rng.beta(3, 2, n_questions)[question], rng.beta(1, 3, n_questions)[question]
+        words = [np.where(rng.random(len(question)) < ties, 0, rng.choice([-1, 1], len(question))) for _ in range(2)]
+        return question, words[0], np.where(rng.random(len(question)) < agrees, words[0], words[1])
+
+    truth, inside, below = agreement_measures(*draw(200_000)), np.zeros(4), np.zeros(4)
+    for _ in range(400):
+        told = agreement_measures(*draw(25))
+        inside += [told[f"{name}_low"] <= truth[name] <= told[f"{name}_high"] for name in NAMES]
+        below += [told[f"{name}_high"] < truth[name] for name in NAMES]
+    assert (np.abs(inside / 400 - 0.95) < 0.035).all() and (below / 400 < 0.055).all(), (inside, below)
+
+
+def three_judges() -> tuple[list[tuple], list[tuple]]:
+    "Judges that are right always, in three of four questions, and never; two people who say the same."
+    sides = [(name, q, "c", 0, "x", "y") for name in ("good", "fair", "bad") for q in range(40)]
+    wrong = {"good": lambda q: False, "fair": lambda q: q % 4 == 0, "bad": lambda q: True}
+    judges = [(*row, "b" if wrong[row[0]](row[1]) else "a") for row in sides]
+    return judges, [(who, q, "c", 0, "y", "x", "b") for who in ("Ann", "Bo") for q in range(40)]
+
+
+def test_the_gate_closes_where_the_whole_interval_lies_below(ppe_main, tmp_path):
+    judges, people = (write(tmp_path / f"{name}.csv", rows) for name, rows in zip("jp", three_judges(), strict=True))
+    call = ("agree", judges, "--people", people)
+    told = ppe_main(*call, "--require-agreement", "0.7")
+    assert told.code == 4
+    verdict = "is shown for good, refuted for bad (the whole interval lies below), not decided for fair (the interval"
+    assert f"agreement of at least 0.7, ties counted, {verdict} does not tell)" in told.out
+    assert ppe_main(*call, "--judge", "fair", "--require-agreement", "0.7").code == 0
+    assert ppe_main(*call, "--judge", "fair", "--require-agreement", "0.9").code == 4
+    found = json.loads(ppe_main(*call, "--require-agreement", "0.7", "--format", "json").out)
+    assert found["below"] == ["bad"] and found["required"] == 0.7
+    rows = {row["judge"]: row for row in found["measures"]}
+    assert [*rows] == ["bad", "fair", "good", "two people"] and rows["fair"]["agreement"] == 0.75
+    assert rows["good"]["beyond_people"] == 0 and rows["two people"]["beyond_people"] is None
+    assert ppe_main(*call).code == 0 and "at least" not in ppe_main(*call).out
+    assert ppe_main(*call, "--format", "csv").out.startswith("judge,category,cases,questions,")
+    assert "good" in agreement_with_people(*map(frame, three_judges()))._repr_html_()
+    for words, why in (
+        (("--require-agreement", "60"), "--require-agreement 60: it is a share, above 0 and at most 1, as 0.6"),
+        (("--require-agreement", "0"), "--require-agreement 0: it is a share"),
+        (("--require-agreement", "nan"), "--require-agreement nan: it is a share"),
+        (("--require-agreement", "most"), "'most' is not a valid float"),
+        (("--people", judges), "people cannot be a judge of themselves"),
+        (("--judge", "none"), "none"),
+    ):
+        refused(ppe_main(*call, *words), why)
+    refused(ppe_main("agree", judges), "Missing option '--people'")
+    refused(ppe_main("agree", "-", "--people", "-"), "standard input holds one table")
+
+
+def test_what_cannot_be_told_is_said():
+    judges, people = three_judges()
+    alone = [row for row in people if row[0] == "Ann"]
+    board = agreement_with_people(frame(judges), frame(alone))
+    assert "two people" not in {*board.measures["judge"]} and board.measures["beyond_people"].isna().all()
+    assert "how far people agree with each other cannot be told: no battle was judged by two" in board.notes()[0]
+    absent = [(*row[:1], row[1] + 100, *row[2:]) for row in judges if row[0] == "bad"]
+    assert agreement_with_people(frame([*judges[:80], *absent]), frame(people)).notes() == [
+        "bad: no valid verdict on a battle of the people"
+    ]
+    single = agreement_with_people(frame([row for row in judges if row[1] == 1]), frame(people), required=0.9)
+    assert single.measures["agreement_low"].isna().all() and single.below == []
+    assert "not decided for bad, fair, good (" in str(single) and "nan" not in " ".join(single.lines())
+    ties = [[(*row[:6], "tie" if row[1] else row[6]) for row in rows] for rows in (judges, people)]
+    board = agreement_with_people(*map(frame, ties))
+    assert "most verdicts are ties, and chance alone gives 95 % of bad" in board.notes()[0]
+    everywhere = agreement_with_people(*(frame([(*row[:6], "tie") for row in rows]) for rows in (judges, people)))
+    assert everywhere.measures["kappa"].isna().all() and (everywhere.measures["ac1"] == 1).all()
+    assert everywhere.to_dict()["measures"][0]["kappa"] is None and "kappa" not in everywhere.lines()[0]
