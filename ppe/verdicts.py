@@ -50,7 +50,8 @@ VERDICTS = Schema(
     unit=GRAPH_COLUMNS,
     either_way=True,
     says={
-        "missing": ", or make a verdict table of a file in another form (`ppe import FILE --out verdicts.csv`)",
+        "missing": ", or make a verdict table of a file in another form (`ppe import FILE --out verdicts.csv`, of a "
+        "table of your own with --columns)",
         "empty": "; a pair without a usable verdict is written as 'invalid'",
         "word": (
             "unknown verdict {shown} in {rows}: a verdict is one of a, b, tie, invalid "

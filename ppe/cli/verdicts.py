@@ -95,7 +95,7 @@ def report_command(verdicts: Verdicts, new: Verdicts, *, out: str, force: bool, 
 
 # %% ../../nbs/cli/verdicts.ipynb #gate-02
 WORSE = 4  # exit code of a gate that closes
-_FAIL = "Exit code 4 if the whole interval lies below the margin."
+_FAIL = "Exit code 4 if the whole interval lies below minus the margin."
 
 
 @command("agree", OF_RESULTS, of=agree)

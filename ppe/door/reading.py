@@ -144,7 +144,7 @@ def check(
     joined = "every model is joined to every other" if groups == 1 else f"{groups} groups of models never met"
     whole = f"{complete:,} of {n_graphs:,} graphs are complete" if complete else "no graph is complete"
     enough = "questions enough" if facts["questions"] >= 6 else "fewer than six questions decide nothing at 95 %"
-    orders = "pairs are shown in both orders" if n_both else "each pair is shown in one order only"
+    orders = "pairs are shown in both orders, over all questions" if n_both else "each pair is shown in one order only"
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
     uneven = uneven_lines(invalid)
     cases = (

@@ -154,7 +154,7 @@ def show(
     for why, what, questions, part in (
         ("against", counted, lost, shown[shown["verdict"] == "lost"]),
         ("disputed", contested, disputed, decided[opposite]),
-        ("carrying", sentence, carrying, shown[shown["verdict"] == "won"]),
+        ("carrying", f"{sentence}; the verdicts won there", carrying, shown[shown["verdict"] == "won"]),
     ):
         listed = f": {first_five(questions)}" if questions else ""
         tables[why] = f"{what}{listed}", on_questions(part, questions)

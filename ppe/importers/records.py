@@ -126,7 +126,7 @@ class Records:
         if bad := [i for i, verdict in enumerate(verdicts) if verdict is None]:
             seen = first_five(f"{word!r:.60} ({n})" for word, n in Counter(said[i] for i in bad).most_common())
             known = ", ".join(["the names of the two models"] * bool(sides) + list(map(repr, words)))
-            way_out = "explain it (--columns …,tie=WORD), correct it, or write null for a verdict that is not there"
+            way_out = "explain it (--columns …,invalid=WORD or tie=WORD), correct it, or write null where there is none"
             raise self.refuse(bad, f"unknown {field} {seen}: known are {known}; {way_out}")
         return np.array(verdicts, dtype=object)
 

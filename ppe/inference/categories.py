@@ -50,19 +50,14 @@ class CategoryLeaderboards(Result):
         def named(column: str) -> str:
             rows = table[table[column].eq(True)]  # None where it is not known
             where = first_five(f"{row.category} ({row.model})" for row in rows.itertuples())
-            return f"{len(rows)}{f': {where}' if len(rows) else ''}"
+            return f"in {len(rows)} of them: {where}" if len(rows) else "in none of them"
 
         if table["certain"].isna().all():
             return f"without ranges nobody knows which winners are more than noise; {first} is first over all"
-        sentence = (
-            f"of {len(table)} categories the winner is more than noise, at {self.level:.3g} for all at once, in "
-            f"{named('certain')}"
-        )
+        at_once = f"{100 * self.level:.3g} %, all at once"
+        sentence = f"{len(table)} categories: the winner is more than noise {named('certain')} ({at_once})"
         if others := int((table["model"] != first).sum()):
-            sentence += (
-                f"; another model than {first}, first over all, leads in {others}, and is shown to be above it in "
-                f"{named('above_first')}"
-            )
+            sentence += f"; another model than {first}, first over all, leads in {others}, shown {named('above_first')}"
         return sentence
 
     def ranks(self) -> pd.DataFrame:  # model, all, then a column for each category, "low–high" behind the rank

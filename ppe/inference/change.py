@@ -301,7 +301,8 @@ class Change(Result):
         drops = (self.margin + self.drop, self.margin + self.detectable)
         least, most = (f"{50 - win_points(-drop):.2g}" for drop in drops)
         chance = "over 99" if self.power > 0.99 else f"{100 * self.power:.0f}"
-        noticed = f"a drop of {least} points ({drops[0]:.3g} log odds) would be noticed {chance} % of the time"
+        size = f"{self.margin:g} + {self.drop:g}" if self.margin else f"{self.drop:g}"
+        noticed = f"a drop of {least} points ({size} log odds) would be noticed {chance} % of the time"
         return [*lines, f"With {self.n_questions} questions {noticed}, one of {most} ({drops[1]:.3g}) 80 %."]
 
     parts = lines

@@ -100,7 +100,7 @@ def order_flips(
         raise InputError("a pair is judged twice in the same order; select one verdict per order first")
     pairs = table[forward].merge(table.loc[~forward, ["unit", "pair", "points"]], on=["unit", "pair"])
     if not len(pairs):
-        raise InputError("no pair is judged in both orders; changes with the order cannot be counted")
+        raise InputError("no pair is judged in both orders on one question; changes with the order cannot be counted")
     apart = (pairs["points_x"] - pairs["points_y"]).abs()  # NaN if either is invalid
     counts = pairs.assign(pairs=True, both_valid=apart.notna(), changed=apart > 0, reversed=apart == 1)
     names = ["pairs", "both_valid", "changed", "reversed"]

@@ -111,10 +111,12 @@ def _render(
     environment.filters["brief"] = lambda name: brief.get(str(name), visible(str(name)))
     # The day is that of the run, or of SOURCE_DATE_EPOCH, as reproducible builds have it.
     day = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()), UTC).strftime("%Y-%m-%d")
-    about = [*source.files, *[judged_by] * bool(judged_by), day]
+    files = [*map(os.path.basename, source.files)]  # a page to send keeps where they lay to itself
+    about = [*files, *[judged_by] * bool(judged_by), day]
     environment.globals |= WORDS | {
         "title": title,
         "about": about,
+        "files": files,
         "source": source,
         "facts": list(facts),
         "version": __version__,
@@ -142,7 +144,7 @@ def _data_facts(report: Report, source: Source, at: int, about: str = "") -> Ite
     "What the report rests on, and which of the files that is."
     name, digest = ("".join(part[at : at + 1]) for part in (source.files, source.sha256))
     if name:
-        yield f"{about}file", name
+        yield f"{about}file", os.path.basename(name)
     if digest:
         yield "SHA-256 of it" if name else "SHA-256", digest
     yield f"{about}ranked", report.board.counted
