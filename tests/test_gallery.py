@@ -60,7 +60,9 @@ class Page(html.parser.HTMLParser):
 def dead_links(path: Path) -> list[str]:
     page = Page(path)
     targets = [*page.links, *(picture["src"] or "" for picture in page.pictures)]
-    return [target for target in targets if ":" not in target and not (path.parent / target).is_file()]
+    headings = {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in page.headings}
+    there = {target for target in targets if target in headings or ":" in target}
+    return [target for target in targets if target not in there and not (path.parent / target).is_file()]
 
 
 @pytest.mark.parametrize("profile, place", [("full", "figures"), ("quick", "build/quick")])

@@ -97,7 +97,8 @@ def write_gallery(
     rows = [(match[1], int(match[2]), front) for match, front in numbered if match]
     table = ["| In the paper | Notebook | Files | Seconds |", "|---|---|---|---:|"]
     for *_, front in sorted(rows, key=lambda row: row[:2]):
-        link = f"[{front.item.name}]({os.path.relpath(front.item.notebook, place)}): {front.item.title}"
+        below = re.sub(r"[^\w\- ]", "", _unlinked(front.item.question).lower()).replace(" ", "-")
+        link = f"[{front.item.name}]({os.path.relpath(front.item.notebook, place)}): [{front.item.title}](#{below})"
         table.append(f"| {front.item.item} | {link} | {' · '.join(_files(front))} | {front.item.seconds or ''} |")
     if rows:
         page += ["## By the paper's own numbers", "\n".join(table), "Seconds are of processor, when last measured."]
