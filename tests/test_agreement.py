@@ -9,7 +9,9 @@ from conftest import refused, write
 from drawn import frame
 from scipy import stats
 
+from ppe.errors import InputError
 from ppe.inference.agreement import agreement_measures, agreement_with_people
+from ppe.inference.people_and_judges import matched_battles
 
 TURNED = {"a": "b", "b": "a", "tie": "tie"}
 NAMES = ("agreement", "without_ties", "kappa", "ac1")
@@ -177,3 +179,22 @@ def test_what_cannot_be_told_is_said():
     everywhere = agreement_with_people(*(frame([(*row[:6], "tie") for row in rows]) for rows in (judges, people)))
     assert everywhere.measures["kappa"].isna().all() and (everywhere.measures["ac1"] == 1).all()
     assert everywhere.to_dict()["measures"][0]["kappa"] is None and "kappa" not in everywhere.lines()[0]
+    json.dumps(everywhere.to_dict(), allow_nan=False)
+
+
+def test_a_judge_called_as_people_are_is_refused():
+    judges, people = three_judges()
+    with pytest.raises(InputError, match="a judge is called 'two people'"):
+        agreement_with_people(frame([("two people", *row[1:]) for row in judges[:40]]), frame(people))
+
+
+def test_numbers_of_questions_meet_the_same_numbers_as_text(ppe_main, tmp_path):
+    "One question of the people with a name makes all of theirs text."
+    judges, people = (write(tmp_path / f"{name}.csv", rows) for name, rows in zip("jp", three_judges(), strict=True))
+    named = [*three_judges()[1], *((who, "extra", "c", 0, "x", "y", "a") for who in ("Ann", "Bo"))]
+    for command in (("agree", judges), ("diagnose", judges)):
+        done = [ppe_main(*command, "--people", of) for of in (people, write(tmp_path / "named.csv", named))]
+        assert done[0].code == done[1].code == 0 and done[0].out == done[1].out
+    extra = [*three_judges()[0], *((judge, "extra", "c", 0, "x", "y", "b") for judge in ("good", "fair", "bad"))]
+    battles = matched_battles(frame(named), frame(extra))
+    assert len(battles.question) == 41

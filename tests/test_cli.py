@@ -585,3 +585,19 @@ def test_two_runs_print_the_same_bytes_whatever_the_order_within_a_graph(ppe_mai
     assert texts[0] == texts[1] == "".join(run.out for run in runs)
     assert all(run.code == 0 and run.new_files == () for run in runs)
     assert ppe_main("diagnose", "pool.csv", "--seed", "2").out != runs[-1].out
+
+
+@pytest.mark.parametrize("name", ["all", "model"])
+def test_a_category_is_not_taken_for_the_ranking_of_all(ppe_main, tmp_path, name):
+    pairs = [(q, pair) for q in range(8) for pair in combinations("xyz", 2)]
+    rows = [("j", q, ["odd", name][q % 2], 0, *pair, "ab"[q % 3 == 0]) for q, pair in pairs]
+    file = write(tmp_path / "categories.csv", rows)
+    refused(ppe_main("rank", file, "--by", "category"), f"a category is called {name!r}", "rename it")
+
+
+def test_winners_that_nothing_tests_are_said_so(ppe_main, tmp_path):
+    "Ranges of a ranker without a likelihood are shown, and test nothing."
+    pairs = [(q, pair) for q in range(8) for pair in combinations("xyz", 2)]
+    rows = [("j", q, ["odd", "even"][q % 2], 0, *pair, "ab"[q % 3 == 0]) for q, pair in pairs]
+    told = ppe_main("rank", write(tmp_path / "c.csv", rows), "--by", "category", "--ranker", "copeland")
+    assert told.code == 0 and "1 (1–" in told.out and "nothing is tested, so nobody knows which winners" in told.out

@@ -7,9 +7,9 @@ import pytest
 from drawn import frame
 
 from ppe.inference.advice import diagnose_verdicts, open_ranks
-from ppe.inference.diagnostics import judges_agree
+from ppe.inference.diagnostics import judges_agree, wording_spread
 from ppe.paper.datasets import load_verdicts
-from ppe.pool import comparison_graphs
+from ppe.pool import Pool, comparison_graphs
 from ppe.streams import stream
 
 
@@ -85,3 +85,33 @@ def test_too_few_questions_decide_nothing_and_the_fewest_are_named():
         rows = [("j", q, "any", 0, "x", "y", "a" if q < 4 else "b") for q in range(n_questions)]
         sentence = diagnose_verdicts(frame(rows), sections=["ranks"]).lines()[0]
         assert ("decide nothing even if they all agree, 6 are the fewest that can" in sentence) == said, sentence
+
+
+@pytest.mark.parametrize(("n_questions", "n_wordings"), [(6, 2), (20, 2), (10, 4)])
+def test_limits_of_all_spreads_hold_over_other_questions(n_questions, n_wordings):
+    "Five models that questions and wordings move, on few questions; the truth is that of very many questions."
+    rng, (i, j) = stream(20260324, "wordings"), np.triu_indices(5, 1)
+
+    def draw(n: int) -> Pool:
+        moved = np.linspace(0.8, -0.8, 5) + 0.5 * (
+            rng.standard_normal((n, 1, 5)) + rng.standard_normal((n, n_wordings, 5))
+        )
+        won = (rng.random((n, n_wordings, 10)) < 1 / (1 + np.exp(moved[..., j] - moved[..., i]))).reshape(-1, 10)
+        graphs = np.zeros((len(won), 5, 5), dtype=bool)
+        graphs[:, i, j], graphs[:, j, i] = won, ~won
+        return Pool.of(graphs, np.repeat(np.arange(n), n_wordings))
+
+    truth, held = wording_spread(draw(20_000)).set_index("model")["spread"], []
+    for _ in range(200):
+        table = wording_spread(draw(n_questions)).set_index("model").loc[truth.index]
+        assert (table["low"] <= table["spread"]).all() and (table["spread"] <= table["high"]).all()
+        held.append(((table["low"] <= truth) & (truth <= table["high"])).all())
+    assert np.mean(held) > 0.87, np.mean(held)
+
+
+def test_no_spread_seen_is_not_a_spread_of_nothing():
+    "Six questions, the same in both wordings: seven of ten questions that differ would be missed so once in 1,400."
+    rows = [("j", q, "any", v, *pair, "a") for q in range(6) for v in (0, 1) for pair in combinations("abc", 2)]
+    table = wording_spread(comparison_graphs(frame(rows)))
+    assert (table["spread"] == 0).all() and (table["low"] == 0).all()
+    assert np.allclose(table["high"], np.sqrt((1 - (0.05 / 6) ** (1 / 6)) / 2))

@@ -72,6 +72,7 @@ def test_separate_refuses_what_has_no_distance(ppe_main, tmp_path):
     always = [(*r[:6], "ab"[r[5] == "a"]) if r[0] == "hasty" and "a" in r[4:6] else r for r in rows]
     for some, *words in (
         ([row for row in rows if row[0] == "hasty"], "one judge, hasty", "at least two"),
+        ([("model" if row[0] == "hasty" else row[0], *row[1:]) for row in rows], "'model'", "rename it"),
         ([r for r in rows if r[0] != "hasty" or "e" not in r[4:6]], "different models", "(e by one", "hasty"),
         ([(*r[:6], "invalid") if r[0] == "hasty" else r for r in rows], "judge hasty: no valid verdict"),
         (always, "judge hasty: no maximum likelihood estimate", "a"),
@@ -235,7 +236,7 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
     assert "3 judges are worth" in shown and "other judges give, apart from sharpness: a-2024-05-13 on a" in shown
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
     text = page.read_text()
-    assert "Judges together, and on their own models" in text and "sharpness: a-2024-05-13 on a" in text
+    assert "Judges together, on their own models, and on other wordings" in text and "sharpness: a-2024-05-13 on a" in text
     alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
     assert "cannot be told without another judge: a-2024-05-13 on a" in alone.out
     other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()

@@ -1,5 +1,6 @@
 "The verdicts behind the order of two models: against loops over the rows, and against every subset of the questions."
 
+import json
 from itertools import combinations
 
 import numpy as np
@@ -131,3 +132,9 @@ def test_what_is_not_there_is_refused_in_one_line(options, said):
     with pytest.raises(InputError, match=said) as error:
         ppe.show(frame(rows_of(0)), **options)
     assert "\n" not in str(error.value)
+
+
+def test_a_share_of_no_valid_verdict_is_null():
+    rows = [(*row[:6], "invalid" if {*row[4:6]} == {"ada", "bob"} else row[6]) for row in rows_of(0)]
+    shown = ppe.show(frame(rows), models="ada,bob").to_dict()
+    assert shown["standing"]["rows"][0]["share"] is None and json.dumps(shown, allow_nan=False)

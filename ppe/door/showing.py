@@ -56,9 +56,10 @@ class Behind(Result):
         return pd.concat(shown, names=["why"]).reset_index("why").reset_index(drop=True)
 
     def to_dict(self) -> dict[str, Any]:
-        "The sentence and the rows of each table, by its name."
+        "The sentence and the rows of each table, by its name; null is what cannot be told."
         tables = {
-            name: {"about": what, "rows": table.to_dict("records")} for name, (what, table) in self.tables.items()
+            name: {"about": what, "rows": table.astype(object).where(table.notna(), None).to_dict("records")}
+            for name, (what, table) in self.tables.items()
         }
         return {"title": self.title, **tables}
 

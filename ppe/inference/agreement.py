@@ -15,7 +15,7 @@ import pandas as pd
 from ..errors import InputError, first_five
 from .diagnostics import clustered_interval, jackknife_half_width
 from .leaderboard import plural
-from .people_and_judges import battle_points
+from .people_and_judges import alike_identifiers, battle_points
 from ..results import Heading, Parts, Result, Shown
 from ..verdicts import model_codes
 
@@ -51,7 +51,7 @@ def agreement_measures(
             values = (agreed / n - chance) / (1 - chance)
             half = jackknife_half_width(values, level)
             low, high = np.clip([values[0] - half, values[0] + half], -1, 1)
-            if agreed[0] == n[0]:  # and no question's absence is seen
+            if agreed[0] == n[0] and chance[0] < 1:  # and no question's absence is seen
                 low = (told["agreement_low"] - chance[0]) / (1 - chance[0])
             told |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
     return {name: value if isinstance(value, int) else float(value) for name, value in told.items()}
@@ -141,9 +141,12 @@ def agreement_with_people(
 ) -> Agreement:
     """How far each judge agrees with people on the battles that both judged, over all categories and in each.
 
-    Raises `InputError` where no judge and none of the people judged the same battle.
+    Raises `InputError` where no judge and none of the people judged the same battle, or a judge is called "two people".
     Source: Zheng et al. (2023, arXiv:2306.05685); Cohen (1960); Gwet (2008). Cost: O(pairs of verdicts).
     """
+    if (judges["judge"] == TWO_PEOPLE).any():
+        raise InputError(f"a judge is called {TWO_PEOPLE!r}, as what people say beside each other is; rename it")
+    judges, people = alike_identifiers(judges, people)
     models = model_codes(pd.concat([t[["model_a", "model_b"]] for t in (judges, people)]).astype("category"))[2]
     tables = [battle_points(table, models).dropna(subset="points") for table in (judges, people)]
     judged, voted = (table.assign(said=2 * table.pop("points") - 1) for table in tables)

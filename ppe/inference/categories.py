@@ -53,7 +53,7 @@ class CategoryLeaderboards(Result):
             return f"in {len(rows)} of them: {where}" if len(rows) else "in none of them"
 
         if table["certain"].isna().all():
-            return f"without ranges nobody knows which winners are more than noise; {first} is first over all"
+            return f"nothing is tested, so nobody knows which winners are more than noise; {first} is first over all"
         at_once = f"{100 * self.level:.3g} %, all at once"
         sentence = f"{len(table)} categories: the winner is more than noise {named('certain')} ({at_once})"
         if others := int((table["model"] != first).sum()):
@@ -112,11 +112,13 @@ def category_leaderboards(
 ) -> CategoryLeaderboards:
     """The leaderboard of each category, beside that of all; a category without an estimate is left out, and why.
 
-    Raises as `leaderboard`, and `InputError` for one category alone.
+    Raises as `leaderboard`, and `InputError` for one category alone, or one called as a column of the ranks.
     """
     names = verdicts["category"].astype(str).drop_duplicates().tolist()
     if len(names) < 2:
         raise InputError(f"one category, {names[0]}: --by category needs at least two; leave it out")
+    if taken := {"all", "model"}.intersection(names):
+        raise InputError(f"a category is called {min(taken)!r}, as a column of the ranks by category is; rename it")
     boards, remarks = dict[str, Leaderboard](), list[str]()
     for name in names:
         try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.special import betainccinv, betaincinv, expit, stdtrit
+from scipy.special import betainccinv, betaincinv, expit, gammaincinv, ndtri, stdtrit
 
 from ..comparisons import Comparisons
 from ..errors import InputError, NoMaximumError, first_five
@@ -433,9 +433,16 @@ def wording_spread(
     if (n < 2).any():
         few = first_five(np.array(pool.models, dtype=object)[n < 2])
         raise InputError(f"fewer than two questions in two wordings that {few} met: no spread over wordings")
-    reach = stdtrit(n - 1, 1 - (1 - level) / (2 * len(n))) * (variance.std(ddof=1) / np.sqrt(n)).to_numpy()
-    mean = variance.mean().to_numpy()
-    limits = np.sqrt(np.maximum([mean, mean - reach, mean + reach], 0.0))
+    mean, tail, most = variance.mean().to_numpy(), (1 - level) / (2 * len(n)), 0.5  # of shares between 0 and 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Degrees of freedom of a chi-square that varies as the mean does; Student's t in place of the normal.
+        half = n * mean**2 / variance.var(ddof=1).round(12).to_numpy() * (ndtri(tail) / stdtrit(n - 1, tail)) ** 2
+        known = np.maximum(half, tail)  # below which both ends of the chi-square are 0
+        low, high = (mean * known / gammaincinv(known, side) for side in (1 - tail, tail))
+    # Where all questions say the same, their variance says nothing: how many of them could have said something else.
+    even, seldom = ~np.isfinite(half), 1 - tail ** (1 / n)
+    low, high = np.where(even, mean * (1 - seldom), low), np.where(even, mean + (most - mean) * seldom, high)
+    limits = np.sqrt([mean, low, np.minimum(high, most)])
     named = dict(zip(("spread", "low", "high"), limits, strict=True))
     table = pd.DataFrame({"model": pool.models, **named, "questions": n})
     return table.iloc[best_first(table["spread"].to_numpy())].reset_index(drop=True)

@@ -686,6 +686,8 @@ def judge_leaderboards(
     judges = sorted(verdicts["judge"].astype(str).unique())
     if len(judges) < 2:
         raise InputError(f"one judge, {judges[0]}: separate rankings need at least two; leave --judges separate out")
+    if "model" in judges:
+        raise InputError("a judge is called 'model', as a column of the ranks by judge is; rename it")
     boards, models = dict[str, Leaderboard](), set[str]()
     for judge in judges:
         table = select_verdicts(verdicts, judge=judge)
