@@ -57,7 +57,8 @@ class CategoryLeaderboards(Result):
         at_once = f"{100 * self.level:.3g} %, all at once"
         sentence = f"{len(table)} categories: the winner is more than noise {named('certain')} ({at_once})"
         if others := int((table["model"] != first).sum()):
-            sentence += f"; another model than {first}, first over all, leads in {others}, shown {named('above_first')}"
+            sentence += f"; another model than {first}, first over all, leads in {others}, shown to be above it "
+            sentence += named("above_first")
         return sentence
 
     def ranks(self) -> pd.DataFrame:  # model, all, then a column for each category, "low–high" behind the rank
