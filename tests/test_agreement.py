@@ -104,6 +104,17 @@ def test_limits_of_a_share_take_questions_as_trials():
     assert told["ac1"] == told["kappa"] == pytest.approx(0.5), "two words: chance is one half by either"
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_kappa_of_all_or_none_is_as_open_as_the_share(sign):
+    "Eight questions; Clopper and Pearson's limit of eight trials, turned into kappa by a chance of one half."
+    one = np.repeat([1, -1] * 4, 3)
+    told = agreement_measures(np.repeat(np.arange(8), 3), one, sign * one)
+    open_end = told["kappa_low"] if sign == 1 else -told["kappa_high"]
+    n = 8 * (stats.t.ppf(0.025, 23) / stats.t.ppf(0.025, 7)) ** 2
+    assert told["kappa"] == sign and open_end == pytest.approx(2 * 0.025 ** (1 / n) - 1)
+    assert told["kappa_low"] == told["ac1_low"] and told["kappa_high"] == told["ac1_high"]
+
+
 def test_limits_hold_over_other_questions():
     "Questions differ in how far they agree and how often all is a tie; the truth is that of very many questions."
     rng = np.random.default_rng(11)

@@ -51,8 +51,9 @@ def agreement_measures(
             values = (agreed / n - chance) / (1 - chance)
             half = jackknife_half_width(values, level)
             low, high = np.clip([values[0] - half, values[0] + half], -1, 1)
-            if agreed[0] == n[0] and chance[0] < 1:  # and no question's absence is seen
-                low = (told["agreement_low"] - chance[0]) / (1 - chance[0])
+            if agreed[0] in (0, n[0]) and chance[0] < 1:  # and no question's absence is seen
+                ends = [(told[f"agreement_{end}"] - chance[0]) / (1 - chance[0]) for end in ("low", "high")]
+                low, high = np.clip([min(low, ends[0]), max(high, ends[1])], -1, 1)
             told |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
     return {name: value if isinstance(value, int) else float(value) for name, value in told.items()}
 

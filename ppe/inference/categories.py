@@ -30,7 +30,7 @@ class CategoryLeaderboards(Result):
 
     @property
     def winners(self) -> pd.DataFrame:  # category, model, certain, above_first (None: it is the first over all)
-        "Who leads each category; whether that is more than noise, and whether it is certainly above the first over all."
+        "Who leads each category; whether that is more than noise, and certainly above the first over all."
         rows, first = [], self.overall.table()["model"][0]
         for category, board in self.boards.items():
             table = board.table()
