@@ -345,9 +345,9 @@ def _wordings(data: _Data) -> Said:
     amounts = [points.format(**{name: 100 * row[name] for name in ("spread", "low", "high")}) for row in (most, least)]
     is_shown = round(most["low"], 9) > round(least["high"], 9)
     sentence = (
-        f"Between the wordings (variants) of a question the points of {most['model']} move most, by {amounts[0]} of 100 "
-        f"(standard deviation, limits for all models at once), those of {least['model']} least, by {amounts[1]}; that "
-        f"the two differ is {'' if is_shown else 'not '}shown"
+        f"Between the wordings (variants) of a question the points of {most['model']} move most, by {amounts[0]} of "
+        f"100 (standard deviation, limits for all models at once), those of {least['model']} least, by {amounts[1]}; "
+        f"that the two differ is {'' if is_shown else 'not '}shown"
     )
     return sentence, _with_limits(table, table["model"], "spread")
 
