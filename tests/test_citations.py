@@ -87,7 +87,7 @@ def test_a_notebook_names_the_sections_it_cites(path: Path):
 
 def test_the_reading_of_the_paper_names_places_that_exist():
     text = (ROOT / "nbs" / "reading.md").read_text(encoding="utf-8")
-    verdicts = set(re.findall(r"\*\*([a-z ]+)\*\*", text.partition("| Section |")[0]))
+    verdicts = set(re.findall(r"\*\*([a-z ,]+)\*\*", text.partition("| Section |")[0]))
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
     ][1:]
