@@ -68,6 +68,9 @@ def test_the_comparison_page_begins_with_the_sentence_of_compare(ppe_main, tmp_p
     assert ppe_main("report", old, new, "--out", "r.html", "--intervals", "100").code == 0
     said = lead((tmp_path / "r.html").read_text(encoding="utf-8"))
     assert said.startswith(gate.out.splitlines()[0]) and all(line in said for line in gate.out.splitlines()[1:])
+    rank = [next(r["rank"] for r in ppe_main("rank", path, "--intervals", 0, "--format", "json").json()["models"]
+                 if r["model"] == name) for path, name in ((old, "old"), (new, "new"))]  # fmt: skip
+    assert f"Its rank: {rank[0]:g} of 4 in the old table, {rank[1]:g} of 4 in the new one." in said
 
 
 def test_the_comparison_page_says_why_compare_says_nothing(ppe_main, tmp_path):

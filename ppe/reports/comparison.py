@@ -142,7 +142,10 @@ def compare_tables(
     if before["judges"] & after["judges"]:
         try:
             gate = model_change(old, new, level=level)
-            change = [*gate.lines(), *gate.notes()]
+            tables = [(report.scores.set_index("model")["rank"], len(report.scores)) for report in (first, second)]
+            places = [f"{ranks[name]:g} of {n}" for (ranks, n), name in zip(tables, gate.models, strict=True)]
+            answer, *rest = gate.lines()
+            change = [answer, "Its rank: {} in the old table, {} in the new one.".format(*places), *rest, *gate.notes()]
         except (InputError, NoMaximumError, ConvergenceError) as error:
             no_change = str(error)
     return Comparison(
