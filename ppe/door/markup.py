@@ -8,7 +8,6 @@ __all__ = ['as_markdown', 'as_junit']
 # %% ../../nbs/door/markup.ipynb #markup-04
 import json
 import re
-import xml.etree.ElementTree as ET
 from collections import Counter
 from itertools import groupby
 
@@ -60,6 +59,8 @@ def as_junit(
     answer: Result | PpeError,
 ) -> str:
     "JUnit XML in ASCII: a test suite with the cases of the answer, and its numbers as properties."
+    import xml.etree.ElementTree as ET  # here: every command imports this module, and few write XML
+
     if isinstance(answer, Result):
         cases, facts, text = getattr(answer, "cases", ()), answer.to_dict(), "\n".join([str(answer), *answer.notes()])
     else:

@@ -189,7 +189,9 @@ def _marginal(
     value, gradient = value - 0.5 * ridge * float(phi @ phi), gradient[:size] - ridge * phi
     if n_ties:
         value, gradient[n] = value + n_ties * phi[n], gradient[n] + n_ties
-    return Marginal(phi, log_sigma, value, gradient, known[:size, :size], by_sigma, value - half, by_sigma + slope)
+    known, numbers = known[:size, :size], (value, by_sigma, value - half, by_sigma + slope)
+    value, by_sigma, restricted, slope = map(float, numbers)  # numpy's, where nothing is compiled
+    return Marginal(phi, log_sigma, value, gradient, known, by_sigma, restricted, slope)
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-16-way
 LOG_SIGMAS = (log(0.01), log(10.0))  # σ is sought between these; the lower one stands for 0
