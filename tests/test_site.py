@@ -37,7 +37,7 @@ TEXTS = {page.name: page.read_text(encoding="utf-8") for page in (*PAGES, ROOT /
 
 def commands(text: str) -> list[list[str]]:
     "Words of every `ppe …` in blocks of code and between backticks."
-    blocks = re.findall(r"(?ms)^```(?:console)?\n(.*?)^```", text)
+    blocks = re.findall(r"(?ms)^```(?:console)?\n(.*?)^```", text.replace("\\\n", " "))  # a command may go on
     lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
     inline = re.findall(r"`(ppe [a-z][^`]*)`", re.sub(r"(?ms)^```.*?^```", "", text))
     found = [line for line in [*lines, *inline] if line.startswith("ppe ")]
