@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-__version__ = "2.0.0"
+__version__ = "3.0.0"
 
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {
