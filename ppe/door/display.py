@@ -124,7 +124,7 @@ INCHES = 4.9  # width of a picture on a page: a phone shows it nearly at full si
 
 
 def draw_into(figure: "Figure", result: Result, **options: Any) -> None:
-    "Draw a result into an empty figure as high as it needs. Raises `InputError` for one without a picture."
+    "Draw a result into an empty figure. Raises `InputError` for one without a picture."
     figure.set_layout_engine("constrained")
     try:
         height = _draw(result, figure.add_subplot(), **options)
