@@ -325,7 +325,7 @@ def make_report(
         n_resamples = max(SLOW_RESAMPLES, 2 * needed, cheap)
     try:
         if n_resamples:  # a report speaks of all models at once
-            board = board.with_intervals(n_resamples=n_resamples, level=level, kind="simultaneous", seed=seed)
+            board = board.with_intervals(n_resamples=n_resamples, level=level, seed=seed)
         else:
             missing["ranges"] = "no resamples were asked for (--intervals 0)"
     except (InputError, ConvergenceError, NoMaximumError) as error:
