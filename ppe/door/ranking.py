@@ -372,6 +372,25 @@ def agree(
     return agreement_with_people(*_judges_and_people(locals()), level=level, required=require_agreement)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
+def _paths(source: Verdicts) -> list[str]:
+    "Absolute paths of a file, or of several; none of a frame."
+    files = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(files, Sequence) or not all(isinstance(file, (str, os.PathLike)) for file in files):
+        return []
+    return [os.path.abspath(file) for file in files]
+
+
+def _refuse_one_table_twice(old: Verdicts, new: Verdicts) -> None:
+    "Raise `InputError` if one file, or one frame, stands for both; two files of equal contents are another matter."
+    paths = _paths(old)
+    if old is new or (paths and paths == _paths(new)):
+        name = os.path.basename(paths[0]) if paths else "one frame"
+        raise InputError(
+            f"{name} is given twice, as the old table and as the new one: nothing was judged again; give two tables, or "
+            "this one once, with two models of it (--model OLD --model NEW) or two judges (--judges)"
+        )
+
+
 @words_checked
 def compare(
     old: Annotated[Verdicts, "OLD"],
@@ -410,6 +429,8 @@ def compare(
         raise InputError("--judges compares judges, on all models: it takes no --model")
     if (facets := facets_over(over)) != ("question",) and judges:
         raise InputError(f"--judges compares judges over questions alone: it takes no --over {over}")
+    if new is not None:
+        _refuse_one_table_twice(old, new)
     sources = [old] if new is None else [old, new]
     tables = [verdict_table(source, **columns) for source in sources]
     before, after = (select_verdicts(tables[at], judge=who[at] if who else None, category=category) for at in (0, -1))
