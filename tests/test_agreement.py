@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import refused, write
 from drawn import frame
-from scipy import stats
+from scipy import optimize, stats
 
 from ppe.errors import InputError
 from ppe.inference.agreement import agreement_measures, agreement_with_people
@@ -58,6 +58,46 @@ def jackknife(values: list, everything: float) -> tuple[float, float]:
     return everything - half, everything + half
 
 
+def measure(shares: np.ndarray, number: int) -> float:
+    "Kappa or AC1 of shares of: both tie, the one, the other, the same winner, another."
+    words = [("tie", "tie"), ("tie", "a"), ("a", "tie"), ("a", "a"), ("a", "b")]
+    square = np.zeros((3, 3))
+    at = {word: k for k, word in enumerate(("a", "tie", "b"))}
+    for share, (one, other) in zip(shares, words, strict=True):
+        square[at[one], at[other]] += share / 2
+        square[at[TURNED[one]], at[TURNED[other]]] += share / 2
+    square /= square.sum()
+    rows, columns = square.sum(axis=1), square.sum(axis=0)
+    mean = (rows + columns) / 2
+    chance = rows @ columns if number == 2 else (mean * (1 - mean)).sum() / 2
+    return (np.trace(square) - chance) / (1 - chance)
+
+
+def score_limits(pairs: list[tuple], number: int) -> tuple[float, float]:
+    "Of (question, word, word): the two values whose own error just reaches the estimate, by bisection."
+    kind = [0 if (w, v) == ("tie", "tie") else 1 if w == "tie" else 2 if v == "tie" else 3 if w == v else 4 for _, w, v in pairs]
+    counts, n = np.bincount(kind, minlength=5) / len(pairs), len(pairs)
+    questions = sorted({q for q, *_ in pairs})
+    same = np.array([[sum(w == v for q, w, v in pairs if q == each), sum(q == each for q, *_ in pairs)] for each in questions])
+    p, q = same[:, 0].sum() / n, len(questions)
+    design = max(1, q / (q - 1) * ((same[:, 0] - p * same[:, 1]) ** 2).sum() / n / (p * (1 - p)))
+    t, u = ((n * counts[list(ties)].sum() + 0.5) / (n + 1) for ties in ((0, 1), (0, 2)))
+    alone = np.array([t * u, t * (1 - u), (1 - t) * u, (1 - t) * (1 - u) / 2, (1 - t) * (1 - u) / 2])
+    apart = alone * [0, 1, 1, 0, 1] / (alone @ [0, 1, 1, 0, 1])
+    copies = np.array([(t + u) / 2, 0, 0, 1 - (t + u) / 2, 0])
+
+    def distance(share: float, side: int) -> float:
+        pi = (1 - abs(share)) * alone + abs(share) * (copies if share > 0 else apart)
+        slope = [(measure(pi + 1e-5 * e, number) - measure(pi - 1e-5 * e, number)) / 2e-5 for e in np.eye(5)]
+        error = np.sqrt(design / n * (pi @ np.square(slope) - (pi @ slope) ** 2))
+        return measure(pi, number) + side * stats.t.ppf(0.975, q - 1) * error - measure(counts, number)
+
+    def value(share: float) -> float:
+        return measure((1 - abs(share)) * alone + abs(share) * (copies if share > 0 else apart), number)
+
+    return tuple(value(optimize.brentq(distance, -0.999, 0.999, args=(side,))) for side in (1, -1))
+
+
 def test_every_number_is_its_definition():
     rng = np.random.default_rng(5)
     judges, people = drawn_table(rng, "JK"), drawn_table(rng, "pqr")
@@ -76,7 +116,9 @@ def test_every_number_is_its_definition():
         assert np.allclose(row[list(NAMES)].astype(float), values)
         without = [by_definition([pair[1:] for pair in pairs if pair[0] != q]) for q in questions]
         for name, all_of, some in list(zip(NAMES, values, np.transpose(without), strict=True))[2:]:
-            assert np.allclose(row[[f"{name}_low", f"{name}_high"]].astype(float), jackknife(some, all_of))
+            ends = np.transpose([jackknife(some, all_of), score_limits(pairs, NAMES.index(name))])
+            low, high = row[[f"{name}_low", f"{name}_high"]].astype(float)
+            assert np.allclose([low, high], [ends[0].min(), ends[1].max()], atol=2e-4)
         beside = [
             (q, ((word == one) + (word == other)) / 2 - (one == other))
             for (q, *rest), word in mine.items()
@@ -178,8 +220,11 @@ def test_what_cannot_be_told_is_said():
     assert "two people" not in {*board.measures["judge"]} and board.measures["beyond_people"].isna().all()
     assert "how far people agree with each other cannot be told: no battle was judged by two" in board.notes()[0]
     absent = [(*row[:1], row[1] + 100, *row[2:]) for row in judges if row[0] == "bad"]
-    assert agreement_with_people(frame([*judges[:80], *absent]), frame(people)).notes() == [
-        "bad: no valid verdict on a battle of the people"
+    notes = agreement_with_people(frame([*judges[:80], *absent]), frame(people)).notes()
+    assert notes[0] == "bad: no valid verdict on a battle of the people"
+    assert notes[1:] == [
+        f"always saying x would agree with people in 100.0 %, {judge} does in {share} %; kappa does not take that off"
+        for judge, share in (("fair", "75.0"), ("good", "100.0"))
     ]
     single = agreement_with_people(frame([row for row in judges if row[1] == 1]), frame(people), required=0.9)
     assert single.measures["agreement_low"].isna().all() and single.below == []
@@ -205,7 +250,8 @@ def test_numbers_of_questions_meet_the_same_numbers_as_text(ppe_main, tmp_path):
     named = [*three_judges()[1], *((who, "extra", "c", 0, "x", "y", "a") for who in ("Ann", "Bo"))]
     for command in (("agree", judges), ("diagnose", judges)):
         done = [ppe_main(*command, "--people", of) for of in (people, write(tmp_path / "named.csv", named))]
-        assert done[0].code == done[1].code == 0 and done[0].out == done[1].out
+        more = done[1].out.replace("2 of 82 of people met none", "0 of 80 of people met none")
+        assert done[0].code == done[1].code == 0 and done[0].out == more
     extra = [*three_judges()[0], *((judge, "extra", "c", 0, "x", "y", "b") for judge in ("good", "fair", "bad"))]
     battles = matched_battles(frame(named), frame(extra))
     assert len(battles.question) == 41
