@@ -18,6 +18,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from ..errors import InputError, NoMaximumError, first_five
 from .intervals import FEW_QUESTIONS, jackknife_error
 from .leaderboard import SEED
+from .presentation_order import order_caution
 from .score_tests import MOST, ROUNDING, ScoreTests, critical, crossing, draws_needed, questions_needed
 from .variance_components import Cells, generalizability, verdict_cells
 from ..comparisons import Comparisons
@@ -243,7 +244,7 @@ class Change(Result):
     n_questions: int  # on which both have valid verdicts that are compared
     n_left_out: int  # questions on which only one of them has a valid verdict
     n_unpaired: int  # verdicts on the other questions that have no partner: left out
-    shown_first: tuple[float, float]  # share of each one's verdicts in which it was `model_a`
+    shown_first: tuple[float, float] | None  # share of each one's verdicts in which it was shown first; None: lost
     without: tuple[str, ...]  # models that nothing joins with the two
     level: float
     margin: float  # drop that is allowed
@@ -251,6 +252,7 @@ class Change(Result):
     n_judges: int = 1
     over: tuple[str, ...] = ("questions",)  # what is drawn anew
     promise: str = "for other questions of the kind"  # what the interval is for
+    order_note: str = ""  # of `order_caution`
 
     def to_frame(self) -> pd.DataFrame:
         "One row."
@@ -309,9 +311,11 @@ class Change(Result):
 
     def notes(self) -> list[str]:
         "What to know before the answer is believed."
-        shares, few = [f"{100 * share:.0f} %" for share in self.shown_first], FEW_QUESTIONS
-        uneven = abs(self.shown_first[0] - self.shown_first[1]) > APART
+        places = self.shown_first or (0.5, 0.5)
+        shares, few = [f"{100 * share:.0f} %" for share in places], FEW_QUESTIONS
+        uneven = abs(places[0] - places[1]) > APART
         notes = {
+            self.order_note: self.order_note,
             f"{self.n_left_out} questions left out: only one of the two has a valid verdict on them.": self.n_left_out,
             f"{self.n_unpaired} verdicts left out: the other version has none by the same judge on the same "
             "wording, or, where several judges or wordings stand on one, against the same opponent.": self.n_unpaired,
@@ -419,7 +423,11 @@ def model_change(
             "both against one opponent at least, or against each other",
             above=[shown[0]], below=[shown[1]],
         )  # fmt: skip
-    counted["shown_first"] = tuple(float((rows.first[mine] == m).mean()) for mine, m in zip(of, number, strict=True))
+    counted["shown_first"] = None
+    if not rows.n_order_lost:
+        shares = [float((rows.first[mine] == m).mean()) for mine, m in zip(of, number, strict=True)]
+        counted["shown_first"] = (shares[0], shares[1])
+    counted["order_note"] = order_caution(rows, "Judge in random or both orders")
     rows, renumbered = rows.take(joined[rows.first]), np.cumsum(joined) - 1
     together = tuple(name for name, inside in zip(rows.models, joined, strict=True) if inside)
     loose = tuple(name for name in rows.models if name not in together)

@@ -17,6 +17,7 @@ from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..inference.agreement import agreement_measures
 from ..inference.change import jackknife_error, model_change, question_wins, strengths_without
 from ..inference.intervals import holm, questions_needed
+from ..inference.presentation_order import order_caution
 from ..comparisons import Comparisons
 from .report import INVALID, Report, Tick, agreement, cells, make_report, shared
 from ..rankers.rankings import best_first
@@ -178,6 +179,7 @@ class JudgeChange(Result):
     n_needed: int  # questions that both must have judged for it
     level: float
     linked_by: tuple[str, ...] = ()  # models that both scales are linked by: those that kept their place
+    remarks: tuple[str, ...] = ()  # what to know of either judge's verdicts, one sentence each
     attributed: bool = True  # false: more than chance moved, and no larger part of the models agrees which stayed
 
     def to_frame(self) -> pd.DataFrame:
@@ -302,4 +304,7 @@ def judge_change(
     linked_by = tuple(everyone[met[k]] for k in kept)
     table = table.iloc[best_first(table["old"])].reset_index(drop=True)
     agreed = agreement(both, level=level)
-    return JudgeChange(names, agreed, kappa, ratio, table, *rest, linked_by, attributed)  # type: ignore[arg-type]
+    each = (order_caution(Comparisons.of(part), "Judge in random or both orders") for part in (old, new))
+    cautions = (f"{name}: {caution}" for name, caution in zip(names, each, strict=True) if caution)
+    remarks = tuple(cautions)
+    return JudgeChange(names, agreed, kappa, ratio, table, *rest, linked_by, remarks, attributed)  # type: ignore[arg-type]
