@@ -29,7 +29,7 @@ def pairs_in_one_order(
     i, j = np.triu_indices(len(shown), 1)
     times = shown[i, j] + shown[j, i]
     most = np.maximum(shown[i, j], shown[j, i])[times > 1]
-    times = times[times > 1]
+    times = times[times > 1].astype(np.int64)
     n_pairs = len(times)
     if not n_pairs:
         return 0, 0, 1.0
