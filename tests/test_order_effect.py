@@ -94,7 +94,7 @@ def test_one_order_only_is_noted_and_told_from_nothing_when_it_fits_a_line(ppe_m
     rows = [("me", q, "any", 0, x, y, "ab"[(q + k) % 2]) for k, (x, y) in pairs for q in range(4)]
     words = "rank", write(tmp_path / "line.csv", rows), "--order-effect", "--incomplete", "keep"
     refused(ppe_main(*words), "cannot be told from strength", "judge me", "both orders")
-    refused(ppe_main(*words, "--on-separation", "ridge"), "cannot be told from strength", "judge me")  # nor by a penalty
+    refused(ppe_main(*words, "--on-separation", "ridge"), "cannot be told from strength", "judge me")
     # Everyone loses from the first place alone: an estimate runs off, and that of a penalty is said to be one.
     always = [("me", q, "any", k, *pair, "b") for q in range(4) for k, pair in enumerate(("xy", "yz", "zx", "yx"))]
     words = "rank", write(tmp_path / "always.csv", always), "--order-effect", "--on-separation", "ridge"
@@ -171,7 +171,7 @@ def always_a(order, *, judge="me", n=6, n_questions=12, seed=1, said="a"):
     return rows
 
 
-ONE_ORDER = "one order only (15 of 15 with several verdicts): position and strength are told apart by the model alone"
+ONE_ORDER = "one order only (15 of 15 that met several times): position and strength are told apart by the model alone"
 RIDGE = "--on-separation", "ridge"
 
 

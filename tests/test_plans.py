@@ -254,8 +254,9 @@ def test_the_prior_is_that_of_the_sets_and_a_wider_one_of_fewer():
     assert np.isnan(PUBLIC["MT-Bench, GPT-4"].first_place)
     known = [prior_of({"x": seen, "y": seen})[:, 0] for seen in PUBLIC.values() if seen.first_place == seen.first_place]
     assert np.isclose(everything[2, 0], np.mean(known, axis=0)[2])
-    each = [(np.log(seen.strengths), np.log(seen.effects**2 / (MOST_EFFECTS**2 - seen.effects**2))) for seen in PUBLIC.values()]
-    assert np.allclose(everything[:2, 0], np.mean(each, axis=0))
+    strengths, effects, *_ = np.array([*PUBLIC.values()]).T
+    each = np.log(strengths), np.log(effects**2 / (MOST_EFFECTS**2 - effects**2))
+    assert np.allclose(everything[:2, 0], np.mean(each, axis=1))
     assert np.isclose(few[2, 1], (0.68 - 0.03) / 2**0.5 * 1.5**0.5)
 
 

@@ -8,7 +8,7 @@ __all__ = ['FEWEST_TURNS', 'N_FLIPS', 'NOT_RANDOM', 'ONE_ORDER', 'NEARLY_EVERY',
 
 # %% ../../nbs/inference/presentation_order.ipynb #3d7d39d8
 import numpy as np
-from scipy.special import bdtr, xlogy
+from scipy.special import bdtr, gammaln, xlogy
 
 from ..comparisons import Comparisons
 from ..errors import first_five
@@ -23,9 +23,9 @@ NEARLY_EVERY = 0.9  # share of the pairs from which there is a caution
 
 # %% ../../nbs/inference/presentation_order.ipynb #30d2c738
 def pairs_in_one_order(
-    shown: np.ndarray,  # (n, n) verdicts of each pair, row shown first
+    shown: np.ndarray,  # (n, n) on how many questions, or how often, the row was shown first
 ) -> tuple[int, int, float]:
-    "Pairs in one order only; pairs with several verdicts; a bound of the chance that coins give so many of the first."
+    "Pairs in one order only; pairs that met several times; a bound of the chance that coins give so many of the first."
     i, j = np.triu_indices(len(shown), 1)
     times = shown[i, j] + shown[j, i]
     most = np.maximum(shown[i, j], shown[j, i])[times > 1]
@@ -83,19 +83,24 @@ def _by_list(shown: np.ndarray) -> tuple[int, int]:
 
 def _seen(rows: Comparisons, level: float) -> str:
     "The pairs in one order only, counted in words; empty where they are not nearly all, or chance."
-    shown = rows.counts().sum(axis=(0, 1))
+    unit = rows.question if rows.n_questions > 1 else rows.graph
+    _, first, second = np.unique(np.stack([unit, rows.first, rows.second]), axis=1)
+    shown = np.zeros((len(rows.models), len(rows.models)))
+    np.add.at(shown, (first, second), 1.0)
     n_one, n_pairs, chance = pairs_in_one_order(shown)
     nearly_every = n_pairs > 0 and bool(at_least(n_one / n_pairs, NEARLY_EVERY))
     if nearly_every and chance < level:
-        return f"{n_one:,} of {n_pairs:,} with several verdicts"
+        return f"{n_one:,} of {n_pairs:,} that met several times"
     met = shown + shown.T
     if not nearly_every and met[met > 1].sum() >= met.sum() / 2:
         return ""
     n_listed, n_all = _by_list(shown)
     if not at_least(n_listed / n_all, ONE_ORDER):
         return ""
-    p_value = order_p_value(rows)
-    if p_value is None or p_value >= level:
+    opponents = (met > 0).sum(axis=1)
+    is_star = opponents.max() == n_all
+    log_lists = np.log(2) if is_star else gammaln(np.count_nonzero(opponents) + 1)
+    if log_lists + np.log(bdtr(n_all - n_listed, n_all, 0.5)) >= np.log(level):
         return ""
     return f"{n_listed:,} of {n_all:,} follow one list of the models"
 
@@ -144,8 +149,8 @@ def counts_caution(
     shown: np.ndarray,  # (n, n) verdicts of each pair, row shown first
     way_out: str = "judge in random or both orders",
 ) -> str:
-    "The same of a table that is too large to be held: by the pairs with several verdicts, all judges together."
+    "The same of a table that is too large to be held: by its verdicts, whatever the question, all judges together."
     n_one, n_pairs, chance = pairs_in_one_order(shown)
     if not n_pairs or not at_least(n_one / n_pairs, NEARLY_EVERY) or chance >= NOT_RANDOM:
         return ""
-    return _caution(f"{n_one:,} of {n_pairs:,} with several verdicts", "", way_out, False)
+    return _caution(f"{n_one:,} of {n_pairs:,} that met several times", "", way_out, False)
