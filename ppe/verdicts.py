@@ -39,7 +39,7 @@ class Verdict(StrEnum):
 
 MIRRORED = {"a": "b", "b": "a", "tie": "tie", "invalid": "invalid"}  # the same verdict on the pair turned round
 
-ORDER_KNOWN = "order_known"  # optional column: no where nobody can say any more which answer was shown first
+ORDER_KNOWN = "order_known"  # optional column: no where nobody can say which answer was shown first
 _KNOWN_WORDS = {
     **dict.fromkeys(("yes", "true", "1", "1.0", ""), "yes"),
     **dict.fromkeys(("no", "false", "0", "0.0"), "no"),

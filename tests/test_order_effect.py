@@ -238,12 +238,12 @@ def test_several_files_keep_which_rows_lost_their_order(ppe_main, tmp_path):
         words = "rank", tmp_path / "mt.csv", other, *RIDGE
         both = ppe_main(*words)
         assert ("one order only (15 of 15" in both.err) == (order == "given")
-        refused(ppe_main(*words, "--order-effect"), "is lost in 2,400 of 2,580 verdicts")
+        refused(ppe_main(*words, "--order-effect"), "merged, in 2,400 of 2,580 verdicts")
         if order == "coins":
             alone = ppe_main(*words, "--order-effect", "--judge", "me")
             assert alone.code == 0 and "first place with judge me" in alone.out
     frame_ = pd.concat([ppe.load("mt-bench-gpt4"), ppe.read(tmp_path / "coins.csv")], ignore_index=True)
-    with pytest.raises(InputError, match="lost in 2,400 of 2,580 verdicts"):
+    with pytest.raises(InputError, match="merged, in 2,400 of 2,580 verdicts"):
         ppe.rank(frame_, order_effect=True, on_separation="ridge")
     rates = first_place_rates(ppe.read(frame_)).set_index("judge")["basis"]
     assert rates["gpt-4"] == "lost" and rates["me"] == "random order"

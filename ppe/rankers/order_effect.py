@@ -20,7 +20,7 @@ from .rankings import BatchScores, OnSeparation, Ranking, check_on_separation
 
 ORDER_FORMS = ("bradley-terry", "davidson")  # rankers that have a form with an effect of the order
 WAY_OUT = "show pairs in both orders, rank without order effect"  # where the effect has no estimate
-LOST = "the order of the answers is lost"  # where nobody can say who was shown first
+LOST = "the order of the answers is lost, or both orders were merged"  # nobody can say who was shown first
 
 # %% ../../nbs/rankers/order_effect.ipynb #order-15
 def check_order_form(
@@ -68,8 +68,8 @@ def no_place_effect(
 ) -> str:
     "Why an effect of the first place cannot be had from these verdicts; empty if it can."
     if rows.n_order_lost:
-        part = "" if rows.n_order_lost == len(rows) else f" in {rows.n_order_lost:,} of {len(rows):,} verdicts"
-        return f"{LOST}{part}: nobody can say which one was shown first, so that no effect of the first place is told"
+        part = "" if rows.n_order_lost == len(rows) else f", in {rows.n_order_lost:,} of {len(rows):,} verdicts"
+        return f"{LOST}{part}: no answer was first there, so that no effect of the first place can be told"
     confounded = first_five(np.array(rows.judges, dtype=object)[confounded_judges(rows)])
     if confounded:
         return (
