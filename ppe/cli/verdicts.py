@@ -23,6 +23,7 @@ from ..door.reading import check, read
 from ..door.showing import show
 from ..errors import InputError
 from ..inference.change import Change
+from ..inference.presentation_order import counts_caution
 from ..streaming import Streamed
 from ..verdicts import write_verdicts
 
@@ -48,7 +49,8 @@ def counts_command(
         raise InputError("no valid verdict: nothing to count; at least one that says a, b or tie is needed")
     write_counts(seen.counts, target)
     emit(f"{seen.counts.n_verdicts} verdicts on {len(seen.counts.models)} models")
-    for line in seen.remarks:
+    caution = "" if seen.shown is None else counts_caution(seen.shown)
+    for line in filter(None, (caution, *seen.remarks)):
         note(line)
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-07b

@@ -37,6 +37,7 @@ from ppe.inference.leaderboard import (
 )
 from ..inference.methods import Method
 from ..inference.matching import Match
+from ..inference.presentation_order import counts_caution
 from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.variance_components import Over, facets_over
 from ..parallel import progress_bar
@@ -262,6 +263,8 @@ def rank(
     if isinstance(table, Streamed):
         n_invalid = table.n_rows - table.counts.n_verdicts if table.n_rows else None
         board = counts_leaderboard(table.counts, n_invalid=n_invalid, **how)
+        if table.shown is not None:
+            board = replace(board, order_note=counts_caution(table.shown))
         rule = (
             f"{table.n_rows} verdicts, too many for a table: all valid ones are counted, those of incomplete graphs too"
         )

@@ -18,6 +18,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from ..errors import InputError, NoMaximumError, first_five
 from .intervals import FEW_QUESTIONS, jackknife_error
 from .leaderboard import SEED, plural
+from .presentation_order import order_caution
 from .score_tests import MOST, ROUNDING, ScoreTests, critical, crossing, draws_needed, questions_needed
 from .variance_components import Cells, generalizability, verdict_cells
 from ..comparisons import Comparisons
@@ -244,7 +245,7 @@ class Change(Result):
     n_questions: int  # on which both have valid verdicts that are compared
     n_left_out: int  # questions on which only one of them has a valid verdict, whatever the reason
     n_unpaired: int  # verdicts on the other questions that have no partner: left out
-    shown_first: tuple[float, float]  # share of each one's verdicts in which it was `model_a`
+    shown_first: tuple[float, float] | None  # share of each one's verdicts in which it was shown first; None: lost
     without: tuple[str, ...]  # models that nothing joins with the two
     level: float
     margin: float  # drop that is allowed
@@ -259,6 +260,7 @@ class Change(Result):
     n_added: int = 0  # questions left out on which the old one has no valid verdict
     n_unasked: int = 0  # questions left out on which the new one was not to be judged
     invalid: tuple[float, float] = (0.0, 0.0)  # share of the verdicts on each one
+    order_note: str = ""  # of `order_caution`
 
     @property
     def decided(self) -> bool:
@@ -342,10 +344,12 @@ class Change(Result):
     def notes(self) -> list[str]:
         "What to know before the answer is believed."
         (old, new), few = self.models, FEW_QUESTIONS
-        shares = [f"{100 * share:.0f} %" for share in self.shown_first]
+        places = self.shown_first or (0.5, 0.5)
+        shares = [f"{100 * share:.0f} %" for share in places]
         more_invalid = self.decided and 100 * (self.invalid[1] - self.invalid[0]) > MOST_LOST
-        uneven = abs(self.shown_first[0] - self.shown_first[1]) > APART
+        uneven = abs(places[0] - places[1]) > APART
         notes = {
+            self.order_note: self.order_note,
             f"Where {new} failed on what it lost, it is weaker than it looks: judge it there, or leave those questions out "
             "of the old table if it was not to be asked.": not self.decided,
             f"{new} {self._loss()}: left out.": self.n_lost and self.decided,
@@ -507,7 +511,11 @@ def model_change(
             "both against one opponent at least, or against each other",
             above=[shown[0]], below=[shown[1]],
         )  # fmt: skip
-    counted["shown_first"] = tuple(float((rows.first[mine] == m).mean()) for mine, m in zip(of, number, strict=True))
+    counted["shown_first"] = None
+    if not rows.n_order_lost:
+        shares = [float((rows.first[mine] == m).mean()) for mine, m in zip(of, number, strict=True)]
+        counted["shown_first"] = (shares[0], shares[1])
+    counted["order_note"] = order_caution(rows, "Judge in random or both orders")
     rows, renumbered = rows.take(joined[rows.first]), np.cumsum(joined) - 1
     together = tuple(name for name, inside in zip(rows.models, joined, strict=True) if inside)
     loose = tuple(name for name in rows.models if name not in together)

@@ -19,6 +19,7 @@ from ..inference.agreement import agreement_measures
 from ..inference.change import jackknife_error, question_wins, strengths_without
 from ..inference.intervals import holm, questions_needed
 from ..inference.leaderboard import plural
+from ..inference.presentation_order import order_caution
 from ..rankers.rankings import best_first
 from .tables import INVALID, agreement, cells, shared
 from ..results import Parts, Result, Shown
@@ -41,6 +42,7 @@ class JudgeChange(Result):
     level: float
     linked_by: tuple[str, ...] = ()  # models that both scales are linked by: those that kept their place
     attributed: bool = True  # false: more than chance moved, and no larger part of the models agrees which stayed
+    remarks: tuple[str, ...] = ()  # what to know of either judge's verdicts, one sentence each
     n_alone: tuple[int, int] = (0, 0)  # valid verdicts of each on pairs of which the other has none: left out
 
     def to_frame(self) -> pd.DataFrame:
@@ -55,12 +57,13 @@ class JudgeChange(Result):
         return [*self.lines(), "", Shown(self.models)]
 
     def notes(self) -> list[str]:
-        "Which verdicts say nothing here."
-        sides = zip(self.judges, reversed(self.judges), self.n_alone, strict=True)
-        return [
-            f"{plural(n, 'verdict')} of {judge} left out: {other} has no valid one on the same pair, question and wording."
-            for judge, other, n in sides if n
-        ]  # fmt: skip
+        "What to know of either judge's verdicts, and which of them say nothing here."
+        notes = [*self.remarks]
+        for judge, other, n in zip(self.judges, reversed(self.judges), self.n_alone, strict=True):
+            if n:
+                which = f"{other} has no valid one on the same pair, question and wording"
+                notes.append(f"{plural(n, 'verdict')} of {judge} left out: {which}.")
+        return notes
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
@@ -176,4 +179,10 @@ def judge_change(
     n_alone = tuple(int((part["outcome"] != INVALID).sum()) - len(both) for part in parts)
     table = table.iloc[best_first(table["old"])].reset_index(drop=True)
     agreed = agreement(both, level=level)
-    return JudgeChange(names, agreed, kappa, ratio, table, *rest, linked_by, attributed, n_alone)  # type: ignore[arg-type]
+    remarks = []
+    for name, part in zip(names, (old, new), strict=True):
+        caution = order_caution(Comparisons.of(part), "Judge in random or both orders")
+        if caution:
+            remarks.append(f"{name}: {caution}")
+    rest += (linked_by, attributed, tuple(remarks), n_alone)
+    return JudgeChange(names, agreed, kappa, ratio, table, *rest)  # type: ignore[arg-type]
