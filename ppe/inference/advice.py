@@ -208,7 +208,7 @@ def open_ranks(
         met = np.flatnonzero(np.isin(sides, two).all(axis=0))
         if len(met) and not (above[two] or below[two[::-1]]):
             families = (np.abs(pairs.null[:, (sides == model).any(axis=0)]).max(axis=1) for model in two)
-            reach = min(critical(largest, level) for largest in families)
+            reach = min(critical(largest, level, listed=pairs.listed) for largest in families)
             gap = abs(pairs.z[met[0]])
             times[tuple(names[list(two)])] = float(reach / gap) ** 2 if gap > 1e-9 else np.inf
     return table, times
