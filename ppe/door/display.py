@@ -206,10 +206,11 @@ def _(cycles: Cycles, ax: "Axes", keep: int | None = None) -> float:
 
 @_draw.register(Graph)
 def _(graph: Graph, ax: "Axes") -> float:
-    "Arrows from winners to losers, both ways for a tie; most points at the top, then clockwise; bad cycles in colour."
-    import networkx
+    """Arrows from winners to losers; most points at the top, then clockwise; bad cycles in colour.
 
-    network, edges, counts = graph.network(), graph.to_frame(), graph.counts
+    A tie is two arrows from its middle, each in the colour of the cycles that run its way.
+    """
+    edges, counts = graph.to_frame(), graph.counts
     models = [graph.pool.models[m] for m in np.argsort(-graph.pool.adjacency[0].sum(axis=1), kind="stable")]
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(models)) / len(models)
     place = dict(zip(models, np.stack([np.cos(angle), np.sin(angle)], axis=1), strict=True))
@@ -220,11 +221,14 @@ def _(graph: Graph, ax: "Axes") -> float:
         f"bad 3-cycles ({counts['c3_bad']:,})": (in_three, OKABE_ITO["vermillion"], 1.2),
     }
     for label, (rows, color, width) in looks.items():
-        arrows = [*edges.loc[rows, ["model", "opponent"]].itertuples(index=False, name=None)]
-        look = {"edge_color": color, "width": width, "arrowsize": 4 + 4 * width, "node_size": 60}
-        networkx.draw_networkx_edges(network, place, edgelist=arrows, ax=ax, **look)
+        look = {"arrowstyle": "-|>", "color": color, "lw": width, "mutation_scale": 4 + 4 * width, "shrinkB": 4}
+        for model, opponent, tie in edges.loc[rows, ["model", "opponent", "tie"]].itertuples(index=False, name=None):
+            start, end = place[model], place[opponent]
+            if tie:
+                start = (start + end) / 2
+            ax.annotate("", end, start, arrowprops=look | {"shrinkA": 0})
         ax.plot([], [], color=color, lw=width, label=label)
-    networkx.draw_networkx_nodes(network, place, ax=ax, node_size=40, node_color="black")
+    ax.scatter(*np.stack([place[name] for name in models]).T, s=40, color="black", zorder=3)
     for name, text in shortened(models, 18).items():
         x, y = 1.1 * place[name]
         side = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"
