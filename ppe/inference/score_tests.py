@@ -250,6 +250,7 @@ def _leverages(
     betas,
     leverage,
     kept,
+    even,
 ):
     "Leverage (P,) and share of its variance that each draw keeps (P, B), in place; how many have no information."
     m, n_rows, n_units, missed = betas.shape[1], len(columns), len(start) - 1, 0
@@ -271,7 +272,7 @@ def _leverages(
         if total < BALANCED:
             leverage[p] = 0.0
             kept[p] = 1.0
-        elif total < (EVEN if n_units < MANY else EVEN_OF_MANY):
+        elif total < even:
             leverage[p] = total
             kept[p] = 1.0 - total
         else:
@@ -459,7 +460,8 @@ class ScoreTests:
         leverage, kept = np.zeros(n), np.ones((n, 1))
         if self.unusual.nnz and not missed:
             kept, parts = np.empty((n, self.n_signs)), (self.unusual.indptr, self.unusual.indices, self.unusual.data)
-            missed = _leverages(*fixed, self.usual, *parts, self.codes, padded, fits, leverage, kept)
+            even = EVEN if self.n_units < MANY else EVEN_OF_MANY
+            missed = _leverages(*fixed, self.usual, *parts, self.codes, padded, fits, leverage, kept, even)
         return Contributions(scores, fits, variance, leverage, kept, missed)
 
     def contributions(
