@@ -295,7 +295,7 @@ class Contributions(NamedTuple):
 def all_signs(
     n_questions: int,
 ) -> np.ndarray:  # (2^Q, Q) ±1
-    "Every assignment of signs; what was seen, all of them +1, is the first, and row k is the opposite of the k-th last."
+    "Every assignment of signs: first what was seen, all of them +1; row k is the opposite of the k-th last."
     place = np.arange(2**n_questions)[:, None] >> np.arange(n_questions)
     return 1.0 - 2.0 * (place & 1)
 
@@ -485,7 +485,7 @@ class ScoreTests:
     def _standard(
         self, parts: Contributions, more: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # z (P,), draws, deviation of the noise, standard error
-        "In standard errors, infinite where the scores are what the hypothesis says; more (P, K) is not in the draws yet."
+        "In standard errors, infinite where scores are just what the hypothesis says; without more (P, K) in the draws."
         seen = (parts.scores**2).sum(axis=1) / np.maximum(1 - parts.leverage, LEAST_KEPT)
         unseen = np.maximum(self.dispersion * parts.variance - seen, 0.0)
         size = np.sqrt(seen + unseen + (more**2).sum(axis=1))
@@ -538,7 +538,7 @@ class ScoreTests:
         value: float,  # under the hypothesis
         start: np.ndarray | None = None,  # (m,) where the fit begins
     ) -> tuple[float, np.ndarray, float, np.ndarray]:  # z, its draws, the standard error, the fit (m,)
-        "Test of one contrast. Where all signs are listed, quantiles of the noise stand beside each, and nothing is drawn."
+        "Test of one contrast. Beside each of listed signs stand quantiles of the noise, and nothing is drawn."
         parts, more = self.contributions(contrast, value, start), (contrast @ self.elsewhere)[None]
         if self.listed:
             z, null, noise, size = self._standard(parts, more)
@@ -620,9 +620,11 @@ class ScoreTests:
         contrasts = np.eye(self.n_models) - inside / inside.sum()
         strengths, least = self.start[: self.n_models] - self.start[: self.n_models].mean(), 0.0
         if simultaneous:
-            each = [self.contributions(contrast, float(contrast @ strengths)) for contrast in contrasts]
-            parts = Contributions(*map(np.concatenate, list(zip(*each, strict=True))[:-1]), missed=0)
-            _, null, noise, _ = self._together(parts, contrasts @ self.elsewhere)
+            each = []
+            for contrast in contrasts:
+                parts = self.contributions(contrast, float(contrast @ strengths))
+                each.append(self._together(parts, (contrast @ self.elsewhere)[None]))
+            null, noise = np.hstack([row[1] for row in each]), np.concatenate([row[2] for row in each])
             largest = np.abs(self._add_noise(null, noise)).max(axis=1)
             least = float(critical(largest, level, listed=self.listed))
         both = np.array([self.limits(contrast, level=level, least=least) for contrast in contrasts])
