@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -51,7 +52,23 @@ def out_option(
     return click.Option(["--out"], type=click.Path(), required=True, help=text)
 
 # %% ../../nbs/cli/show.ipynb #c04-3c50df-b
-def _parameter(parameter: inspect.Parameter, text: str | None) -> click.Parameter:
+class _Option(click.Option):
+    "An option whose help is read from the source when it is shown: that takes 0.06 to 0.08 s."
+
+    def __init__(self, names: Sequence[str], *, read_help: Callable[[], str | None], **settings: Any):
+        self._read_help = read_help
+        super().__init__(names, **settings)
+
+    @property
+    def help(self) -> str | None:
+        return self._read_help()
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        "What click has been given, which is nothing."
+
+
+def _parameter(parameter: inspect.Parameter, read_help: Callable[[], str | None]) -> click.Parameter:
     """Keyword-only: an option, required without a default, repeated if it is a sequence, a flag if it is a truth value.
 
     Of several types the plainest is what a shell can write. An annotation may hold the metavar, or a table of the names
@@ -78,7 +95,7 @@ def _parameter(parameter: inspect.Parameter, text: str | None) -> click.Paramete
         settings |= {"multiple": several, "metavar": metavar}
         if not required and parameter.default is not None and parameter.default != ():
             settings |= {"default": parameter.default, "show_default": True}
-    return click.Option([name, parameter.name], **settings, help=text)
+    return _Option([name, parameter.name], read_help=read_help, **settings)
 
 # %% ../../nbs/cli/show.ipynb #c04-3c50df-c
 def function_command(
@@ -88,10 +105,13 @@ def function_command(
     run: Callable[..., int | None] | None = None,  # in place of the function; gets `format` and those of `more` too
 ) -> click.Command:
     "The command of a function of the front door: same options, same defaults; it prints what the function returns."
-    from fastcore.docments import docments
-
     parameters = inspect.signature(function).parameters.values()
-    helps = {name: " ".join(text.split()) for name, text in docments(function).items() if text}
+
+    @cache
+    def helps() -> dict[str, str]:
+        from fastcore.docments import docments
+
+        return {name: " ".join(text.split()) for name, text in docments(function).items() if text}
 
     def call(**options: Any) -> int | None:
         places = [options.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -106,7 +126,7 @@ def function_command(
         return None
 
     made = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in {option.name for option in more}]
-    kinds = [_parameter(p, helps.get(p.name)) for p in made]
+    kinds = [_parameter(p, lambda name=p.name: helps().get(name)) for p in made]
     return click.Command(name, callback=call, params=[*kinds, *more], help=inspect.getdoc(function))
 
 

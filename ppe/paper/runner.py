@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_bytes, write_json, write_text
 from .book import write_gallery
-from .executed import TOLERANCE, difference, notebook_client, notebook_text, with_results
+from .executed import TOLERANCE, difference, execute, notebook_client, notebook_text, with_results
 from .items import PROFILES, Item, Json, ProfileName, cell_tags, code_cells, notebook_cells, read_items
 from .items import read_manifest
 from ..parallel import SCHEDULER, cluster
@@ -187,7 +187,7 @@ def _execute(
 
         client.on_cell_executed = ask
         try:
-            client.execute(cleanup_kc=True, env=environment, stdout=DEVNULL, stderr=DEVNULL)
+            execute(client, env=environment, stdout=DEVNULL, stderr=DEVNULL)
             message = ""
         except CellExecutionError as error:
             failed = next(c for c in notebook.cells if any(o.output_type == "error" for o in c.get("outputs", ())))
