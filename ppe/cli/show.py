@@ -22,7 +22,7 @@ import click
 
 from ..errors import InputError, PpeError, as_options, one_line
 from ..door.markup import as_junit, as_markdown
-from ..files import check_outputs
+from ..files import check_outputs, plain_number, plain_whole
 from ..results import Heading, Parts, Result, Shown, as_text
 
 if TYPE_CHECKING:
@@ -31,8 +31,40 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 # %% ../../nbs/cli/show.ipynb #c04-3c50df
+class _Whole(click.ParamType):
+    "A whole number in plain digits: `int` also takes 1_000 and the digits of other scripts."
+
+    name = "integer"
+
+    def __init__(self, least: int | None = None):
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = value if isinstance(value, int) else plain_whole(value)
+        except ValueError:
+            self.fail(f"{value!r:.60} is not a whole number, such as 1000.", param, ctx)
+        if self.least is not None and number < self.least:
+            self.fail(f"{number} is below {self.least}, the least.", param, ctx)
+        return number
+
+
+class _Number(click.ParamType):
+    "A number in plain digits."
+
+    name = "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return float(value) if isinstance(value, (int, float)) else plain_number(value)
+        except ValueError:
+            self.fail(f"{value!r:.60} is not a number, such as 0.95.", param, ctx)
+
+
+_TYPES = {int: _Whole(), float: _Number()}
+
 Form = Literal["table", "json", "csv", "markdown", "junit"]
-Positive = Annotated[int, click.IntRange(min=1)]
+Positive = Annotated[int, _Whole(1)]
 Files = Annotated[tuple[str, ...], "FILES..."]
 
 FORMAT, OF_RESULTS, OF_TESTS = (
@@ -90,7 +122,7 @@ def _parameter(parameter: inspect.Parameter, read_help: Callable[[], str | None]
     if kind is bool and parameter.default is True:
         name, settings = f"{name}/--no-{name[2:]}", {"default": True, "show_default": True}
     elif kind is not bool:
-        kind = click.Choice(get_args(kind)) if origin is Literal else str if kind is Any else kind
+        kind = click.Choice(get_args(kind)) if origin is Literal else str if kind is Any else _TYPES.get(kind, kind)
         settings = {"type": meant if isinstance(meant, click.ParamType) else kind, "required": required}
         settings |= {"multiple": several, "metavar": metavar}
         if not required and parameter.default is not None and parameter.default != ():

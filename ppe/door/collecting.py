@@ -20,7 +20,7 @@ from fastcore.meta import delegates
 from .inputs import Verdicts, check_words, verdict_table, words_checked
 from .ranking import check_numbers
 from ..errors import InputError, first_five
-from ..files import check_outputs, write_csv, write_json
+from ..files import check_outputs, plain_number, plain_whole, write_csv, write_json
 from ..inference.leaderboard import SEED
 from ..pairs import read_pairs, validate_pairs
 from ..results import Parts, Result
@@ -113,7 +113,7 @@ class Run:
         for name in ("temperature", "top_p"):
             if (value := getattr(self, name)) is not None:
                 try:
-                    changed[name] = None if value == "default" else float(value)
+                    changed[name] = None if value == "default" else plain_number(str(value))
                 except ValueError:
                     way_out = "it is neither a number nor the word default"
                     raise InputError(f"--{name.replace('_', '-')} {value!r:.60}: {way_out}") from None
@@ -472,7 +472,7 @@ def _wordings(numbers: str | Sequence[int]) -> tuple[int, ...] | str:
     "`equivalent`, or numbers, with commas if they are text."
     try:
         listed = numbers.split(",") if isinstance(numbers, str) else numbers
-        return "equivalent" if numbers == "equivalent" else tuple(map(int, listed))
+        return "equivalent" if numbers == "equivalent" else tuple(plain_whole(str(number)) for number in listed)
     except ValueError:
         known = "the word equivalent, or numbers with commas such as 0,1,2"
         raise InputError(f"judge variants {numbers!r}: {known}") from None
