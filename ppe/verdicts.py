@@ -189,6 +189,10 @@ def select_verdicts(
     for column, wanted in (("judge", judge), ("category", category)):
         if wanted is None:
             continue
+        if not isinstance(wanted, (str, int)):
+            raise InputError(
+                f"{column}={wanted!r:.60}: one {column} is selected by its name; give one, or leave it out"
+            )
         keep = (verdicts[column] == wanted).to_numpy()
         if not keep.any():
             there = verdicts[column].cat.remove_unused_categories().cat.categories

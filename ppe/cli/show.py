@@ -130,6 +130,11 @@ def _parameter(parameter: inspect.Parameter, read_help: Callable[[], str | None]
     return _Option([name, parameter.name], read_help=read_help, **settings)
 
 # %% ../../nbs/cli/show.ipynb #c04-3c50df-c
+def _listed(value: object) -> tuple[object, ...]:
+    "The values of an option that can be given several times; of any other none."
+    return tuple(value) if isinstance(value, (tuple, list)) else ()
+
+
 def function_command(
     name: str,
     function: Callable,  # of the front door; what stands beside a parameter is the help of its option
@@ -146,6 +151,10 @@ def function_command(
         return {name: " ".join(text.split()) for name, text in docments(function).items() if text}
 
     def call(**options: Any) -> int | None:
+        from_stdin = [name for name, value in options.items() if value == "-" or "-" in _listed(value)]
+        if len(from_stdin) > 1 or any(_listed(options[name]).count("-") > 1 for name in from_stdin):
+            names = " and ".join(name.replace("_", " ") for name in from_stdin)
+            raise InputError(f"- twice ({names}): standard input can be read once; name a file for the other")
         places = [options.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         try:
             if run is not None:

@@ -8,6 +8,7 @@ __all__ = ['ROWS', 'page', 'plot']
 # %% ../../nbs/door/display.ipynb #3be95b43
 from functools import singledispatch
 from html import escape
+from inspect import signature
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,15 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
     "Draw a result, into new axes if none are given. Raises `InputError` for one without a picture."
     import matplotlib.pyplot as plt
 
+    draw = _draw.dispatch(type(result))
+    known = [*signature(draw).parameters][2:]
+    if unknown := [name for name in options if name not in known]:
+        takes = f"it takes {' and '.join(known)}" if known else "it takes axes (ax) alone"
+        raise InputError(f"{unknown[0]!s:.60}: no option of the picture of a {type(result).__name__}; {takes}")
+    if ax is not None and not hasattr(ax, "figure"):
+        raise InputError(
+            f"ax={ax!r:.60}: axes of matplotlib are needed, or none; other options by name, as kind='wins'"
+        )
     # A new figure is shown as the reader's notebook or window shows others; what is drawn on it has our style.
     look: dict[str, Any] = {"figsize": (5.0, 2.8), "layout": "constrained", "facecolor": "white"}
     figure: Any = plt.figure(**look) if ax is None else ax.figure
@@ -107,7 +117,7 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
             use_style()
             plt.rc("text", parse_math=False)  # names are no formulas
             axes = figure.add_subplot() if ax is None else ax
-            height = _draw(result, axes, **options)
+            height = draw(result, axes, **options)
     except Exception as error:
         if ax is None:
             plt.close(figure)
@@ -206,10 +216,11 @@ def _(cycles: Cycles, ax: "Axes", keep: int | None = None) -> float:
 
 @_draw.register(Graph)
 def _(graph: Graph, ax: "Axes") -> float:
-    "Arrows from winners to losers, both ways for a tie; most points at the top, then clockwise; bad cycles in colour."
-    import networkx
+    """Arrows from winners to losers; most points at the top, then clockwise; bad cycles in colour.
 
-    network, edges, counts = graph.network(), graph.to_frame(), graph.counts
+    A tie is two arrows from its middle, each in the colour of the cycles that run its way.
+    """
+    edges, counts = graph.to_frame(), graph.counts
     models = [graph.pool.models[m] for m in np.argsort(-graph.pool.adjacency[0].sum(axis=1), kind="stable")]
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(models)) / len(models)
     place = dict(zip(models, np.stack([np.cos(angle), np.sin(angle)], axis=1), strict=True))
@@ -220,11 +231,14 @@ def _(graph: Graph, ax: "Axes") -> float:
         f"bad 3-cycles ({counts['c3_bad']:,})": (in_three, OKABE_ITO["vermillion"], 1.2),
     }
     for label, (rows, color, width) in looks.items():
-        arrows = [*edges.loc[rows, ["model", "opponent"]].itertuples(index=False, name=None)]
-        look = {"edge_color": color, "width": width, "arrowsize": 4 + 4 * width, "node_size": 60}
-        networkx.draw_networkx_edges(network, place, edgelist=arrows, ax=ax, **look)
+        look = {"arrowstyle": "-|>", "color": color, "lw": width, "mutation_scale": 4 + 4 * width, "shrinkB": 4}
+        for model, opponent, tie in edges.loc[rows, ["model", "opponent", "tie"]].itertuples(index=False, name=None):
+            start, end = place[model], place[opponent]
+            if tie:
+                start = (start + end) / 2
+            ax.annotate("", end, start, arrowprops=look | {"shrinkA": 0})
         ax.plot([], [], color=color, lw=width, label=label)
-    networkx.draw_networkx_nodes(network, place, ax=ax, node_size=40, node_color="black")
+    ax.scatter(*np.stack([place[name] for name in models]).T, s=40, color="black", zorder=3)
     for name, text in shortened(models, 18).items():
         x, y = 1.1 * place[name]
         side = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"

@@ -427,6 +427,14 @@ class Page(Result):
     def parts(self) -> Parts:
         return [f"{self.title}: {len(self.html.encode()) / 1000:.0f} kB"]
 
+    def to_frame(self) -> pd.DataFrame:
+        "Raises `InputError`: the numbers of a page are those of other functions."
+        raise InputError("a report is a page, for its html and write(): its numbers are those of ppe.rank, to_frame()")
+
+    def to_dict(self) -> dict[str, Any]:
+        "Its title and size."
+        return {"title": self.title, "bytes": len(self.html.encode())}
+
     def write(
         self,
         path: str | os.PathLike,  # ends in .html or .htm; replaced in one step

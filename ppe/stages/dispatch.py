@@ -24,8 +24,10 @@ from typing import Any
 
 from ..errors import InputError, PpeError
 from ..files import write_bytes
-from .chat import TOO_LONG, CallFailed, Reply, Request, quoted, refusal, refused_parameter, reply_from_body, request_body
-from .ledger import CUT_REASONING, Ledger, Open, note_refusal, open_requests, refused_parameters, run_progress, settle
+from .chat import TOO_LONG, CallFailed, Reply, Request, quoted, refused_parameter, refusal
+from .chat import reply_from_body, request_body
+from .ledger import CUT_REASONING, Ledger, Open, note_refusal, open_requests, refused_parameters
+from .ledger import run_progress, settle
 from .prompts import UnreadableReply, read_reply
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-06
@@ -456,7 +458,8 @@ def read_batch(
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{place}: no line of a batch result, JSON with a custom_id; give it as it came") from None
         is_ours = re.fullmatch("[0-9a-f]{48}", key) is not None
-        rows = ledger.query(f"SELECT {columns} FROM requests WHERE key BETWEEN ? AND ?", key, f"{key}g") if is_ours else []
+        of_key = f"SELECT {columns} FROM requests WHERE key BETWEEN ? AND ?"
+        rows = ledger.query(of_key, key, f"{key}g") if is_ours else []
         if not rows or file not in map(str, range(1, rows[0][-1] + 1)):
             counts["strangers"] += 1
             continue
