@@ -28,7 +28,7 @@ from ppe.stages.ledger import Ledger
 from ppe.verdicts import read_verdicts
 
 PRICES = ("--price-in", "0.1", "--price-out", "80")
-SINGLE = ("--mode", "single")
+SINGLE = ("--mode", "single", "--order", "given")  # who is first in the file stands first in what is asserted
 
 
 def refusing(status: int, **error: str):

@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -124,6 +124,7 @@ class _Work:
         self.held = dict[int, str]()  # invalid as soon as something is read; why
         self.answered, self.readable = False, False  # whether a text came, and whether one of these was ever read
         self.unread = 0  # replies, as long as none is read
+        self.again = deque[Open]()  # to be asked again when all others were asked once
         if hasattr(self.backend, "refused"):
             self.backend.refused = refused_parameters(session.ledger, session.name)
 
@@ -203,6 +204,9 @@ class _Work:
                 pause = 0.0 if reply.status == "open" else None
             summary.sent += 1
             self.keep(current.id, reply)
+            if pause == 0.0 and reply.text is not None and reply.why != CUT_REASONING and not self.readable:
+                self.again.append(current)  # as long as nothing is read, other texts say more than this one again
+                return
 
     def heed(self, request: Request, error: CallFailed) -> None:
         "Leave out, from now on, what the model does not take."
@@ -214,20 +218,24 @@ class _Work:
         summary, limits, self.last = self.summary, self.limits, reply.why or self.last
         if reply.why:
             summary.reasons[reply.why[:80]] += 1
-        is_cut = reply.why.startswith("unreadable: cut off")
-        self.answered = self.answered or (bool((reply.text or "").strip()) and not is_cut)
+        says = bool((reply.text or "").strip()) and not reply.why.startswith("unreadable: cut off")
+        self.answered = self.answered or says
         is_read = reply.status == "done"
         self.readable = self.readable or is_read or _is_readable(self.ledger, [number])
         if reply.text is not None and not self.readable and reply.why not in (CUT_REASONING, FILTERED):
             self.unread += 1
         refused = reply.text is None and not reply.why.startswith(TOO_LONG)  # of which many in a row are a fault, too
-        if reply.status == "invalid" and (refused or not self.readable):
+        if says:
+            is_open = not self.readable
+        else:
+            is_open = refused if self.answered else not _is_answered(self.ledger, [number])
+        if reply.status == "invalid" and is_open:
             reply, self.held[number] = replace(reply, status="open"), reply.why
         settle(self.ledger, {number: reply}, self.backend.endpoint)
-        most_held = limits.outage if self.answered or self.readable else max(limits.outage, limits.concurrency)
+        most_held = limits.outage if self.answered else max(limits.outage, limits.concurrency)
         if len(self.held) >= most_held or (self.unread >= limits.outage and not self.readable):
             self.blame()
-        elif is_read and not self.error:
+        elif (is_read or (says and self.readable)) and not self.error:
             self.decide()
         summary.done += reply.status == "done"
         summary.invalid += reply.status == "invalid"
@@ -252,7 +260,9 @@ class _Work:
         elif self.unread >= self.limits.outage:
             what = f"none of {self.unread} replies could be read"
         else:
-            what = f"{len(self.held)} requests were refused or unreadable and none was answered"
+            what = (
+                f"{len(self.held)} requests were refused or unreadable and none was answered so that it could be read"
+            )
         way_out = "correct the setting at fault, or the account, or leave these texts out"
         if self.unread >= self.limits.outage and not self.readable:
             way_out = "look at a reply (ppe ledger show), take another model, or prompts that it follows (--prompts)"
@@ -273,7 +283,10 @@ class _Work:
                 loop.remove_signal_handler(number)
 
         async def worker() -> None:
-            while not self.stopping.is_set() and (current := next(self.waiting, None)):
+            while not self.stopping.is_set():
+                current = next(self.waiting, None) or (self.again.popleft() if self.again else None)
+                if current is None:
+                    return
                 await self.see_through(current)
 
         for number in signals:
