@@ -236,7 +236,9 @@ def check_name(
     "The value if it is a name. Raises InputError."
     if isinstance(value, str) and is_name(value):
         return value
-    rule = "it is printable text on one line, not empty and without spaces around it; rename it"
+    rule = (
+        "a name is text on one line, not empty, without spaces around it or characters that cannot be seen; rename it"
+    )
     raise InputError(f"{what} {value!r:.60}: {rule}")
 
 

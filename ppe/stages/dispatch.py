@@ -260,9 +260,7 @@ class _Work:
         elif self.unread >= self.limits.outage:
             what = f"none of {self.unread} replies could be read"
         else:
-            what = (
-                f"{len(self.held)} requests were refused or unreadable and none was answered so that it could be read"
-            )
+            what = f"{len(self.held)} requests were refused or unreadable and none was answered"
         way_out = "correct the setting at fault, or the account, or leave these texts out"
         if self.unread >= self.limits.outage and not self.readable:
             way_out = "look at a reply (ppe ledger show), take another model, or prompts that it follows (--prompts)"
