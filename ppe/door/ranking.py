@@ -431,6 +431,10 @@ class Page(Result):
         "Raises `InputError`: the numbers of a page are those of other functions."
         raise InputError("a report is a page, for its html and write(): its numbers are those of ppe.rank, to_frame()")
 
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        "Raises `InputError`: a page has pictures of its own."
+        raise InputError("a report is a page, for its html and write(): its pictures are those of ppe.rank, plot()")
+
     def to_dict(self) -> dict[str, Any]:
         "Its title and size."
         return {"title": self.title, "bytes": len(self.html.encode())}

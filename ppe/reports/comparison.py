@@ -77,6 +77,11 @@ class Comparison:
         tables = [*zip((f"{label} table" for label in self.labels), (self.old, self.new), strict=True)]
         notes = [f"{when}: {line}" for when, report in tables for line in report.board.notes()]
         without = [(when, report.missing["ranges"]) for when, report in tables if "ranges" in report.missing]
+        if self.of_judges:
+            notes.append(
+                "Here each judge ranks on a scale of its own. Which scores differ on one common scale is another question, "
+                "which ppe compare OLD NEW --judges answers: an order may change here and no score there."
+            )
         return notes + [f"{when} has no rank ranges: {reason}" for when, reason in without]
 
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371-b
@@ -190,6 +195,13 @@ class JudgeChange(Result):
 
     def parts(self) -> Parts:
         return [*self.lines(), "", Shown(self.models)]
+
+    def notes(self) -> list[str]:
+        "What this asks, beside the report on two tables."
+        return [
+            "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another question: "
+            "it ranks by each judge on a scale of its own, so an order may change there and no score here."
+        ]
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
