@@ -613,7 +613,8 @@ NO_NUMBERS = ("1_0", "٣", "1e1", "0x10", "", "ten", "１０")
 @pytest.mark.parametrize("text", NO_NUMBERS)
 @pytest.mark.parametrize(
     "words", [("rank", "v.csv", "--intervals"), ("plan", "--models", "4", "--questions", "20", "--calls"),
-              ("judge", "a.jsonl", "--model", "m", "--attempts"), ("theory", "graphs-needed", "--n"), ("paper", "run", "--workers")],
+              ("judge", "a.jsonl", "--model", "m", "--attempts"), ("theory", "graphs-needed", "--n"),
+              ("paper", "run", "--workers")],
 )  # fmt: skip
 def test_a_whole_number_is_plain_digits(ppe_main, tmp_path, words, text):
     write(tmp_path / "v.csv", FEW)
@@ -644,9 +645,11 @@ LARGE = "99999999999999999999"
 
 
 @pytest.mark.parametrize(
-    "words", [("rank", "v.csv", "--intervals"), ("rank", "v.csv", "--select", "global", "--keep"), ("plan", "--questions", "20", "--models"),
+    "words", [("rank", "v.csv", "--intervals"), ("rank", "v.csv", "--select", "global", "--keep"),
+              ("plan", "--questions", "20", "--models"),
               ("plan", "--models", "4", "--questions"), ("plan", "--models", "4", "--questions", "20", "--calls"),
-              ("judge", "a.jsonl", "--model", "m", "--max-requests"), ("perturb", "a.jsonl", "--model", "m", "--variants"),
+              ("judge", "a.jsonl", "--model", "m", "--max-requests"),
+              ("perturb", "a.jsonl", "--model", "m", "--variants"),
               ("respond", "a.jsonl", "--model", "m", "--draws")],
 )  # fmt: skip
 def test_a_count_that_nothing_could_hold_is_refused(ppe_main, tmp_path, words):

@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -150,6 +150,9 @@ def function_command(
 
         return {name: " ".join(text.split()) for name, text in docments(function).items() if text}
 
+    def read_help(name: str) -> str | None:
+        return helps().get(name)
+
     def call(**options: Any) -> int | None:
         from_stdin = [name for name, value in options.items() if value == "-" or "-" in _listed(value)]
         if len(from_stdin) > 1 or any(_listed(options[name]).count("-") > 1 for name in from_stdin):
@@ -167,7 +170,7 @@ def function_command(
         return None
 
     made = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in {option.name for option in more}]
-    kinds = [_parameter(p, lambda name=p.name: helps().get(name)) for p in made]
+    kinds = [_parameter(p, partial(read_help, p.name)) for p in made]
     return click.Command(name, callback=call, params=[*kinds, *more], help=inspect.getdoc(function))
 
 

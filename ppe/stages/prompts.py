@@ -258,10 +258,11 @@ def load_prompts(
     path: str | Path | None = None,  # a TOML file, or VERBATIM; the prompts that come with ppe if not given
 ) -> PromptSet:
     "Read and check a prompt file. Raises `InputError` for whatever would make a prompt or its replies unusable."
-    is_ours = path is None or path == VERBATIM
-    where = "ppe/stages/prompts.toml" if is_ours else str(path)
+    where = "ppe/stages/prompts.toml" if path in (None, VERBATIM) else str(path)
     try:
-        data = (files("ppe.stages").joinpath("prompts.toml") if is_ours else Path(path)).read_bytes()
+        data = (
+            files("ppe.stages").joinpath("prompts.toml") if path is None or path == VERBATIM else Path(path)
+        ).read_bytes()
         contents = tomllib.loads(_as_in_the_paper(data.decode()) if path == VERBATIM else data.decode())
     except OSError as error:
         raise InputError(f"{where}: {error.strerror}: a TOML file of prompts is needed; correct the path") from None
