@@ -38,6 +38,8 @@ class _Whole(click.ParamType):
 
     def __init__(self, least: int | None = None):
         self.least = least
+        if least is not None:
+            self.name = f"integer from {least}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:

@@ -55,8 +55,8 @@ class JudgeChange(Result):
     def notes(self) -> list[str]:
         "What this asks, beside the report on two tables."
         return [
-            "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another question: "
-            "it ranks by each judge on a scale of its own, so an order may change there and no score here."
+            "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
+            "question: it ranks by each judge on a scale of its own, so an order may change there and no score here."
         ]
 
     def lines(self) -> list[str]:
