@@ -16,7 +16,7 @@ import nbformat
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import CellExecutionError
 
-from ppe.paper.executed import clean_cells, execute, notebook_client, notebook_text
+from ppe.paper.executed import clean_cells, notebook_client, notebook_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_FOLDERS = ("figures", "tables", "theorems")
@@ -55,7 +55,7 @@ def executed(
             cell.outputs, cell.execution_count = [], None
     try:
         with notebook_client(notebook, folder=ROOT, kernels=kernels, timeout=timeout) as client:
-            execute(client, env=os.environ | THREADS)
+            client.execute(cleanup_kc=True, env=os.environ | THREADS)
     except CellExecutionError as error:
         source = next(
             cell.source
