@@ -221,8 +221,8 @@ def rank(
     # Verdicts of people on some of the battles in FILES: the ranking is theirs, and judges count as far as they predict
     # people.
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,
-    # Which verdicts of people and judges are about the same answers. auto: those of the same question, wording and pair,
-    # where two orders of a judge are games and numbered verdicts of people votes; question: all on a question and pair;
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
     # wording: those of the same variant.
     match: Match = "auto",
     **columns: Any,
@@ -337,8 +337,8 @@ def diagnose(
     verdicts: One,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,  # Verdicts of people, to say how far each judge agrees with them.
-    # Which verdicts of people and judges are about the same answers. auto: those of the same question, wording and pair,
-    # where two orders of a judge are games and numbered verdicts of people votes; question: all on a question and pair;
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
     # wording: those of the same variant.
     match: Match = "auto",
     level: float = 0.95,  # Level of all intervals; that of the size of question effects has 0.95.
@@ -374,8 +374,8 @@ def agree(
     verdicts: Several,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"],  # Verdicts of people on some of the battles in FILES, each under a name.
-    # Which verdicts of people and judges are about the same answers. auto: those of the same question, wording and pair,
-    # where two orders of a judge are games and numbered verdicts of people votes; question: all on a question and pair;
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
     # wording: those of the same variant.
     match: Match = "auto",
     # Share of the cases, ties counted: exit code 4 if the whole interval of a judge lies below it, as with
