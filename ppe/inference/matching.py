@@ -115,7 +115,7 @@ def _games(rows: pd.DataFrame) -> list[tuple[str, ...]]:
         several = int(n_partners.argmax())
         others = first_five(names[shared[several] > 0])
         raise InputError(
-            f"variant {names[several]} of {rows['judge'].iloc[0]} has the answers exchanged on every pair that it shares "
+            f"variant {names[several]} of {rows['judge'].iloc[0]} has the answers exchanged on every pair it shares "
             f"with each of the variants {others}, so which two are games about the same answers is open: {_WAY_OUT}"
         )
     return [
