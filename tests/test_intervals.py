@@ -27,9 +27,9 @@ CASES = Path(__file__).parent / "cases"
 
 @pytest.fixture(scope="module")
 def one_judge():
-    "Eight questions in two wordings; each question has an opinion of its own."
+    "Eight questions in two wordings; each has an opinion of its own, so that scores spread more than coins would."
     rng = stream(SEED, "one judge")
-    opinion = np.linspace(1, -1, len(MODELS)) + rng.normal(0, 1.0, (N_QUESTIONS, len(MODELS)))
+    opinion = np.linspace(1, -1, len(MODELS)) + rng.normal(0, 1.5, (N_QUESTIONS, len(MODELS)))
     rows = [
         ("judge 1", f"q{q}", "any", variant, MODELS[a], MODELS[b],
          "a" if opinion[q, a] - opinion[q, b] + rng.logistic() > 0 else "b")

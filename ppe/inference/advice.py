@@ -206,7 +206,7 @@ def open_ranks(
     columns = dict(zip(("rank_low", "rank_high"), rank_limits(above, below), strict=True))
     table = pd.DataFrame({"model": names, "rank": shown_ranks(ranks)} | columns).iloc[order].reset_index(drop=True)
     times, sides = dict[tuple[str, str], float](), np.stack([pairs.first, pairs.second])
-    reach = critical(np.abs(pairs.null).max(axis=1, initial=0.0), level)
+    reach = critical(np.abs(pairs.null).max(axis=1, initial=0.0), level, listed=pairs.listed)
     for two in zip(order, order[1:], strict=False):
         met = np.flatnonzero(np.isin(sides, two).all(axis=0))
         if len(met) and not (above[two] or below[two[::-1]]):
