@@ -342,14 +342,14 @@ def test_tables_too_large_for_their_graphs(ppe_main, ask, tmp_path, pool, monkey
 def test_intervals_hold_the_rank_and_the_kinds_are_nested(ask, pool, ranker):
     plain, found = ask("rank", pool, "--ranker", ranker, "--intervals", 0), {}
     assert plain["intervals"] is None and "rank_low" not in plain["models"][0]
-    for kind in ("percentile", "differences", "simultaneous"):
+    for kind in ("percentile", "single", "simultaneous"):
         report = ask("rank", pool, "--ranker", ranker, "--intervals", 40, "--interval-kind", kind)
         made = kind if ranker == "bradley-terry" else "percentile"
         assert (report["intervals"]["kind"], report["intervals"]["n_resamples"]) == (made, 40)
         shown = [{key: row[key] for key in ("model", "score", "rank")} for row in report["models"]]
         assert shown == plain["models"] and report["fit"] == plain["fit"]
         found[kind] = {row["model"]: row for row in report["models"]}
-    for model, row in found["differences"].items():
+    for model, row in found["single"].items():
         wide = found["simultaneous"][model]
         assert wide["rank_low"] <= row["rank_low"] <= row["rank"] <= row["rank_high"] <= wide["rank_high"]
 

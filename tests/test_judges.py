@@ -193,9 +193,10 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
     judges, people = write(tmp_path / "judges.csv", rows), write(tmp_path / "people.csv", voted)
     report = ppe_main("rank", judges, "--people", people, "--format", "json").json()
     fit = people_and_judges(read_verdicts(people), read_verdicts(judges))
-    limits = fit.intervals(rng=stream(20260324, "intervals")).table("differences")
+    limits = fit.intervals(rng=stream(20260324, "intervals")).table("simultaneous")
     assert [row["model"] for row in report["models"]] == limits["model"].tolist()
     assert [row["rank_high"] for row in report["models"]] == limits["rank_high"].tolist()
+    assert report["intervals"]["kind"] == "simultaneous"
     assert report["weights"] == fit.weights and report["worth"] == fit.worth and report["n_people"] == len(voted)
     assert report["weights"]["middling"] > 0.9  # it says what the people say
     shown = ppe_main("rank", judges, "--people", people, "--interval-kind", "simultaneous", "--level", "0.9")
@@ -203,7 +204,7 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
     limits_of_worth = f"{fit.worth:,.0f} battles of people alone ({low:,.0f} to {high:,.0f})"
     assert f"as good as {limits_of_worth}; people judged {len(voted)} (" in shown.out
     assert report["worth_low"] < low < report["worth"] < high < report["worth_high"]
-    assert "simultaneous intervals at level 0.9, 4000 draws" in shown.out
+    assert "90 % ranges over questions, for all models at once (--interval-kind single" in shown.out
     for words, said in (
         (("--order-effect", "--ranker", "davidson"), "--people takes no --ranker, --order-effect:"),
         (("--on-separation", "ridge"), "--people takes no --on-separation:"),

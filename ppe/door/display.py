@@ -19,6 +19,7 @@ from .graph import Graph
 from .ranking import Cycles
 from ..errors import InputError
 from ..inference.change import Change
+from ..inference.intervals import INTERVAL_KINDS, RankIntervals
 from ..inference.leaderboard import JudgeLeaderboards, Leaderboard
 from ..inference.people_and_judges import PeopleAndJudges
 from ..inference.score_tests import MOST
@@ -141,6 +142,16 @@ def _ranges(ax: "Axes", table: pd.DataFrame, columns: tuple[str, str, str], labe
     return 0.8 + 0.22 * len(table)
 
 
+def _scores(ax: "Axes", table: pd.DataFrame, limits: RankIntervals | None) -> float:
+    "Scores with their limits, if there are some, and for whom these hold."
+    label = "score"
+    if limits is not None:
+        kind = table["interval_kind"][0]
+        whom = f"{100 * limits.level:.4g} % limits {INTERVAL_KINDS[kind]}"
+        label = "score, central share of the resamples" if kind == "percentile" else f"score, {whom}"
+    return _ranges(ax, table, ("score", "score_low", "score_high"), label)
+
+
 def _cycle_scores(ax: "Axes", scores: np.ndarray, kept: np.ndarray) -> float:
     "How many graphs have which score, those that were kept apart; the line: how many have at most so much."
     import seaborn as sns
@@ -169,7 +180,7 @@ def _cycle_scores(ax: "Axes", scores: np.ndarray, kept: np.ndarray) -> float:
 def _(board: Leaderboard, ax: "Axes", kind: str = "scores") -> float:
     "scores: with their limits; wins: how often the row beat the column; cycles: of the graphs, and what was kept."
     if kind == "scores":
-        return _ranges(ax, board.to_frame(), ("score", "score_low", "score_high"), "score")
+        return _scores(ax, board.to_frame(), board.intervals)
     if kind not in ("wins", "cycles"):
         raise InputError(f"kind={kind!r}: a leaderboard is drawn as scores, wins or cycles")
     if board.pool is None or board.rows is None:
@@ -187,10 +198,15 @@ def _(board: Leaderboard, ax: "Axes", kind: str = "scores") -> float:
 
 
 @_draw.register(Ranking)
+def _(ranking: Ranking, ax: "Axes") -> float:
+    "Scores."
+    return _scores(ax, ranking.to_frame(), None)
+
+
 @_draw.register(PeopleAndJudges)
-def _(ranking: Ranking | PeopleAndJudges, ax: "Axes") -> float:
+def _(ranking: PeopleAndJudges, ax: "Axes") -> float:
     "Scores, with limits if there are some."
-    return _ranges(ax, ranking.to_frame(), ("score", "score_low", "score_high"), "score")
+    return _scores(ax, ranking.to_frame(), ranking.limits)
 
 
 @_draw.register(JudgeLeaderboards)

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import fdtrc, stdtrit
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import INTERVAL_KINDS, RankIntervals, jackknife_error, normal_intervals
+from .intervals import RankIntervals, jackknife_error, normal_intervals
 from .leaderboard import LIMITS
 from ..rankers.bradley_terry import fit_newton
 from ..rankers.likelihood import RIDGE
@@ -210,7 +210,7 @@ class PeopleAndJudges(Result):
     variance_people: float  # the same by people's battles alone, at the same scores
     shares: np.ndarray  # (2, Q) what each question adds to the two
     limits: RankIntervals | None = None
-    kind: str = "differences"  # of the limits, a key of INTERVAL_KINDS
+    kind: str = "simultaneous"  # of the limits, a key of INTERVAL_KINDS
     level: float = 0.95  # of the limits of `worth`
 
     @property
@@ -241,22 +241,27 @@ class PeopleAndJudges(Result):
         how: dict[str, Any] = {"n_questions": self.n_questions, "n_draws": n_draws, "rng": rng, "level": level}
         return normal_intervals(*names, self.ranking.scores, self.covariance, **how)
 
-    def to_frame(self) -> pd.DataFrame:  # model, score, rank, with limits LIMITS; best first
+    def to_frame(self) -> pd.DataFrame:  # model, score, rank, with limits LIMITS and interval_kind; best first
         "One row for each model."
         table = self.ranking.table()
         if self.limits is None:
             return table
-        return table.join(self.limits.table(self.kind).set_index("model")[LIMITS], on="model")
+        table = table.join(self.limits.table(self.kind).set_index("model")[LIMITS], on="model")
+        return table.assign(interval_kind=self.kind)
 
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --people --format json`)."
         low, high = (None if np.isnan(end) else end for end in self.worth_limits(self.level))
         names = "n_people", "n_questions", "n_left_out", "sampling_p", "variance", "variance_people", "worth"
-        how = {"kind": self.kind, "promise": INTERVAL_KINDS[self.kind], "level": self.level}
         report = {"ranker": self.ranking.ranker, "models": self.to_frame().to_dict("records")}
         report |= {"weights": dict(self.weights)} | {name: getattr(self, name) for name in names}
         report |= {"worth_low": low, "worth_high": high}
-        report["intervals"] = self.limits and how | {"n_draws": self.limits.n_draws}
+        if self.limits is None:
+            report["intervals"] = None
+        else:
+            promise = self.limits.promise(self.kind)
+            numbers = {"level": self.level, "n_draws": self.limits.n_draws}
+            report["intervals"] = {"kind": self.kind, "promise": promise, **numbers}
         return report | {"notes": self.notes()}
 
     def parts(self) -> Parts:
@@ -274,8 +279,7 @@ class PeopleAndJudges(Result):
             f"as good as {worth}; people judged {self.n_people:,} (mean variance of a difference of scores {saved})",
         ]
         if self.limits:
-            drawn = f"at level {self.level:g}, {self.limits.n_draws} draws from the normal distribution"
-            lines.append(f"{self.kind} intervals {drawn}: {INTERVAL_KINDS[self.kind]}")
+            lines.append(self.limits.sentence(self.kind))
         return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
 
     def notes(self) -> list[str]:
