@@ -89,7 +89,7 @@ def _score_limits(
 
 
 def _design_factor(cells: np.ndarray) -> float:  # (Q, 5) of each question
-    "How many times the variance over questions is that of as many independent cases, of the share that agrees; at least 1."
+    "Variance over questions of the share that agrees, by that of as many independent cases; at least 1."
     same, of = cells[:, [0, 3]].sum(axis=1), cells.sum(axis=1)
     share, n = same.sum() / of.sum(), of.sum()
     variance = len(of) / (len(of) - 1) * ((same - share * of) ** 2).sum() / n**2

@@ -92,7 +92,7 @@ def _counts(battles: Battles, points: np.ndarray, rows: np.ndarray) -> np.ndarra
 
 
 def _of_judges(battles: Battles) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, float]]:
-    "Of each judge its points, the battles where they are known, those of people among them, and their share of people's."
+    "Of each judge: points, battles where they are known, those of people among them, their share of people's."
     for points in battles.judged.T:
         known = ~np.isnan(points)
         both = known & battles.sample

@@ -59,6 +59,10 @@ class JudgeChange(Result):
     def notes(self) -> list[str]:
         "What to know of either judge's verdicts, and which of them say nothing here."
         notes = [*self.remarks]
+        notes.append(
+            "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
+            "question: it ranks by each judge on a scale of its own, so an order may change there and no score here."
+        )
         for judge, other, n in zip(self.judges, reversed(self.judges), self.n_alone, strict=True):
             if n:
                 which = f"{other} has no valid one on the same pair, question and wording"
