@@ -210,7 +210,7 @@ def test_the_gate_closes_where_the_whole_interval_lies_below(ppe_main, tmp_path)
         (("--require-agreement", "60"), "--require-agreement 60: it is a share, above 0 and at most 1, as 0.6"),
         (("--require-agreement", "0"), "--require-agreement 0: it is a share"),
         (("--require-agreement", "nan"), "--require-agreement nan: it is a share"),
-        (("--require-agreement", "most"), "'most' is not a valid float"),
+        (("--require-agreement", "most"), "'most' is not a number"),
         (("--people", judges), "people cannot be a judge of themselves"),
         (("--judge", "none"), "none"),
     ):
