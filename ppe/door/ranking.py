@@ -36,6 +36,7 @@ from ppe.inference.leaderboard import (
     leaderboard,
 )
 from ..inference.methods import Method
+from ..inference.matching import Match
 from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.variance_components import Over, facets_over
 from ..parallel import progress_bar
@@ -129,7 +130,9 @@ def _with_ranges(board: Any, intervals: int | None, **how: Any) -> Any:
 
 
 DRAWS = 4000  # from the normal distribution of the people's scores, if no number is given
-OF_PEOPLE = ("verdicts", "people", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
+OF_PEOPLE = (
+    "verdicts", "people", "match", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns",
+)  # fmt: skip
 
 
 def _judges_and_people(options: Mapping[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -148,6 +151,13 @@ def _judges_and_people(options: Mapping[str, Any]) -> tuple[pd.DataFrame, pd.Dat
     return table, votes
 
 
+def _check_match(match: Match, people: object) -> None:
+    if people is None and match != "auto":
+        raise InputError(
+            f"--match {match} says which verdicts of people and judges belong together: name --people, too"
+        )
+
+
 def _rank_for_people(options: Mapping[str, Any]) -> PeopleAndJudges:
     "`rank` with people; options are its parameters."
     defaults = {name: parameter.default for name, parameter in inspect.signature(rank).parameters.items()}
@@ -158,7 +168,11 @@ def _rank_for_people(options: Mapping[str, Any]) -> PeopleAndJudges:
         )
     level, n_draws = options["level"], options["intervals"]
     table, votes = _judges_and_people(options)
-    estimate, limits, rng = people_and_judges(votes, table), None, stream(options["seed"], "intervals")
+    estimate, limits, rng = (
+        people_and_judges(votes, table, match=options["match"]),
+        None,
+        stream(options["seed"], "intervals"),
+    )
     if n_draws != 0:
         limits = estimate.intervals(rng=rng, level=level, n_draws=DRAWS if n_draws is None else n_draws)
     return replace(estimate, limits=limits, kind=canonical_kind(options["interval_kind"]), level=level)
@@ -206,6 +220,10 @@ def rank(
     # Verdicts of people on some of the battles in FILES: the ranking is theirs, and judges count as far as they predict
     # people.
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
+    # wording: those of the same variant.
+    match: Match = "auto",
     **columns: Any,
 ) -> Leaderboard | JudgeLeaderboards | CategoryLeaderboards | PeopleAndJudges | Ranking:
     """Rank the models in FILES.
@@ -220,6 +238,7 @@ def rank(
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if people is not None:
         return _rank_for_people(options)
+    _check_match(match, people)
     facets = facets_over(over)
     if facets != ("question",) and intervals == 0:
         raise InputError(f"--over {over} says what ranges are over: leave --intervals 0 out")
@@ -322,6 +341,10 @@ def diagnose(
     verdicts: One,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,  # Verdicts of people, to say how far each judge agrees with them.
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
+    # wording: those of the same variant.
+    match: Match = "auto",
     level: float = 0.95,  # Level of all intervals; that of the size of question effects has 0.95.
     seed: int = SEED,  # Seed of every random draw.
     # keep: every valid verdict counts; drop: graphs that lack a pair serve nowhere.
@@ -340,11 +363,14 @@ def diagnose(
     check_numbers(level, seed)
     if isinstance(verdicts, str) and verdicts == "-" and isinstance(people, str) and people == "-":
         raise InputError("standard input holds one table: put the people's verdicts, or the judges', into a file")
+    _check_match(match, people)
     votes = None if people is None else verdict_table(people, **columns)
     table = verdict_table(verdicts, judge=judge, category=category, **columns)
     with progress_bar(bar_format="{desc}") as bar:
         how: dict[str, Any] = dict(level=level, incomplete=incomplete, seed=seed)
-        return diagnose_verdicts(table, people=votes, tick=partial(bar.set_description_str, refresh=True), **how)
+        return diagnose_verdicts(
+            table, people=votes, match=match, tick=partial(bar.set_description_str, refresh=True), **how
+        )
 
 # %% ../../nbs/door/ranking.ipynb #agree-02
 @words_checked
@@ -352,6 +378,10 @@ def agree(
     verdicts: Several,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"],  # Verdicts of people on some of the battles in FILES, each under a name.
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
+    # wording: those of the same variant.
+    match: Match = "auto",
     # Share of the cases, ties counted: exit code 4 if the whole interval of a judge lies below it, as with
     # `compare --fail-if`.
     require_agreement: float | None = None,
@@ -369,7 +399,8 @@ def agree(
     check_numbers(level)
     if require_agreement is not None and not 0 < require_agreement <= 1:
         raise InputError(f"--require-agreement {require_agreement:g}: it is a share, above 0 and at most 1, as 0.6")
-    return agreement_with_people(*_judges_and_people(locals()), level=level, required=require_agreement)
+    tables = _judges_and_people(locals())
+    return agreement_with_people(*tables, level=level, required=require_agreement, match=match)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
 @words_checked

@@ -24,6 +24,7 @@ from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import fragility
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
+from .matching import Match
 from .variance_components import variance_components
 from .score_tests import critical, questions_needed, rank_limits
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
@@ -84,6 +85,7 @@ class _Data:
     incomplete: Literal["drop", "keep"]
     level: float
     seed: int
+    match: Match = "auto"
 
     @cached_property
     def pool(self) -> Pool:
@@ -316,13 +318,15 @@ def _together(data: _Data) -> Said:
 def _people(data: _Data) -> Said:
     if data.people is None:
         return "", {}
-    table = agreement_with_people(data.verdicts, data.people, level=data.level).measures.query("category == ''")
+    found = agreement_with_people(data.verdicts, data.people, level=data.level, match=data.match)
+    table = found.measures.query("category == ''")
     table = table.rename(columns={"agreement_low": "low", "agreement_high": "high"})
     numbers = _with_limits(table, table["judge"], "agreement")
     shares = {judge: f"{judge} {_percent(share)}{_limits(*ends)}" for judge, (share, *ends) in numbers.items()}
     people = f"; {shares.pop(TWO_PEOPLE)}" if TWO_PEOPLE in shares else ""
     said = first_five(shares.values())
-    return f"A judge says of the same two answers what a person says in so many cases: {said}{people}", numbers
+    about = "A judge says of the same two answers what a person says in so many cases"
+    return f"{about}: {said}{people}. {found.matching}", numbers | dict(found.counts)
 
 
 def _own_models(data: _Data) -> Said:
@@ -416,6 +420,7 @@ def diagnose_verdicts(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
     people: pd.DataFrame | None = None,  # validated verdict table of people, to compare the judges with
+    match: Match = "auto",  # which verdicts of both belong together, as `matched_verdicts`
     level: float = 0.95,  # of every interval, in (0, 1); that of question effects has 0.95
     incomplete: Literal["drop", "keep"] = "keep",  # drop: only complete graphs, where graphs are looked at
     seed: int = SEED,  # of every random draw
@@ -428,7 +433,7 @@ def diagnose_verdicts(
     """
     if not 0 < level < 1:
         raise InputError(f"level = {level}: it lies between 0 and 1")
-    data, findings, missing = _Data(verdicts, people, incomplete, level, seed), list[Finding](), dict[str, str]()
+    data, findings, missing = _Data(verdicts, people, incomplete, level, seed, match), list[Finding](), dict[str, str]()
     if "pool" in sections:
         _holds(data)  # what it refuses is refused altogether
     for section in sections:

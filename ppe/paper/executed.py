@@ -7,6 +7,7 @@ __all__ = ['KERNELSPEC', 'TOLERANCE', 'notebook_client', 'papermill_engine', 'fe
            'without_outputs', 'notebook_text', 'with_results', 'same_text', 'difference']
 
 # %% ../../nbs/paper/executed.ipynb #f4b98e97
+import asyncio
 import base64
 import functools
 import io
@@ -26,6 +27,25 @@ if TYPE_CHECKING:
 
 # %% ../../nbs/paper/executed.ipynb #7ddcf686
 KERNELSPEC = {"display_name": "python3", "language": "python", "name": "python3"}
+
+
+def _close_event_loop() -> None:
+    """Close the loop of this thread, in which Jupyter has run a client, unless it is somebody's who goes on.
+
+    Jupyter makes one for each thread and leaves it open, with its sockets, until it is collected: in the middle of anything.
+    """
+    from jupyter_core.utils import ensure_event_loop
+
+    loop = ensure_event_loop()
+    if loop.is_running():
+        return
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 @contextmanager
@@ -51,7 +71,10 @@ def notebook_client(
         )  # fmt: skip
         resources = {"metadata": {"path": str(folder)}}
         defaults = {"timeout": None, "iopub_timeout": 60, "record_timing": False, "resources": resources}
-        yield (client or NotebookClient)(notebook, kernel, **defaults | settings)
+        try:
+            yield (client or NotebookClient)(notebook, kernel, **defaults | settings)
+        finally:
+            _close_event_loop()
 
 
 @functools.cache

@@ -52,6 +52,13 @@ class JudgeChange(Result):
     def parts(self) -> Parts:
         return [*self.lines(), "", Shown(self.models)]
 
+    def notes(self) -> list[str]:
+        "What this asks, beside the report on two tables."
+        return [
+            "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
+            "question: it ranks by each judge on a scale of its own, so an order may change there and no score here."
+        ]
+
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
         kappa, scale = ("{:.2f} [{:.2f}, {:.2f}]".format(*found) for found in (self.kappa, self.scale))
