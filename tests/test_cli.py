@@ -459,7 +459,7 @@ def test_people_are_compared_with(ppe_main, tmp_path):
     (judge,) = (row for row in found["people"].values() if isinstance(row, dict))
     assert judge["value"] == 1.0 and found["people"]["n_voted_unmet"] == 0
     assert any("what a person says in so many cases: " in line for line in found["sentences"])
-    refused(ppe_main("diagnose", "-", "--people", "-"), "standard input holds one table")
+    refused(ppe_main("diagnose", "-", "--people", "-"), "standard input can be read once")
 
 
 # ---- ppe compare
