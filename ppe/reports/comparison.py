@@ -188,5 +188,5 @@ def judge_change(
         caution = order_caution(Comparisons.of(part), "Judge in random or both orders")
         if caution:
             remarks.append(f"{name}: {caution}")
-    rest += (linked_by, attributed, tuple(remarks), n_alone)
-    return JudgeChange(names, agreed, kappa, ratio, table, *rest)  # type: ignore[arg-type]
+    about = linked_by, attributed, tuple(remarks), n_alone
+    return JudgeChange(names, agreed, kappa, ratio, table, *rest, *about)  # type: ignore[arg-type]
