@@ -46,7 +46,7 @@ from ..rankers.covariates import read_coefficients
 from ..rankers.rankings import OnSeparation, Ranking
 from ..rankers.registry import RANKERS, find_ranker
 from ..rankers.registry import rank as rank_pool
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 from ..streaming import Streamed
 from ..streams import stream
 from ..verdicts import read_verdicts, reading, select_verdicts
@@ -128,7 +128,7 @@ def _with_ranges(board: Any, intervals: int | None, **how: Any) -> Any:
     except (InputError, ConvergenceError, NoMaximumError) as error:
         if how["over"] != ("question",):
             raise
-        return replace(board, remarks=(f"no ranges: {error}",))
+        return replace(board, remarks=(*board.remarks, Note(f"no ranges: {error}", Concern.MISSING)))
 
 
 DRAWS = 4000  # from the normal distribution of the people's scores, if no number is given
@@ -278,9 +278,9 @@ class Cycles(Result):
         "A row for each graph."
         return self.graphs
 
-    def to_dict(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        "A dictionary for each graph."
-        return self.graphs.to_dict("records")
+    def to_dict(self) -> dict[str, Any]:
+        "A dictionary for each graph, and the notes."
+        return {"graphs": self.graphs.to_dict("records"), "notes": self.notes()}
 
 
 @words_checked
@@ -306,12 +306,12 @@ def cycles(
     if lost := bool(whole.any() and not whole.all() and incomplete != "keep"):
         n_lost = compared_pairs(pool.subset(~whole)).sum() // 2
         left = f"{(~whole).sum():,} graphs that lack a pair left out, and {n_lost:,} valid verdicts with them"
-        remarks.append(f"{left}: their scores cannot be compared; --incomplete keep shows them")
+        text = f"{left}: their scores cannot be compared; --incomplete keep shows them"
+        remarks.append(Note(text, Concern.LEFT_OUT))
     elif not whole.any() and incomplete == "auto":
-        remarks.append(
-            "no graph has all its pairs: cycles are counted among the pairs that were judged, and scores "
-            "compare only graphs of equally many models with all their pairs (ppe design --kind blocks or complete)"
-        )
+        text = "no graph has all its pairs: cycles are counted among the pairs that were judged, and scores "
+        text += "compare only graphs of equally many models with all their pairs (ppe design --kind blocks or complete)"
+        remarks.append(Note(text, Concern.BIASED))
     return Cycles(graph_table(pool.subset(whole) if lost else pool, mu=mu), tuple(remarks))
 
 # %% ../../nbs/door/ranking.ipynb #2528a1d9
@@ -423,9 +423,14 @@ class Page(Result):
 
     html: str
     title: str
+    remarks: tuple[str, ...] = ()  # what the page notes too
 
     def parts(self) -> Parts:
         return [f"{self.title}: {len(self.html.encode()) / 1000:.0f} kB"]
+
+    def to_dict(self) -> dict[str, Any]:
+        "The page itself, and the notes that stand in it."
+        return {"title": self.title, "html": self.html, "notes": self.notes()}
 
     def write(
         self,
@@ -504,9 +509,11 @@ def report(
     with progress_bar(bar_format="{desc}") as bar:
         how["tick"] = partial(bar.set_description_str, refresh=True)
         if new is None:
-            page = Page(report_page(make_report(*tables, **how), source=source), "report")
+            made = make_report(*tables, **how)
+            page = Page(report_page(made, source=source), "report", tuple(made.board.notes()))
         else:
-            page = Page(comparison_page(compare_tables(*tables, **how), source=source), "comparison")
+            compared = compare_tables(*tables, **how)
+            page = Page(comparison_page(compared, source=source), "comparison", tuple(compared.notes()))
     if out is not None:
         page.write(out)
     return page

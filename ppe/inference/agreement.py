@@ -16,7 +16,7 @@ from ..errors import InputError, first_five
 from .diagnostics import clustered_interval, jackknife_half_width
 from .leaderboard import plural
 from .people_and_judges import alike_identifiers, battle_points
-from ..results import Heading, Parts, Result, Shown
+from ..results import Concern, Heading, Note, Parts, Result, Shown
 from ..verdicts import model_codes
 
 # %% ../../nbs/inference/agreement.ipynb #agree-05
@@ -180,11 +180,12 @@ def agreement_with_people(
     remarks = []
     if by_two.empty:
         why = "no battle was judged by two of them, each under a name of their own"
-        remarks.append(f"how far people agree with each other cannot be told: {why}")
+        remarks.append(Note(f"how far people agree with each other cannot be told: {why}", Concern.MISSING))
     if alone := sorted({*judges["judge"].astype(str)} - {*pairs["judge"]}):
-        remarks.append(f"{first_five(alone)}: no valid verdict on a battle of the people")
+        remarks.append(Note(f"{first_five(alone)}: no valid verdict on a battle of the people", Concern.MISSING))
     for row in rows:
         if row["category"] == "" and row["chance"] > 0.5:
             much = f"chance alone gives {100 * row['chance']:.0f} % of {row['judge']}"
-            remarks.append(f"most verdicts are ties, and {much}: kappa is low even if agreement is high; see AC1")
+            text = f"most verdicts are ties, and {much}: kappa is low even if agreement is high; see AC1"
+            remarks.append(Note(text))
     return Agreement(pd.DataFrame(rows), level, required, tuple(remarks))

@@ -25,7 +25,7 @@ from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.likelihood import Design
 from ..rankers.rankings import at_least
 from ..rankers.separation import same_component, strongly_connected_components
-from ..results import GATE, Case, Heading, Parts, Result, Shown
+from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, Shown
 from ..streams import stream
 from ..verdicts import model_codes, nothing_selected
 
@@ -258,7 +258,7 @@ class Change(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "Every field."
-        return asdict(self)
+        return asdict(self) | {"notes": self.notes()}
 
     def summary(self) -> Parts:
         "The answer, its numbers, and what would have been noticed."
@@ -307,21 +307,33 @@ class Change(Result):
 
     parts = lines
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[Note]:
         "What to know before the answer is believed."
-        shares, few = [f"{100 * share:.0f} %" for share in self.shown_first], FEW_QUESTIONS
-        uneven = abs(self.shown_first[0] - self.shown_first[1]) > APART
-        notes = {
-            f"{self.n_left_out} questions left out: only one of the two has a valid verdict on them.": self.n_left_out,
-            f"{self.n_unpaired} verdicts left out: the other version has none by the same judge on the same "
-            "wording, or, where several judges or wordings stand on one, against the same opponent.": self.n_unpaired,
-            f"{self.n_questions} questions: limits from fewer than about {few} are rough.": self.n_questions < few,
-            f"The old one was shown first in {shares[0]} of its verdicts, the new one in {shares[1]}: what the judge "
-            "gives to the first place counts as a change; judge both orders, or deal the places evenly.": uneven,
-            "All questions say the same of the two: copies of one run say nothing of another.": self.power is None,
-            f"Models left out, as no comparison joins them with the two: {first_five(self.without)}.": self.without,
-        }
-        return [line for line, needed in notes.items() if needed]
+        notes = []
+        if self.n_left_out:
+            text = f"{self.n_left_out} questions left out: only one of the two has a valid verdict on them."
+            notes.append(Note(text, Concern.LEFT_OUT))
+        if self.n_unpaired:
+            text = f"{self.n_unpaired} verdicts left out: the other version has none by the same judge on the same "
+            text += "wording, or, where several judges or wordings stand on one, against the same opponent."
+            notes.append(Note(text, Concern.LEFT_OUT))
+        if self.n_questions < FEW_QUESTIONS:
+            text = f"{self.n_questions} questions: limits from fewer than about {FEW_QUESTIONS} are rough."
+            notes.append(Note(text, Concern.ROUGH))
+        old, new = self.shown_first
+        if abs(old - new) > APART:
+            text = (
+                f"The old one was shown first in {100 * old:.0f} % of its verdicts, the new one in {100 * new:.0f} %: "
+            )
+            text += "what the judge gives to the first place counts as a change; judge both orders, or deal the places "
+            notes.append(Note(f"{text}evenly.", Concern.BIASED))
+        if self.power is None:
+            text = "All questions say the same of the two: copies of one run say nothing of another."
+            notes.append(Note(text, Concern.MISSING))
+        if self.without:
+            text = f"Models left out, as no comparison joins them with the two: {first_five(self.without)}."
+            notes.append(Note(text, Concern.LEFT_OUT))
+        return notes
 
 # %% ../../nbs/inference/change.ipynb #811bab7c
 def _changed(before: set[str], after: set[str], one: bool, names: Sequence[str]) -> tuple[str, str]:

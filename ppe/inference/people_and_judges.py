@@ -23,7 +23,7 @@ from ..rankers.bradley_terry import fit_newton
 from ..rankers.likelihood import RIDGE
 from ..rankers.rankings import Fit, Ranking, at_least, best_first
 from ..rankers.separation import same_component
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import model_codes
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-07
@@ -278,17 +278,19 @@ class PeopleAndJudges(Result):
             lines.append(f"{self.kind} intervals {drawn}: {INTERVAL_KINDS[self.kind]}")
         return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[Note]:
         "What to know before the estimate is believed, one sentence each."
         notes = []
         if self.n_left_out:
-            notes.append(f"{self.n_left_out} battles left out: a verdict of people or of a judge is invalid.")
+            text = f"{self.n_left_out} battles left out: a verdict of people or of a judge is invalid."
+            notes.append(Note(text, Concern.LEFT_OUT))
         if self.sampling_p is not None and self.sampling_p < 0.001:
-            notes.append(
-                f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the "
-                "judges' bias then enters the estimate; draw them at random, or rank by people alone (weights 0)."
-            )
-        return [*notes, *(self.limits.notes(self.kind) if self.limits else ())]
+            text = f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the "
+            text += "judges' bias then enters the estimate; draw them at random, or rank by people alone (weights 0)."
+            notes.append(Note(text, Concern.BIASED))
+        if self.limits:
+            notes += self.limits.notes(self.kind)
+        return notes
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-20
 MAX_ROUNDS = 100  # of weights and scores in turn

@@ -20,7 +20,7 @@ from ..inference.intervals import holm, questions_needed
 from ..comparisons import Comparisons
 from .report import INVALID, Report, Tick, agreement, cells, make_report, shared
 from ..rankers.rankings import best_first
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown, in_order
 from ..verdicts import model_codes
 
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371
@@ -72,12 +72,14 @@ class Comparison:
         "Both tables have ranges, so that a change can be shown."
         return "ranges" not in {**self.old.missing, **self.new.missing}
 
-    def notes(self) -> list[str]:
-        "What to know before either table is believed."
-        tables = [*zip((f"{label} table" for label in self.labels), (self.old, self.new), strict=True)]
-        notes = [f"{when}: {line}" for when, report in tables for line in report.board.notes()]
-        without = [(when, report.missing["ranges"]) for when, report in tables if "ranges" in report.missing]
-        return notes + [f"{when} has no rank ranges: {reason}" for when, reason in without]
+    def notes(self) -> list[Note]:
+        "What to know before either table is believed, the most serious first."
+        notes = []
+        for label, report in zip(self.labels, (self.old, self.new), strict=True):
+            notes += [note.of(f"{label} table") for note in report.board.notes()]
+            if reason := report.missing.get("ranges"):
+                notes.append(Note(f"{label} table has no rank ranges: {reason}", Concern.MISSING))
+        return in_order(notes)
 
 # %% ../../nbs/reports/comparison.ipynb #rp04-d35371-b
 def _swaps(old: Report, new: Report, common: list[str]) -> pd.DataFrame:
@@ -186,7 +188,7 @@ class JudgeChange(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "Every field; the models as rows."
-        return asdict(self) | {"models": self.models.to_dict("records")}
+        return asdict(self) | {"models": self.models.to_dict("records"), "notes": self.notes()}
 
     def parts(self) -> Parts:
         return [*self.lines(), "", Shown(self.models)]
