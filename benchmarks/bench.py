@@ -545,7 +545,7 @@ def main() -> int:
         "--large", action="store_true", help="time a file of 100 million verdicts instead (some minutes)"
     )
     options = parser.parse_args()
-    packages = ", ".join(f"{name} {version(name)}" for name in ("ppe", "numpy", "numba", "evalica", "networkx"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("ppe-ranking", "numpy", "numba", "evalica", "networkx"))
     print(f"Python {platform.python_version()}, {packages}, {os.cpu_count()} cores; compilation not counted\n")
     if options.paper:
         lines = paper_lines()
