@@ -7,7 +7,8 @@ __version__ = "3.0.0"
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {
     "ppe.door.reading": "read check load",
-    "ppe.door.ranking": "rank cycles diagnose agree compare report",
+    "ppe.door.ranking": "rank cycles diagnose agree compare",
+    "ppe.door.reporting": "report",
     "ppe.door.graph": "graph",
     "ppe.door.showing": "show",
     "ppe.door.planning": "plan design next_calls",

@@ -29,7 +29,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import ppe
 from .errors import InputError, PpeError, first_five
 
 if TYPE_CHECKING:
@@ -37,12 +36,9 @@ if TYPE_CHECKING:
 
 # %% ../nbs/files.ipynb #cell-04
 def project_root() -> Path:  # absolute path of the checkout
-    """The checkout that holds the current folder, or else the one that the package was installed from.
-
-    Raises: PpeError outside a checkout, and in another project.
-    """
+    "The checkout that holds the current folder. Raises `PpeError` outside a checkout, and in another project."
     here = Path.cwd()
-    for folder in (here, *here.parents, Path(ppe.__file__).resolve().parent.parent):
+    for folder in (here, *here.parents):
         if not (settings := folder / "settings.ini").is_file():
             continue
         library = re.search(r"(?m)^\s*lib_name\s*[=:]\s*(.*?)\s*$", settings.read_text("utf-8", errors="replace"))

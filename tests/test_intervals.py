@@ -16,8 +16,6 @@ from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.methods import Method
 from ppe.pool import comparison_graphs
-from ppe.reports.comparison import compare_tables
-from ppe.reports.report import make_report
 from ppe.streams import stream
 from ppe.verdicts import read_verdicts, validate_verdicts
 
@@ -101,11 +99,11 @@ def identical(n_questions, order="pqrs"):
 def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could():
     # Two-sided: 2 / 2^6 is below 5 %, and 2 / 2^5 is not.
     for n_questions in (5, 8):
-        report = make_report(identical(n_questions), n_resamples=999, parts=())
-        assert report.n_open == 4 or n_questions >= 6
-        assert ("decide nothing" in " ".join(report.board.notes())) == (n_questions < 6)
-        old = compare_tables(identical(n_questions, "qprs"), identical(n_questions), n_resamples=999)
-        assert old.swaps["shown"].tolist() == [n_questions > 6]
+        board = leaderboard(identical(n_questions), on_separation="ridge")
+        board = board.with_intervals(n_resamples=999, kind="simultaneous")
+        rows = board.table()
+        assert (rows["rank_low"] < rows["rank_high"]).all() or n_questions >= 6
+        assert ("decide nothing" in " ".join(board.notes())) == (n_questions < 6)
         ranks = open_ranks(comparison_graphs(identical(n_questions)), rng=stream(SEED))[0]
         assert (ranks["rank_low"] == ranks["rank_high"]).all() == (n_questions > 6)
         assert (ranks["rank_high"] == 4).all() or n_questions >= 6
@@ -135,8 +133,8 @@ def test_top_lost_once(kind, ppe_main):
 
 def test_top_lost_once_is_settled_everywhere():
     table = read_verdicts(CASES / "top_lost_once.csv")
-    report = make_report(table, parts=())
-    assert report.scores.loc[0, ["model", "rank_low", "rank_high"]].tolist() == ["top", 1, 1]
+    board = leaderboard(table).with_intervals(n_resamples=999, kind="simultaneous")
+    assert board.table().loc[0, ["model", "rank_low", "rank_high"]].tolist() == ["top", 1, 1]
     top = diagnose_verdicts(table, sections=["ranks"]).to_dict()["ranks"]["top"]
     assert (top["low"], top["high"]) == (1, 1)
     played, met_b = (table["model_a"].eq(name) | table["model_b"].eq(name) for name in ("top", "b"))

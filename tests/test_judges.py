@@ -235,9 +235,7 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
     shown = ppe_main("diagnose", path).out
     assert "3 judges are worth" in shown and "other judges give, apart from sharpness: a-2024-05-13 on a" in shown
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
-    text = page.read_text()
-    assert "Judges together, on their own models, and on other wordings" in text
-    assert "sharpness: a-2024-05-13 on a" in text
+    assert "sharpness: a-2024-05-13 on a" in page.read_text()
     alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
     assert "cannot be told without another judge: a-2024-05-13 on a" in alone.out
     other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()

@@ -166,10 +166,43 @@ def test_what_changed_runs_alone_and_leaves_nothing_that_it_no_longer_makes(proj
 def test_a_lost_manifest_is_written_again_without_running(project: Path):
     path = project / "figures/manifest.json"
     before = path.read_bytes()
-    for lose in (path.unlink, lambda: path.write_text("<<<<<<< HEAD")):
-        lose()
-        assert run_in(project).ran == ()
-        assert path.read_bytes() == before
+    path.unlink()
+    assert run_in(project).ran == () and path.read_bytes() == before
+
+
+DAMAGE = {
+    "a conflict": lambda text: f"<<<<<<< HEAD\n{text}",
+    "cut off": lambda text: text[: len(text) // 2],
+    "empty": lambda text: "",
+    "not text": lambda text: "\udcff",
+    "a list": lambda text: "[]",
+    "null": lambda text: "null",
+    "an entry that is none": lambda text: text.replace('"fig_first": {', '"fig_first": 7, "x": {', 1),
+    "outputs of another kind": lambda text: re.sub(r'"outputs": \{[^}]*\}', '"outputs": 3', text, count=1),
+    "no outputs": lambda text: text.replace('"outputs"', '"output"', 1),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("name", ["figures/manifest.json", "build/full/state.json"])
+def test_a_damaged_manifest_or_memory_is_refused(project: Path, ppe_main, monkeypatch, name, how):
+    "Written from nothing it would lose what is not run today: 43 of 44 entries of the paper's."
+    path = project / name
+    path.write_text(DAMAGE[how](path.read_text()), errors="surrogateescape")
+    (project / "settings.ini").write_text("[DEFAULT]\nlib_name = ppe\n")
+    before = tree(project)
+    monkeypatch.chdir(project)
+    words = [("run", "fig_first"), ("run",), ("list",)]
+    words += [("publish",), ("book",)] if "manifest" in name else []
+    for command in words:
+        refused(ppe_main("paper", *command), f"{name} is damaged (", "git checkout" if "manifest" in name else "delete")
+    assert tree(project) == before
+
+
+def test_outside_a_checkout_nothing_of_the_paper_runs(ppe_main, tmp_path: Path):
+    "Also where the package was installed from one."
+    for words in (("run",), ("run", "fig_mu"), ("list",), ("publish",), ("book",)):
+        refused(ppe_main("paper", *words), f"no checkout of ppe around {tmp_path}", "clone the repository")
 
 
 NESTED = {

@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['Several', 'One', 'Reference', 'RANGES', 'SLOW_RANGES', 'DRAWS', 'OF_PEOPLE', 'check_numbers', 'rank', 'Cycles',
-           'cycles', 'diagnose', 'agree', 'compare', 'Page', 'report']
+           'cycles', 'diagnose', 'agree', 'compare']
 
 # %% ../../nbs/door/ranking.ipynb #27a2f594
-import hashlib
 import inspect
 import os
 from collections.abc import Mapping, Sequence
@@ -19,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
+from .inputs import Verdicts, read_input, text_columns, verdict_table, words_checked
 from ..errors import ConvergenceError, InputError, NoMaximumError
-from ..files import json_object, plain_number, read_whole, require_distinct, unpacked, write_text
-from ..inference.advice import Diagnosis
-from ..inference.advice import diagnose_verdicts
+from ..files import json_object, plain_number, read_whole, require_distinct
+from ..inference.advice import Diagnosis, diagnose_verdicts
 from ..inference.agreement import Agreement, agreement_with_people
 from ..inference.categories import CategoryLeaderboards, category_leaderboards
 from ..inference.change import Change, model_change
@@ -39,7 +38,6 @@ from ppe.inference.leaderboard import (
 from ..inference.methods import Method
 from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.variance_components import Over, facets_over
-from .inputs import Verdicts, Words, opened, read_input, text_columns, verdict_table, words_checked
 from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..rankers.covariates import read_coefficients
@@ -49,7 +47,7 @@ from ..rankers.registry import rank as rank_pool
 from ..results import Concern, Note, Parts, Result, Shown
 from ..streaming import Streamed
 from ..streams import stream
-from ..verdicts import read_verdicts, reading, select_verdicts
+from ..verdicts import reading, select_verdicts
 
 if TYPE_CHECKING:
     from ppe.reports.comparison import JudgeChange
@@ -415,105 +413,3 @@ def compare(
         return judge_change(before, after, level=level)
     how: dict[str, Any] = {"level": level, "margin": margin, "drop": drop, "over": facets}
     return model_change(before, None if new is None else after, models=named, **how)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Page(Result):
-    "A report, as one HTML page."
-
-    html: str
-    title: str
-    remarks: tuple[str, ...] = ()  # what the page notes too
-
-    def parts(self) -> Parts:
-        return [f"{self.title}: {len(self.html.encode()) / 1000:.0f} kB"]
-
-    def to_dict(self) -> dict[str, Any]:
-        "The page itself, and the notes that stand in it."
-        return {"title": self.title, "html": self.html, "notes": self.notes()}
-
-    def write(
-        self,
-        path: str | os.PathLike,  # ends in .html or .htm; replaced in one step
-    ) -> Path:
-        "Write the page. Raises `InputError` for another ending."
-        if Path(path).suffix.lower() not in (".html", ".htm"):
-            raise InputError(f"cannot write {path}: a report ends in .html or .htm")
-        return write_text(self.html, Path(path))
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        style = "width:100%;height:40em;border:0"
-        return f'<iframe style="{style}" sandbox srcdoc="{escape(self.html, quote=True)}"></iframe>'
-
-
-def _digest(
-    source: Verdicts, judge: str | None, category: str | None, columns: Mapping[str, Any]
-) -> tuple[pd.DataFrame, str, str]:
-    "The table of a source, its name, and the SHA-256 of a file."
-    if columns or not isinstance(source, (str, os.PathLike)):
-        return verdict_table(source, judge=judge, category=category, **columns), "", ""
-    name = "input" if source == "-" else os.fspath(source)
-    with reading(name):
-        data = read_whole(opened(os.fspath(source)))
-        table = read_verdicts(unpacked(data, name), name=name)
-    table = select_verdicts(table, judge=judge, category=category)
-    return table, os.fspath(source), hashlib.sha256(data).hexdigest()
-
-
-@words_checked
-def report(
-    verdicts: One,
-    new: Annotated[Verdicts, "[NEW]"] = None,
-    *,
-    out: str | os.PathLike | None = None,  # Page to write: .html.
-    judge: str | None = None,  # Only this judge.
-    category: str | None = None,  # Only this category.
-    ranker: Annotated[str, RANKERS] = "bradley-terry",  # How verdicts become scores.
-    # CSV with the columns model,rating to measure distances to.
-    reference: Annotated[Reference, "REF.csv"] = None,
-    incomplete: Incomplete = "auto",  # Graphs that lack a pair; auto: their valid verdicts count, keep, drop.
-    # Sign flips, or resamples, of the questions for rank ranges; 0: none. 1000 if left out, or fewer.
-    intervals: int | None = None,
-    level: float = 0.95,  # Level of all intervals.
-    seed: int = SEED,  # Seed of every random draw.
-    **columns: Any,
-) -> Page:
-    """Write a report on the verdicts in FILE, as one HTML page.
-
-    With NEW, a second table, on what differs between the two: another judge, later questions, other models. Who could
-    be first, which places are open, what the answer rests on and what speaks against it come first; then who beat whom,
-    which cycles are certain, what the judges are like, what to judge next. The page holds all it shows, runs no script
-    and asks for nothing, so it can be sent. On one day the same file and options give the same page.
-    """
-    options = dict(locals())
-    from ppe.reports.comparison import compare_tables
-    from ppe.reports.page import Source, comparison_page, report_page
-    from ppe.reports.report import make_report
-
-    check_numbers(level, seed, intervals=intervals or 0)
-    sources = [verdicts] if new is None else [verdicts, new]
-    if len(sources) == 2 and all(isinstance(source, str) and source == "-" for source in sources):
-        raise InputError("standard input holds one table: put the other into a file")
-    options["reference"] = reference if isinstance(reference, (str, os.PathLike)) else None  # else it cannot be typed
-    words = []  # to be typed again; what is as it was left is not written
-    for name, parameter in inspect.signature(report).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY and (value := options[name]) != parameter.default:
-            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
-    tables, files, digests = zip(*(_digest(source, judge, category, columns) for source in sources), strict=True)
-    chosen = {name: str(options[name]) for name in ("judge", "category", "reference") if options[name] is not None}
-    source = Source(tuple(filter(None, files)), tuple(filter(None, digests)), tuple(words), chosen)
-    how: dict[str, Any] = {"ranker": ranker, "reference": _reference(reference), "incomplete": incomplete}
-    how |= {"n_resamples": intervals, "level": level, "seed": seed}
-    with progress_bar(bar_format="{desc}") as bar:
-        how["tick"] = partial(bar.set_description_str, refresh=True)
-        if new is None:
-            made = make_report(*tables, **how)
-            page = Page(report_page(made, source=source), "report", tuple(made.board.notes()))
-        else:
-            compared = compare_tables(*tables, **how)
-            page = Page(comparison_page(compared, source=source), "comparison", tuple(compared.notes()))
-    if out is not None:
-        page.write(out)
-    return page

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Json', 'PROFILES', 'FOLDERS', 'ProfileName', 'BEYOND', 'notebook_cells', 'cell_tags', 'code_cells', 'what_runs',
-           'Item', 'read_items', 'Artefact', 'saved_at', 'read_manifest', 'Front', 'read_fronts', 'plain_markdown']
+           'Item', 'read_items', 'Artefact', 'saved_at', 'read_entries', 'read_manifest', 'Front', 'read_fronts',
+           'plain_markdown']
 
 # %% ../../nbs/paper/items.ipynb #fe1b1b75
 import ast
@@ -200,15 +201,41 @@ def saved_at(
     return dict(sorted(places.items(), key=lambda item: item[1]))
 
 # %% ../../nbs/paper/items.ipynb #b4321f1a
+def read_entries(
+    root: Path,  # checkout
+    name: str,  # of a file that a run writes, from the root
+    kinds: Mapping[str, type],  # key → its kind, in every entry
+    *,
+    inside: str | None = None,  # the key that holds the entries; the file is the entries if not given
+    way_out: str,
+) -> dict[str, Json]:  # name → its entry
+    "Entries of a JSON file; none without the file. Raises `InputError` for a damaged one, which a run would empty."
+    try:
+        content = json.loads((root / name).read_text(encoding="utf-8"))
+        entries = content if inside is None else content[inside]
+        for item, entry in entries.items():
+            for key, kind in kinds.items():
+                if not isinstance(entry[key], kind):
+                    raise TypeError(f"{key} of {item} is {entry[key]!r:.40}")
+    except FileNotFoundError:
+        return {}
+    except KeyError as error:
+        reason = f"it lacks {error}"
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        reason = str(error)
+    else:
+        return entries
+    raise InputError(f"{name} is damaged ({reason}), and a run would write it without what it held: {way_out}")
+
+
 def read_manifest(
     root: Path,  # checkout
     profile: str,
 ) -> dict[str, Json]:  # name → its entry
-    "What `manifest.json` says; nothing without it, or when an editor broke it: a run writes it again."
-    try:
-        return json.loads((root / PROFILES[profile] / "manifest.json").read_text(encoding="utf-8"))["notebooks"]
-    except (OSError, ValueError, KeyError):
-        return {}
+    "What `manifest.json` says; nothing without it. Raises `InputError` for one that is damaged."
+    name = f"{PROFILES[profile]}/manifest.json"
+    way_out = f"git checkout {name}" if profile == "full" else f"delete {PROFILES[profile]}/"
+    return read_entries(root, name, {"outputs": dict}, inside="notebooks", way_out=way_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ __all__ = ['LARGEST_PICTURE', 'files_read', 'RunSummary', 'run', 'list_items']
 # %% ../../nbs/paper/runner.ipynb #27e4402f
 import fcntl
 import functools
-import json
 import os
 import shutil
 import sys
@@ -17,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import source_from_cache
 from pathlib import Path
@@ -28,8 +26,8 @@ from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_bytes, write_json, write_text
 from .book import write_gallery
 from .executed import TOLERANCE, difference, notebook_client, notebook_text, with_results
-from .items import PROFILES, Item, Json, ProfileName, cell_tags, code_cells, notebook_cells, read_items
-from .items import read_manifest
+from .items import PROFILES, Item, Json, ProfileName, cell_tags, code_cells, notebook_cells, read_entries
+from .items import read_items, read_manifest
 from ..parallel import SCHEDULER, cluster
 
 if TYPE_CHECKING:
@@ -95,9 +93,10 @@ class _Book:
 
     def read(self) -> None:
         "Manifest, memory, and hashes of files, each file read once; the hash of what is not there is empty."
-        self.manifest, self.state = read_manifest(self.root, self.profile), dict[str, Json]()
-        with suppress(OSError, ValueError):  # nothing is remembered, so all runs again
-            self.state |= json.loads((self.build / "state.json").read_text(encoding="utf-8"))
+        self.manifest = read_manifest(self.root, self.profile)
+        kinds = {"code": str, "parameters": dict, "outputs": dict, "files": dict}
+        way_out = "delete it, and what you ask for runs again"
+        self.state = read_entries(self.root, f"build/{self.profile}/state.json", kinds, way_out=way_out)
         self.hashed = functools.cache(lambda at: file_sha256(self.root / at) if (self.root / at).is_file() else "")
 
     def is_current(self, item: Item) -> bool:
@@ -271,7 +270,7 @@ def _publish(
     # Other code may have typed another number: what says the same is left where the same notebook said it.
     alike = book.profile == "full" and before == set(files)
     alike = alike and all(difference(*pair) <= TOLERANCE for pair in moves.items())
-    if alike and (entry["code"], entry["parameters"]) == (item.code_sha256, parameters):
+    if alike and (entry.get("code"), entry.get("parameters")) == (item.code_sha256, parameters):
         summary.left += (item.name,) * any(old.read_bytes() != new.read_bytes() for old, new in moves.items())
     else:
         for file in before - set(files):
