@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +199,10 @@ def select_verdicts(
     for column, wanted in (("judge", judge), ("category", category)):
         if wanted is None:
             continue
+        if not isinstance(wanted, (str, Real)):
+            raise InputError(
+                f"{column}={wanted!r:.60}: one {column} is selected by its name; give one, or leave it out"
+            )
         there = verdicts[column].cat.remove_unused_categories().cat.categories
         name = find_name(wanted, there)
         if name is None:

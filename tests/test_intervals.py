@@ -10,6 +10,7 @@ import pytest
 from definitions import definitions
 from drawn import frame
 
+import ppe
 from ppe.errors import InputError
 from ppe.inference.advice import diagnose_verdicts, open_ranks
 from ppe.inference.intervals import question_weights, rank_intervals
@@ -26,9 +27,9 @@ CASES = Path(__file__).parent / "cases"
 
 @pytest.fixture(scope="module")
 def one_judge():
-    "Eight questions in two wordings; each question has an opinion of its own."
+    "Eight questions in two wordings; each has an opinion of its own, so that scores spread more than coins would."
     rng = stream(SEED, "one judge")
-    opinion = np.linspace(1, -1, len(MODELS)) + rng.normal(0, 1.0, (N_QUESTIONS, len(MODELS)))
+    opinion = np.linspace(1, -1, len(MODELS)) + rng.normal(0, 1.5, (N_QUESTIONS, len(MODELS)))
     rows = [
         ("judge 1", f"q{q}", "any", variant, MODELS[a], MODELS[b],
          "a" if opinion[q, a] - opinion[q, b] + rng.logistic() > 0 else "b")
@@ -44,7 +45,7 @@ def two_judges(one_judge):
 
 
 def test_a_second_judge_of_the_same_questions_narrows_no_interval(one_judge, two_judges):
-    for kind in ("percentile", "differences", "simultaneous"):
+    for kind in ("percentile", "single", "simultaneous"):
         alone, both = (leaderboard(t).with_intervals(n_resamples=99, kind=kind) for t in (one_judge, two_judges))
         assert both.n_graphs == 2 * alone.n_graphs
         pd.testing.assert_frame_equal(alone.table(), both.table(), atol=1e-6)
@@ -116,7 +117,7 @@ def test_rankers_without_a_likelihood_describe_and_say_so(ranker):
     assert any("a description: tests of pairs need a likelihood" in line for line in board.notes())
 
 
-@pytest.mark.parametrize("kind", ["differences", "simultaneous", "percentile"])
+@pytest.mark.parametrize("kind", ["single", "simultaneous", "percentile"])
 def test_top_lost_once(kind, ppe_main):
     "`top` wins 599 of 600: first in every kind, and the limits of the others are finite."
     options = "--intervals", 1000, "--interval-kind", kind, "--format", "json"
@@ -143,6 +144,45 @@ def test_top_lost_once_is_settled_everywhere():
         said, first = np.where(played, won, table["verdict"].astype(str)), np.flatnonzero(played & met_b)[:lost]
         said[first] = np.where(won[first] == "a", "b", "a")
         board = leaderboard(validate_verdicts(table.assign(verdict=said)), on_separation="ridge")
-        for kind in ("differences", "simultaneous"):
+        for kind in ("single", "simultaneous"):
             limits = board.with_intervals(n_resamples=199, kind=kind).table().set_index("model")
             assert limits.loc["top", ["rank_low", "rank_high"]].tolist() == [1, 1], (lost, kind)
+
+
+def test_ranges_are_for_all_models_at_once_unless_one_was_chosen(ppe_main):
+    "Every form of a result says the same kind; `differences` is the old name of `single`."
+    path = CASES / "top_lost_once.csv"
+    said = {}
+    for kind in ((), ("--interval-kind", "simultaneous"), ("--interval-kind", "single")):
+        words = "rank", path, "--intervals", 99, *kind
+        name = "".join(kind[1:]) or "simultaneous"
+        report = ppe_main(*words, "--format", "json").json()
+        said[kind] = report["models"]
+        assert report["intervals"]["kind"] == name and {row["interval_kind"] for row in report["models"]} == {name}
+        csv = ppe_main(*words, "--format", "csv").out.splitlines()
+        assert csv[0].split(",")[-1] == "interval_kind" and {line.split(",")[-1] for line in csv[1:]} == {name}
+        whom = {"simultaneous": "for all models at once (", "single": "for one model chosen in advance ("}[name]
+        for form in ("table", "markdown"):
+            assert f"95 % ranges over questions, {whom}--interval-kind " in ppe_main(*words, "--format", form).out
+    default, simultaneous, single = said.values()
+    assert default == simultaneous != single
+    old = ppe_main("rank", path, "--intervals", 99, "--interval-kind", "differences", "--format", "json").json()
+    assert old["models"] == single and old["intervals"]["kind"] == "single"
+    board = ppe.rank(path, intervals=99, interval_kind="differences")
+    assert board.kind == "single" and whom in str(board) and whom in board._repr_html_()
+    assert whom.removesuffix(" (") in board.plot().get_xlabel()
+
+
+def test_ranges_by_category_are_of_one_kind():
+    rows = identical(8)
+    rows["category"] = [f"c{int(question) % 2}" for question in rows["question_id"]]
+    with pytest.raises(InputError, match="hold for all models of all categories at once"):
+        ppe.rank(rows, by="category", interval_kind="single")
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.999])
+def test_a_diagnosis_has_the_ranges_of_the_leaderboard(one_judge, level):
+    told = diagnose_verdicts(one_judge, sections=["ranks"], level=level).to_dict()["ranks"]
+    table = ppe.rank(one_judge, level=level).to_frame()
+    ranges = {row.model: (row.rank_low, row.rank_high) for row in table.itertuples()}
+    assert {model: (row["low"], row["high"]) for model, row in told.items()} == ranges

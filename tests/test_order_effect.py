@@ -63,7 +63,7 @@ def test_selection_intervals_and_formats(ppe_main, tmp_path, ranker, words):
     else:
         assert report["fit"]["nu"] > 0
     widths = []
-    for kind in ("differences", "simultaneous"):
+    for kind in ("single", "simultaneous"):
         limits = ppe_main(*common, "--intervals", 60, "--interval-kind", kind, "--format", "json").json()
         assert scores_of(limits) == pytest.approx(scores_of(report), abs=1e-9)
         for row in limits["models"]:

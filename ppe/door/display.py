@@ -8,6 +8,7 @@ __all__ = ['ROWS', 'INCHES', 'page', 'plot', 'draw_into']
 # %% ../../nbs/door/display.ipynb #3be95b43
 from functools import singledispatch
 from html import escape
+from inspect import signature
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from .graph import Graph
 from .ranking import Cycles
 from ..errors import InputError
 from ..inference.change import Change
+from ..inference.intervals import INTERVAL_KINDS, RankIntervals
 from ..inference.leaderboard import JudgeLeaderboards, Leaderboard
 from ..inference.people_and_judges import PeopleAndJudges
 from ..inference.score_tests import MOST
@@ -100,6 +102,15 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
     "Draw a result, into new axes if none are given. Raises `InputError` for one without a picture."
     import matplotlib.pyplot as plt
 
+    draw = _draw.dispatch(type(result))
+    known = [*signature(draw).parameters][2:]
+    if unknown := [name for name in options if name not in known]:
+        takes = f"it takes {' and '.join(known)}" if known else "it takes axes (ax) alone"
+        raise InputError(f"{unknown[0]!s:.60}: no option of the picture of a {type(result).__name__}; {takes}")
+    if ax is not None and not hasattr(ax, "figure"):
+        raise InputError(
+            f"ax={ax!r:.60}: axes of matplotlib are needed, or none; other options by name, as kind='wins'"
+        )
     # A new figure is shown as the reader's notebook or window shows others; what is drawn on it has our style.
     look: dict[str, Any] = {"figsize": (5.0, 2.8), "layout": "constrained", "facecolor": "white"}
     figure: Any = plt.figure(**look) if ax is None else ax.figure
@@ -108,7 +119,7 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
             use_style()
             plt.rc("text", parse_math=False)  # names are no formulas
             axes = figure.add_subplot() if ax is None else ax
-            height = _draw(result, axes, **options)
+            height = draw(result, axes, **options)
     except Exception as error:
         if ax is None:
             plt.close(figure)
@@ -141,6 +152,16 @@ def _ranges(ax: "Axes", table: pd.DataFrame, columns: tuple[str, str, str], labe
     return 0.8 + 0.22 * len(table)
 
 
+def _scores(ax: "Axes", table: pd.DataFrame, limits: RankIntervals | None) -> float:
+    "Scores with their limits, if there are some, and for whom these hold."
+    label = "score"
+    if limits is not None:
+        kind = table["interval_kind"][0]
+        whom = f"{100 * limits.level:.4g} % limits {INTERVAL_KINDS[kind]}"
+        label = "score, central share of the resamples" if kind == "percentile" else f"score, {whom}"
+    return _ranges(ax, table, ("score", "score_low", "score_high"), label)
+
+
 def _cycle_scores(ax: "Axes", scores: np.ndarray, kept: np.ndarray) -> float:
     "How many graphs have which score, those that were kept apart; the line: how many have at most so much."
     import seaborn as sns
@@ -169,7 +190,7 @@ def _cycle_scores(ax: "Axes", scores: np.ndarray, kept: np.ndarray) -> float:
 def _(board: Leaderboard, ax: "Axes", kind: str = "scores") -> float:
     "scores: with their limits; wins: how often the row beat the column; cycles: of the graphs, and what was kept."
     if kind == "scores":
-        return _ranges(ax, board.to_frame(), ("score", "score_low", "score_high"), "score")
+        return _scores(ax, board.to_frame(), board.intervals)
     if kind not in ("wins", "cycles"):
         raise InputError(f"kind={kind!r}: a leaderboard is drawn as scores, wins or cycles")
     if board.pool is None or board.rows is None:
@@ -187,10 +208,15 @@ def _(board: Leaderboard, ax: "Axes", kind: str = "scores") -> float:
 
 
 @_draw.register(Ranking)
+def _(ranking: Ranking, ax: "Axes") -> float:
+    "Scores."
+    return _scores(ax, ranking.to_frame(), None)
+
+
 @_draw.register(PeopleAndJudges)
-def _(ranking: Ranking | PeopleAndJudges, ax: "Axes") -> float:
+def _(ranking: PeopleAndJudges, ax: "Axes") -> float:
     "Scores, with limits if there are some."
-    return _ranges(ax, ranking.to_frame(), ("score", "score_low", "score_high"), "score")
+    return _scores(ax, ranking.to_frame(), ranking.limits)
 
 
 @_draw.register(JudgeLeaderboards)

@@ -413,7 +413,8 @@ def _archived(archive: zipfile.ZipFile, name: str) -> dict[str, object]:
                 way_out = "copy it again, or write it as JSON (`inspect log convert --to json`)"
                 raise InputError(f"damaged, or compressed in a way that Python cannot undo; {way_out}") from None
 
-    return member(header) | {"samples": [member(entry) for entry in samples]}
+    ending = {"status": "started"} if header == "_journal/start.json" else {}  # the header is written at the end
+    return ending | member(header) | {"samples": [member(entry) for entry in samples]}
 
 
 def _inside(entry: object, *keys: str) -> Any:
@@ -425,6 +426,7 @@ def _inside(entry: object, *keys: str) -> Any:
 # %% ../../nbs/importers/layouts.ipynb #e622a848
 _ERRORS = "samples without a score, or that ended in an error, which are invalid: {n}"
 _WITHOUT = "samples for which the scorer noted no verdicts, which are left out: {n}"
+_UNFINISHED = "samples of a log that did not end (status {status}), so that others may be missing: "
 _OWN = "samples whose metadata has no question_id, each of which is a question of its own: {n}"
 
 
@@ -454,6 +456,9 @@ def _samples(file: RecordFile) -> Records:
     grader = _inside(log, "eval", "model_roles", "grader")
     judge = grader.get("model") if isinstance(grader, dict) else _inside(log, "eval", "model")
     fields["judge"] = [judge if name is None else name for name in fields["judge"]]
+    status = log.get("status", "success")
+    if status != "success":
+        fields[_UNFINISHED.format(status=f"{status!s:.20}") + "{n}"] = [True] * len(samples)
     fields[_OWN] = [question is None for question in fields["question_id"]]
     fields["question_id"] = [
         sample.get("id") if name is None else name for name, sample in zip(fields["question_id"], samples, strict=True)

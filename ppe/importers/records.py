@@ -69,7 +69,10 @@ class Records:
 
     def names(self, field: str) -> pd.Categorical:
         "A field of names; whole numbers are names. Raises InputError."
-        rule = " is no name: printable text on one line is needed, not empty and without spaces around it; correct it"
+        rule = (
+            " is no name: text on one line, not empty, without spaces around it or characters that cannot be seen; "
+            "correct it"
+        )
         values = self.require(field, lambda value: type(value) is int or is_name(value), rule)
         return pd.Categorical(list(map(str, values)))
 
@@ -84,7 +87,10 @@ class Records:
         values = self.values(field)
         if all(type(value) is int and abs(value) < 2**63 for value in values):  # true and false are no numbers
             return np.array(values, dtype=np.int64)
-        rule = " is no identifier: a whole number or printable text on one line is needed, without spaces around it"
+        rule = (
+            " is no identifier: a whole number, or text on one line without spaces around it or characters that cannot "
+            "be seen"
+        )
         self.require(field, lambda value: type(value) is int or is_name(value), f"{rule}; correct it")
         return list(map(str, values))
 

@@ -20,7 +20,7 @@ from ..inference.change import jackknife_error, question_wins, strengths_without
 from ..inference.intervals import holm, questions_needed
 from ..rankers.rankings import best_first
 from .tables import INVALID, agreement, cells, shared
-from ..results import Parts, Result, Shown
+from ..results import Note, Parts, Result, Shown
 from ..verdicts import model_codes
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
@@ -51,6 +51,14 @@ class JudgeChange(Result):
 
     def parts(self) -> Parts:
         return [*self.lines(), "", Shown(self.models)]
+
+    def cautions(self) -> list[Note]:
+        "What this asks, beside the report on two tables."
+        text = "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
+        text += (
+            "question: it ranks by each judge on a scale of its own, so an order may change there and no score here."
+        )
+        return [Note(text)]
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
