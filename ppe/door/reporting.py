@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from . import __version__
+from .. import __version__
 from .display import draw_into
 from .display import page as result_html
 from .inputs import Verdicts, opened, verdict_table, words_checked
