@@ -235,7 +235,7 @@ def test_notes_stand_in_every_form_and_the_most_serious_come_first():
     from ppe.results import Concern, Note, Result
 
     results = _noted_results()
-    without = {"Fit", "Fragility", "Collected", "Text"}  # their numbers or sentences say it; a stage; a part of a report
+    without = {"Fit", "Fragility", "Collected", "Text"}  # they say it in their own words; parts of others
     kinds = {kind.__name__ for kind in Result.__subclasses__() if kind.__module__.startswith("ppe.")}
     assert {type(result).__name__ for result in results.values()} == kinds - without
     for name in ("design", "next", "diagnose"):  # of these verdicts they have nothing to note

@@ -28,7 +28,7 @@ from ..rankers.registry import COUNT_RANKERS
 from ..results import Result
 from ..schemas import Schema, read_table
 from ..streaming import LARGE, Streamed, count_rows, stream_counts
-from ..verdicts import COLUMNS, MIRRORED, read_verdicts, reading, select_verdicts, validate_verdicts
+from ..verdicts import COLUMNS, MIRRORED, ORDER_KNOWN, read_verdicts, reading, select_verdicts, validate_verdicts
 
 Verdicts: TypeAlias = Any  # a file or several of one table; or a frame of pandas, polars or Arrow
 Words: TypeAlias = str | Sequence[str]  # a column; of a, b, tie, invalid the word that means it, or several
@@ -171,7 +171,7 @@ def imported(
     columns = {key: value for key, value in columns.items() if value is not None}
     if is_frame(source):
         there = (source := RecordFile.of(source)).first_fields()
-        own = {name: name for name in (*COLUMNS[:-1], "winner") if name in there}
+        own = {name: name for name in (*COLUMNS[:-1], ORDER_KNOWN, "winner") if name in there}
         if not (columns or options) and {*COLUMNS} <= {*there}:
             return validate_verdicts(source.frame, covariates)
         if not columns and "verdict" in there and {"model_a", "model_b"} <= {*own}:
