@@ -86,7 +86,9 @@ class CategoryLeaderboards(Result):
 
     def cautions(self) -> list[str]:
         "What came up, one sentence each, and in which category."
-        told = {"intervals": None} | ({"order_note": ""} if self.overall.order_note else {})
+        told: dict[str, Any] = {"intervals": None}
+        if self.overall.order_note:
+            told["order_note"] = ""
         plain = {name: replace(board, **told).notes() for name, board in self.boards.items()}
         notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
         levels = [board.intervals.level for board in self.boards.values() if board.intervals]
