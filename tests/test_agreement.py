@@ -210,13 +210,13 @@ def test_the_gate_closes_where_the_whole_interval_lies_below(ppe_main, tmp_path)
         (("--require-agreement", "60"), "--require-agreement 60: it is a share, above 0 and at most 1, as 0.6"),
         (("--require-agreement", "0"), "--require-agreement 0: it is a share"),
         (("--require-agreement", "nan"), "--require-agreement nan: it is a share"),
-        (("--require-agreement", "most"), "'most' is not a valid float"),
+        (("--require-agreement", "most"), "'most' is not a number"),
         (("--people", judges), "people cannot be a judge of themselves"),
         (("--judge", "none"), "none"),
     ):
         refused(ppe_main(*call, *words), why)
     refused(ppe_main("agree", judges), "Missing option '--people'")
-    refused(ppe_main("agree", "-", "--people", "-"), "standard input holds one table")
+    refused(ppe_main("agree", "-", "--people", "-"), "standard input can be read once")
 
 
 def test_what_cannot_be_told_is_said():
@@ -406,3 +406,40 @@ def test_what_variants_mean_is_asked_where_it_is_open(ppe_main, tmp_path):
     for command in ("rank", "diagnose"):
         refused(ppe_main(command, files[0], "--match", "question"), "name --people, too")
     refused(ppe_main("agree", files[0], "--people", files[1], "--match", "number"), "--match")
+
+
+GAMES = {"g": "g{g}", "number": "{g}", "turn": "t{t}g{g}", "inspect": "{t}g{g}", "column": "winner_{g}"}
+
+
+@pytest.mark.parametrize(
+    ("games", "vote", "n_turns", "n_games", "n_votes", "n_people"),
+    [
+        ("g", "{k}", 1, 2, 3, 1),
+        ("number", "{k}", 1, 2, 3, 1),
+        ("number", "vote {k}", 1, 1, 3, 1),
+        ("number", "1", 1, 2, 1, 3),
+        ("column", "7", 1, 2, 1, 1),
+        ("turn", "{t}", 2, 2, 1, 2),
+        ("inspect", "{t}", 3, 2, 1, 1),
+    ],
+)
+def test_games_votes_and_turns_under_any_names(games, vote, n_turns, n_games, n_votes, n_people):
+    "Drawn tables whose meaning is known: the mean over votes of the mean over the judge's valid games."
+    rng, judged, voted, hits = np.random.default_rng(n_votes * 10 + n_people), [], [], []
+    for q, t, pair in (
+        (q, t, pair) for q in range(10) for t in range(1, n_turns + 1) for pair in combinations("wxyz", 2)
+    ):
+        order, valid = pair[:: rng.choice([-1, 1])], []
+        for g in range(1, n_games + 1):
+            sides, word = order[:: 3 - 2 * g], str(rng.choice(["a", "b", "tie", "invalid"]))
+            judged.append(("j", q, "c", GAMES[games].format(t=t, g=g), *sides, word))
+            valid += [] if word == "invalid" else [word if sides == pair else TURNED[word]]
+        for n, k in ((n, k) for n in range(n_people) for k in range(n_votes) if rng.random() < 0.7):
+            word = str(rng.choice(["a", "b", "tie"]))
+            voted.append((f"person {n}", q, "c", vote.format(t=t, k=k), *pair, word))
+            hits += [np.mean([word == other for other in valid])] if valid else []
+    board = agreement_with_people(frame(judged), frame(voted))
+    assert board.measures["agreement"][0] == pytest.approx(np.mean(hits))
+    assert board.counts["n_voted"] == len(voted) and board.counts["n_voted"] - board.counts["n_voted_unmet"] == len(
+        hits
+    )

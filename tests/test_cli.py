@@ -459,7 +459,7 @@ def test_people_are_compared_with(ppe_main, tmp_path):
     (judge,) = (row for row in found["people"].values() if isinstance(row, dict))
     assert judge["value"] == 1.0 and found["people"]["n_voted_unmet"] == 0
     assert any("what a person says in so many cases: " in line for line in found["sentences"])
-    refused(ppe_main("diagnose", "-", "--people", "-"), "standard input holds one table")
+    refused(ppe_main("diagnose", "-", "--people", "-"), "standard input can be read once")
 
 
 # ---- ppe compare
@@ -516,7 +516,7 @@ def test_compare_closes_the_gate_with_four(gate):
     assert run.out.startswith("n is worse than m: -") and "would be noticed" in run.out and not run.err
     assert gate(old, new, *fail, "--format", "json").out[0] == "{"
     first = [row for row in new if "n" not in row[4:6] or row[1] < 20]
-    assert "4 questions left out" in gate(old, first).err
+    assert "n has no valid verdict on 4 of the 24 questions on which m has one" in gate(old, first).err
     row = as_csv(gate(old, first, "--format", "csv").out)[0]
     paired = as_csv(gate([row for row in old if row[1] < 20], first, "--format", "csv").out)[0]
     assert row["difference"] == paired["difference"] and (row["n_left_out"], row["worse"]) == ("4", "True")

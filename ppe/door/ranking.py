@@ -45,6 +45,7 @@ from ppe.inference.leaderboard import (
 )
 from ..inference.methods import Method, source_rows
 from ..inference.matching import Match
+from ..inference.presentation_order import counts_caution
 from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.variance_components import Over, facets_over
 from ..parallel import progress_bar
@@ -302,6 +303,8 @@ def rank(
     if isinstance(table, Streamed):
         n_invalid = table.n_rows - table.counts.n_verdicts if table.n_rows else None
         board = counts_leaderboard(table.counts, n_invalid=n_invalid, **how)
+        if table.shown is not None:
+            board = replace(board, order_note=counts_caution(table.shown))
         rule = (
             f"{table.n_rows} verdicts, too many for a table: all valid ones are counted, those of incomplete graphs too"
         )
@@ -449,6 +452,25 @@ def agree(
     return agreement_with_people(*tables, level=level, required=require_agreement, match=match)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
+def _paths(source: Verdicts) -> list[str]:
+    "Absolute paths of a file, or of several; none of a frame."
+    files = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(files, Sequence) or not all(isinstance(file, (str, os.PathLike)) for file in files):
+        return []
+    return [os.path.abspath(file) for file in files]
+
+
+def _refuse_one_table_twice(old: Verdicts, new: Verdicts) -> None:
+    "Raise `InputError` if one file, or one frame, stands for both; two files of equal contents are another matter."
+    paths = _paths(old)
+    if old is new or (paths and paths == _paths(new)):
+        name = os.path.basename(paths[0]) if paths else "one frame"
+        raise InputError(
+            f"{name} is given twice, as the old table and as the new one: nothing was judged again; give two tables, or "
+            "this one once, with two models of it (--model OLD --model NEW) or two judges (--judges)"
+        )
+
+
 @words_checked
 def compare(
     old: Annotated[Verdicts, "OLD"],
@@ -489,6 +511,8 @@ def compare(
         raise InputError("--judges compares judges, on all models: it takes no --model")
     if (facets := facets_over(over)) != ("question",) and judges:
         raise InputError(f"--judges compares judges over questions alone: it takes no --over {over}")
+    if new is not None:
+        _refuse_one_table_twice(old, new)
     sources = [old] if new is None else [old, new]
     tables = [verdict_table(source, columns=columns, **names) for source in sources]
     before, after = (

@@ -28,16 +28,16 @@ from scipy.special import bdtrc
 from ..errors import InputError, first_five
 from ..files import check_text, errors_at, json_object, plain_number
 from .records import RecordFile, Records, as_word
-from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, STYLE, Verdict, covariate_columns, graph_codes
 from ..schemas import spell_alike
-from ..verdicts import find_name, model_codes, style_columns, validate_verdicts
+from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, ORDER_KNOWN, STYLE, Verdict, covariate_columns
+from ..verdicts import find_name, graph_codes, model_codes, style_columns, validate_verdicts
 
 # %% ../../nbs/importers/layouts.ipynb #06646858
 Rows: TypeAlias = pd.DataFrame  # columns of the verdict table, and those of remarks
 _JUDGES_FIELDS = ("judge", "annotator")  # that --judge stands for
 # Why a row is; its question before turns told apart; how often it stands; 1 if both games name one winner, -1 if two;
-# its covariates.
-_NOT_SAID = ("left_out", "asked", "times", "games_agree", *covariate_columns(STYLE))
+# whether its order is known; its covariates.
+_NOT_SAID = ("left_out", "asked", "times", "games_agree", ORDER_KNOWN, *covariate_columns(STYLE))
 _UNUSED = {  # fields that are not passed over in silence, and the values that say nothing
     "category": ("the field category is not used, which {n} records have; --columns category=category takes it", ()),
     "weight": (
@@ -96,7 +96,8 @@ class FileLayout:
             raise InputError(f"{file.name} has no {', '.join(lacking)}; say who judged with --judge NAME")
         needed = dict.fromkeys(name for name in shape if judge is None or name not in judges)
         fields = (name for column in self.names for name in self.fields(column))
-        return file.records([*needed], [*dict.fromkeys((*fields, *self.more, *_UNUSED)).keys() - needed.keys()])
+        more = dict.fromkeys((*fields, *self.more, *_UNUSED, ORDER_KNOWN))
+        return file.records([*needed], [*more.keys() - needed.keys()])
 
 
 LAYOUTS: dict[str, FileLayout] = {}  # in the order in which they are tried
@@ -125,6 +126,7 @@ def two_games(
     same, invalid = first == mirrored(second), (first == "invalid") | (second == "invalid")
     agreed, differs = np.where(invalid, "invalid", np.where(same, first, "tie")), (~same & ~invalid).astype(int)
     if games == "agreed":
+        rows = rows.assign(**{ORDER_KNOWN: "no"})
         both = {sentence: values + said[1][sentence] for sentence, values in said[0].items()}
         return rows.assign(verdict=agreed, **both, **{_AGREED: differs})
     rows = rows.assign(variant=variants[0], verdict=first, **said[0], **{_FLIPS: differs})
@@ -157,6 +159,9 @@ def layout_rows(
     if "category" in layout.names:
         columns["category"] = records.categories(used.get("category", "category"))
     columns |= {column: records.identifiers(used[column]) for column in ID_COLUMNS if column in used}
+    known = records.fields.get(used.get(ORDER_KNOWN, ORDER_KNOWN))
+    if known is not None:
+        columns[ORDER_KNOWN] = known
     for name, (sentence, silent) in _UNUSED.items():
         if not any(name in layout.fields(column) for column in layout.names):
             columns[sentence] = [as_word(value) not in (None, *silent) for value in records.values(name)]
@@ -193,6 +198,8 @@ def layout_rows(
     return rows
 
 # %% ../../nbs/importers/layouts.ipynb #0b1c5deb
+_INCONSISTENT = "tie (inconsistent)"
+_MERGED = "verdicts of a model that upstream made of both orders; which answer was shown first is lost: {n}"
 _SCORED = "verdicts from two scores given one by one; no pair was shown, the order means nothing: {n}"
 
 
@@ -215,6 +222,14 @@ def _mt_bench(records: Records, games: str | None = None, turns: str | None = No
     if scored:
         del fields["g2_winner"]
         fields[_SCORED] = [1] * len(records)
+        fields[ORDER_KNOWN] = ["no"] * len(records)
+    if "g1_winner" not in fields:
+        # The published votes: those of people as they saw the answers, those of a model made of two games.
+        judged = list(zip(records.values("judge"), fields["winner"], strict=True))
+        merged = {str(judge) for judge, word in judged if isinstance(judge, list) or word == _INCONSISTENT}
+        merged |= {str(judge) for judge, _ in judged if str(judge).endswith("_pair")}
+        lost = [str(judge) in merged for judge, _ in judged]
+        fields |= {ORDER_KNOWN: ["no" if each else "yes" for each in lost], _MERGED: lost}
     return replace(records, fields=fields)
 
 
@@ -229,9 +244,9 @@ LAYOUTS["mt-bench"] = FileLayout(
                model_a="model_1 model_a", model_b="model_2 model_b", winner="g1_winner winner", winner_2="g2_winner"),
     words={
         **dict.fromkeys(("g1_winner", "g2_winner"), {"model_1": "a", "model_2": "b", "tie": "tie", "error": "invalid"}),
-        "winner": {"model_a": "a", "model_b": "b", "tie": "tie", "tie (inconsistent)": "tie", "error": "invalid"},
+        "winner": {"model_a": "a", "model_b": "b", "tie": "tie", _INCONSISTENT: "tie", "error": "invalid"},
     },
-    says={"ties that are 'tie (inconsistent)', a verdict that changed with the order: {n}": ("tie (inconsistent)",)},
+    says={"ties that are 'tie (inconsistent)', a verdict that changed with the order: {n}": (_INCONSISTENT,)},
     prepare=_mt_bench,
     more=("turn", "m1_score"),
     never=("anony", "language", "evaluation_order"),  # marks of a battle, which shares most fields of the second shape
@@ -355,7 +370,7 @@ def _alpaca_eval(records: Records) -> Records:
     winners = ["a" if p < 1.5 else "b" if p > 1.5 else "tie" if p == 1.5 else None for p in preferences]
     between = [not (math.isnan(number) or number in (1, 1.5, 2)) for number in preferences]
     fields: dict[str, list[Any]] = {"question_id": questions, "winner": winners}
-    fields |= {_ORDER: [1] * len(records), _BETWEEN: between}
+    fields |= {_ORDER: [1] * len(records), ORDER_KNOWN: ["no"] * len(records), _BETWEEN: between}
     return records.with_fields(fields | _style(records.values("output_1"), records.values("output_2")))
 
 
@@ -506,7 +521,7 @@ LAYOUTS["inspect"] = FileLayout(
 )
 
 # %% ../../nbs/importers/layouts.ipynb #65ff5a4d
-_NEEDED, _MORE = ("model_a", "model_b", "winner"), ("question_id", "judge", "category", "variant")
+_NEEDED, _MORE = ("model_a", "model_b", "winner"), ("question_id", "judge", "category", "variant", ORDER_KNOWN)
 _GAME_2 = "winner_2"  # of a second game, in which model_b was shown first
 _WORDS = tuple(map(str, Verdict))
 _SECOND = "second"  # what the words of the second game mean
@@ -567,7 +582,7 @@ LAYOUTS["columns"] = FileLayout("columns named by hand", shapes=(), names={}, op
 def _completed(columns: Mapping[str, Sequence[str]], file: RecordFile) -> dict[str, Sequence[str]]:
     "With the columns that have the names of a verdict table, which need not be named."
     there = file.first_fields()
-    own: dict[str, Sequence[str]] = {name: [name] for name in COLUMNS[:-1] if name in there}
+    own: dict[str, Sequence[str]] = {name: [name] for name in (*COLUMNS[:-1], ORDER_KNOWN) if name in there}
     if not {"winner", *_HOT} & {*columns}:
         if "verdict" in there:
             own["winner"] = ["verdict"]
@@ -846,7 +861,7 @@ def import_verdicts(
         frames.append(layout_rows(chosen, records, n_records, **options))
         n_records += len(records)
         if layout == "columns":
-            taken = {name for names in chosen.names.values() for name in names} | {*_UNUSED}
+            taken = {name for names in chosen.names.values() for name in names} | {*_UNUSED, ORDER_KNOWN}
             unused |= dict.fromkeys(name for name in file.first_fields() if name not in taken)
     _require_clear_games(frames)
     rows = _joined(frames)

@@ -23,6 +23,7 @@ from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, o
 from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import fragility
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
+from .presentation_order import order_caution
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
 from .matching import Match
 from .variance_components import variance_components
@@ -374,6 +375,9 @@ def _cautions(data: _Data) -> Said:
     if pool.n_questions < SMALL_POOL:
         few = plural(pool.n_questions, "question")
         cautions["few_questions"] = f"{few}: with fewer than {SMALL_POOL} no estimate here can be relied on"
+    one_order = order_caution(Comparisons.of(data.verdicts)).removesuffix(".")
+    if one_order:
+        cautions["one_order"] = one_order
     scores = rank_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
     if scores.ridge[0]:
         best = first_five(pool.models[k] for k in best_first(scores.scores[0]))

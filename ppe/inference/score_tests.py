@@ -155,10 +155,10 @@ def _fits(columns, values, offset, counts, ties, n_models, ridge, contrasts, tar
 
 # %% ../../nbs/inference/score_tests.ipynb #1506adbe
 @njit(cache=True, error_model="numpy")
-def _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, common, moved):
+def _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, penalty, common, moved):
     "J_u I⁻¹c of every question, (m, U) in place: of the usual verdicts, and of those by which each question differs."
     m, k = len(common), columns.shape[1]
-    common[:] = 0.0
+    common[:] = penalty  # (m,) a penalty is information too, shared by all questions
     for r in range(len(columns)):
         for c in range(k):
             common[columns[r, c]] += usual[r] * of_row[r] * values[r, c]
@@ -267,7 +267,8 @@ def _leverages(
         for i in range(m):
             variance += contrasts[p, i] * direction[i]
         row_information(columns, values, offset, ties, betas[p], direction, of_row, of_ties)
-        _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, common, moved)
+        penalty = direction * (ridge / n_units)
+        _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, penalty, common, moved)
         total = _whiten(information, contrasts[p], direction, variance, moved, share)
         if total < BALANCED:
             leverage[p] = 0.0

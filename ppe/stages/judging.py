@@ -29,7 +29,7 @@ from .ledger import Ledger, Reached, Use, open_run, plan_run, results, run_progr
 from .prompts import SLOTS, PromptSet, load_prompts
 from .responses import Answer
 from ..streams import stream
-from ..verdicts import COLUMNS, MIRRORED, style_columns, validate_verdicts
+from ..verdicts import COLUMNS, MIRRORED, ORDER_KNOWN, style_columns, validate_verdicts
 
 # %% ../../nbs/stages/judging.ipynb #cell-06
 @dataclass(frozen=True, slots=True)
@@ -320,13 +320,15 @@ def as_verdicts(
     details: pd.DataFrame,  # as made by `judge_answers`, or read back
     judge: str,  # name for the column of judges
 ) -> pd.DataFrame:  # validated; without rows if nothing is decided yet
-    "The verdict table of the details, row by row; the wording of the judge joins the variant."
+    "The verdict table of the details, row by row; the wording of the judge joins the variant. Of both orders: no first."
     if details.empty:
         return pd.DataFrame(columns=list(COLUMNS))
     variants, wordings = details["variant"], details["judge_variant"]
     if wordings.any():
         variants = [f"{v}.j{j}" if j else str(v) for v, j in zip(variants, wordings, strict=True)]
-    return validate_verdicts(details.assign(judge=judge, variant=variants))
+    of_both = details["shown_first"].isna() | (details["shown_first"] == "")
+    known = ["no" if both else "yes" for both in of_both]
+    return validate_verdicts(details.assign(judge=judge, variant=variants, **{ORDER_KNOWN: known}))
 
 
 def with_style(
