@@ -6,18 +6,18 @@
 __all__ = ['TOP', 'ROUNDS', 'MOST_QUESTIONS', 'Upset', 'Fragility', 'fragility']
 
 # %% ../../nbs/inference/fragility.ipynb #5ed8f3b1
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..errors import InputError
+from ..errors import InputError, first_five
 from ..pool import Pool
 from ..rankers.likelihood import Design, ascend, compiled_or_plain, efficient_weights, maximise
-from ..rankers.rankings import TIE_TOLERANCE, best_first
+from ..rankers.rankings import TIE_TOLERANCE, best_first, mid_ranks
 from ..results import Parts, Result, Shown
 
 # %% ../../nbs/inference/fragility.ipynb #d50a053c
@@ -28,6 +28,9 @@ class Upset(NamedTuple):
     ahead: str  # the model that gives way
     behind: str  # the one that takes its place
     questions: list[str] | None  # those that speak most against the change first; None: none do it
+    exact: bool  # no fewer questions do it; otherwise fewer may
+    shared: tuple[str, ...] = ()  # models that share the place in question, two or more
+    alone: bool = False  # the one behind is then first, and none with it
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -35,43 +38,66 @@ class Fragility(Result):
     "How many questions, chosen for it, change an order."
 
     changes: tuple[Upset, ...]  # of the leader, of the top 3 where there are more models, of all neighbours; of a pair
-    exact: bool  # no fewer questions do it; otherwise fewer may
+    exact: bool  # every question compares all pairs equally often: so is every change
     n_questions: int
 
     def sentence(self) -> str:
         "Of the leader and the top 3, or of the pair."
-        leader, third = self.changes[0], {change.what: change for change in self.changes}.get("top 3")
-        other, place = "another model", "is first in place of"
-        if leader.what == "pair":
-            other, place = leader.behind, "ranks above"
-        if leader.questions is None:
-            seen = "" if self.exact else " was found that"
-            return f"no choice of questions to leave out{seen} puts {other} before {leader.ahead}"
-        fewer = "no fewer do" if self.exact else "fewer may do"
-        text = f"without {len(leader.questions):,} of {self.n_questions:,} questions, chosen for it ({fewer}), "
-        text += f"{leader.behind} {place} {leader.ahead}"
-        if third is not None and third.questions is not None:
-            passed = f"{third.behind} is among the best three in place of {third.ahead}"
-            text += f"; without {len(third.questions):,}, {passed}"
-        return text
+        first, third = self.changes[0], {change.what: change for change in self.changes}.get("top 3")
+        sentence = "Robustness: "
+        if first.shared:
+            place = "their rank" if first.what == "pair" else "the first place"
+            sentence += f"{_listed(first.shared)} share {place}; "
+        if first.questions is None:
+            seen = "" if first.exact else "was found that "
+            return f"{sentence}no choice of questions to drop {seen}would {_change(first)}."
+        fewest = "the fewest that can" if first.exact else "fewer may do"
+        dropping = f"dropping {len(first.questions):,} of the {self.n_questions:,} questions ({fewest})"
+        sentence += f"{dropping} would {_change(first)}"
+        if third is not None and third.shared:
+            sentence += f"; {_listed(third.shared)} share the third place"
+        elif third is not None and third.questions is not None:
+            sentence += f"; {len(third.questions):,} would change the top 3"
+        return sentence + "."
 
     def parts(self) -> Parts:
         return [Shown(self.to_frame()), "", self.sentence()]
 
-    def to_frame(self) -> pd.DataFrame:  # what, ahead, behind, questions: their number
+    def to_frame(self) -> pd.DataFrame:  # what, ahead, behind, questions (their number), exact, shared (names)
         "One row for each change."
-        table = pd.DataFrame(self.changes)
-        return table.assign(questions=table["questions"].map(len, na_action="ignore").astype("Int64"))
+        table = pd.DataFrame(self.changes, columns=Upset._fields)
+        numbers = table["questions"].map(len, na_action="ignore").astype("Int64")
+        return table.assign(questions=numbers, shared=table["shared"].map(", ".join))
 
     def to_dict(self) -> dict[str, Any]:
         "With the names of the questions."
-        changes = [change._asdict() for change in self.changes]
+        changes = [change._asdict() | {"shared": list(change.shared)} for change in self.changes]
         return {"exact": self.exact, "n_questions": self.n_questions, "changes": changes}
+
+
+def _listed(names: Sequence[str]) -> str:
+    "Names of two models or more in a sentence."
+    if len(names) > 5:
+        return first_five(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _change(change: Upset) -> str:
+    "What dropping questions would do, as the end of a sentence."
+    if change.what == "pair":
+        return f"put {change.behind} above {change.ahead}"
+    if change.questions is None:
+        return "put one of them above the others" if change.shared else f"put another model before {change.ahead}"
+    if not change.shared:
+        return f"put {change.behind} first"
+    return f"put {change.behind} first alone" if change.alone else f"put {change.behind} above {change.ahead}"
 
 # %% ../../nbs/inference/fragility.ipynb #24999344
 TOP = 3  # models, of which it is asked who they are
 ROUNDS = 20  # of choosing questions anew; two to five serve
 MOST_QUESTIONS = 100_000  # of which some are chosen so, pair by pair
+FITS_AT_ONCE = 2**22  # counts that are held at once
+CHEAP = 2e9  # steps of arithmetic: about two seconds; what costs more is computed where it is asked for
 
 
 def _fewest(
@@ -132,6 +158,44 @@ def _refitted(
             best, most, at_least = left_out, len(left_out), 1
     return best
 
+# %% ../../nbs/inference/fragility.ipynb #5c1a77e0
+def _is_exact(cells: Any, n_models: int) -> bool:  # cells of `_counted`
+    "Whether every question compares all pairs equally often: then points decide, and no fit is needed."
+    n_rows = cells.shape[1] // 3
+    met = cells[:, :n_rows] + cells[:, n_rows : 2 * n_rows] + cells[:, 2 * n_rows :]
+    # Numbers whose squared sum is so many times the sum of their squares are equal.
+    alike = met.sum(axis=1) ** 2 == n_rows * met.power(2).sum(axis=1)
+    return n_rows == n_models * (n_models - 1) // 2 and bool(alike.all())
+
+
+def _single_questions(
+    cells: Any,  # of `_counted`
+    design: Design,
+    tie_parameter: bool,
+) -> np.ndarray:  # (Q, n) log odds; NaN where no maximum exists
+    "The strengths without each question alone. Cost: Q fits."
+    n_questions, size = cells.shape
+    total, strengths = cells.sum(axis=0), np.full((n_questions, len(design.models)), np.nan)
+    n_at_once = max(FITS_AT_ONCE // size, 1)
+    for start in range(0, n_questions, n_at_once):
+        part = slice(start, start + n_at_once)
+        counts = (total - cells[part].toarray()).reshape(-1, 3, size // 3)
+        fit = maximise(design, counts, tie_parameter=tie_parameter)
+        strengths[part] = np.where(fit.penalised[:, None], np.nan, fit.strengths)
+    return strengths
+
+
+def fragility_cost(
+    pool: Pool,
+) -> float:  # steps of arithmetic, to a factor of three; `CHEAP` of them take about two seconds
+    "What `fragility` costs, before it is computed. Cost: O(G n²)."
+    cells, _ = _counted(pool)
+    n, n_questions = pool.n_models, pool.n_questions
+    if _is_exact(cells, n):
+        return 5.0 * n * n_questions * 50
+    n_fits = 5 * n * 5 + n_questions
+    return n_fits * 5.0 * (80.0 * cells.shape[1] + n**3)
+
 # %% ../../nbs/inference/fragility.ipynb #39907b11
 def fragility(
     pool: Pool,
@@ -141,47 +205,87 @@ def fragility(
 ) -> Fragility:
     """The fewest questions whose removal changes the leader, who the top three are, and each two neighbours; or a pair.
 
-    Exact where every question compares all pairs equally often; elsewhere an upper bound, proved by a fit. Raises
-    `InputError` for a single question; elsewhere `NoMaximumError`, and `ConvergenceError` as `maximise`.
-    Source: Huang, Shen, Wei and Broderick (2025), of single preferences. Cost: O(n Q log Q); elsewhere O(n) fits.
+    Exact where every question compares all pairs equally often; elsewhere exact up to two questions, as each is left
+    out alone first, and an upper bound, proved by a fit, above. Models that share the first place are both its leaders.
+    Raises `InputError` for a single question; elsewhere `NoMaximumError`, and `ConvergenceError` as `maximise`.
+    Source: Huang, Shen, Wei and Broderick (2025), of single preferences. Cost: O(n Q log Q); elsewhere O(n + Q) fits.
     """
+    from scipy import sparse
+
     if pool.n_questions < 2:
         raise InputError("one question: without it nothing is left; use at least two")
-    cells, design, _ = how = (*_counted(pool), tie_parameter)
-    n_rows, n = len(design.columns), pool.n_models
-    met = cells[:, :n_rows] + cells[:, n_rows : 2 * n_rows] + cells[:, 2 * n_rows :]
-    # Numbers whose squared sum is so many times the sum of their squares are equal.
-    exact = n_rows == n * (n - 1) // 2 and bool((met.sum(axis=1) ** 2 == n_rows * met.power(2).sum(axis=1)).all())
-    if not exact and pool.n_questions > MOST_QUESTIONS:
+    cells, design = _counted(pool)
+    n_rows, n, n_questions = len(design.columns), pool.n_models, pool.n_questions
+    exact = _is_exact(cells, n)
+    if not exact and n_questions > MOST_QUESTIONS:
         few = f"up to {MOST_QUESTIONS:,} are left out in turn; give a part of the table (--judge, --category)"
-        raise InputError(f"{pool.n_questions:,} questions that do not compare all pairs equally often: {few}")
-    first, second = np.eye(n)[design.columns[:, :2].T]
-    points = cells @ np.concatenate([first, second, (first + second) / 2])
+        raise InputError(f"{n_questions:,} questions that do not compare all pairs equally often: {few}")
+    rows, (first, second) = np.arange(n_rows), design.columns[:, :2].T
+    winner = sparse.csr_array((np.ones(n_rows), (rows, first)), shape=(n_rows, n))
+    loser = sparse.csr_array((np.ones(n_rows), (rows, second)), shape=(n_rows, n))
+    points = (cells @ sparse.vstack([winner, loser, (winner + loser) / 2])).toarray()
 
-    def ranked(kept: np.ndarray) -> list[int]:  # (Q,) bool
-        "Numbers of the models by what these questions say, best first."
+    def scored(kept: np.ndarray) -> np.ndarray:  # (Q,) bool
+        "Scores of the models by what these questions say."
+        if exact:
+            return kept @ points
         counts = (kept @ cells).reshape(1, 3, -1)
-        fit = None if exact else maximise(design, counts, tie_parameter=tie_parameter, on_separation="error")
-        return best_first(kept @ points if fit is None else fit.strengths[0]).tolist()
+        return maximise(design, counts, tie_parameter=tie_parameter, on_separation="error").strengths[0]
 
-    def change(what: str, size: int, pairs: Iterable[tuple[int, int]]) -> Upset:
-        best, most, (ahead, behind) = None, pool.n_questions, (pairs := [*pairs])[0]
+    scores = scored(np.ones(n_questions, dtype=bool))
+    order, ranks = best_first(scores).tolist(), mid_ranks(scores)
+    singles = None if exact else _single_questions(cells, design, tie_parameter)
+
+    def fewest(ahead: int, behind: int, most: int) -> np.ndarray | None:
+        "Few questions, fewer than `most`, without which the one behind is above the one ahead."
+        if singles is None:
+            left_out = _fewest(points[:, ahead] - points[:, behind])
+            return left_out if left_out is not None and len(left_out) < most else None
+        gaps = np.nan_to_num((singles[:, behind] - singles[:, ahead]).round(9))
+        if gaps.max() > TIE_TOLERANCE and most > 1:
+            return np.array([gaps.argmax()])
+        return _refitted(cells, design, tie_parameter, ahead, behind, most) if most > 2 else None
+
+    def change(what: str, size: int, pairs: Iterable[tuple[int, int]], shared: Sequence[int] = ()) -> Upset:
+        pairs = [*pairs]
+        best, most, (ahead, behind) = None, n_questions, pairs[0]
         for one, other in pairs:
-            left_out = _fewest(points[:, one] - points[:, other]) if exact else _refitted(*how, one, other, most)
-            if left_out is not None and len(left_out) < most:
-                best, most = left_out, len(left_out)
-        if best is not None and size:  # who passed need not be first
-            later = ranked(~np.isin(np.arange(pool.n_questions), best))
+            left_out = fewest(one, other, most)
+            if left_out is not None:
+                best, most, ahead, behind = left_out, len(left_out), one, other
+        is_alone = False
+        if best is not None and size:
+            rest = scored(~np.isin(np.arange(n_questions), best))
+            later = best_first(rest).tolist()
+            is_alone = later[0] == behind and mid_ranks(rest)[behind] == 1
+        if best is not None and size and not shared:  # who passed need not be first
             ahead = next(model for model in order[:size] if model not in later[:size])
             behind = next(model for model in later[:size] if model not in order[:size])
         chosen = None if best is None else names.iloc[at[best]].tolist()
-        return Upset(what, pool.models[ahead], pool.models[behind], chosen)
+        is_exact = exact or (best is not None and len(best) <= 2)
+        who = tuple(pool.models[model] for model in shared)
+        return Upset(what, pool.models[ahead], pool.models[behind], chosen, is_exact, who, bool(is_alone))
 
-    order, at = ranked(np.ones(pool.n_questions, dtype=bool)), np.unique(pool.questions, return_index=True)[1]
+    at = np.unique(pool.questions, return_index=True)[1]
     names = pool.index["question_id"].astype(str) if "question_id" in pool.index else pd.Series(pool.blocks.astype(str))
+
+    def tied(model: int) -> list[int]:
+        "The models that share the rank of this one, if any do."
+        alike = [other for other in order if ranks[other] == ranks[model]]
+        return alike if len(alike) > 1 else []
+
     if pair:
-        places = pool.models.index(pair[0]), pool.models.index(pair[1])
-        return Fragility((change("pair", 0, [places]),), exact, pool.n_questions)
-    top = [change("top 3", TOP, product(order[:TOP], order[TOP:]))] if n > TOP else []
-    neighbours = [change("neighbours", 0, [pair]) for pair in pairwise(order)]
-    return Fragility((change("leader", 1, product(order[:1], order[1:])), *top, *neighbours), exact, pool.n_questions)
+        one, other = pool.models.index(pair[0]), pool.models.index(pair[1])
+        shared = [one, other] if ranks[one] == ranks[other] else []
+        return Fragility((change("pair", 0, [(one, other)], shared),), exact, n_questions)
+    leaders = tied(order[0])
+    if leaders:
+        changes = [change("leader", 1, permutations(leaders, 2), leaders)]
+    else:
+        changes = [change("leader", 1, product(order[:1], order[1:]))]
+    if n > TOP:
+        shared = tied(order[TOP - 1]) if ranks[order[TOP]] == ranks[order[TOP - 1]] else []
+        changes.append(change("top 3", TOP, product(order[:TOP], order[TOP:]), shared))
+    changes += [change("neighbours", 0, [both], tied(both[0]) if ranks[both[0]] == ranks[both[1]] else [])
+                for both in pairwise(order)]
+    return Fragility(tuple(changes), exact, n_questions)
