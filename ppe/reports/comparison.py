@@ -187,12 +187,6 @@ def judge_change(
     for name, part in zip(names, (old, new), strict=True):
         caution = order_caution(Comparisons.of(part), "Judge in random or both orders")
         if caution:
-<<<<<<< HEAD
             remarks.append(Note(f"{name}: {caution}", Concern.BIASED))
-    rest += (linked_by, attributed, tuple(remarks), n_alone)
-    return JudgeChange(names, agreed, kappa, ratio, table, *rest)  # type: ignore[arg-type]
-=======
-            remarks.append(f"{name}: {caution}")
     about = linked_by, attributed, tuple(remarks), n_alone
     return JudgeChange(names, agreed, kappa, ratio, table, *rest, *about)  # type: ignore[arg-type]
->>>>>>> origin/main
