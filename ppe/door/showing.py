@@ -160,7 +160,12 @@ def show(
     for why, what, questions, part in (
         ("against", counted, lost, shown[shown["verdict"] == "lost"]),
         ("disputed", contested, disputed, decided[opposite]),
-        ("carrying", f"{sentence.removesuffix('.')}; the verdicts won there", carrying, shown[shown["verdict"] == "won"]),
+        (
+            "carrying",
+            f"{sentence.removesuffix('.')}; the verdicts won there",
+            carrying,
+            shown[shown["verdict"] == "won"],
+        ),
     ):
         listed = f": {first_five(questions)}" if questions else ""
         tables[why] = f"{what}{listed}", on_questions(part, questions)
