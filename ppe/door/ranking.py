@@ -122,6 +122,8 @@ def _with_ranges(board: Any, intervals: int | None, **how: Any) -> Any:
     one = board if isinstance(board, Leaderboard) else next(iter(board.boards.values()))
     slow = find_ranker(one.ranking.ranker).takes != "counts" or one.weighted
     n_resamples = usual_draws(how["level"], SLOW_RANGES if slow else RANGES)
+    if isinstance(board, CategoryLeaderboards):
+        n_resamples = usual_draws(board.level_of_each(how["level"]), n_resamples)
     try:
         return board.with_intervals(n_resamples=n_resamples, **how)
     except (InputError, ConvergenceError, NoMaximumError) as error:
