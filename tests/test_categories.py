@@ -53,7 +53,7 @@ def test_more_than_fifty_categories_have_ranges():
     "x wins all: of 57 categories with 14 questions each, 2 / 2**14 is less than 5 % / 57."
     rows = [
         ("j", f"{c}-{q}", f"c{c}", 0, *pair, "a")
-        for c, q, pair in product(range(57), range(14), (("x", "y"), ("x", "z"), ("z", "y"), ("y", "z")))
+        for c, q, pair in product(range(57), range(14), (("x", "y"), ("x", "z")))
     ]
     made = ppe.rank(pd.DataFrame(rows, columns=COLUMNS), by="category")
     assert not any("no ranges" in note for note in made.notes())
