@@ -1,6 +1,6 @@
 """Rank language models from pairwise verdicts over comparison graphs; names are imported when they are used."""
 
-from importlib import import_module
+from importlib import import_module as _import_module
 
 __version__ = "3.0.0"
 
@@ -55,7 +55,7 @@ def __getattr__(name: str) -> object:
             if name in names.split():
                 raise AttributeError(f"ppe.{name} has moved: from {module} import {name}")
         raise AttributeError(f"module 'ppe' has no attribute {name!r}; it has {', '.join(_HOME)}")
-    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    value = globals()[name] = getattr(_import_module(_HOME[name]), name)
     return value
 
 

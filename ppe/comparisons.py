@@ -14,6 +14,7 @@ import pandas as pd
 
 from .errors import InputError
 from .schemas import graph_codes, model_codes
+from .verdicts import ORDER_KNOWN
 
 # %% ../nbs/comparisons.ipynb #39d2b8c7
 OUTCOMES = ("a", "b", "tie", "invalid")  # a verdict's number is its place here
@@ -35,6 +36,7 @@ class Comparisons:
     judges: tuple[str, ...]  # J names, sorted
     n_questions: int
     covariates: dict[str, np.ndarray] = field(default_factory=dict)  # by name x: columns x_a and x_b, (R, 2)
+    order_lost: np.ndarray | None = None  # (R,) bool: nobody can say which was shown first; None: of no verdict
 
     @classmethod
     def of(
@@ -59,8 +61,11 @@ class Comparisons:
         question, questions = pd.factorize(verdicts["question_id"])
         wording, graph = verdicts["variant"].to_numpy(), graph_codes(verdicts)[0]
         sides = {name: verdicts[[f"{name}_a", f"{name}_b"]].to_numpy(np.float64) for name in covariates}
+        order_lost = None
+        if ORDER_KNOWN in verdicts:
+            order_lost = (verdicts[ORDER_KNOWN] == "no").to_numpy()
         numbers = (first, second, outcome, judge, question, wording, graph)
-        return cls(*numbers, names, tuple(judges), len(questions), sides)
+        return cls(*numbers, names, tuple(judges), len(questions), sides, order_lost)
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -69,6 +74,11 @@ class Comparisons:
     def points(self) -> np.ndarray:  # (R,)
         "Of the first model: 1, 0, half a point for a tie; NaN if invalid."
         return POINTS[self.outcome]
+
+    @property
+    def n_order_lost(self) -> int:
+        "Verdicts of which nobody can say which answer was shown first."
+        return 0 if self.order_lost is None else int(self.order_lost.sum())
 
     @property
     def pair(self) -> np.ndarray:  # (R,)

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SAYS', 'COUNT_COLUMNS', 'CONVERT', 'MODEL_COLUMNS', 'Source', 'PIECE', 'BYTES', 'LINE', 'Schema', 'rows_text',
-           'Faults', 'require_columns', 'whole_number', 'one_spelling', 'identifier_column', 'require_distinct_names',
-           'model_codes', 'graph_codes', 'check_table', 'no_rows', 'reading', 'header', 'column_names', 'read_pieces',
-           'read_table', 'write_table']
+           'Faults', 'require_columns', 'whole_number', 'one_spelling', 'identifier_column', 'spell_alike',
+           'require_distinct_names', 'model_codes', 'graph_codes', 'check_table', 'no_rows', 'reading', 'header',
+           'column_names', 'read_pieces', 'read_table', 'write_table']
 
 # %% ../nbs/schemas.ipynb #209a92dc
 import codecs
@@ -55,7 +55,8 @@ class Schema:
 
 SAYS = {  # of all tables, in the order in which the rules are tried
     "empty": "empty {column} in {rows}: every cell must be filled",
-    "name": "{column} {shown} in {rows}: it is printable text on one line, without spaces around it; rename it",
+    "name": "{column} {shown} in {rows}: a name is text on one line, without spaces around it or characters that cannot "
+    "be seen (escapes here); rename it",
     "word": "",
     "itself": "model against itself in {rows} ({shown}): a {row} compares two different models",
     "twice": "",
@@ -250,7 +251,10 @@ def _as_words(values: pd.Series) -> pd.Series:
     return words.cat.remove_unused_categories()
 
 
-def _spelled_alike(table: pd.DataFrame, columns: Sequence[str]) -> None:
+def spell_alike(
+    table: pd.DataFrame,  # changed in place
+    columns: Sequence[str],  # of categories; together they hold the names of one kind
+) -> None:
     "Write each whole number among the names of these columns in one way."
     names = one_spelling(name for column in columns for name in table[column].cat.categories)
     for column in columns:
@@ -271,10 +275,10 @@ def _normal_form(frame: pd.DataFrame, schema: Schema, columns: Sequence[str]) ->
             values = _as_words(values)
         table[column] = values.to_numpy() if values.dtype == np.int64 else values.array
     names = [column for column in columns if schema.cells[column] is is_name and column not in schema.identifiers]
-    _spelled_alike(table, [column for column in names if column in MODEL_COLUMNS])
+    spell_alike(table, [column for column in names if column in MODEL_COLUMNS])
     for column in names:
         if column not in MODEL_COLUMNS:
-            _spelled_alike(table, [column])
+            spell_alike(table, [column])
     return table
 
 # %% ../nbs/schemas.ipynb #8007cbad

@@ -24,8 +24,19 @@ from pandas.util import hash_array
 from .counts import PairCounts
 from .errors import InputError, PpeError, first_five
 from .pool import win_tie_counts_from_table
+from .comparisons import Comparisons
 from .schemas import Faults, one_spelling, read_pieces, reading, require_distinct_names, whole_number
-from .verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, VERDICTS, Verdict, find_name, nothing_selected
+from ppe.verdicts import (
+    COLUMNS,
+    GRAPH_COLUMNS,
+    ID_COLUMNS,
+    ORDER_KNOWN,
+    VERDICTS,
+    Verdict,
+    find_name,
+    nothing_selected,
+    order_words,
+)
 
 # %% ../nbs/streaming.ipynb #stream-06
 def _keys(*columns: pa.Array | np.ndarray) -> np.ndarray:  # (rows,) uint64
@@ -89,6 +100,7 @@ class _Tally:
         self.written: dict[str, set[str]] = {column: set() for column in self.number}  # as words, 81 and 81.0
         self.wanted, self.faults = wanted, Faults(VERDICTS)
         self.counts = np.zeros((len(Verdict), 0, 0), np.int64)
+        self.is_order_lost = False  # of some verdict that was wanted
         self.pairs: set[tuple[int, int]] = set()  # judge and category
 
     def codes(self, batch: pa.RecordBatch) -> dict[str, np.ndarray]:  # (rows,) int64 of each column; -1: no word
@@ -137,6 +149,9 @@ class _Tally:
                     f"{MAX_COUNT_BYTES / 2**30:g} GiB; are model_a and model_b the names of models?"
                 )
             self.counts = np.pad(self.counts, [(0, 0), *[(0, max(len(names), room * 5 // 4) - room)] * 2])
+        if ORDER_KNOWN in batch.schema.names:
+            words = order_words(batch[ORDER_KNOWN].to_pandas())
+            self.is_order_lost |= bool((words == "no").to_numpy()[chosen].any())
         cells = np.ravel_multi_index((verdict[chosen], a[chosen], b[chosen]), self.counts.shape)
         np.add.at(self.counts.reshape(-1), cells, 1)
         return _row_keys(batch, codes)
@@ -149,6 +164,7 @@ class Streamed:
     counts: PairCounts
     judges: tuple[str, ...]  # who judged, sorted
     n_rows: int  # verdicts that were chosen, invalid ones included
+    shown: np.ndarray | None = None  # (n, n) valid ones of each pair, row shown first; None where that is not known
 
     @classmethod
     def of(
@@ -157,7 +173,11 @@ class Streamed:
     ) -> "Streamed":
         "What would be left of a table."
         judges = tuple(sorted(verdicts["judge"].unique()))
-        return cls(PairCounts(*win_tie_counts_from_table(verdicts)), judges, len(verdicts))
+        counts = PairCounts(*win_tie_counts_from_table(verdicts))
+        is_known = not (ORDER_KNOWN in verdicts and (verdicts[ORDER_KNOWN] == "no").any())
+        is_known = is_known and counts.n_verdicts > 0
+        shown = Comparisons.of(verdicts).counts().sum(axis=(0, 1)) if is_known else None
+        return cls(counts, judges, len(verdicts), shown)
 
     @property
     def remarks(self) -> tuple[str, ...]:  # one line or none
@@ -186,7 +206,8 @@ def _chosen(tally: _Tally) -> Streamed:
         raise InputError(f"no valid verdict: all {n_rows} are invalid; at least one that says a, b or tie is needed")
     models = tuple(names["model_a"][code] for code in order)
     judges = tuple(sorted({names["judge"][judge] for judge, _ in pairs}))
-    return Streamed(PairCounts(won + lost.T, tied + tied.T, models), judges, n_rows)
+    shown = None if tally.is_order_lost else won + lost + tied
+    return Streamed(PairCounts(won + lost.T, tied + tied.T, models), judges, n_rows, shown)
 
 # %% ../nbs/streaming.ipynb #6a9dc726
 Pieces = Iterator[tuple[pa.RecordBatch, dict[str, Any]]]  # some rows, and their place as of `Faults.add`

@@ -1,6 +1,7 @@
 """Intervals across modules: questions are what is resampled, whoever judged them."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from definitions import definitions
 from drawn import frame
+from scipy.sparse import csr_array
 
 import ppe
 from ppe.errors import InputError
@@ -16,7 +18,9 @@ from ppe.inference.advice import diagnose_verdicts, open_ranks
 from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.methods import Method
+from ppe.inference.score_tests import ScoreTests
 from ppe.pool import comparison_graphs
+from ppe.rankers.likelihood import Design
 from ppe.streams import stream
 from ppe.verdicts import read_verdicts, validate_verdicts
 
@@ -27,9 +31,9 @@ CASES = Path(__file__).parent / "cases"
 
 @pytest.fixture(scope="module")
 def one_judge():
-    "Eight questions in two wordings; each question has an opinion of its own."
+    "Eight questions in two wordings; each has an opinion of its own, so that scores spread more than coins would."
     rng = stream(SEED, "one judge")
-    opinion = np.linspace(1, -1, len(MODELS)) + rng.normal(0, 1.0, (N_QUESTIONS, len(MODELS)))
+    opinion = np.linspace(1, -1, len(MODELS)) + rng.normal(0, 1.5, (N_QUESTIONS, len(MODELS)))
     rows = [
         ("judge 1", f"q{q}", "any", variant, MODELS[a], MODELS[b],
          "a" if opinion[q, a] - opinion[q, b] + rng.logistic() > 0 else "b")
@@ -186,3 +190,34 @@ def test_a_diagnosis_has_the_ranges_of_the_leaderboard(one_judge, level):
     table = ppe.rank(one_judge, level=level).to_frame()
     ranges = {row.model: (row.rank_low, row.rank_high) for row in table.itertuples()}
     assert {model: (row["low"], row["high"]) for model, row in told.items()} == ranges
+
+
+def test_up_to_nine_questions_nothing_is_drawn(one_judge):
+    turned = one_judge.assign(model_a=one_judge["model_b"], model_b=one_judge["model_a"])
+    for kind in ("single", "simultaneous"):
+        boards = [leaderboard(one_judge).with_intervals(n_resamples=n, kind=kind, seed=n) for n in (99, 400)]
+        table, again = (board.table().set_index("model") for board in boards)
+        pd.testing.assert_frame_equal(table, again)
+        # Every verdict the other way round: limits change their signs and places, ranges of ranks their ends.
+        back = leaderboard(turned).with_intervals(n_resamples=99, kind=kind).table().set_index("model").loc[table.index]
+        np.testing.assert_allclose(back["score_low"], -table["score_high"], atol=1e-6)
+        assert (back["rank_low"] == len(MODELS) + 1 - table["rank_high"]).all()
+
+
+def test_ten_questions_are_drawn_and_a_design_without_balance_widens_its_limits(one_judge):
+    "Pairs that questions ask unequally: limits with what the fit takes from them are the wider ones, mostly."
+    wider = []
+    for number in range(12):
+        rng = stream(SEED, "unequal", number)
+        question = np.repeat(np.arange(12), 20)
+        pairs = np.array(list(combinations(range(6), 2)))
+        first, second = pairs[np.repeat(rng.integers(len(pairs), size=24), 10)].T
+        effect = 2 * rng.standard_normal((12, 6))
+        points = (rng.logistic(size=240) < effect[question, first] - effect[question, second]).astype(float)
+        tests = ScoreTests.of(Design.of(first, second, [*"uvwxyz"]), points, question, n_flips=399, rng=rng)
+        assert not tests.listed and len(tests.flips) == 399
+        as_balanced = replace(tests, unusual=csr_array(tests.unusual.shape))
+        ends = [some.limits(np.array([1.0, -1, 0, 0, 0, 0]), level=0.9) for some in (tests, as_balanced)]
+        width, narrower = (high - low for low, high in ends)
+        wider.append(width >= narrower - 1e-9)
+    assert np.mean(wider) > 0.7

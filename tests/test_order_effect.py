@@ -1,15 +1,22 @@
 """The effect of the first place on the command line and in the library, beside fits to rows told apart here."""
 
+from itertools import combinations, pairwise
+
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import write
 from drawn import comparisons, drawn_rows, frame, refused
 from scipy.special import expit
 
+import ppe
+from ppe.comparisons import Comparisons
 from ppe.errors import InputError
 from ppe.inference.diagnostics import first_place_rates
+from ppe.inference.presentation_order import order_caution
 from ppe.rankers.order_effect import ORDER_FORMS, order_effect
 from ppe.rankers.registry import RANKERS
+from ppe.verdicts import COLUMNS
 
 STRENGTH = {"a": 0.9, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.7}
 EFFECT = {"one": 1.0, "two": -0.6}
@@ -87,9 +94,12 @@ def test_one_order_only_is_noted_and_told_from_nothing_when_it_fits_a_line(ppe_m
     rows = [("me", q, "any", 0, x, y, "ab"[(q + k) % 2]) for k, (x, y) in pairs for q in range(4)]
     words = "rank", write(tmp_path / "line.csv", rows), "--order-effect", "--incomplete", "keep"
     refused(ppe_main(*words), "cannot be told from strength", "judge me", "both orders")
-    ridge = ppe_main(*words, "--on-separation", "ridge", "--format", "json").json()
+    refused(ppe_main(*words, "--on-separation", "ridge"), "cannot be told from strength", "judge me")
+    # Everyone loses from the first place alone: an estimate runs off, and that of a penalty is said to be one.
+    always = [("me", q, "any", k, *pair, "b") for q in range(4) for k, pair in enumerate(("xy", "yz", "zx", "yx"))]
+    words = "rank", write(tmp_path / "always.csv", always), "--order-effect", "--on-separation", "ridge"
+    ridge = ppe_main(*words, "--incomplete", "keep", "--format", "json").json()
     assert ridge["fit"]["ridge"] > 0 and ridge["fit"]["first_place_se"] == {"me": None}
-    assert "penalty" in ppe_main(*words, "--on-separation", "ridge").out
 
 
 def test_what_has_no_such_estimate_is_refused(ppe_main, tmp_path):
@@ -143,3 +153,165 @@ def test_both_orders_are_told_apart_from_pairs_that_lost_one():
     for level in (0, 1, 95, float("nan")):
         with pytest.raises(InputError, match="between 0 and 1"):
             first_place_rates(frame(once), level=level)
+
+
+# ---- nearly every pair in one order, and an order that is lost
+
+
+def always_a(order, *, judge="me", n=6, n_questions=12, seed=1, said="a"):
+    "Each pair once on each question, the first of the list first, or by a coin, or in both orders."
+    rng, names = np.random.default_rng(seed), [f"m{k}" for k in range(n)]
+    rows = []
+    for question in range(n_questions):
+        for pair in combinations(names, 2):
+            shown = pair[::-1] if order == "coins" and rng.random() < 0.5 else pair
+            rows.append((judge, question, f"c{question % 2}", 0, *shown, said))
+            if order == "both":
+                rows.append((judge, question, f"c{question % 2}", 1, *shown[::-1], said))
+    return rows
+
+
+ONE_ORDER = "one order only (15 of 15 that met several times): position and strength are told apart by the model alone"
+RIDGE = "--on-separation", "ridge"
+
+
+@pytest.mark.parametrize("order", ["given", "coins", "both"])
+def test_one_order_is_a_caution_in_every_command_and_form(ppe_main, tmp_path, order):
+    "A judge that always says the first: six equal models, ranked by the list."
+    path = write(tmp_path / "t.csv", always_a(order))
+    expected = 1 if order == "given" else 0
+    for words in (("rank", path, *RIDGE), ("check", path), ("compare", path, "--model", "m0", "--model", "m3")):
+        done = ppe_main(*words)
+        assert done.code == 0 and done.err.count(ONE_ORDER) == expected, words
+        assert "random or both orders" in done.err or not expected
+        shown = ppe_main(*words, "--format", "markdown") if words[0] != "rank" else done
+        assert (shown.out + done.err).count("told apart by the model alone") >= expected
+    diagnosis = ppe_main("diagnose", path)
+    assert diagnosis.out.count(ONE_ORDER) == expected
+    assert ("one_order" in ppe_main("diagnose", path, "--format", "json").json()["cautions"]) == bool(expected)
+    page = tmp_path / "r.html"
+    assert ppe_main("report", path, "--out", page).code == 0
+    assert page.read_text().count("told apart by the model alone") == expected
+    frame_ = ppe.read(path)
+    assert sum("model alone" in note for note in ppe.rank(frame_, on_separation="ridge").notes()) == expected
+    by_category = ppe.rank(frame_, on_separation="ridge", by="category", intervals=0).notes()
+    assert sum("model alone" in note for note in by_category) == expected  # once, and not for each category
+
+
+def test_an_estimate_from_one_order_never_stands_without_its_caveat(ppe_main, tmp_path):
+    done = ppe_main("rank", write(tmp_path / "t.csv", table(7, fixed=True)), "--order-effect")
+    lines = [line for line in done.out.splitlines() if line.startswith("first place with judge")]
+    assert len(lines) == 2 and all("by the model alone" in line for line in lines)
+    assert "also with --order-effect" in done.err
+    assert "by the model alone" in str(ppe.rank(tmp_path / "t.csv", order_effect=True))
+
+
+def is_refused(ppe_main, path):
+    for words in (("--order-effect",), ("--order-effect", *RIDGE), ("--judges", "weighted", *RIDGE)):
+        refused(ppe_main("rank", path, *words), "the order of the answers is lost")
+
+
+@pytest.mark.parametrize("end", [".csv", ".csv.gz", ".parquet"])
+def test_a_public_set_that_lost_its_order_says_so_wherever_it_goes(ppe_main, tmp_path, end):
+    path = tmp_path / f"mt{end}"
+    assert ppe_main("data", "write", "mt-bench-gpt4", "--out", path).code == 0
+    for some in (path, ppe.read(path).to_csv(tmp_path / "again.csv", index=False) or tmp_path / "again.csv"):
+        is_refused(ppe_main, some)
+        for words in (("rank", some), ("check", some), ("diagnose", some), ("rank", some, "--category", "math")):
+            done = ppe_main(*words)
+            assert done.code == 0 and "model alone" not in done.out + done.err and "44.3" not in done.out
+        assert "one order only" not in ppe_main("compare", some, "--model", "gpt-4", "--model", "claude-v1").err
+    assert ppe_main("check", path, "--format", "json").json()["order_lost"] == 2400
+    told = ppe_main("diagnose", path, "--format", "json").json()
+    assert told["first_place"]["gpt-4"]["value"] is None and told["order_flips"] is None
+    assert ppe_main("report", path, "--out", tmp_path / "r.html").code == 0
+    assert "model alone" not in (tmp_path / "r.html").read_text()
+    found = ppe_main("compare", path, "--model", "gpt-4", "--model", "claude-v1", "--format", "json").json()
+    assert found["shown_first"] is None
+
+
+def test_several_files_keep_which_rows_lost_their_order(ppe_main, tmp_path):
+    "The judge whose order is known is looked at, by itself and beside the other."
+    assert ppe_main("data", "write", "mt-bench-gpt4", "--out", tmp_path / "mt.csv").code == 0
+    for order in ("coins", "given"):
+        other = write(tmp_path / f"{order}.csv", [(*row[:6], "ab"[k % 2]) for k, row in enumerate(always_a(order))])
+        words = "rank", tmp_path / "mt.csv", other, *RIDGE
+        both = ppe_main(*words)
+        assert ("one order only (15 of 15" in both.err) == (order == "given")
+        refused(ppe_main(*words, "--order-effect"), "merged, in 2,400 of 2,580 verdicts")
+        if order == "coins":
+            alone = ppe_main(*words, "--order-effect", "--judge", "me")
+            assert alone.code == 0 and "first place with judge me" in alone.out
+    frame_ = pd.concat([ppe.load("mt-bench-gpt4"), ppe.read(tmp_path / "coins.csv")], ignore_index=True)
+    with pytest.raises(InputError, match="merged, in 2,400 of 2,580 verdicts"):
+        ppe.rank(frame_, order_effect=True, on_separation="ridge")
+    rates = first_place_rates(ppe.read(frame_)).set_index("judge")["basis"]
+    assert rates["gpt-4"] == "lost" and rates["me"] == "random order"
+
+
+def test_json_lines_and_frames_with_other_names_keep_the_mark(tmp_path):
+    table_ = ppe.load("mt-bench-gpt4").head(600)
+    table_.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    names = {name: name for name in COLUMNS[:-1]} | {"winner": "verdict"} | {word: word for word in ("a", "b", "tie")}
+    for source in (tmp_path / "t.jsonl", table_):
+        assert set(ppe.read(source, **names)["order_known"]) == {"no"}
+    renamed = table_.rename(columns={"model_a": "left", "order_known": "seen"})
+    assert set(ppe.read(renamed, **names | {"model_a": "left", "order_known": "seen"})["order_known"]) == {"no"}
+    assert set(ppe.read(table_.drop(columns="order_known"), **names | {"order_known": "@no"})["order_known"]) == {"no"}
+    assert "order_known" not in ppe.read(table_.drop(columns="order_known"), **names)
+
+
+def test_large_files_are_cautioned_by_their_counts(ppe_main, tmp_path, monkeypatch):
+    monkeypatch.setattr("ppe.door.inputs.LARGE", 100)
+    rows = [(*row[:6], "ab"[k % 3 == 0]) for k, row in enumerate(always_a("given"))]
+    path = write(tmp_path / "t.csv", rows)
+    assert ONE_ORDER in ppe_main("rank", path, *RIDGE).err
+    coins = write(tmp_path / "coins.csv", [(*row[:6], "ab"[k % 3 == 0]) for k, row in enumerate(always_a("coins"))])
+    assert "one order" not in ppe_main("rank", coins, *RIDGE).err
+    lost = tmp_path / "lost.csv"
+    pd.read_csv(path).assign(order_known="no").to_csv(lost, index=False)
+    done = ppe_main("rank", lost, *RIDGE)
+    assert "too many for a table" in done.err and "one order" not in done.err
+    pd.read_csv(path).assign(order_known="perhaps").to_csv(lost, index=False)
+    refused(ppe_main("rank", lost), "order_known 'perhaps'")
+
+
+def test_randomised_single_orders_stay_estimable():
+    "40 models, each of 780 pairs once, the order by a coin: .50 to .70 where the truth is .6, and no caution."
+    i, j = np.triu_indices(40, 1)
+    found, each, zeros = [], np.arange(780), np.zeros(780, int)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        theta, coin = rng.standard_normal(40), rng.random(780) < 0.5
+        first, second = np.where(coin, i, j), np.where(coin, j, i)
+        lost = rng.random(780) > expit(theta[first] - theta[second] + np.log(0.6 / 0.4))
+        names = tuple(f"m{k:02}" for k in range(40))
+        rows = Comparisons(first, second, lost.astype(int), zeros, each, zeros, each, names, ("me",), 780)
+        assert not order_caution(rows)
+        found.append(order_effect(rows, on_separation="ridge").fit.estimates["equal_first_wins"]["me"])
+    assert 0.5 < min(found) and max(found) < 0.7 and abs(np.mean(found) - 0.6) < 4 * np.std(found) / 60**0.5
+
+
+@pytest.mark.parametrize("pairs", ["hub first", "hub second", "chain", "groups"])
+def test_a_design_that_cannot_tell_place_from_strength_is_refused(ppe_main, tmp_path, pairs):
+    "Beside the rank of the design, with verdicts of every kind, so that nothing is separated."
+    names = "uvwxyz"
+    chosen = {
+        "hub first": [("u", other) for other in names[1:]],
+        "hub second": [(other, "u") for other in names[1:]],
+        "chain": list(pairwise(names)),
+        "groups": [(one, other) for one in "uvw" for other in "xyz"],
+    }[pairs]
+    rng = np.random.default_rng(3)
+    rows = [("me", q, "any", 0, *pair, str(rng.choice(["a", "b", "tie"]))) for q in range(40) for pair in chosen]
+    path = write(tmp_path / "t.csv", rows)
+    design = np.array([[(name == a) - float(name == b) for name in names] + [1.0] for a, b in chosen])
+    assert np.linalg.matrix_rank(design) == np.linalg.matrix_rank(design[:, :-1])
+    for words in ((), RIDGE, ("--ranker", "davidson", *RIDGE)):
+        refused(ppe_main("rank", path, "--order-effect", *words), "judge me cannot be told from strength")
+    case = ppe_main("check", path).out
+    assert "an effect of the order (--order-effect): first place with judge me cannot be told" in case
+    assert ppe_main("plan", "--models", 6, "--questions", 60, "--pilot", path).code == 0
+    turned = [("me", 41 + k, "any", 0, *chosen[0][::-1], said) for k, said in enumerate("ab")]
+    one_more = write(tmp_path / "u.csv", [*rows, *turned])
+    assert ppe_main("rank", one_more, "--order-effect").code == 0

@@ -14,6 +14,7 @@ from drawn import frame
 
 from ppe.cli.main import main
 from ppe.designs.plans import (
+    MOST_EFFECTS,
     PUBLIC,
     Beliefs,
     Forecast,
@@ -248,11 +249,15 @@ def test_a_plan_for_thousands_of_models_is_refused(n):
 
 
 def test_the_prior_is_that_of_the_sets_and_a_wider_one_of_fewer():
-    everything, few = prior_of(PUBLIC), prior_of(dict([*PUBLIC.items()][:2]))
-    assert np.allclose(
-        everything[:, 0], np.mean([prior_of({"x": seen, "y": seen})[:, 0] for seen in PUBLIC.values()], axis=0)
-    )
-    assert np.isclose(few[2, 1], abs(0.68 + 0.23) / 2**0.5 * 1.5**0.5)
+    "The order of MT-Bench is lost: it says nothing of the first place."
+    everything, few = prior_of(PUBLIC), prior_of(dict([*PUBLIC.items()][:3]))
+    assert np.isnan(PUBLIC["MT-Bench, GPT-4"].first_place)
+    known = [prior_of({"x": seen, "y": seen})[:, 0] for seen in PUBLIC.values() if seen.first_place == seen.first_place]
+    assert np.isclose(everything[2, 0], np.mean(known, axis=0)[2])
+    strengths, effects, *_ = np.array([*PUBLIC.values()]).T
+    each = np.log(strengths), np.log(effects**2 / (MOST_EFFECTS**2 - effects**2))
+    assert np.allclose(everything[:2, 0], np.mean(each, axis=1))
+    assert np.isclose(few[2, 1], (0.68 - 0.03) / 2**0.5 * 1.5**0.5)
 
 
 def test_an_impossible_plan_is_refused(tmp_path):

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COLUMNS_HELP', 'check_command', 'cycles_command', 'diagnose_command', 'plan_command', 'rank_command', 'show_command',
-           'WORSE', 'SETTLED', 'counts_command', 'import_command', 'report_command', 'agree_command', 'compare_command',
-           'design_command', 'next_command']
+           'WORSE', 'UNDECIDED', 'SETTLED', 'counts_command', 'import_command', 'report_command', 'agree_command',
+           'compare_command', 'design_command', 'next_command']
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-03
 from typing import Any
@@ -23,6 +23,7 @@ from ..door.reading import check, read
 from ..door.showing import show
 from ..errors import InputError
 from ..inference.change import Change
+from ..inference.presentation_order import counts_caution
 from ..streaming import Streamed
 from ..verdicts import write_verdicts
 
@@ -48,7 +49,8 @@ def counts_command(
         raise InputError("no valid verdict: nothing to count; at least one that says a, b or tie is needed")
     write_counts(seen.counts, target)
     emit(f"{seen.counts.n_verdicts} verdicts on {len(seen.counts.models)} models")
-    for line in seen.remarks:
+    caution = "" if seen.shown is None else counts_caution(seen.shown)
+    for line in filter(None, (caution, *seen.remarks)):
         note(line)
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-07b
@@ -95,8 +97,9 @@ def report_command(verdicts: Verdicts, new: Verdicts, *, out: str, force: bool, 
     emit(f"{out}: {len(page.html.encode()) / 1000:.0f} kB")
 
 # %% ../../nbs/cli/verdicts.ipynb #gate-02
-WORSE = 4  # exit code of a gate that closes
-_FAIL = "Exit code 4 if the whole interval lies below minus the margin."
+WORSE, UNDECIDED = 4, 5  # exit codes of a gate that closes, and of one that cannot say
+_FAIL = """Exit code 4 if the whole interval lies below minus the margin; else 5 if the new version lacks a valid verdict
+on more than 5 % of the questions on which the old one has one."""
 
 
 @command("agree", OF_RESULTS, of=agree)
@@ -106,13 +109,22 @@ def agree_command(verdicts: Verdicts, *, format: Form, **options: Any) -> int:
     return WORSE if agreement.below else 0
 
 
-@command("compare", OF_TESTS, click.Option(["--fail-if"], type=click.Choice(["worse"]), help=_FAIL), of=compare)
+@command(
+    "compare",
+    OF_TESTS,
+    click.Option(["--fail-if"], type=click.Choice(["worse"]), help=" ".join(_FAIL.split())),
+    of=compare,
+)
 def compare_command(old: Verdicts, new: Verdicts, *, format: Form, fail_if: str | None, **options: Any) -> int:
     if options["judges"] and (fail_if or format == "junit"):
         raise InputError("--judges compares judges, on all models: it takes no --fail-if, and no --format junit")
     change = compare(old, new, **options)
     emit_result(format, change)
-    return WORSE if fail_if and isinstance(change, Change) and change.worse else 0
+    if not fail_if or not isinstance(change, Change):
+        return 0
+    if change.worse:
+        return WORSE
+    return 0 if change.decided else UNDECIDED
 
 # %% ../../nbs/cli/verdicts.ipynb #pd06-642fc4
 _LIST = ("a list of pairs", (".csv", ".csv.gz"))

@@ -25,11 +25,12 @@ from scipy.special import expit, logit, ndtr
 from ..comparisons import Comparisons, wins_and_ties
 from .pair_designs import Orders, PairDesign, Sharing
 from ..errors import InputError, NoMaximumError, first_five
+from ..files import plain_number
 from ..inference.intervals import jackknife_error, symmetric_root
 from ..inference.variance_components import GROUPS, variance_components
 from ..pool import half_tie_wins
 from ..rankers.bradley_terry import bradley_terry_batch, fit_newton
-from ..rankers.order_effect import order_effect
+from ..rankers.order_effect import no_place_effect, order_effect
 from ..rankers.rankings import best_first, mid_ranks
 from ..results import Parts, Result, Shown
 
@@ -123,11 +124,11 @@ class SetNumbers(NamedTuple):
     strengths: float  # standard deviation of half-tie Bradley–Terry scores, logits
     effects: float  # τ, what a question adds to the score of a model, standard deviation
     ties: float  # share of verdicts
-    first_place: float  # what the place shown first gains, log odds with half ties
+    first_place: float  # what the place shown first gains, log odds with half ties; NaN where the order is lost
 
 
 PUBLIC = {
-    "MT-Bench, GPT-4": SetNumbers(1.40, 0.99, 0.250, -0.23),
+    "MT-Bench, GPT-4": SetNumbers(1.40, 0.99, 0.250, np.nan),  # its verdicts of both orders were merged upstream
     "Vicuna-80, GPT-4": SetNumbers(0.90, 0.85, 0.135, 0.68),
     "Vicuna-80, people": SetNumbers(0.37, 0.60, 0.114, 0.03),
     "H2O, GPT-4": SetNumbers(1.08, 1.07, 0.000, 0.57),
@@ -136,12 +137,12 @@ PUBLIC = {
 
 
 def prior_of(
-    sets: Mapping[str, SetNumbers],  # by name
+    sets: Mapping[str, SetNumbers],  # by name; at least two that know the first place
 ) -> np.ndarray:  # (3, 2)
     "Mean and deviation of a new set's log strengths, logit of τ² as a share of the most, and first place."
     strengths, effects, _, first_place = np.array([*sets.values()]).T
-    seen = np.stack([np.log(strengths), logit((effects / MOST_EFFECTS) ** 2), first_place])
-    return np.stack([seen.mean(axis=1), seen.std(axis=1, ddof=1) * sqrt(1 + 1 / len(sets))], axis=1)
+    seen = np.log(strengths), logit((effects / MOST_EFFECTS) ** 2), first_place[~np.isnan(first_place)]
+    return np.array([(part.mean(), part.std(ddof=1) * sqrt(1 + 1 / len(part))) for part in seen])
 
 # %% ../../nbs/designs/plans.ipynb #plan-15
 @dataclass(frozen=True, eq=False)
@@ -266,8 +267,8 @@ def pilot_beliefs(
     noise = np.einsum("dij,dj->di", np.linalg.cholesky(covariances)[picked], rng.standard_normal((n_draws, n)))
     scores = modes[picked] + noise
     ties = rng.beta(n_ties / inflation + 0.5, (n_rows - n_ties) / inflation + 0.5, n_draws) * (n_ties > 0)
-    ordered = order_effect(rows, on_separation="ridge").fit
-    if not ordered.ridge:
+    ordered = None if no_place_effect(rows) else order_effect(rows, on_separation="ridge").fit
+    if ordered is not None and not ordered.ridge:
         names = "first_place", "first_place_se", "first_place_se_questions"
         estimate, alone, error = (ordered.estimates[name][rows.judges[0]] for name in names)
         error = float(alone) * sqrt(max(inflation, 1.0)) if error is None else error
@@ -467,9 +468,9 @@ def parse_target(
     "A target from its words. Raises `InputError` for any other, and for what every or no ranking reaches."
     name, _, number = text.partition("=")
     with suppress(ValueError):
-        if name == "spearman" and 0 < (value := float(number)) < 0.5:
+        if name == "spearman" and 0 < (value := plain_number(number)) < 0.5:
             return Target(spearman=value)
-        if name == "top" and (value := float(number)).is_integer() and 1 <= value < n_models:
+        if name == "top" and (value := plain_number(number)).is_integer() and 1 <= value < n_models:
             return Target(top=int(value))
     raise InputError(
         f"target {text!r:.60}: write spearman=D with a distance D between 0, which only all questions themselves give, "

@@ -8,6 +8,7 @@ __all__ = ['ROWS', 'INCHES', 'page', 'plot', 'draw_into']
 # %% ../../nbs/door/display.ipynb #3be95b43
 from functools import singledispatch
 from html import escape
+from inspect import signature
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,15 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
     "Draw a result, into new axes if none are given. Raises `InputError` for one without a picture."
     import matplotlib.pyplot as plt
 
+    draw = _draw.dispatch(type(result))
+    known = [*signature(draw).parameters][2:]
+    if unknown := [name for name in options if name not in known]:
+        takes = f"it takes {' and '.join(known)}" if known else "it takes axes (ax) alone"
+        raise InputError(f"{unknown[0]!s:.60}: no option of the picture of a {type(result).__name__}; {takes}")
+    if ax is not None and not hasattr(ax, "figure"):
+        raise InputError(
+            f"ax={ax!r:.60}: axes of matplotlib are needed, or none; other options by name, as kind='wins'"
+        )
     # A new figure is shown as the reader's notebook or window shows others; what is drawn on it has our style.
     look: dict[str, Any] = {"figsize": (5.0, 2.8), "layout": "constrained", "facecolor": "white"}
     figure: Any = plt.figure(**look) if ax is None else ax.figure
@@ -109,7 +119,7 @@ def plot(result: Result, ax: "Axes | None" = None, **options: Any) -> "Axes":
             use_style()
             plt.rc("text", parse_math=False)  # names are no formulas
             axes = figure.add_subplot() if ax is None else ax
-            height = _draw(result, axes, **options)
+            height = draw(result, axes, **options)
     except Exception as error:
         if ax is None:
             plt.close(figure)

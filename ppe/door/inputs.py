@@ -20,7 +20,7 @@ import pandas as pd
 
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, first_five
-from ..files import is_name, read_whole, unpacked
+from ..files import MOST, is_name, read_whole, unpacked
 from ..importers.layouts import import_verdicts
 from ..importers.records import RecordFile
 from ..parallel import progress_bar
@@ -28,7 +28,7 @@ from ..rankers.registry import COUNT_RANKERS
 from ..results import Result
 from ..schemas import Schema, read_table
 from ..streaming import LARGE, Streamed, count_rows, stream_counts
-from ..verdicts import COLUMNS, MIRRORED, read_verdicts, reading, select_verdicts, validate_verdicts
+from ..verdicts import COLUMNS, MIRRORED, ORDER_KNOWN, read_verdicts, reading, select_verdicts, validate_verdicts
 
 Verdicts: TypeAlias = Any  # a file or several of one table; or a frame of pandas, polars or Arrow
 Words: TypeAlias = str | Sequence[str]  # a column; of a, b, tie, invalid the word that means it, or several
@@ -45,8 +45,13 @@ def check_words(
     kinds: Mapping[str, Any],  # annotations of options
     options: Mapping[str, Any],
 ) -> None:
-    "Raises `InputError` for a word that is none of those an option takes, as the command line does."
+    """What the command line checks, too.
+
+    Raises `InputError` for a word that is none of those an option takes, and for a count that nothing could hold.
+    """
     for name, value in options.items():
+        if isinstance(value, int) and abs(value) > MOST and name != "seed":
+            raise InputError(f"--{name.replace('_', '-')} {value}: at most {MOST}; give a smaller number")
         words = _words_of(kinds.get(name))
         if words and value is not None and not (isinstance(value, str) and value in words):
             raise InputError(f"--{name.replace('_', '-')} {value!s:.60}: choose one of {', '.join(words)}")
@@ -166,7 +171,7 @@ def imported(
     columns = {key: value for key, value in columns.items() if value is not None}
     if is_frame(source):
         there = (source := RecordFile.of(source)).first_fields()
-        own = {name: name for name in (*COLUMNS[:-1], "winner") if name in there}
+        own = {name: name for name in (*COLUMNS[:-1], ORDER_KNOWN, "winner") if name in there}
         if not (columns or options) and {*COLUMNS} <= {*there}:
             return validate_verdicts(source.frame, covariates)
         if not columns and "verdict" in there and {"model_a", "model_b"} <= {*own}:

@@ -36,6 +36,8 @@ from ppe.inference.leaderboard import (
     leaderboard,
 )
 from ..inference.methods import Method
+from ..inference.matching import Match
+from ..inference.presentation_order import counts_caution
 from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.variance_components import Over, facets_over
 from ..parallel import progress_bar
@@ -129,7 +131,9 @@ def _with_ranges(board: Any, intervals: int | None, **how: Any) -> Any:
 
 
 DRAWS = 4000  # from the normal distribution of the people's scores, if no number is given
-OF_PEOPLE = ("verdicts", "people", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
+OF_PEOPLE = (
+    "verdicts", "people", "match", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns",
+)  # fmt: skip
 
 
 def _judges_and_people(options: Mapping[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -148,6 +152,13 @@ def _judges_and_people(options: Mapping[str, Any]) -> tuple[pd.DataFrame, pd.Dat
     return table, votes
 
 
+def _check_match(match: Match, people: object) -> None:
+    if people is None and match != "auto":
+        raise InputError(
+            f"--match {match} says which verdicts of people and judges belong together: name --people, too"
+        )
+
+
 def _rank_for_people(options: Mapping[str, Any]) -> PeopleAndJudges:
     "`rank` with people; options are its parameters."
     defaults = {name: parameter.default for name, parameter in inspect.signature(rank).parameters.items()}
@@ -158,7 +169,11 @@ def _rank_for_people(options: Mapping[str, Any]) -> PeopleAndJudges:
         )
     level, n_draws = options["level"], options["intervals"]
     table, votes = _judges_and_people(options)
-    estimate, limits, rng = people_and_judges(votes, table), None, stream(options["seed"], "intervals")
+    estimate, limits, rng = (
+        people_and_judges(votes, table, match=options["match"]),
+        None,
+        stream(options["seed"], "intervals"),
+    )
     if n_draws != 0:
         limits = estimate.intervals(rng=rng, level=level, n_draws=DRAWS if n_draws is None else n_draws)
     return replace(estimate, limits=limits, kind=canonical_kind(options["interval_kind"]), level=level)
@@ -206,6 +221,10 @@ def rank(
     # Verdicts of people on some of the battles in FILES: the ranking is theirs, and judges count as far as they predict
     # people.
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
+    # wording: those of the same variant.
+    match: Match = "auto",
     **columns: Any,
 ) -> Leaderboard | JudgeLeaderboards | CategoryLeaderboards | PeopleAndJudges | Ranking:
     """Rank the models in FILES.
@@ -220,6 +239,7 @@ def rank(
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if people is not None:
         return _rank_for_people(options)
+    _check_match(match, people)
     facets = facets_over(over)
     if facets != ("question",) and intervals == 0:
         raise InputError(f"--over {over} says what ranges are over: leave --intervals 0 out")
@@ -243,6 +263,8 @@ def rank(
     if isinstance(table, Streamed):
         n_invalid = table.n_rows - table.counts.n_verdicts if table.n_rows else None
         board = counts_leaderboard(table.counts, n_invalid=n_invalid, **how)
+        if table.shown is not None:
+            board = replace(board, order_note=counts_caution(table.shown))
         rule = (
             f"{table.n_rows} verdicts, too many for a table: all valid ones are counted, those of incomplete graphs too"
         )
@@ -322,6 +344,10 @@ def diagnose(
     verdicts: One,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,  # Verdicts of people, to say how far each judge agrees with them.
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
+    # wording: those of the same variant.
+    match: Match = "auto",
     level: float = 0.95,  # Level of all intervals; that of the size of question effects has 0.95.
     seed: int = SEED,  # Seed of every random draw.
     # keep: every valid verdict counts; drop: graphs that lack a pair serve nowhere.
@@ -340,11 +366,14 @@ def diagnose(
     check_numbers(level, seed)
     if isinstance(verdicts, str) and verdicts == "-" and isinstance(people, str) and people == "-":
         raise InputError("standard input holds one table: put the people's verdicts, or the judges', into a file")
+    _check_match(match, people)
     votes = None if people is None else verdict_table(people, **columns)
     table = verdict_table(verdicts, judge=judge, category=category, **columns)
     with progress_bar(bar_format="{desc}") as bar:
         how: dict[str, Any] = dict(level=level, incomplete=incomplete, seed=seed)
-        return diagnose_verdicts(table, people=votes, tick=partial(bar.set_description_str, refresh=True), **how)
+        return diagnose_verdicts(
+            table, people=votes, match=match, tick=partial(bar.set_description_str, refresh=True), **how
+        )
 
 # %% ../../nbs/door/ranking.ipynb #agree-02
 @words_checked
@@ -352,6 +381,10 @@ def agree(
     verdicts: Several,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"],  # Verdicts of people on some of the battles in FILES, each under a name.
+    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
+    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
+    # wording: those of the same variant.
+    match: Match = "auto",
     # Share of the cases, ties counted: exit code 4 if the whole interval of a judge lies below it, as with
     # `compare --fail-if`.
     require_agreement: float | None = None,
@@ -369,9 +402,29 @@ def agree(
     check_numbers(level)
     if require_agreement is not None and not 0 < require_agreement <= 1:
         raise InputError(f"--require-agreement {require_agreement:g}: it is a share, above 0 and at most 1, as 0.6")
-    return agreement_with_people(*_judges_and_people(locals()), level=level, required=require_agreement)
+    tables = _judges_and_people(locals())
+    return agreement_with_people(*tables, level=level, required=require_agreement, match=match)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
+def _paths(source: Verdicts) -> list[str]:
+    "Absolute paths of a file, or of several; none of a frame."
+    files = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(files, Sequence) or not all(isinstance(file, (str, os.PathLike)) for file in files):
+        return []
+    return [os.path.abspath(file) for file in files]
+
+
+def _refuse_one_table_twice(old: Verdicts, new: Verdicts) -> None:
+    "Raise `InputError` if one file, or one frame, stands for both; two files of equal contents are another matter."
+    paths = _paths(old)
+    if old is new or (paths and paths == _paths(new)):
+        name = os.path.basename(paths[0]) if paths else "one frame"
+        raise InputError(
+            f"{name} is given twice, as the old table and as the new one: nothing was judged again; give two tables, or "
+            "this one once, with two models of it (--model OLD --model NEW) or two judges (--judges)"
+        )
+
+
 @words_checked
 def compare(
     old: Annotated[Verdicts, "OLD"],
@@ -410,6 +463,8 @@ def compare(
         raise InputError("--judges compares judges, on all models: it takes no --model")
     if (facets := facets_over(over)) != ("question",) and judges:
         raise InputError(f"--judges compares judges over questions alone: it takes no --over {over}")
+    if new is not None:
+        _refuse_one_table_twice(old, new)
     sources = [old] if new is None else [old, new]
     tables = [verdict_table(source, **columns) for source in sources]
     before, after = (select_verdicts(tables[at], judge=who[at] if who else None, category=category) for at in (0, -1))

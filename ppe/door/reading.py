@@ -20,10 +20,12 @@ from ..errors import first_five
 from ..importers.layouts import LAYOUTS
 from ..inference.diagnostics import repeated_questions
 from ..inference.leaderboard import invalid_verdicts, uneven_lines
+from ..inference.presentation_order import order_caution, order_p_value
+from ..rankers.order_effect import no_place_effect
 from .inputs import Verdicts, imported, is_frame, verdict_table, words_checked
 from ..results import ROWS, Case, Parts, Result, Shown
 from ..schemas import column_names, graph_codes
-from ..verdicts import COLUMNS
+from ..verdicts import COLUMNS, ORDER_KNOWN
 
 Several = Annotated[Verdicts, "FILE..."]
 
@@ -67,7 +69,10 @@ def read(
 def load(
     name: str,  # of a public set, as `ppe data list` names it
 ) -> pd.DataFrame:
-    "The verdicts of a public set, with lengths and markdown where known. Raises `InputError` for an unknown name."
+    """The verdicts of a public set, with lengths and markdown where known.
+
+    Where nobody can say who was shown first, the column order_known says no. Raises `InputError` for an unknown name.
+    """
     from ppe.paper.datasets import load_verdicts
 
     return load_verdicts(name, style=True)
@@ -125,6 +130,7 @@ def check(
     counts = rows.counts().sum(axis=1)
     n, met = len(rows.models), counts.sum(axis=0)
     pairs, both = (met + met.T > 0), (met > 0) & (met.T > 0)
+    n_lost = int((table[ORDER_KNOWN] == "no").sum()) if ORDER_KNOWN in table else 0
     n_pairs, n_met, n_both = n * (n - 1) // 2, int(np.triu(pairs, 1).sum()), int(np.triu(both, 1).sum())
     sizes = np.bincount(rows.graph)
     complete, n_graphs = int((sizes == n_pairs).sum()), len(graph_codes(table)[1])
@@ -137,16 +143,23 @@ def check(
         "verdicts": len(table), "invalid": int(said.get("invalid", 0)), "ties": int(said.get("tie", 0)),
         "models": n, "judges": table["judge"].nunique(), "questions": table["question_id"].nunique(),
         "categories": table["category"].nunique(), "graphs": n_graphs, "complete_graphs": complete,
-        "pairs": n_pairs, "pairs_met": n_met, "pairs_in_both_orders": n_both,
+        "pairs": n_pairs, "pairs_met": n_met, "pairs_in_both_orders": n_both, "order_lost": n_lost,
         "questions_repeated": sum(map(len, repeats)) - len(repeats),
     }  # fmt: skip
     groups = connected_components(pairs, directed=False)[0]
     joined = "every model is joined to every other" if groups == 1 else f"{groups} groups of models never met"
     whole = f"{complete:,} of {n_graphs:,} graphs are complete" if complete else "no graph is complete"
     enough = "questions enough" if facts["questions"] >= 6 else "fewer than six questions decide nothing at 95 %"
-    orders = "pairs are shown in both orders, over all questions" if n_both else "each pair is shown in one order only"
+    no_effect, caution, too_few = no_place_effect(rows), order_caution(rows), False
+    orders = "pairs are shown in both orders, over all questions"
+    if caution:
+        orders = "nearly every pair is shown in one order only: the model alone tells the effect from strength"
+    elif not n_both:
+        orders = "each pair is shown in one order only"
+        too_few = order_p_value(rows) is None
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
     uneven = uneven_lines(invalid)
+    unsure = "skipped" if no_effect or caution or too_few else ""
     cases = (
         Case(ROWS, f"{len(table):,} verdicts"),
         Case("invalid verdicts", "".join(uneven) or f"{facts['invalid']:,} invalid", "failure" * bool(uneven)),
@@ -154,10 +167,12 @@ def check(
         Case("scores (ppe rank)", joined, "failure" * (groups > 1)),
         Case("cycle scores (ppe cycles, --select)", whole, "skipped" * (not complete)),
         Case("ranges of ranks", enough, "failure" * (facts["questions"] < 6)),
-        Case("an effect of the order (--order-effect)", orders, "skipped" * (not n_both)),
+        Case("an effect of the order (--order-effect)", no_effect or orders, unsure),
     )
     fit_for = tuple(f"{case.name}: {case.said}" for case in cases[3:])
-    remarks = [repeated] if repeats else []
+    remarks = [caution] if caution else []
+    if repeats:
+        remarks.append(repeated)
     hub = int(pairs.sum(axis=0).argmax())
     if n > 2 and n_met == pairs[hub].sum() == n - 1:
         won = counts[0, hub].sum() + counts[1, :, hub].sum() + (counts[2, hub] + counts[2, :, hub]).sum() / 2

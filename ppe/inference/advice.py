@@ -23,7 +23,9 @@ from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, o
 from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import fragility
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
+from .presentation_order import order_caution
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
+from .matching import Match
 from .variance_components import variance_components
 from .score_tests import critical, questions_needed, rank_limits
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
@@ -84,6 +86,7 @@ class _Data:
     incomplete: Literal["drop", "keep"]
     level: float
     seed: int
+    match: Match = "auto"
 
     @cached_property
     def pool(self) -> Pool:
@@ -204,7 +207,7 @@ def open_ranks(
     columns = dict(zip(("rank_low", "rank_high"), rank_limits(above, below), strict=True))
     table = pd.DataFrame({"model": names, "rank": shown_ranks(ranks)} | columns).iloc[order].reset_index(drop=True)
     times, sides = dict[tuple[str, str], float](), np.stack([pairs.first, pairs.second])
-    reach = critical(np.abs(pairs.null).max(axis=1, initial=0.0), level)
+    reach = critical(np.abs(pairs.null).max(axis=1, initial=0.0), level, listed=pairs.listed)
     for two in zip(order, order[1:], strict=False):
         met = np.flatnonzero(np.isin(sides, two).all(axis=0))
         if len(met) and not (above[two] or below[two[::-1]]):
@@ -316,13 +319,15 @@ def _together(data: _Data) -> Said:
 def _people(data: _Data) -> Said:
     if data.people is None:
         return "", {}
-    table = agreement_with_people(data.verdicts, data.people, level=data.level).measures.query("category == ''")
+    found = agreement_with_people(data.verdicts, data.people, level=data.level, match=data.match)
+    table = found.measures.query("category == ''")
     table = table.rename(columns={"agreement_low": "low", "agreement_high": "high"})
     numbers = _with_limits(table, table["judge"], "agreement")
     shares = {judge: f"{judge} {_percent(share)}{_limits(*ends)}" for judge, (share, *ends) in numbers.items()}
     people = f"; {shares.pop(TWO_PEOPLE)}" if TWO_PEOPLE in shares else ""
     said = first_five(shares.values())
-    return f"A judge says of the same two answers what a person says in so many cases: {said}{people}", numbers
+    about = "A judge says of the same two answers what a person says in so many cases"
+    return f"{about}: {said}{people}. {found.matching}", numbers | dict(found.counts)
 
 
 def _own_models(data: _Data) -> Said:
@@ -370,6 +375,9 @@ def _cautions(data: _Data) -> Said:
     if pool.n_questions < SMALL_POOL:
         few = plural(pool.n_questions, "question")
         cautions["few_questions"] = f"{few}: with fewer than {SMALL_POOL} no estimate here can be relied on"
+    one_order = order_caution(Comparisons.of(data.verdicts)).removesuffix(".")
+    if one_order:
+        cautions["one_order"] = one_order
     scores = rank_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
     if scores.ridge[0]:
         best = first_five(pool.models[k] for k in best_first(scores.scores[0]))
@@ -416,6 +424,7 @@ def diagnose_verdicts(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
     people: pd.DataFrame | None = None,  # validated verdict table of people, to compare the judges with
+    match: Match = "auto",  # which verdicts of both belong together, as `matched_verdicts`
     level: float = 0.95,  # of every interval, in (0, 1); that of question effects has 0.95
     incomplete: Literal["drop", "keep"] = "keep",  # drop: only complete graphs, where graphs are looked at
     seed: int = SEED,  # of every random draw
@@ -428,7 +437,7 @@ def diagnose_verdicts(
     """
     if not 0 < level < 1:
         raise InputError(f"level = {level}: it lies between 0 and 1")
-    data, findings, missing = _Data(verdicts, people, incomplete, level, seed), list[Finding](), dict[str, str]()
+    data, findings, missing = _Data(verdicts, people, incomplete, level, seed, match), list[Finding](), dict[str, str]()
     if "pool" in sections:
         _holds(data)  # what it refuses is refused altogether
     for section in sections:

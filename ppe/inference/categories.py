@@ -86,7 +86,8 @@ class CategoryLeaderboards(Result):
 
     def notes(self) -> list[str]:
         "What came up, one sentence each, and in which category."
-        plain = {name: replace(board, intervals=None).notes() for name, board in self.boards.items()}
+        told = {"intervals": None} | ({"order_note": ""} if self.overall.order_note else {})
+        plain = {name: replace(board, **told).notes() for name, board in self.boards.items()}
         notes = [f"category {name}: {line}" for name, lines in plain.items() for line in lines]
         levels = [board.intervals.level for board in self.boards.values() if board.intervals]
         needed = max(map(questions_needed, levels), default=0)

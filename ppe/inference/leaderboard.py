@@ -31,6 +31,7 @@ from ppe.inference.intervals import (
 )
 from .fragility import TOP, Fragility, fragility
 from .methods import ALL_GRAPHS, Method, source_rows
+from .presentation_order import order_caution
 from .score_tests import ScoreTests
 from .variance_components import Names, variance_components
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
@@ -44,7 +45,7 @@ from ppe.rankers.covariates import (
 )
 from ..rankers.likelihood import Design
 from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
-from ..rankers.order_effect import ORDER_FORMS, check_order_form, order_effect_batch
+from ..rankers.order_effect import ORDER_FORMS, check_order_form, order_effect_batch, refuse_place_effect
 from ..rankers.order_effect import order_effect as fit_order_effect
 from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
@@ -92,6 +93,7 @@ class Leaderboard(Result):
     without: Ranking | None = None  # of the same verdicts without covariates, where there are some
     fragility: Fragility | None = None  # of strengths alone, by all graphs
     uncovered: str = ""  # what the intervals leave out, where that is much
+    order_note: str = ""  # of `order_caution`
     remarks: tuple[str, ...] = ()  # what came up on the way to it, one sentence each
 
     @property
@@ -211,7 +213,8 @@ class Leaderboard(Result):
     def notes(self) -> list[str]:
         "What to know before the ranking is believed, one sentence each."
         estimates, by_cycles, n_judges = self.estimates(), _by_cycles(self.method), len(self.judges)
-        notes = [*self.remarks, *(self.intervals.notes(self.kind) if self.intervals else ())]
+        notes = [self.order_note] if self.order_note else []
+        notes += [*self.remarks, *(self.intervals.notes(self.kind) if self.intervals else ())]
         notes += [*filter(None, (self.uncovered, self.separated)), *uneven_lines(self.invalid)]
         if self.n_lost:
             s, left = "s" * (self.n_dropped == 1), plural(self.n_dropped or 0, "graph")
@@ -222,11 +225,6 @@ class Leaderboard(Result):
             notes.append(
                 "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than "
                 "it is"
-            )
-        if estimates.get("pairs_in_both_orders") == 0:
-            notes.append(
-                "every pair of models is shown in one order only: the effect of the order is told from strength by the "
-                "model alone, and means nothing if the file has lost the order"
             )
         if n_judges > 1 and not self.weighted:
             notes.append(
@@ -453,6 +451,7 @@ def _graphs(
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703
 def _with_first_place(rows: Comparisons, weighted: bool, *, ranker: str, on_separation: OnSeparation) -> Ranking:
     "With an effect of the first place for each judge; weighted: and a discrimination, unless one judge takes over."
+    refuse_place_effect(rows)
     outcomes = rows.counts(rows.judge, size=len(rows.judges))
     if weighted:
         ranking = weighted_judges(outcomes, models=rows.models, judges=rows.judges, on_separation=on_separation)
@@ -534,6 +533,7 @@ def leaderboard(
         n_questions=ranked.n_questions, n_lost=int(valid.sum()) - len(shown),
         n_invalid=int((~valid).sum()), invalid=invalid_verdicts(verdicts), without=without, weighted=weighted,
         verdicts=None if pool is None else shown, style=style, judges=ranked.judges,
+        order_note=order_caution(ranked, with_effect=weighted or order_effect),
         reference=None if reference is None else reference_ranks(reference, ranked.models),
     )  # fmt: skip
 
@@ -565,7 +565,7 @@ BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
 SHOWN_JUDGES = 10  # in the readable form
 
 
-def _estimate_lines(estimates: Mapping[str, Any], weighted: bool) -> Iterator[str]:
+def _estimate_lines(estimates: Mapping[str, Any], weighted: bool, one_order: bool) -> Iterator[str]:
     "What was estimated beside the scores; of covariates and judges a line each, with what it means of equal models."
     for name, each in estimates.get("coefficients", {}).items():
         limits = "" if each["low"] is None else f" (95 % over questions: {each['low']:+.4f} to {each['high']:+.4f})"
@@ -588,6 +588,7 @@ def _estimate_lines(estimates: Mapping[str, Any], weighted: bool) -> Iterator[st
         if float(estimates["spread"] or 0) > 1:
             yield "above a spread of 1 several answers can fit equally well: look at bradley-terry beside it"
     judges = [*estimates.get("first_place", ())]
+    by_model = ", told from strength by the model alone (nearly every pair is in one order)" if one_order else ""
     for judge in judges[:SHOWN_JUDGES]:
         who, spread = f"first place with judge {judge}:", ""
         if weighted:
@@ -598,7 +599,7 @@ def _estimate_lines(estimates: Mapping[str, Any], weighted: bool) -> Iterator[st
         elif (error := estimates["first_place_se"][judge]) is not None:
             spread = f" ± {error:.4f} (standard error of independent verdicts)"
         means = f"of equal models the one shown first wins {100 * estimates['equal_first_wins'][judge]:.1f} %"
-        yield f"{who} {estimates['first_place'][judge]:+.4f}{spread}: {means} of decided verdicts"
+        yield f"{who} {estimates['first_place'][judge]:+.4f}{spread}: {means} of decided verdicts{by_model}"
     if (more := len(judges) - SHOWN_JUDGES) > 0:
         yield f"and {more} more judges: --format json"
 
@@ -610,7 +611,7 @@ def _lines(board: Leaderboard) -> list[str]:
     if fit.log_likelihood is not None:
         nu = fit.estimates.get("nu")
         lines.append(f"log likelihood {fit.log_likelihood:.4f}" + ("" if nu is None else f", nu {nu:.4f}"))
-    lines += _estimate_lines(fit.estimates, board.weighted)
+    lines += _estimate_lines(fit.estimates, board.weighted, bool(board.order_note))
     if fit.ridge:
         lines.append(f"no maximum exists: scores are those of a penalty of {fit.ridge:g}")
     if limits:

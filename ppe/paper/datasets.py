@@ -23,7 +23,7 @@ from ..counts import PairCounts, read_counts
 from ..errors import InputError
 from ..pool import win_tie_counts_from_table
 from ..files import data_file
-from ..verdicts import STYLE, read_verdicts
+from ..verdicts import ORDER_KNOWN, STYLE, read_verdicts
 
 # %% ../../nbs/paper/datasets.ipynb #96f8dbac
 def arena_mapping() -> pd.DataFrame:  # category, mt_bench_category, lm_arena_category, type
@@ -80,6 +80,7 @@ class VerdictSet:
     citation: str
     rows: int  # of the raw files
     left_out: Mapping[str, int]  # why a row is not in the table: how many
+    order: str  # of the answers: known, or lost upstream
     reference: str | Mapping[str, str]  # verdict set of people's votes on the same questions, or Arena name by model
 
     @property
@@ -105,9 +106,13 @@ def load_verdicts(
     name: str,  # of a public set, such as "mt-bench-gpt4"; `ppe data list` has them all
     *,
     style: bool = False,  # with lengths and markdown of the answers, where they are known
-) -> pd.DataFrame:  # verdict table: judge, question_id, category, variant, model_a, model_b, verdict
+) -> (
+    pd.DataFrame
+):  # verdict table: judge, question_id, category, variant, model_a, model_b, verdict; order_known if lost
     "Real verdicts that come with the package. Raises InputError for an unknown name."
     table = read_verdicts(data_file(f"verdicts/{verdict_set(name).name}.csv.gz"))
+    if verdict_set(name).order == "lost":
+        table[ORDER_KNOWN] = pd.Categorical(["no"] * len(table))
     if style and (path := data_file(f"verdicts/{name}-style.parquet")).exists():
         answers = pd.read_parquet(path).set_index(["question_id", "model"])
         for one, side in product(STYLE, "ab"):
