@@ -316,7 +316,7 @@ class RankIntervals:
         "What to know before the limits are believed, one sentence each."
         notes, n, few = [], self.n_questions, questions_needed(self.level)
         drawn = kind == "percentile"
-        if n < few and self.holds:
+        if n < few and "question" not in self.over:
             notes.append(f"{n} questions decide no rank at level {self.level:g}: {few} are the fewest that can.")
         elif n < few:
             notes.append(
