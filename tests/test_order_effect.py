@@ -191,7 +191,7 @@ def test_one_order_is_a_caution_in_every_command_and_form(ppe_main, tmp_path, or
     assert ("one_order" in ppe_main("diagnose", path, "--format", "json").json()["cautions"]) == bool(expected)
     page = tmp_path / "r.html"
     assert ppe_main("report", path, "--out", page).code == 0
-    assert page.read_text().count("told apart by the model alone") == expected
+    assert ("told apart by the model alone" in page.read_text()) == bool(expected)
     frame_ = ppe.read(path)
     assert sum("model alone" in note for note in ppe.rank(frame_, on_separation="ridge").notes()) == expected
     by_category = ppe.rank(frame_, on_separation="ridge", by="category", intervals=0).notes()
@@ -252,7 +252,11 @@ def test_several_files_keep_which_rows_lost_their_order(ppe_main, tmp_path):
 def test_json_lines_and_frames_with_other_names_keep_the_mark(tmp_path):
     table_ = ppe.load("mt-bench-gpt4").head(600)
     table_.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
-    names = {name: name for name in COLUMNS[:-1]} | {"winner": "verdict"} | {word: word for word in ("a", "b", "tie")}
+    names = (
+        {name: name for name in COLUMNS if name not in ("judge", "category", "verdict")}
+        | {"winner": "verdict"}
+        | {word: word for word in ("a", "b", "tie")}
+    )
     for source in (tmp_path / "t.jsonl", table_):
         assert set(ppe.read(source, **names)["order_known"]) == {"no"}
     renamed = table_.rename(columns={"model_a": "left", "order_known": "seen"})

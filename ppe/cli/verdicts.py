@@ -95,6 +95,8 @@ def report_command(verdicts: Verdicts, new: Verdicts, *, out: str, force: bool, 
     new_file(out, "a report", (".html", ".htm"), force=force, inputs=(verdicts, new))
     page = report(verdicts, new, out=out, **options)
     emit(f"{out}: {len(page.html.encode()) / 1000:.0f} kB")
+    for line in page.notes():
+        note(line)
 
 # %% ../../nbs/cli/verdicts.ipynb #gate-02
 WORSE, UNDECIDED = 4, 5  # exit codes of a gate that closes, and of one that cannot say

@@ -56,6 +56,7 @@ class Diagnosis(Result):
     findings: tuple[Finding, ...]
     missing: Mapping[str, str]  # why a section cannot be had
     seed: int
+    remarks: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         "At most sixteen sentences, the advice last."
@@ -74,7 +75,7 @@ class Diagnosis(Result):
             limits = {"value": finding.value, "low": finding.low, "high": finding.high, "level": finding.level}
             report[finding.section][finding.name] = finding.value if finding.level is None else limits
         about = {"use": USE, "advice": ADVICE, "missing": dict(self.missing)}
-        return report | about | {"sentences": self.lines(), "seed": self.seed}
+        return report | about | {"sentences": self.lines(), "seed": self.seed, "notes": self.notes()}
 
 # %% ../../nbs/inference/advice.ipynb #f238bf9c
 @dataclass(frozen=True)

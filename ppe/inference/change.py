@@ -37,7 +37,7 @@ from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.likelihood import Design
 from ..rankers.rankings import at_least
 from ..rankers.separation import same_component, strongly_connected_components
-from ..results import GATE, Case, Heading, Parts, Result, Shown
+from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, Shown
 from ..streams import stream
 from ..verdicts import model_codes, nothing_selected
 
@@ -292,7 +292,7 @@ class Change(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "Every field, and whether it is decided."
-        return asdict(self) | {"decided": self.decided}
+        return asdict(self) | {"decided": self.decided, "notes": self.notes()}
 
     def _categories(self) -> str:
         "Where the new one has lost how many."
@@ -360,7 +360,7 @@ class Change(Result):
 
     parts = lines
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[Note]:
         "What to know before the answer is believed."
         (old, new), few = self.models, FEW_QUESTIONS
         places = self.shown_first or (0.5, 0.5)
@@ -368,23 +368,46 @@ class Change(Result):
         more_invalid = self.decided and 100 * (self.invalid[1] - self.invalid[0]) > MOST_LOST
         uneven = abs(places[0] - places[1]) > APART
         notes = {
-            self.order_note: self.order_note,
-            f"Where {new} failed on what it lost, it is weaker than it looks: judge it there, or leave those questions out "
-            "of the old table if it was not to be asked.": not self.decided,
-            f"{new} {self._loss()}: left out.": self.n_lost and self.decided,
-            f"{100 * self.invalid[1]:.0f} % of the verdicts on {new} are invalid, and {100 * self.invalid[0]:.0f} % of "
-            f"those on {old}: what is missing may be what it would lose.": more_invalid,
-            f"{plural(self.n_added, 'question')} left out: {old} has no valid verdict there.": self.n_added,
-            f"{plural(self.n_unasked, 'question')} left out: {new} was not judged there.": self.n_unasked,
-            f"{self.n_unpaired} verdicts left out: the other version has none by the same judge on the same "
-            "wording, or, where several judges or wordings stand on one, against the same opponent.": self.n_unpaired,
-            f"{self.n_questions} questions: limits from fewer than about {few} are rough.": self.n_questions < few,
-            f"The old one was shown first in {shares[0]} of its verdicts, the new one in {shares[1]}: what the judge "
-            "gives to the first place counts as a change; judge both orders, or deal the places evenly.": uneven,
-            "All questions say the same of the two: copies of one run say nothing of another.": self.power is None,
-            f"Models left out, as no comparison joins them with the two: {first_five(self.without)}.": self.without,
+            Note(self.order_note, Concern.BIASED): self.order_note,
+            Note(
+                f"Where {new} failed on what it lost, it is weaker than it looks: judge it there, or leave those questions "
+                "out of the old table if it was not to be asked.",
+                Concern.BIASED,
+            ): not self.decided,
+            Note(f"{new} {self._loss()}: left out.", Concern.BIASED): self.n_lost and self.decided,
+            Note(
+                f"{100 * self.invalid[1]:.0f} % of the verdicts on {new} are invalid, and {100 * self.invalid[0]:.0f} % of "
+                f"those on {old}: what is missing may be what it would lose.",
+                Concern.BIASED,
+            ): more_invalid,
+            Note(
+                f"The old one was shown first in {shares[0]} of its verdicts, the new one in {shares[1]}: what the judge "
+                "gives to the first place counts as a change; judge both orders, or deal the places evenly.",
+                Concern.BIASED,
+            ): uneven,
+            Note(
+                "All questions say the same of the two: copies of one run say nothing of another.", Concern.MISSING
+            ): self.power is None,
+            Note(f"{self.n_questions} questions: limits from fewer than about {few} are rough.", Concern.ROUGH): (
+                self.n_questions < few
+            ),
+            Note(
+                f"{plural(self.n_added, 'question')} left out: {old} has no valid verdict there.", Concern.LEFT_OUT
+            ): self.n_added,
+            Note(
+                f"{plural(self.n_unasked, 'question')} left out: {new} was not judged there.", Concern.LEFT_OUT
+            ): self.n_unasked,
+            Note(
+                f"{self.n_unpaired} verdicts left out: the other version has none by the same judge on the same "
+                "wording, or, where several judges or wordings stand on one, against the same opponent.",
+                Concern.LEFT_OUT,
+            ): self.n_unpaired,
+            Note(
+                f"Models left out, as no comparison joins them with the two: {first_five(self.without)}.",
+                Concern.LEFT_OUT,
+            ): self.without,
         }
-        return [line for line, needed in notes.items() if needed]
+        return [note for note, needed in notes.items() if needed]
 
 # %% ../../nbs/inference/change.ipynb #811bab7c
 def _changed(before: set[str], after: set[str], one: bool, names: Sequence[str]) -> tuple[str, str]:

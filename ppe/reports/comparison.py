@@ -22,7 +22,7 @@ from ..inference.leaderboard import plural
 from ..inference.presentation_order import order_caution
 from ..rankers.rankings import best_first
 from .tables import INVALID, agreement, cells, shared
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import model_codes
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
@@ -51,12 +51,12 @@ class JudgeChange(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "Every field; the models as rows."
-        return asdict(self) | {"models": self.models.to_dict("records")}
+        return asdict(self) | {"models": self.models.to_dict("records"), "notes": self.notes()}
 
     def parts(self) -> Parts:
         return [*self.lines(), "", Shown(self.models)]
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[str]:
         "What to know of either judge's verdicts, and which of them say nothing here."
         notes = [*self.remarks]
         notes.append(
@@ -66,7 +66,7 @@ class JudgeChange(Result):
         for judge, other, n in zip(self.judges, reversed(self.judges), self.n_alone, strict=True):
             if n:
                 which = f"{other} has no valid one on the same pair, question and wording"
-                notes.append(f"{plural(n, 'verdict')} of {judge} left out: {which}.")
+                notes.append(Note(f"{plural(n, 'verdict')} of {judge} left out: {which}.", Concern.LEFT_OUT))
         return notes
 
     def lines(self) -> list[str]:
@@ -187,6 +187,6 @@ def judge_change(
     for name, part in zip(names, (old, new), strict=True):
         caution = order_caution(Comparisons.of(part), "Judge in random or both orders")
         if caution:
-            remarks.append(f"{name}: {caution}")
-    rest += (linked_by, attributed, tuple(remarks), n_alone)
-    return JudgeChange(names, agreed, kappa, ratio, table, *rest)  # type: ignore[arg-type]
+            remarks.append(Note(f"{name}: {caution}", Concern.BIASED))
+    about = linked_by, attributed, tuple(remarks), n_alone
+    return JudgeChange(names, agreed, kappa, ratio, table, *rest, *about)  # type: ignore[arg-type]
