@@ -293,6 +293,13 @@ class Leaderboard(Result):
                     "several facets; leave --over out, or add verdicts that join all models"
                 )
             wide = facet_intervals(rows, over, scores=self.ranking.scores, ranker=ranker, n_draws=n_resamples, **how)
+            # What may be other in more respects is not known better: no range is narrower than over a part of these.
+            for part in (part for size in range(1, len(over)) for part in combinations(over, size)):
+                with suppress(*REFUSALS):
+                    options = {"n_resamples": n_resamples, "level": level, "kind": kind, "seed": seed}
+                    known = self.with_intervals(**options, over=part).intervals
+                    assert known is not None
+                    wide = wide.covering(known, kind)
             return replace(self, intervals=wide, kind=kind, seed=seed)
         if self.beside:
             how["fit_batch"] = partial(_rank_batch, self)
