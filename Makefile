@@ -67,8 +67,10 @@ notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then
 	$(BIN)/nbdev_export && $(BIN)/python tests/stage_notebooks.py
 	$(BIN)/nbdev_clean && $(BIN)/python tests/stage_notebooks.py --number
 
+# nbdev needs fastcore below 2, the library runs with either: a constraint of the lock alone, since uv would read one of
+# pyproject.toml in `make setup` too and refuse it there as unpinned.
 lock: .venv/bin/python ## recompile requirements*.txt from pyproject.toml
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper pyproject.toml -o requirements.txt
+	printf 'fastcore<2\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper --constraints - pyproject.toml -o requirements.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra paper --extra site --extra cluster --extra api --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
 	printf 'torch; python_version < "3"\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra llm --overrides - -c requirements-dev.txt pyproject.toml -o requirements-llm.txt
 

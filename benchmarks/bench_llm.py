@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 
 from ppe.stages.chat import ApiBackend, Decoding, Reply, Request
-from ppe.stages.dispatch import Limits, Session, Summary
-from ppe.stages.judging import judge
+from ppe.stages.dispatch import Limits, Session, WorkDone
+from ppe.stages.judging import judge_answers
 from ppe.stages.ledger import Ledger, Use, exchange, open_requests, open_run, plan_run, settle
 from ppe.stages.prompts import Message
 from ppe.stages.responses import Answer
@@ -71,7 +71,7 @@ class Timed(Session):
 
     seconds = 0.0
 
-    def work(self, run: int, label: str = "") -> Summary:
+    def work(self, run: int, label: str = "") -> WorkDone:
         start = time.perf_counter()
         summary = Session.work(self, run, label)
         Timed.seconds += time.perf_counter() - start
@@ -83,13 +83,13 @@ def ours(folder: Path, name: str, url: str, rows: list[Answer]) -> tuple[float, 
     start = time.perf_counter()
     with Ledger(folder / f"{name}.sqlite") as ledger:
         session, Timed.seconds = Timed(ledger, ApiBackend(url), Limits(concurrency=CONCURRENCY)), 0.0
-        result = judge(rows, session=session, model="judge", mode="hybrid")
+        result = judge_answers(rows, session=session, model="judge", mode="hybrid")
         assert result.complete and set(result.details["basis"]) <= {"agree", "scored", "scored-tie"}
         n = sum(summary.done for summary in session.history)
     return n / Timed.seconds, time.perf_counter() - start, n
 
 
-def ledger_rate(folder: Path, n: int = 20_000) -> float:
+def ledger_rate(folder: Path, n: int) -> float:
     "Requests that the ledger alone reads and settles in a second, one at a time."
 
     def request(k: int) -> Request:
@@ -119,11 +119,11 @@ def main() -> int:
             url = f"http://127.0.0.1:{port_file.read_text()}/v1"
             pairs = []
             for k in range(given.rounds):
-                mine, _, n = ours(folder, f"round-{k}", url, answers(20, 6))
+                mine, _, n = ours(folder, f"round-{k}", url, answers(20, min(6, given.prompts)))
                 with Ledger(folder / f"round-{k}.sqlite") as ledger:
                     theirs = asyncio.run(bare_loop(url, bodies_of(ledger, n)))
                 pairs.append((mine, theirs))
-            alone = ledger_rate(folder)
+            alone = ledger_rate(folder, 50 * given.prompts)
             rate, whole, n = ours(folder, "full", url, answers(20, given.prompts))
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             size = (folder / "full.sqlite").stat().st_size / 2**20

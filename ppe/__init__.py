@@ -1,13 +1,14 @@
 """Rank language models from pairwise verdicts over comparison graphs; names are imported when they are used."""
 
-from importlib import import_module
+from importlib import import_module as _import_module
 
 __version__ = "3.0.0"
 
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {
     "ppe.door.reading": "read check load",
-    "ppe.door.ranking": "rank cycles diagnose agree compare report",
+    "ppe.door.ranking": "rank cycles diagnose agree compare",
+    "ppe.door.reporting": "report",
     "ppe.door.graph": "graph",
     "ppe.door.showing": "show",
     "ppe.door.planning": "plan design next_calls",
@@ -54,7 +55,7 @@ def __getattr__(name: str) -> object:
             if name in names.split():
                 raise AttributeError(f"ppe.{name} has moved: from {module} import {name}")
         raise AttributeError(f"module 'ppe' has no attribute {name!r}; it has {', '.join(_HOME)}")
-    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    value = globals()[name] = getattr(_import_module(_HOME[name]), name)
     return value
 
 

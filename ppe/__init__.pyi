@@ -14,10 +14,10 @@ from .door.ranking import compare as compare
 from .door.ranking import cycles as cycles
 from .door.ranking import diagnose as diagnose
 from .door.ranking import rank as rank
-from .door.ranking import report as report
 from .door.reading import check as check
 from .door.reading import load as load
 from .door.reading import read as read
+from .door.reporting import report as report
 from .door.showing import show as show
 from .errors import PpeError as PpeError
 from .inference.leaderboard import Leaderboard as Leaderboard

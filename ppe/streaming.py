@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 from pandas.util import hash_array
 
@@ -24,17 +25,9 @@ from .counts import PairCounts
 from .errors import InputError, PpeError, first_five
 from .pool import win_tie_counts_from_table
 from .comparisons import Comparisons
-from .schemas import Faults, read_pieces, reading, require_distinct_names
-from ppe.verdicts import (
-    COLUMNS,
-    GRAPH_COLUMNS,
-    ID_COLUMNS,
-    ORDER_KNOWN,
-    VERDICTS,
-    Verdict,
-    nothing_selected,
-    order_words,
-)
+from .schemas import Faults, one_spelling, read_pieces, reading, require_distinct_names, whole_number
+from .verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, ORDER_KNOWN, VERDICTS, Verdict, find_name, nothing_selected
+from .verdicts import order_words
 
 # %% ../nbs/streaming.ipynb #stream-06
 def _keys(*columns: pa.Array | np.ndarray) -> np.ndarray:  # (rows,) uint64
@@ -43,7 +36,10 @@ def _keys(*columns: pa.Array | np.ndarray) -> np.ndarray:  # (rows,) uint64
     for column in columns:
         if isinstance(column, pa.Array):
             words = column.dictionary_encode()
-            texts = words.dictionary.cast(pa.string()).to_numpy(zero_copy_only=False)
+            text = words.dictionary.cast(pa.string())
+            texts = text.to_numpy(zero_copy_only=False)
+            if pc.any(pc.match_substring(text, ".0")).as_py():
+                texts = np.array([whole_number(word) for word in texts], dtype=object)
             at = words.indices.fill_null(-1).to_numpy()
             column = np.append(hash_array(texts, categorize=False), np.uint64(0))[at]
         keys = hash_array(keys + column.view(np.uint64))
@@ -92,6 +88,7 @@ class _Tally:
         models: dict[str, int] = {}
         self.number: dict[str, dict[str, int]] = {"judge": {}, "category": {}, "model_a": models, "model_b": models}
         self.number["verdict"] = {verdict.value: code for code, verdict in enumerate(Verdict)}
+        self.written: dict[str, set[str]] = {column: set() for column in self.number}  # as words, 81 and 81.0
         self.wanted, self.faults = wanted, Faults(VERDICTS)
         self.counts = np.zeros((len(Verdict), 0, 0), np.int64)
         self.is_order_lost = False  # of some verdict that was wanted
@@ -102,11 +99,23 @@ class _Tally:
         for column, number in self.number.items():
             if column in batch.schema.names:
                 values = batch[column]
+                at = (values.indices if not values.null_count else values.indices.fill_null(-1)).to_numpy()
                 words = values.dictionary.to_pylist()
-                table = [-1 if word is None else number.setdefault(word, len(number)) for word in words]
-                at = values.indices if not values.null_count else values.indices.fill_null(-1)
-                found[column] = np.array([*table, -1])[at.to_numpy()]
+                table = np.full(len(words) + 1, -1)
+                for place in np.unique(at[at >= 0]).tolist():  # a dictionary may hold words that no row has
+                    if words[place] is not None:
+                        table[place] = number.setdefault(whole_number(words[place]), len(number))
+                        self.written[column].add(words[place])
+                found[column] = table[at]
         return found
+
+    def names(self, column: str) -> list[str]:
+        "The name of each code, as a table would have it."
+        sides = ("model_a", "model_b")
+        written = set[str]().union(*(self.written[side] for side in (sides if column in sides else (column,))))
+        changed = one_spelling(written)
+        shown = {whole_number(word): changed.get(word, word) for word in written}
+        return [shown[number] for number in self.number[column]]
 
     def add(self, batch: pa.RecordBatch, place: dict[str, Any]) -> np.ndarray:  # keys of the rows
         "Check and count some rows."
@@ -114,7 +123,7 @@ class _Tally:
             self.faults.check(column, batch[column], **place)
         codes = self.codes(batch)
         judge, category, a, b, verdict = (codes[column] for column in self.number)
-        names = list(self.number["model_a"])
+        names = self.names("model_a")
         itself = np.flatnonzero((a == b) & (a >= 0))
         self.faults.add("itself", "", itself, (names[code] for code in a[itself[:1]]), **place)
         self.pairs |= {divmod(pair, 2**32) for pair in pd.unique((judge << 32) + category).tolist()}
@@ -122,7 +131,7 @@ class _Tally:
         if self.faults.found:
             chosen = np.logical_and.reduce([chosen, *(found >= 0 for found in codes.values())])
         for column, name in self.wanted.items():
-            chosen &= codes[column] == self.number[column].get(name, -2)
+            chosen &= codes[column] == self.number[column].get(whole_number(name), -2)
         room = self.counts.shape[1]
         if len(names) > room:
             if 8 * len(Verdict) * len(names) ** 2 > MAX_COUNT_BYTES:
@@ -172,13 +181,14 @@ class Streamed:
 
 def _chosen(tally: _Tally) -> Streamed:
     "The counts of the rows that were wanted, over their models by name."
-    pairs, names = tally.pairs, {column: list(number) for column, number in tally.number.items()}
+    pairs, names = tally.pairs, {column: tally.names(column) for column in ("judge", "category", "model_a")}
     for at, column in enumerate(("judge", "category")):
         if (wanted := tally.wanted.get(column)) is not None:
             there = {names[column][pair[at]] for pair in pairs}
-            pairs = {pair for pair in pairs if names[column][pair[at]] == wanted}
-            if not pairs:
+            name = find_name(wanted, there)
+            if name is None:
                 raise nothing_selected(column, wanted, there)
+            pairs = {pair for pair in pairs if names[column][pair[at]] == name}
     met = np.flatnonzero(tally.counts.sum(axis=(0, 1)) + tally.counts.sum(axis=(0, 2)))
     order = np.array(sorted(met, key=lambda code: names["model_a"][code]), dtype=np.int64)
     won, lost, tied, invalid = tally.counts[:, order[:, None], order].astype(np.float64)
@@ -205,7 +215,7 @@ def _look_again(
     for batch, place in pieces:
         rows, wrong = np.flatnonzero(np.isin(keys_of(batch), suspects)), list[tuple[int, dict[str, Any]]]()
         for row, cells in zip(rows.tolist(), batch.take(pa.array(rows)).to_pylist(), strict=True):
-            cells = {name: str(cell) for name, cell in cells.items()}
+            cells = {name: whole_number(str(cell)) for name, cell in cells.items()}
             unit, says = (cells["question_id"],), cells["category"]
             if rule == "twice":
                 pair = sorted((cells["model_a"], cells["model_b"]))
@@ -246,7 +256,7 @@ def stream_counts(
         keys = (tally.add(batch, place) for batch, place in pieces())
         doubted = suspects(keys, lambda keys: keys[1:][keys[1:] == keys[:-1]])
         tally.faults.raise_first("empty", "name", "word")
-        require_distinct_names(sorted(tally.number["model_a"]))
+        require_distinct_names(sorted(tally.names("model_a")))
         tally.faults.raise_first()
         if len(doubted):
             _look_again(pieces(), doubted, lambda batch: _row_keys(batch, tally.codes(batch)), "twice")

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['MIRRORED', 'ORDER_KNOWN', 'GRAPH_COLUMNS', 'ID_COLUMNS', 'VERDICTS', 'COLUMNS', 'STYLE', 'Verdict', 'answer_style',
            'covariate_columns', 'style_columns', 'order_words', 'validate_verdicts', 'read_verdicts', 'write_verdicts',
-           'nothing_selected', 'select_verdicts', 'graph_codes', 'identifier_column', 'model_codes', 'reading',
-           'require_distinct_names', 'rows_text']
+           'find_name', 'nothing_selected', 'select_verdicts', 'graph_codes', 'identifier_column', 'model_codes',
+           'reading', 'require_distinct_names', 'rows_text']
 
 # %% ../nbs/verdicts.ipynb #cell-03
 import os
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ import pandas as pd
 from .errors import InputError, first_five
 from .files import is_name
 from .schemas import Faults, Schema, Source, check_table, graph_codes, identifier_column, model_codes, read_table
-from .schemas import reading, require_distinct_names, rows_text, write_table
+from .schemas import reading, require_distinct_names, rows_text, whole_number, write_table
 
 _all_ = ["graph_codes", "identifier_column", "model_codes", "reading", "require_distinct_names", "rows_text"]
 
@@ -199,6 +200,15 @@ def write_verdicts(
     return write_table(validate_verdicts(verdicts, covariates), path, "a verdict table")
 
 # %% ../nbs/verdicts.ipynb #2441a116
+def find_name(
+    wanted: object,  # as the user wrote it
+    names: Iterable[str],
+) -> str | None:  # None if there is none
+    "The name that is meant; 3.0 and the number 3 mean 3."
+    wanted = whole_number(str(wanted))
+    return next((name for name in names if whole_number(name) == wanted), None)
+
+
 def nothing_selected(column: str, wanted: str, there: Iterable[str]) -> InputError:
     return InputError(f"no verdicts of {column} {wanted!r}: the table has {first_five(sorted(there))}")
 
@@ -213,9 +223,14 @@ def select_verdicts(
     for column, wanted in (("judge", judge), ("category", category)):
         if wanted is None:
             continue
-        keep = (verdicts[column] == wanted).to_numpy()
-        if not keep.any():
-            there = verdicts[column].cat.remove_unused_categories().cat.categories
-            raise nothing_selected(column, wanted, there)
+        if not isinstance(wanted, (str, Real)):
+            raise InputError(
+                f"{column}={wanted!r:.60}: one {column} is selected by its name; give one, or leave it out"
+            )
+        there = verdicts[column].cat.remove_unused_categories().cat.categories
+        name = find_name(wanted, there)
+        if name is None:
+            raise nothing_selected(column, str(wanted), there)
+        keep = (verdicts[column] == name).to_numpy()
         verdicts = verdicts[keep].reset_index(drop=True)
     return verdicts

@@ -40,6 +40,7 @@ MARKDOWN = (
 INSTEAD = {
     "README.md": "index.md",
     "data": "data/README.md",
+    "ppe/__init__.pyi": "api/index.md",
     "figures": "paper.md",
     "figures/README.md": "paper.md",
     "nbs": "nbs/README.md",

@@ -121,7 +121,7 @@ class Endpoint:
     """
 
     def __init__(self, behave=fine):
-        self.behave, self.bodies, self.bearers, ready = behave, [], set(), threading.Event()
+        self.behave, self.bodies, self.heads, self.bearers, ready = behave, [], [], set(), threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self.serve(ready)), daemon=True)
         self.thread.start()
         assert ready.wait(30)
@@ -152,6 +152,7 @@ class Endpoint:
                 body = json.loads(await reader.readexactly(int(re.search(r"(?im)^content-length: (\d+)", head)[1])))
                 self.bearers |= set(re.findall(r"(?im)^authorization: bearer (.*?)\r$", head))
                 self.bodies.append(body)
+                self.heads.append(head.lower())
                 answer = self.behave(self, said_to(body), writer)
                 answer = await answer if inspect.isawaitable(answer) else answer
                 writer.write(answer or b"")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 def profiles(items: dict[str, tuple[str, str]]) -> str:
     "`profiles.toml` of notebooks by name: place in the paper, title."
-    parts = ["[defaults]\nseed = 7\n"]
+    parts = []
     for name, (item, title) in items.items():
-        parts.append(f'[{name}]\nitem = "{item}"\ntitle = "{title}"\nquick = {{}}\nfull = {{}}\n')
+        parts.append(f'[{name}]\nitem = "{item}"\ntitle = "{title}"\nquick = {{}}\n')
     return "\n".join(parts)
 
 

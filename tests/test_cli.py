@@ -342,14 +342,14 @@ def test_tables_too_large_for_their_graphs(ppe_main, ask, tmp_path, pool, monkey
 def test_intervals_hold_the_rank_and_the_kinds_are_nested(ask, pool, ranker):
     plain, found = ask("rank", pool, "--ranker", ranker, "--intervals", 0), {}
     assert plain["intervals"] is None and "rank_low" not in plain["models"][0]
-    for kind in ("percentile", "differences", "simultaneous"):
+    for kind in ("percentile", "single", "simultaneous"):
         report = ask("rank", pool, "--ranker", ranker, "--intervals", 40, "--interval-kind", kind)
         made = kind if ranker == "bradley-terry" else "percentile"
         assert (report["intervals"]["kind"], report["intervals"]["n_resamples"]) == (made, 40)
         shown = [{key: row[key] for key in ("model", "score", "rank")} for row in report["models"]]
         assert shown == plain["models"] and report["fit"] == plain["fit"]
         found[kind] = {row["model"]: row for row in report["models"]}
-    for model, row in found["differences"].items():
+    for model, row in found["single"].items():
         wide = found["simultaneous"][model]
         assert wide["rank_low"] <= row["rank_low"] <= row["rank"] <= row["rank_high"] <= wide["rank_high"]
 
@@ -456,7 +456,8 @@ def test_people_are_compared_with(ppe_main, tmp_path):
     path = write(tmp_path / "judges.csv", rows)
     people = write(tmp_path / "people.csv", [("someone", *row[1:]) for row in rows if int(row[1]) % 2])
     found = ppe_main("diagnose", path, "--people", people, "--format", "json").json()
-    assert [row["value"] for row in found["people"].values()] == [1.0]
+    (judge,) = (row for row in found["people"].values() if isinstance(row, dict))
+    assert judge["value"] == 1.0 and found["people"]["n_voted_unmet"] == 0
     assert any("what a person says in so many cases: " in line for line in found["sentences"])
     refused(ppe_main("diagnose", "-", "--people", "-"), "standard input holds one table")
 
@@ -601,3 +602,70 @@ def test_winners_that_nothing_tests_are_said_so(ppe_main, tmp_path):
     rows = [("j", q, ["odd", "even"][q % 2], 0, *pair, "ab"[q % 3 == 0]) for q, pair in pairs]
     told = ppe_main("rank", write(tmp_path / "c.csv", rows), "--by", "category", "--ranker", "copeland")
     assert told.code == 0 and "1 (1–" in told.out and "nothing is tested, so nobody knows which winners" in told.out
+
+
+# ---- numbers, and standard input
+
+
+FEW = [("j", q, "c", 0, a, b, v) for q, v in ((1, "a"), (2, "tie")) for a, b in ("xy", "yz", "zx")]
+NO_NUMBERS = ("1_0", "٣", "1e1", "0x10", "", "ten", "１０")
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+@pytest.mark.parametrize(
+    "words", [("rank", "v.csv", "--intervals"), ("plan", "--models", "4", "--questions", "20", "--calls"),
+              ("judge", "a.jsonl", "--model", "m", "--attempts"), ("theory", "graphs-needed", "--n"),
+              ("paper", "run", "--workers")],
+)  # fmt: skip
+def test_a_whole_number_is_plain_digits(ppe_main, tmp_path, words, text):
+    write(tmp_path / "v.csv", FEW)
+    refused(ppe_main(*words, text), "is not a whole number", words[-1])
+
+
+@pytest.mark.parametrize("text", ["0.9_5", "٠.٩", "0,9", "nine", ""])
+def test_a_number_is_plain_digits(ppe_main, tmp_path, text):
+    write(tmp_path / "v.csv", FEW)
+    refused(ppe_main("rank", "v.csv", "--level", text), "is not a number", "--level")
+    refused(ppe_main("judge", "a.jsonl", "--model", "m", "--price-in", text), "is not a number", "--price-in")
+    assert ppe_main("rank", "v.csv", "--intervals", 0, "--level", "9e-1").code == 0
+
+
+@pytest.mark.parametrize("text", ["0.9_5", "٠.٩"])
+def test_a_number_in_words_is_plain_digits(ppe_main, tmp_path, text):
+    (tmp_path / "a.jsonl").write_text("")
+    refused(ppe_main("plan", "--models", 4, "--questions", 20, "--target", f"spearman={text}"), "write spearman=D")
+    rows = [{"question_id": 1, "prompt": "?", "model": m, "answer": m, "category": "c", "variant": 0} for m in "xy"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    refused(
+        ppe_main("judge", "a.jsonl", "--model", "m", "--temperature", text), "neither a number nor the word default"
+    )
+    refused(ppe_main("judge", "a.jsonl", "--model", "m", "--judge-variants", "1_0"), "judge variants")
+
+
+LARGE = "99999999999999999999"
+
+
+@pytest.mark.parametrize(
+    "words", [("rank", "v.csv", "--intervals"), ("rank", "v.csv", "--select", "global", "--keep"),
+              ("plan", "--questions", "20", "--models"),
+              ("plan", "--models", "4", "--questions"), ("plan", "--models", "4", "--questions", "20", "--calls"),
+              ("judge", "a.jsonl", "--model", "m", "--max-requests"),
+              ("perturb", "a.jsonl", "--model", "m", "--variants"),
+              ("respond", "a.jsonl", "--model", "m", "--draws")],
+)  # fmt: skip
+def test_a_count_that_nothing_could_hold_is_refused(ppe_main, tmp_path, words):
+    write(tmp_path / "v.csv", FEW)
+    refused(ppe_main(*words, LARGE), words[-1], LARGE, "at most 1000000000000")
+
+
+def test_a_seed_may_be_any_whole_number(ppe_main, tmp_path):
+    write(tmp_path / "v.csv", FEW)
+    assert ppe_main("rank", "v.csv", "--intervals", 0, "--seed", LARGE).code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("compare", "-", "-"), ("rank", "-", "-"), ("rank", "-", "--people", "-"), ("agree", "-", "--people", "-")],
+)
+def test_standard_input_is_read_once(ppe_main, words):
+    refused(ppe_main(*words), "- twice", "standard input can be read once")

@@ -151,7 +151,7 @@ def test_rank_and_diagnose_say_it_and_name_the_questions():
 def test_the_best_three_are_those_that_all_ranges_together_leave():
     rows = frame(drawn_rows(3, STRENGTH, {"j": (2.0, 0.0)}, n_questions=20))
     lines, wide = [], ppe.rank(rows, interval_kind="simultaneous").to_frame()
-    for kind in ("differences", "simultaneous"):
+    for kind in ("single", "simultaneous"):
         board = ppe.rank(rows, interval_kind=kind)
         among = board.to_dict()["intervals"]["top_3_among"]
         assert among == wide.loc[wide["rank_low"] <= 3, "model"].tolist()

@@ -190,3 +190,53 @@ def test_every_result_shows_itself():
         assert not {"__repr__", "__str__", "plot"} & {*vars(kind)}, kind
         needed = {"parts"} if kind.__name__ == "Page" else {"parts", "to_frame", "to_dict"}
         assert needed <= {*vars(kind)}, kind
+
+
+def test_what_the_door_is_made_with_is_no_name_of_it():
+    assert not {"import_module", "sys", "os"} & {*dir(ppe)}
+    with pytest.raises(AttributeError, match="import_module"):
+        ppe.import_module  # noqa: B018
+
+
+def test_help_is_parsed_when_it_is_shown():
+    "Reading the comments of all options takes longer than the command line itself."
+    program = "import sys; from ppe.cli.main import main; main({}); print('fastcore.docments' in sys.modules)"
+    done = [
+        subprocess.run([sys.executable, "-c", program.format(words)], capture_output=True, text=True).stdout
+        for words in (["rank", "no.csv"], ["judge", "no.jsonl", "--model", "m"], ["rank", "--help"])
+    ]
+    assert [text.splitlines()[-1] for text in done[:2]] == ["False", "False"] and done[2].endswith("True\n")
+    assert "--interval-kind" in done[2] and "  -h, --help" in done[2]
+
+
+@pytest.mark.parametrize("wanted", [["gpt-4"], ("gpt-4",), {"gpt-4"}, ["gpt-4", "other"], b"gpt-4"])
+@pytest.mark.parametrize("column", ["judge", "category"])
+def test_one_judge_is_selected_by_its_name(wanted, column):
+    with pytest.raises(ppe.PpeError, match=rf"{column}=.*: one {column} is selected by its name"):
+        ppe.rank(ppe.load("mt-bench-gpt4"), intervals=0, **{column: wanted})
+
+
+def test_an_option_that_a_picture_does_not_have_is_said():
+    board = ppe.rank(ppe.load("mt-bench-gpt4"), intervals=0)
+    for options, words in (
+        ({"foo": 1}, "foo: no option of the picture of a Leaderboard; it takes kind"),
+        ({"kind": "ranks"}, "drawn as scores, wins or cycles"),
+        ({"ax": "wins"}, "axes of matplotlib are needed"),
+    ):
+        with pytest.raises(ppe.PpeError, match=words):
+            board.plot(**options)
+    with pytest.raises(ppe.PpeError, match="kind: no option of the picture of a Cycles; it takes keep"):
+        ppe.cycles(ppe.load("mt-bench-gpt4")).plot(kind="wins")
+
+
+def test_every_result_has_a_frame():
+    "The report, too: that of its first section."
+    page = ppe.report(ppe.load("mt-bench-gpt4"))
+    assert {"model", "rank"} <= {*page.to_frame()} and page.to_dict()
+
+
+def test_a_change_of_judges_says_what_the_report_asks_beside_it():
+    verdicts = ppe.load("prd-judges")
+    old, new = (verdicts[verdicts["judge"] == name] for name in ("gpt4", "gpt35"))
+    (note,) = [line for line in ppe.compare(old, new, judges=True).notes() if "another question" in line]
+    assert note in ppe.report(old, new).notes() and "one scale" in note and "scale of its own" in note

@@ -91,12 +91,7 @@ def test_a_notebook_shows_its_outputs_and_ran_with_the_parameters_of_the_full_pr
     cells = notebook_cells(ROOT / item.notebook)
     counts = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]
     assert counts == list(range(1, len(counts) + 1)), f"it has not run: `ppe paper run {item.name}`"
-    (injected,) = (cell["source"] for cell in cells if "injected-parameters" in cell_tags(cell))
-    given: dict[str, object] = {}
-    exec(injected, given)
-    ran_with = {key: value for key, value in given.items() if key != "__builtins__"}
-    full = {key: value for key, value in item.parameters["full"].items() if key != "output_dir"}
-    assert ran_with == full, "it was run by hand, with other parameters"
+    assert not any("injected-parameters" in cell_tags(cell) for cell in cells), "it was run with other parameters"
     shown = [data for cell in cells for output in cell.get("outputs", []) if (data := output.get("data"))]
     front = read_fronts(ROOT)[item.name]
     figures = [one for one in front.artefacts if one.is_figure]

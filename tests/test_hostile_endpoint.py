@@ -7,6 +7,7 @@ memory are bounded. All servers listen on this machine, in a thread of the test.
 import asyncio
 import json
 import os
+import re
 import resource
 import socket
 import sqlite3
@@ -20,15 +21,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from endpoint import LARGE, Endpoint, completion, fine, http, right_reply, said_to
-from stages import KEY, NOBODY, answers, read_rows, words, write_rows
+from stages import KEY, NOBODY, answers, judging, read_rows, words, write_rows
 
 from ppe.cli.main import main
-from ppe.stages.chat import CallFailed, _failure, reply_from_body
+from ppe.stages.chat import ApiBackend, CallFailed, _failure, reply_from_body
 from ppe.stages.ledger import Ledger
 from ppe.verdicts import read_verdicts
 
 PRICES = ("--price-in", "0.1", "--price-out", "80")
-SINGLE = ("--mode", "single")
+SINGLE = ("--mode", "single", "--order", "given")  # who is first in the file stands first in what is asserted
 
 
 def refusing(status: int, **error: str):
@@ -508,6 +509,164 @@ def test_a_batch_asks_with_twice_the_budget_too_and_knows_what_is_too_long(tmp_p
     assert read_back(tmp_path, "3.jsonl", batch_line(again, "[B]")) == 0
     assert judged(tmp_path, NOBODY, *SINGLE) == 3 and "too long for m: 1 × x" in capsys.readouterr().err
     assert judged(tmp_path, NOBODY, *SINGLE, "--accept-too-long") == 0 and verdicts(tmp_path) == ["invalid", "b", "a"]
+
+
+# ---- parameters that a model does not take, and headers of the account
+
+
+TOKENS = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+VALUE = "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported."
+TOP_P = "Unsupported parameter: 'top_p' is not supported with this model."
+UNSUPPORTED = {  # what OpenAI's reasoning models say of it
+    "max_tokens": {"message": TOKENS, "param": "max_tokens", "code": "unsupported_parameter"},
+    "temperature": {"message": VALUE, "param": "temperature", "code": "unsupported_value"},
+    "top_p": {"message": TOP_P, "param": "top_p", "code": "unsupported_parameter"},
+}
+
+
+def reasoner(endpoint, text: str, writer) -> bytes:
+    "A model that refuses the first of these parameters that it finds."
+    refused = next((error for name, error in UNSUPPORTED.items() if name in endpoint.bodies[-1]), None)
+    return refusing(400, type="invalid_request_error", **refused)() if refused else fine(endpoint, text, writer)
+
+
+def test_what_a_reasoning_model_refuses_is_left_out_said_and_remembered(tmp_path, serve, capsys):
+    "README's three commands with its own name of a model, then more questions: nothing refused is sent again."
+    server, plain = serve(reasoner), serve()
+    questions = [{"question_id": q, "category": "math", "prompt": f"What is {q} + {q}?"} for q in range(12)]
+    keys, before = {}, 0  # what was sent before the second command
+    for folder, url in ((tmp_path / "reasoner", server.url), (tmp_path / "plain", plain.url)):
+        folder.mkdir()
+        alike = ("--endpoint-name", "e", "--concurrency", "4")
+        for n in (6, 12):
+            before = len(server.bodies) if url == server.url and n == 12 else before
+            asked = write_rows(folder / "questions.jsonl", questions[:n])
+            for stage, source, out in (
+                ("perturb", asked, "prompts.jsonl"), ("respond", folder / "prompts.jsonl", "target.jsonl"),
+            ):  # fmt: skip
+                arguments = words(stage, source, url, folder, out, *alike)
+                arguments[arguments.index("m")] = "gpt-5.2"
+                assert main(arguments) == 0
+            says = "gpt-5.2 refuses max_tokens (max_completion_tokens is sent in its place)" in capsys.readouterr().err
+            assert says == (url == server.url)
+        with Ledger(folder / "ledger.sqlite") as ledger:
+            keys[url] = {key for (key,) in ledger.query("SELECT key FROM requests")}
+            assert {status for (status,) in ledger.query("SELECT status FROM requests")} == {"done"}
+    assert keys[server.url] == keys[plain.url], "what is sent otherwise is known by the same name"
+    later = server.bodies[before:]
+    assert later and all("max_completion_tokens" in body and not UNSUPPORTED.keys() & body.keys() for body in later)
+
+
+def test_a_batch_file_leaves_out_what_the_one_before_was_refused_for(tmp_path, capsys):
+    names = written(tmp_path, 1)
+    refused = [batch_reply(name, 400, error=UNSUPPORTED["max_tokens"]) for name in names]
+    assert read_back(tmp_path, "1.jsonl", *refused) == 0 and states(tmp_path) == {"open": 3}
+    written(tmp_path, 2)
+    (body, *_) = [row["body"] for row in read_rows(tmp_path / "batch-2.jsonl")]
+    assert body["max_completion_tokens"] == 1024 and "max_tokens" not in body and body["temperature"] == 0.0
+    assert "m refuses max_tokens" in capsys.readouterr().err
+
+
+def test_a_limit_on_tokens_that_goes_by_neither_name_is_a_failure(tmp_path, serve):
+    def neither(endpoint, text, writer):
+        name = next(name for name in ("max_tokens", "max_completion_tokens") if name in endpoint.bodies[-1])
+        return refusing(400, message=f"Unsupported parameter: '{name}'", param=name, code="unsupported_parameter")()
+
+    server = serve(neither)
+    answers(tmp_path, 1)
+    assert judged(tmp_path, server.url, *SINGLE) == 3 and server.asked <= 2 * 3
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_account_of_the_environment_is_told_to_its_own_host_alone(tmp_path, serve, monkeypatch, asked):
+    for name in ("ORG_ID", "PROJECT_ID"):
+        monkeypatch.setenv(f"OPENAI_{name}", f"secret-{name}")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Team: secret-team\nX-Cost-Centre: secret-centre")
+    server = serve()
+    answers(tmp_path, 1)
+    assert judged(tmp_path, server.url, *SINGLE, *(["--account-headers"] if asked else [])) == 0
+    told = ("secret-org_id", "secret-project_id", "secret-team", "secret-centre")
+    assert all((word in head) == asked for head in server.heads for word in told) and server.bearers == {KEY}
+
+
+def test_headers_of_the_environment_do_not_replace_the_key(tmp_path, serve, monkeypatch):
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer another\nbroken line")
+    server = serve()
+    answers(tmp_path, 1)
+    assert judged(tmp_path, server.url, *SINGLE) == 0 and server.bearers == {KEY}
+
+
+def test_the_default_host_is_told_the_account(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert ApiBackend()._headers(None) == {}
+    assert ApiBackend("https://api.openai.com.example/v1")._headers(None)["OpenAI-Organization"] is None
+
+
+@pytest.mark.parametrize("url", ["", " "])
+def test_an_empty_address_is_refused_and_nobody_is_asked(tmp_path, monkeypatch, capsys, url):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    answers(tmp_path, 1)
+    arguments = judging(tmp_path, NOBODY)
+    arguments[arguments.index("--base-url") + 1] = url
+    assert main(arguments) == 2 and "base URL" in capsys.readouterr().err
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+# ---- judges of whom nothing can be read
+
+
+@pytest.mark.parametrize("options", [(), ("--mode", "single"), ("--mode", "single", "--order", "both")])
+@pytest.mark.parametrize("said", ["Both have their merits.", "", "[RESULT] C", "[D]"])
+def test_a_judge_of_whom_nothing_can_be_read_stops_after_25_replies(tmp_path, serve, capsys, options, said):
+    server = serve(lambda s, text, w: completion(said))
+    answers(tmp_path, 20, "vwxyz")
+    assert judged(tmp_path, server.url, *options, "--concurrency", "2") == 2
+    assert 25 <= server.asked <= 26 and "could be read" in capsys.readouterr().err
+    assert states(tmp_path).keys() == {"open"} and not (tmp_path / "verdicts.csv").exists()
+
+
+def test_scores_of_which_none_can_be_read_stop_too(tmp_path, serve, capsys):
+    "A judge that always prefers the first, so that scores decide, and gives none."
+    first = lambda s, text, w: completion("[RESULT] A" if "(A or B)" in text else "I give no points.")  # noqa: E731
+    server = serve(first)
+    answers(tmp_path, 20, "xyz")
+    assert judged(tmp_path, server.url, "--concurrency", "1") == 2
+    assert server.asked == 20 * 3 * 2 + 25 and "none of 25 replies could be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["prose", "the same again", "not equivalent"])
+def test_paraphrases_of_which_none_is_accepted_are_said_and_not_written(tmp_path, serve, capsys, kind):
+    def behave(endpoint, text, writer):
+        k = re.search(r"exactly (\d+) paraphrases", text)
+        if kind == "prose":
+            return completion("I would rather not.")
+        if k is None:
+            return completion(json.dumps(["NO"] * 8))
+        n = int(re.search(r"What is (\d)", text)[1])
+        again = [f"What is {n}?"] if kind == "the same again" else [f"{j} in other words {n}" for j in range(8)]
+        return completion(json.dumps((again * 8)[: int(k[1])]))
+
+    rows = [{"question_id": q, "category": "math", "prompt": f"What is {q}?"} for q in range(3)]
+    source = write_rows(tmp_path / "questions.jsonl", rows)
+    assert main(words("perturb", source, serve(behave).url, tmp_path, "prompts.jsonl")) == 3
+    said = capsys.readouterr().err
+    assert "no paraphrase was accepted for any of 3 questions" in said and not (tmp_path / "prompts.jsonl").exists()
+    shown = {"prose": "I would rather not.", "the same again": "What is 0?", "not equivalent": '["NO", "NO"'}
+    assert shown[kind] in said
+
+
+def test_half_a_surrogate_pair_in_a_batch_file_belongs_to_nobody(tmp_path):
+    half = "\\ud800"
+    names = written(tmp_path, 1)
+    lines = [
+        f'{{"custom_id": "{half}", "response": null, "error": null}}',
+        f'{{"custom_id": "{half * 48}-1", "response": null, "error": null}}',
+        batch_line(names[0], "[A]").replace("[A]", f"{half} Verdict: [A]"),
+        batch_reply(names[1], 400, error={"message": "HALF"}).replace("HALF", half),
+        batch_line(names[2], "[B]").replace('"stop"', f'"{half}"'),
+    ]
+    assert read_back(tmp_path, "1.jsonl", *lines) == 0
+    assert states(tmp_path) == {"done": 2, "open": 1}
 
 
 # ---- proxies

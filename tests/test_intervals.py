@@ -1,6 +1,7 @@
 """Intervals across modules: questions are what is resampled, whoever judged them."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -9,15 +10,17 @@ import pandas as pd
 import pytest
 from definitions import definitions
 from drawn import frame
+from scipy.sparse import csr_array
 
+import ppe
 from ppe.errors import InputError
 from ppe.inference.advice import diagnose_verdicts, open_ranks
 from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.methods import Method
+from ppe.inference.score_tests import ScoreTests
 from ppe.pool import comparison_graphs
-from ppe.reports.comparison import compare_tables
-from ppe.reports.report import make_report
+from ppe.rankers.likelihood import Design
 from ppe.streams import stream
 from ppe.verdicts import read_verdicts, validate_verdicts
 
@@ -28,9 +31,9 @@ CASES = Path(__file__).parent / "cases"
 
 @pytest.fixture(scope="module")
 def one_judge():
-    "Eight questions in two wordings; each question has an opinion of its own."
+    "Eight questions in two wordings; each has an opinion of its own, so that scores spread more than coins would."
     rng = stream(SEED, "one judge")
-    opinion = np.linspace(1, -1, len(MODELS)) + rng.normal(0, 1.0, (N_QUESTIONS, len(MODELS)))
+    opinion = np.linspace(1, -1, len(MODELS)) + rng.normal(0, 1.5, (N_QUESTIONS, len(MODELS)))
     rows = [
         ("judge 1", f"q{q}", "any", variant, MODELS[a], MODELS[b],
          "a" if opinion[q, a] - opinion[q, b] + rng.logistic() > 0 else "b")
@@ -46,7 +49,7 @@ def two_judges(one_judge):
 
 
 def test_a_second_judge_of_the_same_questions_narrows_no_interval(one_judge, two_judges):
-    for kind in ("percentile", "differences", "simultaneous"):
+    for kind in ("percentile", "single", "simultaneous"):
         alone, both = (leaderboard(t).with_intervals(n_resamples=99, kind=kind) for t in (one_judge, two_judges))
         assert both.n_graphs == 2 * alone.n_graphs
         pd.testing.assert_frame_equal(alone.table(), both.table(), atol=1e-6)
@@ -101,11 +104,11 @@ def identical(n_questions, order="pqrs"):
 def test_questions_that_all_agree_decide_a_rank_only_where_a_sign_test_could():
     # Two-sided: 2 / 2^6 is below 5 %, and 2 / 2^5 is not.
     for n_questions in (5, 8):
-        report = make_report(identical(n_questions), n_resamples=999, parts=())
-        assert report.n_open == 4 or n_questions >= 6
-        assert ("decide nothing" in " ".join(report.board.notes())) == (n_questions < 6)
-        old = compare_tables(identical(n_questions, "qprs"), identical(n_questions), n_resamples=999)
-        assert old.swaps["shown"].tolist() == [n_questions > 6]
+        board = leaderboard(identical(n_questions), on_separation="ridge")
+        board = board.with_intervals(n_resamples=999, kind="simultaneous")
+        rows = board.table()
+        assert (rows["rank_low"] < rows["rank_high"]).all() or n_questions >= 6
+        assert ("decide nothing" in " ".join(board.notes())) == (n_questions < 6)
         ranks = open_ranks(comparison_graphs(identical(n_questions)), rng=stream(SEED))[0]
         assert (ranks["rank_low"] == ranks["rank_high"]).all() == (n_questions > 6)
         assert (ranks["rank_high"] == 4).all() or n_questions >= 6
@@ -118,7 +121,7 @@ def test_rankers_without_a_likelihood_describe_and_say_so(ranker):
     assert any("a description: tests of pairs need a likelihood" in line for line in board.notes())
 
 
-@pytest.mark.parametrize("kind", ["differences", "simultaneous", "percentile"])
+@pytest.mark.parametrize("kind", ["single", "simultaneous", "percentile"])
 def test_top_lost_once(kind, ppe_main):
     "`top` wins 599 of 600: first in every kind, and the limits of the others are finite."
     options = "--intervals", 1000, "--interval-kind", kind, "--format", "json"
@@ -135,8 +138,8 @@ def test_top_lost_once(kind, ppe_main):
 
 def test_top_lost_once_is_settled_everywhere():
     table = read_verdicts(CASES / "top_lost_once.csv")
-    report = make_report(table, parts=())
-    assert report.scores.loc[0, ["model", "rank_low", "rank_high"]].tolist() == ["top", 1, 1]
+    board = leaderboard(table).with_intervals(n_resamples=999, kind="simultaneous")
+    assert board.table().loc[0, ["model", "rank_low", "rank_high"]].tolist() == ["top", 1, 1]
     top = diagnose_verdicts(table, sections=["ranks"]).to_dict()["ranks"]["top"]
     assert (top["low"], top["high"]) == (1, 1)
     played, met_b = (table["model_a"].eq(name) | table["model_b"].eq(name) for name in ("top", "b"))
@@ -145,6 +148,76 @@ def test_top_lost_once_is_settled_everywhere():
         said, first = np.where(played, won, table["verdict"].astype(str)), np.flatnonzero(played & met_b)[:lost]
         said[first] = np.where(won[first] == "a", "b", "a")
         board = leaderboard(validate_verdicts(table.assign(verdict=said)), on_separation="ridge")
-        for kind in ("differences", "simultaneous"):
+        for kind in ("single", "simultaneous"):
             limits = board.with_intervals(n_resamples=199, kind=kind).table().set_index("model")
             assert limits.loc["top", ["rank_low", "rank_high"]].tolist() == [1, 1], (lost, kind)
+
+
+def test_ranges_are_for_all_models_at_once_unless_one_was_chosen(ppe_main):
+    "Every form of a result says the same kind; `differences` is the old name of `single`."
+    path = CASES / "top_lost_once.csv"
+    said = {}
+    for kind in ((), ("--interval-kind", "simultaneous"), ("--interval-kind", "single")):
+        words = "rank", path, "--intervals", 99, *kind
+        name = "".join(kind[1:]) or "simultaneous"
+        report = ppe_main(*words, "--format", "json").json()
+        said[kind] = report["models"]
+        assert report["intervals"]["kind"] == name and {row["interval_kind"] for row in report["models"]} == {name}
+        csv = ppe_main(*words, "--format", "csv").out.splitlines()
+        assert csv[0].split(",")[-1] == "interval_kind" and {line.split(",")[-1] for line in csv[1:]} == {name}
+        whom = {"simultaneous": "for all models at once (", "single": "for one model chosen in advance ("}[name]
+        for form in ("table", "markdown"):
+            assert f"95 % ranges over questions, {whom}--interval-kind " in ppe_main(*words, "--format", form).out
+    default, simultaneous, single = said.values()
+    assert default == simultaneous != single
+    old = ppe_main("rank", path, "--intervals", 99, "--interval-kind", "differences", "--format", "json").json()
+    assert old["models"] == single and old["intervals"]["kind"] == "single"
+    board = ppe.rank(path, intervals=99, interval_kind="differences")
+    assert board.kind == "single" and whom in str(board) and whom in board._repr_html_()
+    assert whom.removesuffix(" (") in board.plot().get_xlabel()
+
+
+def test_ranges_by_category_are_of_one_kind():
+    rows = identical(8)
+    rows["category"] = [f"c{int(question) % 2}" for question in rows["question_id"]]
+    with pytest.raises(InputError, match="hold for all models of all categories at once"):
+        ppe.rank(rows, by="category", interval_kind="single")
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.999])
+def test_a_diagnosis_has_the_ranges_of_the_leaderboard(one_judge, level):
+    told = diagnose_verdicts(one_judge, sections=["ranks"], level=level).to_dict()["ranks"]
+    table = ppe.rank(one_judge, level=level).to_frame()
+    ranges = {row.model: (row.rank_low, row.rank_high) for row in table.itertuples()}
+    assert {model: (row["low"], row["high"]) for model, row in told.items()} == ranges
+
+
+def test_up_to_nine_questions_nothing_is_drawn(one_judge):
+    turned = one_judge.assign(model_a=one_judge["model_b"], model_b=one_judge["model_a"])
+    for kind in ("single", "simultaneous"):
+        boards = [leaderboard(one_judge).with_intervals(n_resamples=n, kind=kind, seed=n) for n in (99, 400)]
+        table, again = (board.table().set_index("model") for board in boards)
+        pd.testing.assert_frame_equal(table, again)
+        # Every verdict the other way round: limits change their signs and places, ranges of ranks their ends.
+        back = leaderboard(turned).with_intervals(n_resamples=99, kind=kind).table().set_index("model").loc[table.index]
+        np.testing.assert_allclose(back["score_low"], -table["score_high"], atol=1e-6)
+        assert (back["rank_low"] == len(MODELS) + 1 - table["rank_high"]).all()
+
+
+def test_ten_questions_are_drawn_and_a_design_without_balance_widens_its_limits(one_judge):
+    "Pairs that questions ask unequally: limits with what the fit takes from them are the wider ones, mostly."
+    wider = []
+    for number in range(12):
+        rng = stream(SEED, "unequal", number)
+        question = np.repeat(np.arange(12), 20)
+        pairs = np.array(list(combinations(range(6), 2)))
+        first, second = pairs[np.repeat(rng.integers(len(pairs), size=24), 10)].T
+        effect = 2 * rng.standard_normal((12, 6))
+        points = (rng.logistic(size=240) < effect[question, first] - effect[question, second]).astype(float)
+        tests = ScoreTests.of(Design.of(first, second, [*"uvwxyz"]), points, question, n_flips=399, rng=rng)
+        assert not tests.listed and len(tests.flips) == 399
+        as_balanced = replace(tests, unusual=csr_array(tests.unusual.shape))
+        ends = [some.limits(np.array([1.0, -1, 0, 0, 0, 0]), level=0.9) for some in (tests, as_balanced)]
+        width, narrower = (high - low for low, high in ends)
+        wider.append(width >= narrower - 1e-9)
+    assert np.mean(wider) > 0.7

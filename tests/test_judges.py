@@ -166,12 +166,15 @@ def battles(seed, *, n_people=120, n_battles=600):
 def test_people_and_judges_refuses_in_one_line():
     people, judged = battles(3, n_people=60, n_battles=200)
     elsewhere = [(row[0], row[1] + 1000, *row[2:]) for row in people]
-    lacking = [row for row in judged if row[:2] != ("good", 5)]
     without_e = [row for row in people if "e" not in row[4:6]]
     for votes, verdicts, weights, words in (
-        (elsewhere, judged, None, "60 of 60 battles"),
-        (people, lacking, None, "1 of 60 battles of the people have no verdict of good"),
-        (people, [(*row[:3], 1, *row[4:]) for row in judged], None, "variant"),
+        (
+            elsewhere,
+            judged,
+            None,
+            "the judges begin with . and . on question 0, the people with . and . on question 1000",
+        ),
+        (people, [(*row[:3], 1, *row[4:]) for row in judged], None, "the judges have variant 1, the people variant 0"),
         (without_e, judged, None, "no usable battle of e"),
         (people, judged, {"good": 1}, "guess"),
         (people, judged, {"good": 0.8, "guess": 0.3}, "at most 1"),
@@ -193,9 +196,10 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
     judges, people = write(tmp_path / "judges.csv", rows), write(tmp_path / "people.csv", voted)
     report = ppe_main("rank", judges, "--people", people, "--format", "json").json()
     fit = people_and_judges(read_verdicts(people), read_verdicts(judges))
-    limits = fit.intervals(rng=stream(20260324, "intervals")).table("differences")
+    limits = fit.intervals(rng=stream(20260324, "intervals")).table("simultaneous")
     assert [row["model"] for row in report["models"]] == limits["model"].tolist()
     assert [row["rank_high"] for row in report["models"]] == limits["rank_high"].tolist()
+    assert report["intervals"]["kind"] == "simultaneous"
     assert report["weights"] == fit.weights and report["worth"] == fit.worth and report["n_people"] == len(voted)
     assert report["weights"]["middling"] > 0.9  # it says what the people say
     shown = ppe_main("rank", judges, "--people", people, "--interval-kind", "simultaneous", "--level", "0.9")
@@ -203,7 +207,7 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
     limits_of_worth = f"{fit.worth:,.0f} battles of people alone ({low:,.0f} to {high:,.0f})"
     assert f"as good as {limits_of_worth}; people judged {len(voted)} (" in shown.out
     assert report["worth_low"] < low < report["worth"] < high < report["worth_high"]
-    assert "simultaneous intervals at level 0.9, 4000 draws" in shown.out
+    assert "90 % ranges over questions, for all models at once (--interval-kind single" in shown.out
     for words, said in (
         (("--order-effect", "--ranker", "davidson"), "--people takes no --ranker, --order-effect:"),
         (("--on-separation", "ridge"), "--people takes no --on-separation:"),
@@ -212,6 +216,52 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
         (("--intervals", "3"), "3 draws: level 0.95 needs at least 19; ask for more"),
     ):
         refused(ppe_main("rank", judges, *(() if "--people" in words else ("--people", people)), *words), said)
+
+
+def test_people_lost(ppe_main):
+    "People: y wins 36 of 60; the judge is invalid on 20 of those."
+    cases = Path(__file__).parent / "cases"
+    judges, people = (cases / f"people_lost_{who}.csv" for who in ("judge", "people"))
+    for call in (("rank", people), ("rank", judges, "--people", people)):
+        found = ppe_main(*call, "--format", "json").json()
+        assert [row["model"] for row in found["models"]] == ["y", "x"]
+        assert found["models"][0]["score"] == pytest.approx(np.log(36 / 24) / 2)
+    assert found["n_people"] == 60 and found["n_missing"] == {"J": 20} and found["weights"] == {"J": 0}
+    assert "Without a valid verdict on some of the 60 battles of people: J on 20" in found["notes"][0]
+
+
+def test_what_a_judge_lacks_changes_no_vote():
+    "Rows left out and verdicts made invalid are the same; with weight 0, or a silent judge, people's own scores."
+    people, judged = battles(3, n_people=60, n_battles=200)
+    gone = [row[0] == "good" and row[1] % 3 == 0 for row in judged]
+    absent = [row for row, is_gone in zip(judged, gone, strict=True) if not is_gone]
+    invalid = [(*row[:6], "invalid") if is_gone else row for row, is_gone in zip(judged, gone, strict=True)]
+    fits = [people_and_judges(frame(people), frame(rows)) for rows in (absent, invalid)]
+    assert np.allclose(fits[0].ranking.scores, fits[1].ranking.scores) and fits[0].n_missing == {"good": 20, "guess": 0}
+    assert fits[0].weights["good"] > 0.1 and np.allclose(fits[0].covariance, fits[1].covariance)
+    own = leaderboard(frame(people)).ranking.scores
+    nothing = {"good": 0, "guess": 0}
+    for rows in (judged, absent, invalid):
+        assert np.allclose(
+            people_and_judges(frame(people), frame(rows), weights=nothing).ranking.scores, own, atol=1e-7
+        )
+    silent = [(*row[:6], "invalid") if row[0] == "good" else row for row in judged]
+    assert people_and_judges(frame(people), frame(silent)).weights["good"] == 0
+
+
+def test_games_and_votes_are_one_battle():
+    "A judge asked in both orders, of three votes one in another table: the mean of the games, the mean of the votes."
+    people, judged = battles(5, n_people=80, n_battles=200)
+    turned = {"a": "b", "b": "a"}
+    games = [
+        (*row[:3], game, *(row[4:6] if game == 1 else row[5:3:-1]), turned.get(row[6], row[6]) if game == 2 else row[6])
+        for row in judged
+        for game in (1, 2)
+    ]
+    votes = [(*row[:3], number, *row[4:]) for row in people for number in (1, 2, 3)]
+    once, several = (people_and_judges(frame(v), frame(j)) for v, j in ((people, judged), (votes, games)))
+    assert np.allclose(once.ranking.scores, several.ranking.scores) and several.n_people == 80
+    assert "variants 1, 2 of the judges are games" in several.notes()[-1]
 
 
 def test_people_ties(ppe_main):
@@ -235,9 +285,7 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
     shown = ppe_main("diagnose", path).out
     assert "3 judges are worth" in shown and "other judges give, apart from sharpness: a-2024-05-13 on a" in shown
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
-    text = page.read_text()
-    assert "Judges together, on their own models, and on other wordings" in text
-    assert "sharpness: a-2024-05-13 on a" in text
+    assert "sharpness: a-2024-05-13 on a" in page.read_text()
     alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
     assert "cannot be told without another judge: a-2024-05-13 on a" in alone.out
     other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from endpoint import FAULTS, right_reply, said_to
+from endpoint import FAULTS, completion, right_reply, said_to
 from stages import NOBODY, answers, code_of, judging, process, read_rows, words, write_rows
 
+import ppe
 from ppe.cli.main import main
 from ppe.stages.ledger import Ledger, exchange
 from ppe.verdicts import read_verdicts
@@ -213,7 +214,8 @@ def test_export_takes_what_is_there_without_sending_anything(tmp_path, serve):
     n_served = served.asked
     assert main(["ledger", "export", ledger_file, "--out", str(whole)]) == 0
     judged = (tmp_path / "verdicts.csv").read_text().splitlines()  # with lengths and markdown, which the ledger lacks
-    assert judged[0].endswith(",verdict,order_known,length_a,length_b,markdown_a,markdown_b") and served.asked == n_served
+    assert judged[0].endswith(",verdict,order_known,length_a,length_b,markdown_a,markdown_b")
+    assert served.asked == n_served
     assert whole.read_text().splitlines() == [line.rsplit(",", 4)[0] for line in judged]
     with Ledger(ledger_file) as ledger:
         (key,) = ledger.query("SELECT key FROM requests LIMIT 1")[0]
@@ -232,3 +234,109 @@ def test_launch_does_each_category_on_its_own_and_writes_the_whole_table(tmp_pat
     assert (together / "verdicts.csv").read_bytes() == (alone / "verdicts.csv").read_bytes()
     assert served.asked == 2 * n_served, "the jobs and the whole asked for nothing twice"
     assert {path.name[3:7] for path in (tmp_path / "logs").iterdir()} == {"math", "writ"}
+
+
+# ---- who is shown first
+
+
+def always_first(endpoint, text, writer) -> bytes:
+    return completion("[A]")
+
+
+def single(folder: Path, url: str, *more: str) -> int:
+    return main(judging(folder, url, "--mode", "single", *more))
+
+
+def points(folder: Path) -> dict[str, int]:
+    table = read_verdicts(folder / "verdicts.csv")
+    return {model: int((table["model_a"] == model).sum()) for model in sorted({*table["model_a"], *table["model_b"]})}
+
+
+def test_a_judge_that_always_says_the_first_ranks_no_two_equal_models_for_certain(tmp_path, serve):
+    "Six answers that are the same; one after the other, the files gave ranks 1 to 6, every one of them certain."
+    server = serve(always_first)
+    answers(tmp_path, 30, "uvwxyz", said="The same.")
+    assert single(tmp_path, server.url) == 0 and server.asked == 30 * 2  # texts that are alike are one request
+    ranks = ppe.rank(str(tmp_path / "verdicts.csv"), intervals=199).to_frame()
+    assert (ranks["rank_low"] == 1).all() and (ranks["rank_high"] == 6).all()
+    assert max(abs(won - 75) for won in points(tmp_path).values()) < 3 * 6.2  # of 150, standard deviation 6.1
+    given = tmp_path / "given"
+    answers(given, 30, "uvwxyz", said="The same.")
+    assert single(given, server.url, "--order", "given") == 0
+    assert list(points(given).values()) == [150, 120, 90, 60, 30, 0]
+
+
+def test_the_order_is_the_same_after_a_stop_for_any_number_of_workers_and_beside_other_models(tmp_path, serve):
+    server, tables = serve(), []
+    for name, steps, n_workers in (
+        ("one", ("1000",), "1"),
+        ("many", ("1000",), "16"),
+        ("stopped", ("7", "20", "1000"), "3"),
+    ):
+        answers(tmp_path / name, 6, "wxyz")
+        for most in steps:
+            code = single(tmp_path / name, server.url, "--max-requests", most, "--concurrency", n_workers)
+        assert code == 0
+        tables.append((tmp_path / name / "verdicts.csv").read_bytes())
+    assert len({*tables}) == 1 and server.asked == 3 * 36
+    answers(tmp_path / "one", 6, "vwxyz")  # one model more, first in the file
+    assert single(tmp_path / "one", server.url) == 0 and server.asked == 3 * 36 + 6 * 4
+    more = read_verdicts(tmp_path / "one" / "verdicts.csv").astype(str)
+    with_v = (more["model_a"] == "v") | (more["model_b"] == "v")
+    columns = ["question_id", "model_a", "model_b", "verdict"]
+    before = read_verdicts(tmp_path / "many" / "verdicts.csv").astype(str)
+    assert sorted(more.loc[~with_v, columns].values.tolist()) == sorted(before[columns].values.tolist())
+
+
+def test_a_ledger_in_the_order_of_the_files_goes_on_and_pays_for_nothing_twice(tmp_path, serve, capsys):
+    server = serve(always_first)
+    answers(tmp_path, 4)
+    assert single(tmp_path, server.url, "--order", "given", "--max-requests", "5") == 3 and server.asked == 5
+    capsys.readouterr()
+    assert single(tmp_path, server.url, "--dry-run") == 0 and "7 requests (5 finished before" in capsys.readouterr().out
+    assert single(tmp_path, server.url) == 0 and server.asked == 12
+    assert "it goes on in that order: --order random draws it" in capsys.readouterr().err
+    assert points(tmp_path) == {"x": 8, "y": 4, "z": 0}
+    assert single(tmp_path, server.url) == 0 and server.asked == 12
+    answers(tmp_path, 40)  # more questions: the pairs that were judged keep their order, a coin is for the others
+    assert single(tmp_path, server.url) == 0 and server.asked == 120
+    assert "12 of 120 pairs were judged in the order of the files" in capsys.readouterr().err
+    assert points(tmp_path)["z"] > 20
+    assert single(tmp_path, server.url) == 0 and server.asked == 120
+    answers(tmp_path, 4)
+    assert single(tmp_path, server.url, "--order", "random") == 0
+    n_turned = server.asked - 120  # asked for once more, since somebody said so
+    assert 0 < n_turned < 12
+    assert "in the order" not in capsys.readouterr().err.split("wrote")[-1]
+    assert single(tmp_path, server.url) == 0 and server.asked == 120 + n_turned, "the order that was asked for last"
+
+
+def test_a_run_that_was_only_planned_in_the_order_of_the_files_is_drawn(tmp_path, serve, capsys):
+    server = serve(always_first)
+    answers(tmp_path, 20)
+    assert single(tmp_path, server.url, "--order", "given", "--dry-run") == 0
+    assert single(tmp_path, server.url) == 0 and "order of the files" not in capsys.readouterr().err
+    assert points(tmp_path)["z"] > 0
+
+
+def test_lists_and_the_hybrid_have_the_order_that_they_had(tmp_path, serve):
+    server = serve(always_first)
+    answers(tmp_path, 3)
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("question_id,variant,model_a,model_b\n0,0,z,x\n1,0,x,y\n2,0,z,y\n")
+    assert single(tmp_path, server.url, "--pairs", str(pairs)) == 0
+    table = read_verdicts(tmp_path / "verdicts.csv")
+    assert table["model_a"].tolist() == ["z", "x", "z"]
+    assert main(judging(tmp_path, serve().url, "--order", "random")) == 2
+    assert main(judging(tmp_path, serve().url)) == 0
+    assert read_verdicts(tmp_path / "verdicts.csv")["model_a"].tolist() == ["x", "x", "y"] * 3
+
+
+def test_the_python_function_has_the_same_order(tmp_path, serve):
+    server = serve(always_first)
+    source = answers(tmp_path, 12)
+    how = {"model": "m", "base_url": f"{server.url}/v1", "quiet": True, "mode": "single"}
+    one = ppe.judge(str(source), ledger=tmp_path / "a.sqlite", **how).to_frame()
+    assert single(tmp_path, server.url) == 0
+    other = read_verdicts(tmp_path / "verdicts.csv")
+    assert one["model_a"].tolist() == other["model_a"].tolist() and one["model_a"].nunique() == 3

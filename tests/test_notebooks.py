@@ -3,6 +3,8 @@
 A notebook holds its module's tests next to each function, so a passing run here means that those tests pass.
 """
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -89,3 +91,19 @@ def test_a_script_run_writes_fresh_outputs_and_keeps_tags(tmp_path: Path):
     assert written.cells[0].metadata == {"tags": ["parameters"]}
     assert written.cells[0].execution_count == 1
     assert written.metadata == {"kernelspec": KERNELSPEC}
+
+
+def test_running_a_notebook_in_a_thread_leaves_no_event_loop_open(tmp_path: Path):
+    "One that is collected later warns then, in the middle of whatever runs."
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1")]), path := tmp_path / "a.ipynb")
+    made, new_loop = [], asyncio.new_event_loop
+
+    def kept() -> asyncio.AbstractEventLoop:
+        made.append(new_loop())
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        patch.setattr(asyncio.events, "new_event_loop", kept)
+        patch.setattr(asyncio, "new_event_loop", kept)
+        pool.submit(stage_notebooks.executed, path).result()
+    assert made and all(loop.is_closed() for loop in made)

@@ -70,7 +70,7 @@ def test_selection_intervals_and_formats(ppe_main, tmp_path, ranker, words):
     else:
         assert report["fit"]["nu"] > 0
     widths = []
-    for kind in ("differences", "simultaneous"):
+    for kind in ("single", "simultaneous"):
         limits = ppe_main(*common, "--intervals", 60, "--interval-kind", kind, "--format", "json").json()
         assert scores_of(limits) == pytest.approx(scores_of(report), abs=1e-9)
         for row in limits["models"]:
@@ -191,7 +191,7 @@ def test_one_order_is_a_caution_in_every_command_and_form(ppe_main, tmp_path, or
     assert ("one_order" in ppe_main("diagnose", path, "--format", "json").json()["cautions"]) == bool(expected)
     page = tmp_path / "r.html"
     assert ppe_main("report", path, "--out", page).code == 0
-    assert page.read_text().count("told apart by the model alone") == expected
+    assert ("told apart by the model alone" in page.read_text()) == bool(expected)
     frame_ = ppe.read(path)
     assert sum("model alone" in note for note in ppe.rank(frame_, on_separation="ridge").notes()) == expected
     by_category = ppe.rank(frame_, on_separation="ridge", by="category", intervals=0).notes()
@@ -254,11 +254,12 @@ def test_json_lines_and_frames_with_other_names_keep_the_mark(tmp_path):
     table_.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
     names = {name: name for name in COLUMNS[:-1]} | {"winner": "verdict"} | {word: word for word in ("a", "b", "tie")}
     for source in (tmp_path / "t.jsonl", table_):
-        assert set(ppe.read(source, **names)["order_known"]) == {"no"}
+        assert set(ppe.read(source, columns=names)["order_known"]) == {"no"}
     renamed = table_.rename(columns={"model_a": "left", "order_known": "seen"})
-    assert set(ppe.read(renamed, **names | {"model_a": "left", "order_known": "seen"})["order_known"]) == {"no"}
-    assert set(ppe.read(table_.drop(columns="order_known"), **names | {"order_known": "@no"})["order_known"]) == {"no"}
-    assert "order_known" not in ppe.read(table_.drop(columns="order_known"), **names)
+    assert set(ppe.read(renamed, columns=names | {"model_a": "left", "order_known": "seen"})["order_known"]) == {"no"}
+    unmarked = table_.drop(columns="order_known")
+    assert set(ppe.read(unmarked, columns=names | {"order_known": "@no"})["order_known"]) == {"no"}
+    assert "order_known" not in ppe.read(unmarked, columns=names)
 
 
 def test_large_files_are_cautioned_by_their_counts(ppe_main, tmp_path, monkeypatch):

@@ -182,8 +182,8 @@ def test_judges_of_one_question_each_are_not_promised_by_a_number():
     verdicts = crossed(stream(SEED, "own"), n_judges=3)
     verdicts["judge"] = verdicts["judge"].astype(str) + "-" + verdicts["question_id"].astype(str)
     verdicts = validate_verdicts(verdicts[~verdicts["judge"].isin(["j0-1", "j1-2"])].astype(object))
-    promise = ppe.rank(verdicts, over="questions,judges").intervals.promise("differences")
-    assert promise.startswith("for other questions of the kind and other judges of each question; ")
+    promise = ppe.rank(verdicts, over="questions,judges").intervals.promise("single")
+    assert promise.endswith(", for other questions of the kind and other judges of each question")
     alone = verdicts[verdicts["judge"].str.startswith("j2")]
     with pytest.raises(InputError, match="leave judges out, or add verdicts of others on the same questions"):
         ppe.rank(alone, over="questions,judges")

@@ -108,7 +108,7 @@ def prints(ledger, run: int) -> tuple[str, str, str]:
     ("options", "settings", "requests"),
     [
         ({}, "cecbfc5152823b9f", "b36bb22d73ac02c5"),
-        ({"mode": "single"}, "38842f3b5e145e22", "bdf81a6e90395c06"),
+        ({"mode": "single", "order": "given"}, "38842f3b5e145e22", "bdf81a6e90395c06"),
         ({"mode": "single", "order": "both"}, "91738611fad2ce9b", "083676e538f238a3"),
     ],
 )

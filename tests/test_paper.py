@@ -16,6 +16,7 @@ import pytest
 from conftest import refused
 
 from ppe.files import file_sha256
+from ppe.paper import sentences
 from ppe.paper.items import code_cells, notebook_cells
 from ppe.paper.runner import list_items, run
 
@@ -24,9 +25,8 @@ ITEMS = {
     "fig_second": ("Figure 2", "Second", 3),
     "tab_votes": ("Table 1", "Votes", 4),
 }
-PROFILES = "[defaults]\nseed = 7\n" + "".join(
-    f'\n[{name}]\nitem = "{item}"\ntitle = "{title}"\nquick = {{n = 1}}\nfull = {{n = {n}}}\n'
-    for name, (item, title, n) in ITEMS.items()
+PROFILES = "".join(
+    f'\n[{name}]\nitem = "{item}"\ntitle = "{title}"\nquick = {{n = 1}}\n' for name, (item, title, _) in ITEMS.items()
 )
 DRAW = """
 import sys
@@ -59,8 +59,8 @@ _ = Path(output_dir, "tab_votes.csv").write_text(votes * n)
 FRONT = "# How much is it?\n\n> So much: [votes](../tables/tab_votes.ipynb), [doubles](../doubles.ipynb)."
 
 
-def notebook(*cells: str) -> str:
-    parameters = "seed = 0\noutput_dir = 'build/quick'\nn = 0  # how many"
+def notebook(*cells: str, n: int = 2) -> str:
+    parameters = f"seed = 7\noutput_dir = 'build/set'\nn = {n}  # how many"
     front = {"cell_type": "markdown", "id": "front", "metadata": {}, "source": FRONT}
     code = [
         {"cell_type": "code", "execution_count": None, "id": f"c{at}", "outputs": [], "source": source.strip()}
@@ -76,8 +76,8 @@ FILES = {
     "settings.ini": "",
     "nbs/profiles.toml": PROFILES,
     FIRST: notebook(draw("fig_first")),
-    "nbs/figures/fig_second.ipynb": notebook(draw("fig_second")),
-    "nbs/tables/tab_votes.ipynb": notebook(VOTES),
+    "nbs/figures/fig_second.ipynb": notebook(draw("fig_second"), n=3),
+    "nbs/tables/tab_votes.ipynb": notebook(VOTES, n=4),
     "ppe/__init__.py": "",
     "ppe/shared.py": "def double(n):\n    return 2 * n\n",
     "data/votes.csv": "a,b\n",
@@ -166,10 +166,43 @@ def test_what_changed_runs_alone_and_leaves_nothing_that_it_no_longer_makes(proj
 def test_a_lost_manifest_is_written_again_without_running(project: Path):
     path = project / "figures/manifest.json"
     before = path.read_bytes()
-    for lose in (path.unlink, lambda: path.write_text("<<<<<<< HEAD")):
-        lose()
-        assert run_in(project).ran == ()
-        assert path.read_bytes() == before
+    path.unlink()
+    assert run_in(project).ran == () and path.read_bytes() == before
+
+
+DAMAGE = {
+    "a conflict": lambda text: f"<<<<<<< HEAD\n{text}",
+    "cut off": lambda text: text[: len(text) // 2],
+    "empty": lambda text: "",
+    "not text": lambda text: "\udcff",
+    "a list": lambda text: "[]",
+    "null": lambda text: "null",
+    "an entry that is none": lambda text: text.replace('"fig_first": {', '"fig_first": 7, "x": {', 1),
+    "outputs of another kind": lambda text: re.sub(r'"outputs": \{[^}]*\}', '"outputs": 3', text, count=1),
+    "no outputs": lambda text: text.replace('"outputs"', '"output"', 1),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("name", ["figures/manifest.json", "build/full/state.json"])
+def test_a_damaged_manifest_or_memory_is_refused(project: Path, ppe_main, monkeypatch, name, how):
+    "Written from nothing it would lose what is not run today: 43 of 44 entries of the paper's."
+    path = project / name
+    path.write_text(DAMAGE[how](path.read_text()), errors="surrogateescape")
+    (project / "settings.ini").write_text("[DEFAULT]\nlib_name = ppe\n")
+    before = tree(project)
+    monkeypatch.chdir(project)
+    words = [("run", "fig_first"), ("run",), ("list",)]
+    words += [("publish",), ("book",)] if "manifest" in name else []
+    for command in words:
+        refused(ppe_main("paper", *command), f"{name} is damaged (", "git checkout" if "manifest" in name else "delete")
+    assert tree(project) == before
+
+
+def test_outside_a_checkout_nothing_of_the_paper_runs(ppe_main, tmp_path: Path):
+    "Also where the package was installed from one."
+    for words in (("run",), ("run", "fig_mu"), ("list",), ("publish",), ("book",)):
+        refused(ppe_main("paper", *words), f"no checkout of ppe around {tmp_path}", "clone the repository")
 
 
 NESTED = {
@@ -218,20 +251,18 @@ def test_outputs_hold_no_time_and_no_path(finished: Path):
     text = b"".join(made.values()).decode()
     assert str(finished) not in text and str(finished.parent) not in text
     told = r"\d\d:\d\d:\d\d|20\d\d-\d\d-\d\d|0x[0-9a-f]{6}|duration|papermill|build/"
-    assert not re.search(told, text.lower().replace("'build/quick'", ""))
+    assert not re.search(told, text.lower().replace("'build/set'", ""))
 
 
 def test_a_notebook_runs_in_place_and_says_with_what(finished: Path):
     executed = json.loads((finished / FIRST).read_text())
     assert set(executed["metadata"]) == {"kernelspec"}
-    assert [set(cell["metadata"]) for cell in executed["cells"]] == [set(), {"tags"}, {"tags"}, set()]
+    assert [set(cell["metadata"]) for cell in executed["cells"]] == [set(), {"tags"}, set()]
     assert [cell["source"] for cell in code_cells(notebook_cells(finished / FIRST))] == [
         cell["source"] for cell in json.loads(FILES[FIRST])["cells"][1:]
     ], "the author's cells are as they were"
-    injected = executed["cells"][2]
-    assert "".join(injected["source"]) == "# Parameters\nseed = 7\nn = 2", "and no folder: by hand it writes to build/"
-    assert [cell["execution_count"] for cell in executed["cells"][1:]] == [1, 2, 3]
-    (stream,) = executed["cells"][3]["outputs"]
+    assert [cell["execution_count"] for cell in executed["cells"][1:]] == [1, 2]
+    (stream,) = executed["cells"][2]["outputs"]
     assert "".join(stream["text"]).startswith("abc<object object> . {")
     assert not list((finished / "figures").glob("*.ipynb"))
 
@@ -239,7 +270,7 @@ def test_a_notebook_runs_in_place_and_says_with_what(finished: Path):
 def test_outputs_and_injected_parameters_are_no_part_of_what_is_up_to_date(project: Path):
     (project / FIRST).write_text(FILES[FIRST])
     assert run_in(project).ran == () and (project / FIRST).read_text() == FILES[FIRST]
-    reword(project / FIRST, "n = 0", "n = 9")
+    reword(project / FIRST, "n = 2", "n = 9")
     assert run_in(project).ran == ("fig_first",), "a parameter of its own is code"
 
 
@@ -264,7 +295,7 @@ def test_what_says_the_same_is_left_as_published(tmp_path: Path, shared: str, ty
     before = {FIRST: notebook(PICTURE), "ppe/shared.py": "NAME, SHIFT = 'judges', 0.0\n"}
     root = make_project(tmp_path / "project", FILES | before)
     assert run_in(root, "fig_first").left == ()
-    kept = json.loads((root / FIRST).read_text())["cells"][3]["outputs"]
+    kept = json.loads((root / FIRST).read_text())["cells"][2]["outputs"]
     assert ["image/png" in output["data"] for output in kept] == [True], "the notebook shows its picture"
     published = results(root)
     (root / "ppe/shared.py").write_text(shared or before["ppe/shared.py"])
@@ -294,8 +325,38 @@ def test_what_took_longest_begins_first(project: Path):
 SENTENCES = "x = [n]\nassert n == 2\nassert x[n] == 2\nassert n > 0\nprint('the end')"
 
 
-def test_parameters_of_ones_own_are_drawn_in_build_and_publish_nothing(project: Path, capsys):
-    (project / FIRST).write_text(notebook(draw("fig_first"), SENTENCES.replace("x[n]", "x[n - 2]")))
+ASSERTED = "from ppe.paper.sentences import asserted_or_noted\n\nasserted_or_noted()"
+
+
+@pytest.fixture
+def with_sentences(project: Path) -> Path:
+    "The project, and in its first notebook sentences that hold for the published n alone."
+    (project / "ppe/paper").mkdir()
+    (project / "ppe/paper/__init__.py").write_text("")
+    shutil.copy(sentences.__file__, project / "ppe/paper/sentences.py")
+    (project / FIRST).write_text(notebook(ASSERTED, draw("fig_first"), SENTENCES.replace("x[n]", "x[n - 2]")))
+    return project
+
+
+@pytest.mark.parametrize(("words", "notes"), [((), 0), (("-p", "n", "5"), 2)], ids=["published", "others"])
+def test_papermill_by_hand_gives_what_the_command_gives(with_sentences: Path, words, notes):
+    out, settings = with_sentences / "out.ipynb", {"n": 5} if words else {}
+    by_command = run_in(with_sentences, "fig_first", settings=settings)
+    place = with_sentences / ("build/set" if words else "figures")
+    made = (place / "fig_first.csv").read_bytes()
+    (with_sentences / "build/set").mkdir(exist_ok=True)
+    (with_sentences / "build/set/fig_first.csv").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", FIRST, out.name, *words]
+    environment = os.environ | {"PYTHONPATH": str(with_sentences)}
+    done = subprocess.run(command, cwd=with_sentences, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (with_sentences / "build/set/fig_first.csv").read_bytes() == made
+    assert out.read_text().count("drawn; this sentence holds only") == notes
+    assert len(by_command.notes.get("fig_first", ())) == notes
+
+
+def test_parameters_of_ones_own_are_drawn_in_build_and_publish_nothing(with_sentences: Path, capsys):
+    project = with_sentences
     assert run_in(project, "fig_first").ran == ("fig_first",)
     before = results(project)
     summary = run(["fig_first"], settings={"n": 5}, root=project, progress=True)
@@ -421,7 +482,7 @@ def test_prose_runs_nothing_and_stays_when_a_run_ends(project: Path):
     before, source = results(project), project / FIRST
     state = (project / "build/full/state.json").read_bytes()
     reword(source, "So much", "Twice as much")
-    cell = notebook_cells(source)[3]
+    cell = notebook_cells(source)[2]
     reword(
         source,
         f'"id": "{cell["id"]}",\n   "metadata": {{}}',

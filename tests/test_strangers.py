@@ -206,7 +206,7 @@ def test_a_reader_that_has_gone_is_no_error_to_speak_of(place):
 
 
 STRANGER = """
-import os, statistics, sys, tomllib
+import os, shlex, statistics, sys, tomllib, xml.etree.ElementTree, xml.sax.saxutils
 import click, fastcore.docments, numba, numba.core.caching, numpy, pandas
 import pyarrow, pyarrow.compute, pyarrow.csv, pyarrow.parquet
 import scipy.linalg, scipy.optimize, scipy.sparse.csgraph, scipy.special, scipy.stats

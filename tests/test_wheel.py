@@ -130,7 +130,7 @@ def test_the_wheel_holds_every_module_the_page_of_reports_and_the_data_of_the_re
     assert all(packed[name] == path.read_bytes() for name, path in data.items())
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ppe").rglob("*.py")}
     assert {name for name in packed if name.endswith(".py")} == modules
-    pages = {path.name for path in (ROOT / "ppe" / "reports").iterdir() if path.suffix in (".j2", ".css")}
+    pages = {path.name for path in (ROOT / "ppe" / "reports").iterdir() if path.suffix in (".css",)}
     assert {f"ppe/reports/{name}" for name in pages | {"report.css"}} <= packed.keys()
 
 

@@ -82,7 +82,10 @@ TAKEN = {  # bytes and scores
     "all ties": (with_verdict("tie"), {"x": 0.0, "y": 0.0}),
     # names
     "names that are numbers": (text(duel("7", "07")), two("7", "07")),
-    "names that are numbers with a point": (text(duel("1.0", "1")), two("1.0", "1")),
+    "names that are whole numbers with a point": (text(duel("1.0", "2")), two("1", "2")),
+    "names that are versions": (text(duel("3.0", "3.5")), two("3.0", "3.5")),
+    "one model, in two spellings": (text(duel("1.0", "y") + duel("y", "1", won=1, lost=2, first=4)), two("1", "y")),
+    "questions in two spellings": (text([("me", "1.0", *PLAIN[0][2:]), *PLAIN[1:]]), two()),
     "names that are words of programs": (text(duel("NaN", "null")), two("NaN", "null")),
     "NA without quotes": (text(duel("NA", "null")).replace(b'"', b""), two("NA", "null")),
     "a name of 10 kB": (text(duel("x", LONG)), two("x", LONG)),
@@ -102,6 +105,19 @@ TAKEN = {  # bytes and scores
     "Parquet": (parquet(ARROW), two()),
     "Parquet with dictionaries": (column("model_a", pa.array(["x"] * 3).dictionary_encode()), two()),
     "Parquet with a dictionary of questions": (column("question_id", pa.array([*"qrs"]).dictionary_encode()), two()),
+    "Parquet with a verdict and a model that no row has": (
+        parquet(
+            frame(PLAIN).assign(
+                verdict=pd.Categorical([row[-1] for row in PLAIN], ["error", "b", "a"]),
+                model_a=pd.Categorical(["x"] * 3, ["x", "é", "e\u0301", ""]),
+            )
+        ),
+        two(),
+    ),
+    "Parquet with models that are numbers with a point": (
+        parquet(frame(duel("0", "1")).astype({"model_a": int}).astype({"model_b": float})),
+        two("0", "1"),
+    ),
     "Parquet with large_string": (column("model_b", ["y"] * 3, pa.large_string()), two()),
     "Parquet with text as identifiers": (column("question_id", ["é", "2", "3"], pa.large_string()), two()),
     "Parquet with small integers": (column("variant", [1, 1, 1], pa.uint8()), two()),
@@ -119,6 +135,10 @@ REFUSED = {  # bytes and words of the message
     "unknown verdict": (with_cell("verdict", "A wins"), ("unknown verdict", "A wins", "invalid", "row 2")),
     "verdict in another case": (with_cell("verdict", "TIE"), ("TIE",)),
     "a verdict with an escape": (with_verdict("\x1b[2J"), ("unknown verdict", "\\x1b")),
+    "one model against itself, in two spellings": (text(duel("1.0", "1")), ("itself", "row")),
+    "repeated rows, the question in two spellings": (
+        text([*PLAIN, ("me", "1.0", *PLAIN[0][2:])]), ("same pair twice", "row 4"),
+    ),
     "repeated rows": (text([*PLAIN, PLAIN[0]]), ("twice", "row 4")),
     "a pair turned round": (text([*PLAIN, ("me", 1, "all", 1, "y", "x", "tie")]), ("twice", "row 4")),
     "a question in two categories": (
@@ -131,8 +151,8 @@ REFUSED = {  # bytes and words of the message
     "a name of blanks": (text(duel("x", "  ")), ("model_b",)),
     "names that look alike": (text(duel(ACCENT, COMBINED)), ("look the same", "\\xe9", "e\\u0301")),
     "a name with a space after it": (text(duel("x", "x ")), ("'x '", "spaces")),
-    "a name that turns the line": (text(duel("x", "y\u202e")), ("\\u202e", "printable")),
-    "a name that colours": (text(duel("x", "\x1b[31my")), ("\\x1b[31my", "printable")),
+    "a name that turns the line": (text(duel("x", "y\u202e")), ("\\u202e", "cannot be seen")),
+    "a name that colours": (text(duel("x", "\x1b[31my")), ("\\x1b[31my", "cannot be seen")),
     "a name that rings": (text(duel("x", "y\x07")), ("\\x07",)),
     "a name with a C1 control": (text(duel("x", "y\x9b0m")), ("\\x9b",)),
     "a name with a line break": (text(duel("x", "y\nz")), ("\\n", "one line")),

@@ -20,7 +20,7 @@ import click
 
 from .show import Positive, command, emit, function_command
 from ..door.collecting import Collected, Run, check_files, judge, perturb, respond
-from ..errors import InputError, first_five
+from ..errors import InputError, as_options, first_five
 from ..files import check_outputs, write_csv
 from ..pairs import read_pairs
 from ..stages.benchmarks import load_benchmark, read_prompts
@@ -47,7 +47,7 @@ def _stage(function: Callable[..., Collected], *places: Any, **options: Any) -> 
     outcome = function(*places, **options)
     said = outcome.notes() if options["dry_run"] else [*outcome.notes(), *map(str, outcome.parts())]
     for line in said:
-        _say(f"ppe: {line}")
+        _say(f"ppe: {as_options(line)}")
     if options["dry_run"]:
         emit(str(outcome))
     return 0 if outcome.complete or options["dry_run"] or options["batch"] else INCOMPLETE

@@ -17,7 +17,8 @@ from .show import function_command, new_file, note, out_option
 from ..counts import write_counts
 from ..door.inputs import Verdicts, file_names, read_input
 from ..door.planning import design, next_calls, plan
-from ..door.ranking import agree, compare, cycles, diagnose, rank, report
+from ..door.ranking import agree, compare, cycles, diagnose, rank
+from ..door.reporting import report
 from ..door.reading import check, read
 from ..door.showing import show
 from ..errors import InputError

@@ -25,6 +25,7 @@ from scipy.special import expit, logit, ndtr
 from ..comparisons import Comparisons, wins_and_ties
 from .pair_designs import Orders, PairDesign, Sharing
 from ..errors import InputError, NoMaximumError, first_five
+from ..files import plain_number
 from ..inference.intervals import jackknife_error, symmetric_root
 from ..inference.variance_components import GROUPS, variance_components
 from ..pool import half_tie_wins
@@ -467,9 +468,9 @@ def parse_target(
     "A target from its words. Raises `InputError` for any other, and for what every or no ranking reaches."
     name, _, number = text.partition("=")
     with suppress(ValueError):
-        if name == "spearman" and 0 < (value := float(number)) < 0.5:
+        if name == "spearman" and 0 < (value := plain_number(number)) < 0.5:
             return Target(spearman=value)
-        if name == "top" and (value := float(number)).is_integer() and 1 <= value < n_models:
+        if name == "top" and (value := plain_number(number)).is_integer() and 1 <= value < n_models:
             return Target(top=int(value))
     raise InputError(
         f"target {text!r:.60}: write spearman=D with a distance D between 0, which only all questions themselves give, "

@@ -20,19 +20,19 @@ from fastcore.meta import delegates
 from .inputs import Verdicts, check_words, verdict_table, words_checked
 from .ranking import check_numbers
 from ..errors import InputError, first_five
-from ..files import check_outputs, write_csv, write_json
+from ..files import check_outputs, plain_number, plain_whole, write_csv, write_json
 from ..inference.leaderboard import SEED
 from ..pairs import read_pairs, validate_pairs
 from ..results import Parts, Result
 from ..stages.benchmarks import load_benchmark, read_prompts, write_rows
-from ..stages.chat import ApiBackend, Decoding, api_name
+from ..stages.chat import OTHER_NAME, ApiBackend, Decoding, api_name
 from ..stages.dispatch import Limits, Session, WorkDone, estimate, read_batch, write_batch
 from ..stages.judging import DECODING, MOST_REQUESTS, ListJudge, answered_by_all, count_details, with_style
 from ..stages.judging import judge_answers
-from ..stages.ledger import Ledger, ledger_files, reopen_batch, reopen_invalid, run_progress
-from ..stages.perturbation import CHECKING, GENERATION
+from ..stages.ledger import Ledger, ledger_files, refused_parameters, reopen_batch, reopen_invalid, run_progress
+from ..stages.perturbation import CHECKING, GENERATION, REASONS, Perturbation
 from ..stages.perturbation import perturb_questions
-from ..stages.prompts import load_prompts
+from ..stages.prompts import PromptSet, load_prompts
 from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, read_answers
 from ..stages.responses import answer_prompts
 from ..streams import stream
@@ -69,6 +69,8 @@ class Run:
     max_tokens: int | None = None  # Overrides the paper's limit on new tokens.
     # What the endpoint calls that limit.
     token_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    # Send OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS to another host than api.openai.com, too.
+    account_headers: bool = False
     category: Sequence[str] | str = ()  # Only this category; repeat for more.
     per_category: int | None = None  # Only the first questions of each category.
     concurrency: int = 8  # Requests under way at once.
@@ -111,7 +113,7 @@ class Run:
         for name in ("temperature", "top_p"):
             if (value := getattr(self, name)) is not None:
                 try:
-                    changed[name] = None if value == "default" else float(value)
+                    changed[name] = None if value == "default" else plain_number(str(value))
                 except ValueError:
                     way_out = "it is neither a number nor the word default"
                     raise InputError(f"--{name.replace('_', '-')} {value!r:.60}: {way_out}") from None
@@ -119,7 +121,9 @@ class Run:
 
     @property
     def address(self) -> str:
-        return self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        if self.base_url is not None:
+            return self.base_url
+        return os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
 
     def names(self, model: str) -> tuple[str, str]:  # backend and model
         "What requests call the two. Raises `InputError` for an unsafe address."
@@ -132,7 +136,9 @@ class Run:
     def answering(self, model: str) -> Any:
         "What answers the requests."
         if self.backend == "api":
-            for_api = ("endpoint_name", "key_variable", "timeout", "allow_insecure", "token_parameter")
+            for_api = (
+                "endpoint_name", "key_variable", "timeout", "allow_insecure", "token_parameter", "account_headers",
+            )  # fmt: skip
             return ApiBackend(self.address, **{name: getattr(self, name) for name in for_api})
         from ppe.stages.local import LocalBackend
 
@@ -278,12 +284,15 @@ class _Outcome:
     later: str = ""  # what may follow a run that is only planned
     said: Sequence[str] = ()  # the empty ones are not said
     details: pd.DataFrame | None = None
+    useless: str = ""  # why the file of a run that is complete is not written
 
 
-def _of_rows(result: Any, rows: Sequence[Any], later: str = "", said: Sequence[str] = ()) -> _Outcome:
+def _of_rows(
+    result: Any, rows: Sequence[Any], later: str = "", said: Sequence[str] = (), useless: str = ""
+) -> _Outcome:
     "That of a stage that gives prompts or answers."
-    write = partial(write_rows, rows)
-    return _Outcome(result.run, result.complete, result.counts, pd.DataFrame(rows), write, later, said)
+    write, table = partial(write_rows, rows), pd.DataFrame(rows)
+    return _Outcome(result.run, result.complete, result.counts, table, write, later, said, useless=useless)
 
 
 def _carry_out(
@@ -293,6 +302,7 @@ def _carry_out(
     work: Callable[[Session, str], _Outcome],  # session, model; a session for dry_run and batch only plans
     *inputs: Any,
     details: File = None,
+    checker: str | None = None,  # a second model that is asked
 ) -> Collected:
     "What the three stages have in common."
     limits, (name, model_name) = run.limits(), run.names(model)
@@ -314,8 +324,12 @@ def _carry_out(
             lines = _estimate_lines(estimate(ledger, outcome.run, limits), outcome.later)
         elif run.batch:
             lines = [_batch(ledger, outcome.run, run, limits)]
+        refused = refused_parameters(ledger, session.name)
     too_long = {} if run.accept_too_long else outcome.counts.get("too_long", {})
-    complete, remarks = outcome.complete and not too_long, tuple(filter(None, (again, *outcome.said)))
+    of_models = dict.fromkeys((model_name, checker or model_name))
+    said = [_refused_text(name, refused[name]) for name in of_models if name in refused]
+    complete = outcome.complete and not (too_long or outcome.useless)
+    remarks = tuple(filter(None, (again, *said, *outcome.said)))
     if not only_plans:
         lines += [_summary_text(stage, summary) for summary in session.history] + [_counts_text(outcome.counts)]
         if run.report:
@@ -327,10 +341,23 @@ def _carry_out(
         way_out = "take a model that reads more, give shorter ones, or go on without them by --accept-too-long"
         named = first_five(f"{n} × {name}" for name, n in too_long.items())
         lines.append(f"{stage} wrote nothing, refused: too long for {model}: {named}; {way_out}")
+    elif outcome.useless and not only_plans:
+        lines.append(f"{stage} wrote nothing: {outcome.useless}")
     elif run.out and not only_plans:
         outcome.write(Path(run.out))
         lines.append(f"wrote {run.out}")
     return Collected(stage, complete, outcome.counts, tuple(lines), remarks, outcome.table, outcome.details)
+
+
+def _refused_text(
+    model: str,
+    refused: set[str],  # parameters
+) -> str:
+    "What is sent otherwise than asked, because the model does not take it."
+    names = sorted(refused)
+    instead = [f"{OTHER_NAME[name]} is sent in its place" if name in OTHER_NAME else "left out" for name in names]
+    changes = ", ".join(f"{name} ({change})" for name, change in zip(names, instead, strict=True))
+    return f"{model} refuses {changes}; the ledger keeps that"
 
 
 def _batch(ledger: Ledger, number: int, run: Run, limits: Limits) -> str:
@@ -346,6 +373,25 @@ def _batch(ledger: Ledger, number: int, run: Run, limits: Limits) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 # %% ../../nbs/door/collecting.ipynb #2e36bf7b
+def _unfenced_text(prompts: PromptSet, used: Sequence[str]) -> str:
+    "A caution about templates in which texts of others stand as they are; empty if there are none."
+    names = [name for name in used if name in prompts.unfenced]
+    return f"prompts {prompts.name}, no fences ({', '.join(names)}): a text can pose as an instruction" if names else ""
+
+
+def _none_accepted(result: Perturbation, model: str) -> str:
+    "What to say of questions that have no paraphrase at all; empty if one has, or may still get one."
+    counts = result.counts
+    if counts["kept"] or not result.complete:
+        return ""
+    dropped = [f"{counts[name]} {name.replace('_', ' ')}" for name in (*REASONS, "not_equivalent") if counts[name]]
+    of_replies = f"{counts['returned']} returned" + (f": {', '.join(dropped)}" if dropped else "")
+    return (
+        f"no paraphrase was accepted for any of {counts['questions']} questions ({of_replies}). {result.example}. Take "
+        f"another model in place of {model}, or another --checker, and look at the replies: ppe ledger show"
+    )
+
+
 @words_checked
 def perturb(
     source: Any,
@@ -354,7 +400,8 @@ def perturb(
     variants: int = 4,  # Paraphrases wanted for each question.
     candidates: int = 8,  # Paraphrases asked for.
     checker: str | None = None,  # Model that checks equivalence; the same one if left out.
-    prompts: File = None,  # TOML with other prompts than the paper's.
+    # TOML with other prompts than the paper's, or the word verbatim: the paper's without the fences around texts.
+    prompts: File = None,
     **kwargs: Any,  # of `Run`
 ) -> Collected:
     """Paraphrase the questions of SOURCE, keeping their meaning.
@@ -364,22 +411,23 @@ def perturb(
     and the accepted paraphrases as variants 1, 2, …; a question that ends with fewer than --variants is named, never
     padded.
     """
-    run = Run(**kwargs)
+    run, texts = Run(**kwargs), load_prompts(prompts)
     questions, generation = _chosen(load_benchmark(_unwrapped(source)), run), run.decoding(GENERATION)
     # The check keeps the paper's settings, without the parameters that the user leaves to the server.
     to_server: dict[str, Any] = {name: None for name in ("temperature", "top_p") if getattr(generation, name) is None}
 
     def work(session: Session, model: str) -> _Outcome:
         result = perturb_questions(
-            questions, session=session, m=variants, model=model, n_candidates=candidates, prompts=load_prompts(prompts),
+            questions, session=session, m=variants, model=model, n_candidates=candidates, prompts=texts,
             generation=generation, checking=replace(CHECKING, **to_server), checker=checker,
         )  # fmt: skip
         few = result.complete and result.short
         short = f"fewer than {variants} variants for question {first_five(result.short)}" if few else ""
         later = f"at most {result.later} checks of equivalence, whose cost comes on top" if result.later else ""
-        return _of_rows(result, result.prompts, later, [short])
+        said = [short, _unfenced_text(texts, ("paraphrase", "equivalence"))]
+        return _of_rows(result, result.prompts, later, said, _none_accepted(result, model))
 
-    return _carry_out("perturb", run, model, work, source, prompts)
+    return _carry_out("perturb", run, model, work, source, prompts, checker=checker)
 
 # %% ../../nbs/door/collecting.ipynb #fe2e39bf
 @words_checked
@@ -424,7 +472,7 @@ def _wordings(numbers: str | Sequence[int]) -> tuple[int, ...] | str:
     "`equivalent`, or numbers, with commas if they are text."
     try:
         listed = numbers.split(",") if isinstance(numbers, str) else numbers
-        return "equivalent" if numbers == "equivalent" else tuple(map(int, listed))
+        return "equivalent" if numbers == "equivalent" else tuple(plain_whole(str(number)) for number in listed)
     except ValueError:
         known = "the word equivalent, or numbers with commas such as 0,1,2"
         raise InputError(f"judge variants {numbers!r}: {known}") from None
@@ -445,7 +493,7 @@ def _goal(options: dict[str, Any], n_wordings: int) -> "Goal | None":
     if (place is None) != (verdicts is None):
         one, other = ("--verdicts", "--place") if place is None else ("--place", "--verdicts")
         raise InputError(f"{one} without {other}: a model is placed among others by their verdicts; give both")
-    chosen = {"--pairs": options["pairs"] is not None, "--order": options["order"] != "given"}
+    chosen = {"--pairs": options["pairs"] is not None, "--order": options["order"] not in (None, "given")}
     if clash := [name for name, there in (chosen | {"--batch": options["batch"]}).items() if there]:
         why = "which chooses the pairs and who is shown first, round by round; leave one of them out"
         raise InputError(f"{clash[0]} with --adaptive, {why}")
@@ -554,7 +602,8 @@ def judge(
     model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
     # Both orders with scores in case of doubt (Prometheus), or one prompt with [A] [B] [C] (GPT-5).
     mode: Literal["hybrid", "single"] = "hybrid",
-    order: Literal["given", "random", "both"] = "given",  # Who is shown first, in mode single.
+    # Who is shown first, in mode single: a coin for each pair decides if left out, and with --pairs the list.
+    order: Literal["given", "random", "both"] | None = None,
     # Verdict on a pair whose winner changed with the order, in mode single with both orders.
     flips: Literal["invalid", "tie"] = "invalid",
     # Wordings of the judge's task: numbers, or equivalent for the five rewrites that mean the same.
@@ -579,7 +628,8 @@ def judge(
     seed: int = SEED,  # Of the random order, and of the choice of --adaptive.
     name: str | None = None,  # Name of the judge in the verdict table; the model's if left out.
     details: File = None,  # CSV with how each verdict came about.
-    prompts: File = None,  # TOML with other prompts than the paper's.
+    # TOML with other prompts than the paper's, or the word verbatim: the paper's without the fences around texts.
+    prompts: File = None,
     **kwargs: Any,  # of `Run`
 ) -> Collected:
     """Judge pairs of ANSWERS and write the verdict table.
@@ -619,7 +669,10 @@ def judge(
         cost, again = (session.limits.cost(tokens_in, times * tokens_out) for times in (1, 2))
         later = f"at most {len(result.later)} scores, {tokens_in} tokens in, {tokens_out} out"
         later += f", cost at most {cost:.2f} (and up to {again:.2f} if asked again)" if cost else ""
-        return replace(_judged(result, chosen, details), later=later if result.later else "")
+        used = ("pairwise",) if mode == "single" else ("hybrid_pair", "hybrid_score")
+        said = (result.remark, _unfenced_text(settings["prompts"], used))
+        outcome = _judged(result, chosen, details, said)
+        return replace(outcome, later=later if result.later else "")
 
     work: Callable[[Session, str], _Outcome] = of_pairs
     if goal is not None:

@@ -20,7 +20,7 @@ import pandas as pd
 
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, first_five
-from ..files import is_name, read_whole, unpacked
+from ..files import MOST, is_name, read_whole, unpacked
 from ..importers.layouts import import_verdicts
 from ..importers.records import RecordFile
 from ..parallel import progress_bar
@@ -45,8 +45,13 @@ def check_words(
     kinds: Mapping[str, Any],  # annotations of options
     options: Mapping[str, Any],
 ) -> None:
-    "Raises `InputError` for a word that is none of those an option takes, as the command line does."
+    """What the command line checks, too.
+
+    Raises `InputError` for a word that is none of those an option takes, and for a count that nothing could hold.
+    """
     for name, value in options.items():
+        if isinstance(value, int) and abs(value) > MOST and name != "seed":
+            raise InputError(f"--{name.replace('_', '-')} {value}: at most {MOST}; give a smaller number")
         words = _words_of(kinds.get(name))
         if words and value is not None and not (isinstance(value, str) and value in words):
             raise InputError(f"--{name.replace('_', '-')} {value!s:.60}: choose one of {', '.join(words)}")

@@ -28,7 +28,7 @@ from .ranking import One, check_numbers
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
 from ..inference.leaderboard import SEED
-from .inputs import Verdicts, opened, text_columns, verdict_table, words_checked
+from .inputs import Verdicts, check_words, opened, text_columns, verdict_table, words_checked
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
 from ..pool import default_models
@@ -112,16 +112,22 @@ def models_from(
 DEFAULT_TARGET = "spearman=0.05"  # where neither calls nor a target are given
 
 
-def _number(text: Any) -> int | None:
-    "The whole number that a text spells, if it is none of a file there."
-    if not isinstance(text, str):
-        return text if isinstance(text, int) else None
-    return int(text) if text.isdecimal() and text.isascii() and not os.path.exists(text) else None
+def _number(
+    text: Any,
+    what: str,  # option
+) -> int | None:
+    "The whole number that a text spells, if it is none of a file there. Raises `InputError` for one beyond all counts."
+    if isinstance(text, str):
+        number = int(text) if text.isdecimal() and text.isascii() and not os.path.exists(text) else None
+    else:
+        number = text if isinstance(text, int) else None
+    check_words({}, {what: number})
+    return number
 
 
 def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int) -> Beliefs:
     "What public sets say of so many models, or of these; or what a pilot of exactly them leaves open."
-    n, rng = _number(models), stream(seed, "plan", "beliefs")
+    n, rng = _number(models, "models"), stream(seed, "plan", "beliefs")
     if n is not None and n < 2:
         raise InputError(f"--models {n}: a ranking is of at least two models")
     n_draws_for(n or 2)  # too many are refused before they get names
@@ -176,7 +182,7 @@ def plan(
         raise InputError(
             f"--judge {judge} without --pilot: it chooses among the judges of a pilot; give one, or leave --judge out"
         )
-    if (n_questions := _number(questions)) is None:
+    if (n_questions := _number(questions, "questions")) is None:
         of_each = n_wordings(cells_from(questions))
         n_questions, fewest = len(of_each), int(of_each.min())
         if (wordings := wordings or fewest) > fewest:

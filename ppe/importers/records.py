@@ -9,6 +9,7 @@ __all__ = ['as_word', 'Records', 'RecordFile']
 import io
 import json
 import math
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,17 +26,35 @@ import pyarrow.parquet
 
 from ..errors import InputError, first_five
 from ..files import errors_at, is_name, json_object, needed_fields, numbered_objects, read_content, single_keys
-from ..schemas import header, reading
+from ..schemas import header, reading, whole_number
 
 # %% ../../nbs/importers/records.ipynb #a40f0616
 _TRUTHS = {"true": True, "1": True, "1.0": True, "yes": True, "false": False, "0": False, "0.0": False, "no": False}
 
 
+_FRACTION = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+")
+
+
 def as_word(value: object) -> str | None:
-    "A cell as text; None for one that is empty or NaN."
+    """A cell as text; None for one that is missing or NaN.
+
+    A number has one word, however it is written: 1 and 1.0, 0.5 and 0.50. So has a truth value: True, TRUE, true.
+    """
     if value is None or isinstance(value, float) and math.isnan(value):
         return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value)
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if _FRACTION.fullmatch(text):
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _plain(value: Any) -> Any:
+    "A whole number for a float, or for text, that is one."
+    if type(value) is float and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return whole_number(value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +88,12 @@ class Records:
 
     def names(self, field: str) -> pd.Categorical:
         "A field of names; whole numbers are names. Raises InputError."
-        rule = " is no name: printable text on one line is needed, not empty and without spaces around it; correct it"
-        values = self.require(field, lambda value: type(value) is int or is_name(value), rule)
-        return pd.Categorical(list(map(str, values)))
+        rule = (
+            " is no name: text on one line, not empty, without spaces around it or characters that cannot be seen; "
+            "correct it"
+        )
+        values = self.require(field, lambda value: type(_plain(value)) is int or is_name(value), rule)
+        return pd.Categorical([value if isinstance(value, str) else str(_plain(value)) for value in values])
 
     def categories(self, field: str) -> pd.Categorical:
         "A field of categories; 'all' if no record has it, 'unknown' for a record without."
@@ -81,11 +103,14 @@ class Records:
 
     def identifiers(self, field: str) -> np.ndarray | list[str]:
         "A field of identifiers: int64 if all are whole numbers, else text. Raises InputError."
-        values = self.values(field)
+        values = list(map(_plain, self.values(field)))
         if all(type(value) is int and abs(value) < 2**63 for value in values):  # true and false are no numbers
             return np.array(values, dtype=np.int64)
-        rule = " is no identifier: a whole number or printable text on one line is needed, without spaces around it"
-        self.require(field, lambda value: type(value) is int or is_name(value), f"{rule}; correct it")
+        rule = (
+            " is no identifier: a whole number, or text on one line without spaces around it or characters that cannot "
+            "be seen"
+        )
+        self.require(field, lambda value: type(_plain(value)) is int or is_name(value), f"{rule}; correct it")
         return list(map(str, values))
 
     def truths(self, field: str, blank: bool) -> np.ndarray:  # bool
@@ -113,9 +138,9 @@ class Records:
     ) -> np.ndarray:  # objects
         "A field of words that stand for verdicts; null is invalid. Raises InputError for a word that is not explained."
         said, meaning = list(map(as_word, self.values(field))), dict[str | None, str](words) | {None: "invalid"}
-        named = list(zip(*(map(str, self.fields[side]) for side in sides), strict=True)) or [("", "")] * len(self)
+        named = list(zip(*(map(as_word, self.fields[side]) for side in sides), strict=True)) or [("", "")] * len(self)
         if sides and (clash := {name for pair in named for name in pair} & {*words}):
-            seen = f"{first_five(sorted(clash))} is a model and a word for a verdict"
+            seen = f"{first_five(sorted(map(str, clash)))} is a model and a word for a verdict"
             raise InputError(f"{self.name}: {seen}; give a=… and b=…")
         verdicts = [meaning.get(word) for word in said]
         if sides:

@@ -22,11 +22,12 @@ from .agreement import TWO_PEOPLE, agreement_with_people
 from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, own_models
 from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import fragility
-from .intervals import ONE_QUESTION, pool_tests
-from .presentation_order import order_caution
+from .intervals import ONE_QUESTION, pool_tests, usual_draws
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
+from .matching import Match
+from .presentation_order import order_caution
 from .variance_components import variance_components
-from .score_tests import critical, draws_needed, questions_needed, rank_limits
+from .score_tests import critical, questions_needed, rank_limits
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.rankings import best_first, shown_ranks
@@ -85,6 +86,7 @@ class _Data:
     incomplete: Literal["drop", "keep"]
     level: float
     seed: int
+    match: Match = "auto"
 
     @cached_property
     def pool(self) -> Pool:
@@ -187,8 +189,8 @@ def _questions_differ(data: _Data) -> Said:
 def open_ranks(
     pool: Pool,
     *,
-    level: float = 0.95,  # of each model
-    n_flips: int = 1000,  # of the signs of the questions
+    level: float = 0.95,  # of all models at once
+    n_flips: int | None = None,  # of the signs of the questions; None: as many as `ppe rank` makes
     rng: np.random.Generator,
 ) -> tuple[pd.DataFrame, dict[tuple[str, str], float]]:
     """Rank of each model by all graphs, best first, with the ranks that the questions leave open.
@@ -198,18 +200,17 @@ def open_ranks(
     """
     if pool.n_questions < 2:
         raise InputError(ONE_QUESTION)
-    pairs = pool_tests(pool, n_flips=max(n_flips, draws_needed(1 - level)), rng=rng.spawn(1)[0]).pairs()
-    above, below = pairs.certain(level=level, simultaneous=False)
+    pairs = pool_tests(pool, n_flips=n_flips or usual_draws(level), rng=rng.spawn(1)[0]).pairs()
+    above, below = pairs.certain(level=level, simultaneous=True)
     ranks = rank_batch(pool, np.ones((1, len(pool)), dtype=np.int64)).ranks[0]
     order, names = np.argsort(ranks, kind="stable"), np.array(pool.models, dtype=object)
     columns = dict(zip(("rank_low", "rank_high"), rank_limits(above, below), strict=True))
     table = pd.DataFrame({"model": names, "rank": shown_ranks(ranks)} | columns).iloc[order].reset_index(drop=True)
     times, sides = dict[tuple[str, str], float](), np.stack([pairs.first, pairs.second])
+    reach = critical(np.abs(pairs.null).max(axis=1, initial=0.0), level, listed=pairs.listed)
     for two in zip(order, order[1:], strict=False):
         met = np.flatnonzero(np.isin(sides, two).all(axis=0))
         if len(met) and not (above[two] or below[two[::-1]]):
-            families = (np.abs(pairs.null[:, (sides == model).any(axis=0)]).max(axis=1) for model in two)
-            reach = min(critical(largest, level) for largest in families)
             gap = abs(pairs.z[met[0]])
             times[tuple(names[list(two)])] = float(reach / gap) ** 2 if gap > 1e-9 else np.inf
     return table, times
@@ -219,11 +220,15 @@ MOST_TIMES = 20  # as many questions: what would take more is not to be had
 
 
 def _ranks(data: _Data) -> Said:
-    # As `ppe rank --intervals 1000 --interval-kind differences` draws them.
+    # As `ppe rank` draws them.
     table, times = open_ranks(data.pool, level=data.level, rng=stream(data.seed, "intervals"))
     numbers = _with_limits(table.rename(columns={"rank_low": "low", "rank_high": "high"}), table["model"], "rank")
     wide = [f"{model} {low} to {high}" for model, (_, low, high) in numbers.items() if low < high]
-    n, fewest, sure = data.pool.n_questions, questions_needed(data.level), f"at {100 * data.level:g} % for each model"
+    n, fewest, sure = (
+        data.pool.n_questions,
+        questions_needed(data.level),
+        f"at {100 * data.level:g} % for all models at once",
+    )
     if not wide:
         return f"Every rank is certain, {sure}", numbers
     sentence = f"{len(wide)} of {len(table)} ranks are open, {sure} ({first_five(wide)}); "
@@ -314,13 +319,15 @@ def _together(data: _Data) -> Said:
 def _people(data: _Data) -> Said:
     if data.people is None:
         return "", {}
-    table = agreement_with_people(data.verdicts, data.people, level=data.level).measures.query("category == ''")
+    found = agreement_with_people(data.verdicts, data.people, level=data.level, match=data.match)
+    table = found.measures.query("category == ''")
     table = table.rename(columns={"agreement_low": "low", "agreement_high": "high"})
     numbers = _with_limits(table, table["judge"], "agreement")
     shares = {judge: f"{judge} {_percent(share)}{_limits(*ends)}" for judge, (share, *ends) in numbers.items()}
     people = f"; {shares.pop(TWO_PEOPLE)}" if TWO_PEOPLE in shares else ""
     said = first_five(shares.values())
-    return f"A judge says of the same two answers what a person says in so many cases: {said}{people}", numbers
+    about = "A judge says of the same two answers what a person says in so many cases"
+    return f"{about}: {said}{people}. {found.matching}", numbers | dict(found.counts)
 
 
 def _own_models(data: _Data) -> Said:
@@ -417,6 +424,7 @@ def diagnose_verdicts(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
     people: pd.DataFrame | None = None,  # validated verdict table of people, to compare the judges with
+    match: Match = "auto",  # which verdicts of both belong together, as `matched_verdicts`
     level: float = 0.95,  # of every interval, in (0, 1); that of question effects has 0.95
     incomplete: Literal["drop", "keep"] = "keep",  # drop: only complete graphs, where graphs are looked at
     seed: int = SEED,  # of every random draw
@@ -429,7 +437,7 @@ def diagnose_verdicts(
     """
     if not 0 < level < 1:
         raise InputError(f"level = {level}: it lies between 0 and 1")
-    data, findings, missing = _Data(verdicts, people, incomplete, level, seed), list[Finding](), dict[str, str]()
+    data, findings, missing = _Data(verdicts, people, incomplete, level, seed, match), list[Finding](), dict[str, str]()
     if "pool" in sections:
         _holds(data)  # what it refuses is refused altogether
     for section in sections:

@@ -95,16 +95,16 @@ class CategoryLeaderboards(Result):
             notes.append(f"fewer than {needed} questions decide nothing at this level: {first_five(few)}")
         return [*self.remarks, *self.overall.notes(), *notes]
 
-    def with_intervals(self, *, level: float, kind: str = "simultaneous", **how: Any) -> "CategoryLeaderboards":
-        "As `Leaderboard.with_intervals`; the ranges of the categories hold for all of them at once."
+    def with_intervals(self, *, level: float, **how: Any) -> "CategoryLeaderboards":
+        "As `Leaderboard.with_intervals`; the simultaneous ranges of the categories hold for all of them at once."
         each, boards, remarks = 1 - (1 - level) / max(len(self.boards), 1), {}, [*self.remarks]
         for name, board in self.boards.items():
             try:
-                boards[name] = board.with_intervals(level=each, kind="simultaneous", **how)
+                boards[name] = board.with_intervals(level=each, **how)
             except (InputError, ConvergenceError, NoMaximumError) as error:
                 boards[name] = board
                 remarks.append(f"category {name}: no ranges: {error}")
-        overall = self.overall.with_intervals(level=level, kind="simultaneous", **how)
+        overall = self.overall.with_intervals(level=level, **how)
         return replace(self, overall=overall, boards=boards, level=level, remarks=tuple(remarks))
 
 

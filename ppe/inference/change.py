@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LARGEST_DROP', 'APART', 'FLIPS', 'MOST_LEVEL', 'question_wins', 'strengths_without', 'win_points', 'least_variance',
-           'reach', 'verdict', 'power', 'over_facets', 'limits', 'Change', 'model_change']
+           'standard_error', 'reach', 'verdict', 'power', 'over_facets', 'limits', 'Change', 'model_change']
 
 # %% ../../nbs/inference/change.ipynb #6f066713
 from collections.abc import Sequence
@@ -19,7 +19,17 @@ from ..errors import InputError, NoMaximumError, first_five
 from .intervals import FEW_QUESTIONS, jackknife_error
 from .leaderboard import SEED
 from .presentation_order import order_caution
-from .score_tests import MOST, ROUNDING, ScoreTests, critical, crossing, draws_needed, questions_needed
+from ppe.inference.score_tests import (
+    LEAST_KEPT,
+    MOST,
+    ROUNDING,
+    Contributions,
+    ScoreTests,
+    critical,
+    crossing,
+    draws_needed,
+    questions_needed,
+)
 from .variance_components import Cells, generalizability, verdict_cells
 from ..comparisons import Comparisons
 from ..rankers.bradley_terry import bradley_terry_batch
@@ -121,21 +131,27 @@ def least_variance(
     return max(float(alone - 2 * (together * product * shared)[others].sum()), 0.0)
 
 # %% ../../nbs/inference/change.ipynb #383d53df
-def _scores(tests: ScoreTests, old: int, new: int, value: float) -> tuple[np.ndarray, float]:
-    "What each question says of a change of this value, (U,), and the least standard error of their sum."
+def _scores(tests: ScoreTests, old: int, new: int, value: float) -> tuple[Contributions, float]:
+    "What each question says of a change of this value, and the least standard error of their sum."
     contrast, total = np.zeros(tests.n_models), np.zeros((tests.n_models, tests.n_models))
     contrast[[new, old]] = 1, -1
     np.add.at(total, tuple(tests.design.columns[:, :2].T), tests.counts.sum(axis=0))
-    scores, fit, _ = tests.scores(contrast, value)
-    scores[np.abs(scores) < 1e-12] = 0.0  # exactly what the hypothesis says
-    return scores, float(np.sqrt(least_variance(total + total.T, fit[: tests.n_models], old, new)))
+    parts = tests.contributions(contrast, value)
+    parts.scores[np.abs(parts.scores) < 1e-12] = 0.0  # exactly what the hypothesis says
+    return parts, float(np.sqrt(least_variance(total + total.T, parts.fits[0, : tests.n_models], old, new)))
+
+
+def standard_error(parts: Contributions) -> float:
+    "Of the sum of the scores, over questions; the fit has taken the share `leverage` of its square."
+    variance = parts.scores.shape[1] * parts.scores[0].var(ddof=1) / max(1 - parts.leverage[0], LEAST_KEPT)
+    return float(np.sqrt(variance))
 
 
 def reach(tests: ScoreTests, old: int, new: int, value: float, *, level: float) -> float:
     "Sum of the scores at a value of the change, beyond ±1 where the two-sided test rejects the value."
-    scores, least = _scores(tests, old, new, value)
-    critically = max(float(critical(np.abs(tests.flips @ scores), level)), float(ndtri((1 + level) / 2)) * least, 1e-12)
-    return float(scores.sum() / critically / (1 + ROUNDING))
+    parts, least = _scores(tests, old, new, value)
+    of_signs = float(critical(np.abs(tests.flipped(parts)[:, 0]), level, listed=tests.listed))
+    return float(parts.scores.sum() / max(of_signs, float(ndtri((1 + level) / 2)) * least, 1e-12) / (1 + ROUNDING))
 
 
 def verdict(
@@ -148,9 +164,9 @@ def verdict(
     drop: float,
 ) -> dict[str, Any]:
     "What the test at the margin says: the fields of `Change` from `error` to `detectable`."
-    (scores, least), n_units = _scores(tests, old, new, -margin), tests.n_units
-    said, drawn, error = scores.sum(), tests.flips @ scores, float(np.sqrt(n_units * scores.var(ddof=1)))
-    p = (1 + at_least(said, drawn).sum()) / (1 + len(drawn))
+    (parts, least), n_units = _scores(tests, old, new, -margin), tests.n_units
+    said, error = parts.scores.sum(), standard_error(parts)
+    p = tests.share(at_least(said, tests.flipped(parts)[:, 0]))
     p = max(p, ndtr(said / least)) if not at_least(said, 0.0) and least > 0 else p
     worse = reach(tests, old, new, -margin, level=level) < -1
     return {"worse": worse, "confidence": float(1 - p)} | power(error, n_units - 1, level=level, drop=drop)
@@ -207,7 +223,7 @@ def limits(
     "The changes that the test does not reject: the fields `difference`, `low`, `high` and `points` of `Change`."
     estimate = round(tests.difference(new, old), 9) + 0.0
     if open_ends := bool(np.isnan(estimate)):
-        if not _scores(tests, old, new, 0.0)[0].any():
+        if not _scores(tests, old, new, 0.0)[0].scores.any():
             estimate = 0.0  # what neither has shown is no change, if every question says the same of both
     begin = estimate if np.isfinite(estimate) else -margin
 

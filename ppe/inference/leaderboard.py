@@ -21,8 +21,8 @@ import pandas as pd
 from ..counts import PairCounts
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ppe.inference.intervals import (
-    INTERVAL_KINDS,
     RankIntervals,
+    canonical_kind,
     check_draws_once,
     facet_intervals,
     holm,
@@ -84,7 +84,7 @@ class Leaderboard(Result):
     invalid: pd.DataFrame | None = None  # of `invalid_verdicts`
     reference: np.ndarray | None = None  # (n,) ranks by a reference
     intervals: RankIntervals | None = None
-    kind: str = "differences"  # of the intervals, a key of INTERVAL_KINDS
+    kind: str = "simultaneous"  # of the intervals, a key of INTERVAL_KINDS
     seed: int = SEED  # of the intervals
     verdicts: Comparisons | None = None  # of the pool
     style: Covaried | None = None  # the same with covariates
@@ -149,13 +149,16 @@ class Leaderboard(Result):
 
     def to_frame(
         self,
-    ) -> pd.DataFrame:  # model, score, rank, with intervals LIMITS, with covariates WITHOUT; best first
+    ) -> (
+        pd.DataFrame
+    ):  # model, score, rank, with intervals LIMITS and interval_kind, with covariates WITHOUT; best first
         "One row for each model."
         table = self.ranking.table()
         size = table["score"].abs()
         table["score"] = table["score"].mask(size < NEGLIGIBLE * size.max(), 0.0)
         if self.intervals is not None:
             table = table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
+            table["interval_kind"] = self.kind
             if self.intervals.holds:
                 table["over"] = ",".join(f"{facet}s" for facet in self.intervals.over)
         if self.without is not None:
@@ -248,7 +251,7 @@ class Leaderboard(Result):
         *,
         n_resamples: int,
         level: float = 0.95,
-        kind: str = "differences",  # a key of INTERVAL_KINDS; percentile where the ranking has no other
+        kind: str = "simultaneous",  # a key of INTERVAL_KINDS; percentile where the ranking has no other
         seed: int = SEED,
         over: Names = ("question",),  # facets that are drawn anew
     ) -> "Leaderboard":
@@ -261,6 +264,7 @@ class Leaderboard(Result):
             large = "this table is too large to resample its questions; take a part of it (--judge, --category)"
             raise InputError(f"--intervals: {counts if self.n_graphs is None else large}, or leave --intervals out")
         how: dict[str, Any] = {"level": level, "rng": stream(seed, "intervals")}
+        kind = canonical_kind(kind)
         ranker = self.ranking.ranker
         rows, uncovered = self.verdicts, ""
         assert rows is not None
@@ -604,10 +608,7 @@ def _lines(board: Leaderboard) -> list[str]:
     if fit.ridge:
         lines.append(f"no maximum exists: scores are those of a penalty of {fit.ridge:g}")
     if limits:
-        drawn = "resamples of the questions" if board.kind == "percentile" else "sign flips of the questions"
-        drawn = "draws by the variance components" if limits.holds else drawn
-        how = f"at level {limits.level:g}, {limits.n_draws} {drawn}"
-        lines.append(f"{board.kind} intervals {how}: {limits.promise(board.kind)}")
+        lines.append(limits.sentence(board.kind))
         among = limits.among(TOP)
         if TOP <= len(among) < len(limits.models):
             few = " among" * (len(among) > TOP)
@@ -655,7 +656,11 @@ class JudgeLeaderboards(Result):
         "One row for each judge and model."
         tables = {judge: board.to_frame() for judge, board in self.boards.items()}
         table = pd.concat(tables, names=["judge"]).reset_index("judge").reset_index(drop=True)
-        return table[table.columns.intersection(["judge", "model", "score", "rank", *LIMITS, "over"], sort=False)]
+        return table[
+            table.columns.intersection(
+                ["judge", "model", "score", "rank", *LIMITS, "interval_kind", "over"], sort=False
+            )
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --judges separate --format json`)."

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Json', 'PROFILES', 'FOLDERS', 'ProfileName', 'BEYOND', 'notebook_cells', 'cell_tags', 'code_cells', 'what_runs',
-           'Item', 'read_items', 'Artefact', 'saved_at', 'read_manifest', 'Front', 'read_fronts', 'plain_markdown']
+           'Item', 'read_items', 'Artefact', 'saved_at', 'read_entries', 'read_manifest', 'Front', 'read_fronts',
+           'plain_markdown']
 
 # %% ../../nbs/paper/items.ipynb #fe1b1b75
 import ast
@@ -93,7 +94,7 @@ class Item:
     item: str  # as the paper calls it
     title: str
     notebook: str  # path in the checkout
-    parameters: Mapping[str, Mapping[str, object]]  # profile → parameter → value, output_dir included
+    parameters: Mapping[str, Mapping[str, object]]  # profile → parameter → value, output_dir included; full: published
     question: str  # Markdown
     answer: str  # Markdown; links count from the notebook
     cells: tuple[Json, ...] = field(repr=False)  # of the notebook, as its author wrote them
@@ -113,6 +114,11 @@ class Item:
         "Where the notebook lies when it has run: in the full profile it is the notebook itself."
         return self.notebook if profile == "full" else f"{PROFILES[profile]}/{self.name}.ipynb"
 
+    def changed_parameters(self, profile: str) -> dict[str, object]:  # parameter → value
+        "The parameters of a profile that are not those of the notebook itself, output_dir included."
+        published = self.parameters["full"]
+        return {key: value for key, value in self.parameters[profile].items() if value != published[key]}
+
     def with_settings(self, profile: str, settings: Mapping[str, object]) -> "Item":
         "The item with parameters of one's own over those of a profile. Raises InputError for other names or kinds."
         known = {key: value for key, value in self.parameters[profile].items() if key != "output_dir"}
@@ -121,21 +127,25 @@ class Item:
         return replace(self, parameters={**self.parameters, "set": parameters})
 
 
-_KINDS = {"item": str, "title": str, "quick": dict, "full": dict}
+_KINDS = {"item": str, "title": str, "quick": dict}
 
 
-def _item(root: Path, name: str, table: Any, defaults: Mapping[str, object]) -> Item:
+def _item(root: Path, name: str, table: Any) -> Item:
     where, folder = f"nbs/profiles.toml: [{name}]", FOLDERS.get(name.split("_")[0])
     if folder is None or not re.fullmatch(r"[a-z0-9_]+", name):
         raise InputError(f"{where}: a name begins with {', '.join(f'{prefix}_' for prefix in FOLDERS)}; rename it")
     if not isinstance(table, dict) or {key: type(value) for key, value in table.items()} != _KINDS:
-        raise InputError(f"{where}: a table has the texts item and title, the tables quick and full, no more")
+        raise InputError(f"{where}: a table has the texts item and title, the table quick, no more")
     path, parameters = root / folder / f"{name}.ipynb", {}
     cells = tuple(cell for cell in notebook_cells(path) if "injected-parameters" not in cell_tags(cell))
     declared = _declared_parameters(cells, path.name)
+    quick = {**declared, **table["quick"]}
+    _check_parameters(f"{where}, quick", declared, quick)
+    if missing := sorted({"seed", "output_dir"} - declared.keys()):
+        raise InputError(f"{path.name}: no parameter {first_five(missing)}: every notebook has seed and output_dir")
     for profile, place in PROFILES.items():
-        parameters[profile] = {**defaults, **table["quick" if profile == "quick" else "full"], "output_dir": place}
-        _check_parameters(f"{where}, profile {profile}", declared, parameters[profile])
+        values = quick if profile == "quick" else declared
+        parameters[profile] = {**values, "output_dir": place}
     first = cells[0]["source"] if cells and cells[0]["cell_type"] == "markdown" else ""
     front = _TITLE_AND_ANSWER.match(first)
     if not front or re.search(r"(?m)^>", first[front.end() :]):
@@ -161,13 +171,13 @@ def read_items(
         tables = tomllib.loads((root / "nbs" / "profiles.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"nbs/profiles.toml: {error}; it lists the notebooks of the paper") from None
-    defaults, seconds = tables.pop("defaults", {}), tables.pop("seconds", {})
+    seconds = tables.pop("seconds", {})
     present = {path.stem for folder in FOLDERS.values() for path in (root / folder).glob("*.ipynb")}
     if unlisted := sorted(present - set(tables)):
         raise InputError(f"no table in nbs/profiles.toml for {first_five(unlisted)}: add one for each notebook")
     if absent := [name for name in tables if name not in present and name.split("_")[0] in FOLDERS]:
         raise InputError(f"nbs/profiles.toml lists {first_five(absent)} without a notebook: remove or write it")
-    items = {name: _item(root, name, table, defaults) for name, table in tables.items()}
+    items = {name: _item(root, name, table) for name, table in tables.items()}
     return {name: replace(item, seconds=seconds.get(name)) for name, item in items.items()}
 
 # %% ../../nbs/paper/items.ipynb #1af40eaf
@@ -200,15 +210,41 @@ def saved_at(
     return dict(sorted(places.items(), key=lambda item: item[1]))
 
 # %% ../../nbs/paper/items.ipynb #b4321f1a
+def read_entries(
+    root: Path,  # checkout
+    name: str,  # of a file that a run writes, from the root
+    kinds: Mapping[str, type],  # key → its kind, in every entry
+    *,
+    inside: str | None = None,  # the key that holds the entries; the file is the entries if not given
+    way_out: str,
+) -> dict[str, Json]:  # name → its entry
+    "Entries of a JSON file; none without the file. Raises `InputError` for a damaged one, which a run would empty."
+    try:
+        content = json.loads((root / name).read_text(encoding="utf-8"))
+        entries = content if inside is None else content[inside]
+        for item, entry in entries.items():
+            for key, kind in kinds.items():
+                if not isinstance(entry[key], kind):
+                    raise TypeError(f"{key} of {item} is {entry[key]!r:.40}")
+    except FileNotFoundError:
+        return {}
+    except KeyError as error:
+        reason = f"it lacks {error}"
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        reason = str(error)
+    else:
+        return entries
+    raise InputError(f"{name} is damaged ({reason}), and a run would write it without what it held: {way_out}")
+
+
 def read_manifest(
     root: Path,  # checkout
     profile: str,
 ) -> dict[str, Json]:  # name → its entry
-    "What `manifest.json` says; nothing without it, or when an editor broke it: a run writes it again."
-    try:
-        return json.loads((root / PROFILES[profile] / "manifest.json").read_text(encoding="utf-8"))["notebooks"]
-    except (OSError, ValueError, KeyError):
-        return {}
+    "What `manifest.json` says; nothing without it. Raises `InputError` for one that is damaged."
+    name = f"{PROFILES[profile]}/manifest.json"
+    way_out = f"git checkout {name}" if profile == "full" else f"delete {PROFILES[profile]}/"
+    return read_entries(root, name, {"outputs": dict}, inside="notebooks", way_out=way_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ __all__ = ['LARGEST_PICTURE', 'files_read', 'RunSummary', 'run', 'list_items']
 # %% ../../nbs/paper/runner.ipynb #27e4402f
 import fcntl
 import functools
-import json
 import os
 import shutil
 import sys
@@ -17,19 +16,19 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import source_from_cache
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_bytes, write_json, write_text
 from .book import write_gallery
-from .executed import TOLERANCE, difference, notebook_client, notebook_text, with_results
-from .items import PROFILES, Item, Json, ProfileName, cell_tags, code_cells, notebook_cells, read_items
-from .items import read_manifest
+from .executed import KERNELSPEC, TOLERANCE, difference, notebook_text, papermill_engine
+from .executed import with_results, without_outputs
+from .items import PROFILES, Item, Json, ProfileName, cell_tags, code_cells, notebook_cells, read_entries
+from .items import read_items, read_manifest
+from .sentences import ASIDE
 from ..parallel import SCHEDULER, cluster
 
 if TYPE_CHECKING:
@@ -95,9 +94,10 @@ class _Book:
 
     def read(self) -> None:
         "Manifest, memory, and hashes of files, each file read once; the hash of what is not there is empty."
-        self.manifest, self.state = read_manifest(self.root, self.profile), dict[str, Json]()
-        with suppress(OSError, ValueError):  # nothing is remembered, so all runs again
-            self.state |= json.loads((self.build / "state.json").read_text(encoding="utf-8"))
+        self.manifest = read_manifest(self.root, self.profile)
+        kinds = {"code": str, "parameters": dict, "outputs": dict, "files": dict}
+        way_out = "delete it, and what you ask for runs again"
+        self.state = read_entries(self.root, f"build/{self.profile}/state.json", kinds, way_out=way_out)
         self.hashed = functools.cache(lambda at: file_sha256(self.root / at) if (self.root / at).is_file() else "")
 
     def is_current(self, item: Item) -> bool:
@@ -131,20 +131,6 @@ class _Book:
                 write_json(value, path)
 
 # %% ../../nbs/paper/runner.ipynb #63e41f8c
-_ASIDE = "drawn; this sentence holds only for the published parameters: "
-_SENTENCES = f"""
-import ast
-
-
-class Sentences(ast.NodeTransformer):
-    def visit_Assert(self, node):
-        aside = ast.parse(f"print({{{_ASIDE!r} + ast.unparse(node.test)!r}})").body
-        handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, aside)
-        return ast.Try([node], [handler], [], [])
-
-
-get_ipython().ast_transformers.append(Sentences())
-"""
 LARGEST_PICTURE = 150_000  # bytes of a PNG in a notebook
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -155,47 +141,51 @@ def _execute(
     folder: Path,  # of the run
     scheduler: str | None,
 ) -> tuple[Any, str, float]:  # the notebook as far as it ran, what went wrong, seconds of processor
-    "Run a notebook in a kernel of its own, which ends with this process."
+    "Run a copy of a notebook in a kernel of its own, which ends with this process."
     import nbformat
-    import psutil
-    from nbclient.exceptions import CellExecutionError
-    from papermill.translators import PythonTranslator
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
 
     (folder / "outputs").mkdir(parents=True)
     write_text(_HOOK, folder / "hook" / "sitecustomize.py")
-    if book.profile == "set":
-        write_text(_SENTENCES, folder / "ipython" / "profile_default" / "startup" / "sentences.py")
-    outputs, cells, used = (folder / "outputs").relative_to(book.root).as_posix(), list[Json](), [0.0]
-    for cell in item.cells:
-        cells.append(cell | {"outputs": [], "execution_count": None} if cell["cell_type"] == "code" else cell)
-        if "parameters" in cell_tags(cell):
-            source = PythonTranslator.codify({**item.parameters[book.profile], "output_dir": outputs})
-            injected = {"id": "injected-parameters", "metadata": {"tags": ["injected-parameters"]}, "source": source}
-            cells.append({"cell_type": "code", "outputs": [], "execution_count": None, **injected})
-    notebook = nbformat.from_dict({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    environment = os.environ | dict.fromkeys(_THREADS, "1") | {
-        "PYTHONPATH": os.pathsep.join(filter(None, [f"{folder}/hook", str(book.root), os.environ.get("PYTHONPATH")])),
-        "PPE_ROOT": str(book.root), "PPE_OPENED": f"{folder}/opened", "PPE_ALIVE": f"{folder.parent}/alive",
-        "PYTHONHASHSEED": "0", "IPYTHONDIR": f"{folder}/ipython", "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        **({SCHEDULER: scheduler} if scheduler else {}),
-    }  # fmt: skip
-    with notebook_client(notebook, folder=book.root) as client:
-
-        def ask(**_: object) -> None:  # with all that the kernel has started and waited for
-            kernel: Any = client.km
-            used[0] = sum(psutil.Process(kernel.provisioner.pid).cpu_times()[:4])
-
-        client.on_cell_executed = ask
-        try:
-            client.execute(cleanup_kc=True, env=environment, stdout=DEVNULL, stderr=DEVNULL)
-            message = ""
-        except CellExecutionError as error:
-            failed = next(c for c in notebook.cells if any(o.output_type == "error" for o in c.get("outputs", ())))
-            reason = f"{error.ename}: {error.evalue}".strip(" :\n").splitlines()[-1]
-            message = f"{item.name}, cell [{failed.execution_count}]: {reason}"
-        except RuntimeError as error:  # the kernel has died
-            message = f"{item.name}: {error}"
-    return notebook, message, used[0]
+    copy, ran = folder / "copy.ipynb", folder / "ran.ipynb"
+    write_text(notebook_text(without_outputs(item.cells)), copy)
+    parameters = item.changed_parameters(book.profile)
+    parameters["output_dir"] = (folder / "outputs").relative_to(book.root).as_posix()
+    search_path = [f"{folder}/hook", str(book.root), os.environ.get("PYTHONPATH")]
+    environment = os.environ | dict.fromkeys(_THREADS, "1")
+    environment |= {
+        "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
+        "PPE_ROOT": str(book.root),
+        "PPE_OPENED": f"{folder}/opened",
+        "PPE_ALIVE": f"{folder.parent}/alive",
+        "PPE_STRICT": "0" if book.profile == "set" else "1",
+        "PYTHONHASHSEED": "0",
+        "IPYTHONDIR": f"{folder}/ipython",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
+    if scheduler:
+        environment[SCHEDULER] = scheduler
+    seconds, message = [0.0], ""
+    try:
+        papermill.execute_notebook(
+            copy,
+            ran,
+            parameters,
+            papermill_engine(),
+            kernel_name=KERNELSPEC["name"],
+            language=KERNELSPEC["language"],
+            progress_bar=False,
+            folder=book.root,
+            environment=environment,
+            used=seconds.append,
+        )
+    except PapermillExecutionError as error:
+        reason = f"{error.ename}: {error.evalue}".strip(" :\n").splitlines()[-1]
+        message = f"{item.name}, cell [{error.exec_count}]: {reason}"
+    except RuntimeError as error:  # the kernel has died
+        message = f"{item.name}: {error}"
+    return nbformat.read(ran if ran.is_file() else copy, as_version=4), message, seconds[-1]
 
 # %% ../../nbs/paper/runner.ipynb #ffdec8c2-b
 @dataclass(slots=True)
@@ -261,7 +251,7 @@ def _publish(
         if any(root.encode() in content for root in roots):
             raise PpeError(f"{file} holds a path of this machine: write names, not paths")
     said = "".join(output["text"] for output in outputs if output.get("name") == "stdout").splitlines()
-    notes = list(dict.fromkeys(line for line in said if line.startswith(_ASIDE)))
+    notes = list(dict.fromkeys(line for line in said if line.startswith(ASIDE)))
     if any(output.get("name") == "stderr" for output in outputs):
         notes.append(f"has warnings in its outputs: see {item.executed(book.profile)}")
     summary.notes |= {item.name: notes} if notes else {}
@@ -271,7 +261,7 @@ def _publish(
     # Other code may have typed another number: what says the same is left where the same notebook said it.
     alike = book.profile == "full" and before == set(files)
     alike = alike and all(difference(*pair) <= TOLERANCE for pair in moves.items())
-    if alike and (entry["code"], entry["parameters"]) == (item.code_sha256, parameters):
+    if alike and (entry.get("code"), entry.get("parameters")) == (item.code_sha256, parameters):
         summary.left += (item.name,) * any(old.read_bytes() != new.read_bytes() for old, new in moves.items())
     else:
         for file in before - set(files):

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['FULL_NEWTON', 'NEWTON_TOLERANCE', 'AT_MAXIMUM', 'MAX_STEPS', 'FAR', 'SINGULAR', 'RIDGE', 'LARGEST_RATIO',
-           'LARGEST_PENALISED', 'LOADING', 'solve', 'ascend', 'efficient_weights', 'strengths_exist',
-           'compiled_or_plain', 'Maximum', 'Design', 'maximise', 'fit_ranking', 'question_covariance']
+           'LARGEST_PENALISED', 'LOADING', 'solve', 'fill_information', 'ascend', 'efficient_weights',
+           'row_information', 'strengths_exist', 'compiled_or_plain', 'Maximum', 'Design', 'maximise', 'fit_ranking',
+           'question_covariance']
 
 # %% ../../nbs/rankers/likelihood.ipynb #dfd74ba1
 import sys
@@ -100,7 +101,7 @@ def _chances(root, nu):
 
 
 @njit(cache=True, error_model="numpy")
-def _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, score, information):
+def fill_information(columns, values, offset, counts, ties, n_models, ridge, beta, root, score, information):
     "Score (m,) and upper triangle of the information (m, m), in place; counts (3, R): won, lost, tied."
     m, k = len(beta), columns.shape[1]
     for i in range(m):
@@ -168,7 +169,7 @@ def ascend(
         beta[i] += away * contrast[i]
     vectors, information, root = np.empty((2 if size > 0.0 else 1, m)), np.empty((m, m)), np.empty(len(columns))
     for step in range(1, MAX_STEPS + 1):
-        _fill(columns, values, offset, counts, ties, n_models, ridge, beta, root, vectors[0], information)
+        fill_information(columns, values, offset, counts, ties, n_models, ridge, beta, root, vectors[0], information)
         for i in range(m if size > 0.0 else 0):
             vectors[1, i] = contrast[i]
         if not solve(information, vectors):
@@ -217,6 +218,31 @@ def efficient_weights(
         weights[0, r] = (q + 0.5 * draw) * along - draw * of_ties
         weights[1, r] = -(p + 0.5 * draw) * along - draw * of_ties
         weights[2, r] = 0.5 * (q - p) * along + (1.0 - draw) * of_ties
+
+# %% ../../nbs/rankers/likelihood.ipynb #8a393006
+@njit(cache=True, error_model="numpy")
+def row_information(
+    columns,
+    values,
+    offset,
+    ties,
+    beta,
+    direction,  # (m,) I⁻¹c
+    of_row,  # (R,) in place: the multiple of x_r
+    of_ties,  # (R,) in place: for log nu; 0 without it
+):
+    "Product of I⁻¹c with the information that one verdict of each row adds."
+    last, root = len(beta) - 1, np.empty(len(columns))
+    _roots(columns, values, offset, beta, root)
+    nu, tie_direction = (exp(min(beta[last], FAR)), direction[last]) if ties else (0.0, 0.0)
+    for r in range(len(columns)):
+        p, q, draw = _chances(root[r], nu)
+        along = direction[columns[r, 0]] - direction[columns[r, 1]]
+        for c in range(2, columns.shape[1]):
+            along += values[r, c] * direction[columns[r, c]]
+        mixed = 0.5 * draw * (q - p)
+        of_row[r] = (p * q + 0.25 * draw * (p + q)) * along + mixed * tie_direction
+        of_ties[r] = mixed * along + draw * (p + q) * tie_direction
 
 # %% ../../nbs/rankers/likelihood.ipynb #90a145b0
 @njit(cache=True, error_model="numpy")

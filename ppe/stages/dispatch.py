@@ -9,10 +9,11 @@ __all__ = ['CUT', 'FILTERED', 'CALLS', 'MAX_BACK_OFF', 'MAX_BATCH_LINES', 'MAX_B
 # %% ../../nbs/stages/dispatch.ipynb #cell-04
 import asyncio
 import json
+import re
 import signal
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,8 +24,10 @@ from typing import Any
 
 from ..errors import InputError, PpeError
 from ..files import write_bytes
-from .chat import TOO_LONG, CallFailed, Reply, quoted, refusal, reply_from_body, request_body
-from .ledger import CUT_REASONING, Ledger, Open, open_requests, run_progress, settle
+from .chat import TOO_LONG, CallFailed, Reply, Request, quoted, refused_parameter, refusal
+from .chat import reply_from_body, request_body
+from .ledger import CUT_REASONING, Ledger, Open, note_refusal, open_requests, refused_parameters
+from .ledger import run_progress, settle
 from .prompts import UnreadableReply, read_reply
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-06
@@ -118,7 +121,12 @@ class _Work:
         self.flying: dict[Any, float] = {}  # tasks whose call is not on the disk yet, and the most that it costs
         self.landed, self.stopping = asyncio.Event(), asyncio.Event()
         self.free_at, self.failures = 0.0, 0  # when the pace allows the next call; failures in a row
-        self.held, self.answered = dict[int, str](), False  # held: invalid as soon as something is answered; why
+        self.held = dict[int, str]()  # invalid as soon as something is read; why
+        self.answered, self.readable = False, False  # whether a text came, and whether one of these was ever read
+        self.unread = 0  # replies, as long as none is read
+        self.again = deque[Open]()  # to be asked again when all others were asked once
+        if hasattr(self.backend, "refused"):
+            self.backend.refused = refused_parameters(session.ledger, session.name)
 
     def stop(self, reason: str) -> None:
         "Send nothing more; what is under way may finish."
@@ -167,15 +175,20 @@ class _Work:
             try:
                 reply = await self.backend.complete(request)
             except CallFailed as error:
+                if error.parameter:
+                    self.heed(request, error)
                 summary.cost += limits.cost(read, written) * error.charged
                 # What a server took before, and does not with twice the tokens, is as good as cut again.
                 decided = error.decided or (current.doubled and not (error.retryable or error.fatal))
-                self.failures, calls = 0 if decided else self.failures + 1, calls + 1
+                if not error.parameter:
+                    self.failures, calls = 0 if decided else self.failures + 1, calls + 1
                 reply = Reply(None, status="invalid" if decided else "open", why=str(error))
                 if error.fatal:
                     self.stop(str(error))
                 elif self.failures >= limits.outage:
                     self.stop(f"{self.failures} failures in a row, the last: {error}")
+                elif error.parameter:
+                    pause = 0.0
                 elif error.retryable and calls < CALLS:
                     pause = min(0.25 * 2**calls, MAX_BACK_OFF) if error.wait is None else error.wait
             else:
@@ -191,20 +204,38 @@ class _Work:
                 pause = 0.0 if reply.status == "open" else None
             summary.sent += 1
             self.keep(current.id, reply)
+            if pause == 0.0 and reply.text is not None and reply.why != CUT_REASONING and not self.readable:
+                self.again.append(current)  # as long as nothing is read, other texts say more than this one again
+                return
+
+    def heed(self, request: Request, error: CallFailed) -> None:
+        "Leave out, from now on, what the model does not take."
+        note_refusal(self.ledger, request.backend, request.model, error.parameter, str(error))
+        self.backend.refused.setdefault(request.model, set()).add(error.parameter)
 
     def keep(self, number: int, reply: Reply) -> None:
-        "Write a reply down. What would be invalid is open until an answer says that it is not for a setting's fault."
-        summary, self.last = self.summary, reply.why or self.last
-        summary.reasons.update([reply.why[:80]] * bool(reply.why))
+        "Write a reply down. What would be invalid is open until one is read, which says that no setting is at fault."
+        summary, limits, self.last = self.summary, self.limits, reply.why or self.last
+        if reply.why:
+            summary.reasons[reply.why[:80]] += 1
         says = bool((reply.text or "").strip()) and not reply.why.startswith("unreadable: cut off")
         self.answered = self.answered or says
+        is_read = reply.status == "done"
+        self.readable = self.readable or is_read or _is_readable(self.ledger, [number])
+        if reply.text is not None and not self.readable and reply.why not in (CUT_REASONING, FILTERED):
+            self.unread += 1
         refused = reply.text is None and not reply.why.startswith(TOO_LONG)  # of which many in a row are a fault, too
-        if reply.status == "invalid" and (refused if self.answered else not _is_answered(self.ledger, [number])):
+        if says:
+            is_open = not self.readable
+        else:
+            is_open = refused if self.answered else not _is_answered(self.ledger, [number])
+        if reply.status == "invalid" and is_open:
             reply, self.held[number] = replace(reply, status="open"), reply.why
-            if len(self.held) >= max(self.limits.outage, 0 if self.answered else self.limits.concurrency):
-                self.blame()
         settle(self.ledger, {number: reply}, self.backend.endpoint)
-        if says and not self.error:
+        most_held = limits.outage if self.answered else max(limits.outage, limits.concurrency)
+        if len(self.held) >= most_held or (self.unread >= limits.outage and not self.readable):
+            self.blame()
+        elif (is_read or (says and self.readable)) and not self.error:
             self.decide()
         summary.done += reply.status == "done"
         summary.invalid += reply.status == "invalid"
@@ -223,12 +254,19 @@ class _Work:
         self.held.clear()
 
     def blame(self) -> None:
-        "End with an error: nothing was answered, so what failed decides nothing."
-        what = "in a row were refused" if self.answered else "were refused or unreadable and none was answered"
+        "End with an error: nothing was read, so what failed decides nothing."
+        if self.readable:
+            what = f"{len(self.held)} requests in a row were refused"
+        elif self.unread >= self.limits.outage:
+            what = f"none of {self.unread} replies could be read"
+        else:
+            what = f"{len(self.held)} requests were refused or unreadable and none was answered"
+        way_out = "correct the setting at fault, or the account, or leave these texts out"
+        if self.unread >= self.limits.outage and not self.readable:
+            way_out = "look at a reply (ppe ledger show), take another model, or prompts that it follows (--prompts)"
         self.error = (
-            f"{len(self.held)} requests {what}, the last: {self.last}; that decides nothing and they are open: raise "
-            "--max-tokens if they were used up (reasoning counts), correct the setting at fault, or the account, or "
-            "leave these texts out, and give the same command again"
+            f"{what}, the last: {self.last}; that decides nothing and they are open: raise --max-tokens if they were "
+            f"used up (reasoning counts), {way_out}, and give the same command again"
         )
         self.stop(self.error)
 
@@ -243,7 +281,10 @@ class _Work:
                 loop.remove_signal_handler(number)
 
         async def worker() -> None:
-            while not self.stopping.is_set() and (current := next(self.waiting, None)):
+            while not self.stopping.is_set():
+                current = next(self.waiting, None) or (self.again.popleft() if self.again else None)
+                if current is None:
+                    return
                 await self.see_through(current)
 
         for number in signals:
@@ -259,10 +300,20 @@ class _Work:
                 loop.remove_signal_handler(number)
             await self.backend.close()
         filtered = {*self.held.values()} == {FILTERED}  # by the provider, of these very texts
-        if not self.error and (self.answered or (filtered and not self.stopping.is_set())):
+        if not self.error and (self.readable or ((self.answered or filtered) and not self.stopping.is_set())):
             self.decide()
         elif self.held and not self.stopping.is_set():
             self.blame()
+
+
+def _is_readable(
+    ledger: Ledger,
+    requests: Iterable[int],  # ids
+) -> bool:
+    "Whether any reply was read under the settings of these requests."
+    same = "SELECT stage, backend, model, decoding FROM requests WHERE id IN (SELECT value FROM json_each(?))"
+    known = f"SELECT 1 FROM requests WHERE status = 'done' AND (stage, backend, model, decoding) IN ({same}) LIMIT 1"
+    return bool(ledger.query(known, json.dumps(list(requests))))
 
 
 def _is_answered(
@@ -374,8 +425,12 @@ def write_batch(
         written.append(target)
         lines.clear()
 
+    refused: dict[str, dict[str, set[str]]] = {}  # by backend and model
     for current in open_requests(ledger, run):
-        name, body = f"{current.request.key[:48]}-{current.batches + 1}", request_body(current.call, token_parameter)
+        request = current.call
+        of_backend = refused.setdefault(request.backend, refused_parameters(ledger, request.backend))
+        body = request_body(request, token_parameter, of_backend.get(request.model, ()))
+        name = f"{current.request.key[:48]}-{current.batches + 1}"
         line = json.dumps({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}) + "\n"
         if lines and (len(lines) == MAX_BATCH_LINES or size + len(line) > MAX_BATCH_BYTES):
             write()
@@ -386,6 +441,12 @@ def write_batch(
     return written
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-61
+def _refused_in_batch(response: object) -> str:
+    "The parameter that the answer to one line says the model does not take; empty for any other."
+    body = response.get("body") if isinstance(response, dict) and response.get("status_code") in (400, 422) else None
+    return refused_parameter(body.get("error") if isinstance(body, dict) else None)
+
+
 def read_batch(
     ledger: Ledger,
     path: str | Path,  # output or error file of the Batch API
@@ -399,7 +460,7 @@ def read_batch(
         lines = path.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read batch file {path}: {error}") from None
-    columns = "id, attempts - forgiven, expects, status, batches"
+    columns = "id, attempts - forgiven, expects, status, backend, model, batches"
     for place, line in ((f"{path.name}, line {k}", line) for k, line in enumerate(lines, 1) if line.strip()):
         try:
             entry = json.loads(line)
@@ -407,16 +468,20 @@ def read_batch(
             key, _, file = name.partition("-")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{place}: no line of a batch result, JSON with a custom_id; give it as it came") from None
-        rows = ledger.query(f"SELECT {columns} FROM requests WHERE key BETWEEN ? AND ?", key, f"{key}g")
-        if len(key) != 48 or not rows or file not in map(str, range(1, rows[0][-1] + 1)):
+        is_ours = re.fullmatch("[0-9a-f]{48}", key) is not None
+        of_key = f"SELECT {columns} FROM requests WHERE key BETWEEN ? AND ?"
+        rows = ledger.query(of_key, key, f"{key}g") if is_ours else []
+        if not rows or file not in map(str, range(1, rows[0][-1] + 1)):
             counts["strangers"] += 1
             continue
-        number, before, expects, status, batches = rows[0]
+        number, before, expects, status, backend, model, batches = rows[0]
         try:
             code = response.get("status_code") if isinstance(response, dict) else None
             if failure or code != 200:
                 said = json.dumps(failure or response, ensure_ascii=False)
                 kind = refusal(said) if code in (400, 413, 422) else ""
+                if (parameter := _refused_in_batch(response)) and not kind:
+                    note_refusal(ledger, backend, model, parameter, quoted(said))
                 raise CallFailed(kind or "batch", quoted(said), decided=bool(kind))
             reply = _read(expects, reply_from_body(response.get("body")), before + 1 >= limits.attempts)
         except CallFailed as fault:
@@ -432,7 +497,8 @@ def read_batch(
         best[number] = max(first, reply, key=lambda each: (each.status == "done", each.text is not None))
     failed = {number: reply for number, reply in best.items() if reply.status != "done"}
     counts |= {"done": len(best) - len(failed), "failed": len(failed)}
-    if not (counts["done"] or _is_answered(ledger, failed)):
+    counted = _is_readable if len(failed) >= limits.outage else _is_answered
+    if not (counts["done"] or counted(ledger, failed)):
         best = {number: replace(reply, status="open") for number, reply in failed.items()}
     settle(ledger, best, "batch")
     return counts

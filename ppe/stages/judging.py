@@ -11,7 +11,7 @@ __all__ = ['MAX_CHARACTERS', 'DECODING', 'MOST_REQUESTS', 'AnswerKey', 'DETAILS'
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import combinations
 from operator import attrgetter, itemgetter
@@ -88,7 +88,7 @@ class JudgeProtocol:
     backend: str  # name of the backend that answers
     model: str  # the judge, by the name that the backend knows
     mode: Literal["single", "hybrid"] = "hybrid"
-    order: Literal["given", "random", "both"] = "given"  # single only: who is shown first
+    order: Literal["given", "random", "both"] | None = None  # single only: who is shown first; None: random
     seed: int = 20260324  # of the random order
     prompts: PromptSet = field(default_factory=load_prompts)  # those that come with ppe if not given
     use_rubrics: bool = True  # hybrid only: the rubric of a question takes the place of the default
@@ -98,6 +98,8 @@ class JudgeProtocol:
     def __post_init__(self):
         wanted, n_there = self.judge_variants, len(self.prompts.judge_variants)
         wordings = self.prompts.equivalent_variants if wanted == "equivalent" else tuple(wanted)
+        if self.order is None:
+            self.order = "given" if self.mode == "hybrid" else "random"
         if self.mode == "hybrid" and self.order != "given":
             way_out = "it asks in both orders by itself; leave the order out"
             raise InputError(f"order {self.order!r} with the hybrid: {way_out}")
@@ -140,6 +142,7 @@ def pairs_to_judge(
     answers: Sequence[Answer],
     protocol: JudgeProtocol,
     pairs: pd.DataFrame | None = None,  # exactly these, a list as of `ppe.pairs`; without one every pair of answers
+    paid: Container[tuple[AnswerKey, AnswerKey]] = (),  # which a random order leaves as they are: the ledger has them
 ) -> tuple[list[Pair], list[Answer], dict[str, Any]]:  # in order; the answers in them, as the judge sees them; counts
     """What is to be judged, graph by graph or in the order of the list.
 
@@ -182,7 +185,7 @@ def pairs_to_judge(
     chosen, shown = [], dict.fromkeys(key for batch in batches for pair in batch for key in pair)
     for wording, a, b in ((j, a, b) for batch in batches for j in protocol.judge_variants for a, b in batch):
         both = listed.get((a, b), False) and not protocol.both_orders
-        if protocol.order == "random":
+        if protocol.order == "random" and (a, b) not in paid:
             names = sorted((a[2], b[2]))
             coin = stream(protocol.seed, "order of answers", *a[:2], *names).integers(2)
             a, b = (a, b) if a[2] == names[coin] else (b, a)
@@ -243,6 +246,38 @@ def _replies(
         said = [first, next(replies)] if both or first.item.get("both") else [first]
         ab, *ba = (reply.parsed or "invalid" for reply in said)
         yield said, ab, MIRRORED[ba[0]] if ba else ""
+
+# %% ../../nbs/stages/judging.ipynb #e-order
+def _with_known_order(
+    ledger: Ledger,
+    protocol: JudgeProtocol,  # in a random order
+    inputs: str,  # hash of the answers
+    given: Sequence[Pair],  # in the order of the files
+) -> tuple[JudgeProtocol, set[tuple[AnswerKey, AnswerKey]], str]:  # with pairs to be left as they are; a remark
+    """What a ledger from before the random order was the default asks for, so that nothing is paid for twice.
+
+    A run in the given order on the same answers goes on. On other answers, the pairs that it has keep their order.
+    """
+    in_order = replace(protocol, order="given")
+    mine = "SELECT request FROM uses WHERE run = runs.id"
+    sent = f"EXISTS (SELECT 1 FROM requests WHERE id IN ({mine}) AND attempts + batches > 0)"
+    of_settings = f"SELECT id, inputs FROM runs WHERE stage = 'judge' AND settings = ? AND {sent}"
+    in_either = [json.dumps(p.settings(), sort_keys=True, ensure_ascii=False) for p in (in_order, protocol)]
+    runs, drawn = (ledger.query(of_settings, settings) for settings in in_either)
+    if not runs or inputs in {of_run for _, of_run in drawn}:
+        return protocol, set(), ""
+    anew = "order='random' (--order random) draws it for each pair, and pays for those that turn out the other way"
+    if inputs in {of_run for _, of_run in runs}:
+        remark = f"this ledger holds this run in the order of the files, and it goes on in that order: {anew}"
+        return in_order, set(), remark
+    numbers = json.dumps([number for number, _ in runs])
+    mine = "SELECT request FROM uses WHERE run IN (SELECT value FROM json_each(?))"
+    known = f"SELECT key FROM requests WHERE attempts + batches > 0 AND id IN ({mine})"
+    keys = {key for (key,) in ledger.query(known, numbers)}
+    uses = zip(given, _comparisons(in_order, given), strict=True)  # one request for each pair
+    paid = {(_answer_key(pair.first), _answer_key(pair.second)) for pair, use in uses if use.request.key in keys}
+    kept = f"{len(paid)} of {len(given)} pairs were judged in the order of the files by this ledger and keep it: {anew}"
+    return protocol, paid, kept if paid else ""
 
 # %% ../../nbs/stages/judging.ipynb #cell-43
 DETAILS = (
@@ -343,6 +378,7 @@ class Judgement:
     run: int  # in the ledger
     later: tuple[Request, ...]  # scores that may follow, at most, beyond what is planned; if the session only plans
     complete: bool  # every pair is decided; if not, the same call goes on where this one ended
+    remark: str = ""  # on the order, where the ledger decides it
 
 
 def judge_answers(
@@ -358,17 +394,27 @@ def judge_answers(
     """Judge pairs of answers to the same prompt; replies that the ledger has are used, not asked for again.
 
     A session without a backend only plans.
+    The order left out is that of the list, both in the hybrid, and else random: one coin for each pair, question and
+    wording of it, whatever is judged beside it. A judge that likes the first answer then favours no model.
     Raises: InputError for settings that contradict each other, for answers that hold no pair, and for a list that needs
     others. Source: paper, section 4.1 and appendix C.1; flips="tie": Zheng et al. (2023). Cost: at most 2 requests for
     each pair and, in the hybrid, one for each answer.
     """
     name, ledger, later = check_name(model if name is None else name, "judge"), session.ledger, dict[str, Request]()
-    protocol = JudgeProtocol(session.name, model, **settings)
+    left_out = settings.get("order") is None
+    if left_out and pairs is not None:  # a list says who is shown first
+        settings["order"] = "given"
+    protocol, remark = JudgeProtocol(session.name, model, **settings), ""
     chosen, shown, counts = pairs_to_judge(answers, protocol, pairs)
-    digest, known = hashlib.sha256(), protocol.settings()
+    digest = hashlib.sha256()
     for a in shown:
         row = [a.question_id, a.category, a.variant, a.prompt, a.model, a.answer, a.rubric]
         digest.update(json.dumps(row).encode() + b"\n")
+    if left_out and protocol.order == "random":
+        given, _, _ = pairs_to_judge(answers, replace(protocol, order="given"))
+        protocol, paid, remark = _with_known_order(ledger, protocol, digest.hexdigest(), given)
+        chosen, shown, counts = pairs_to_judge(answers, protocol, paid=paid)
+    known = protocol.settings()
     if pairs is not None:
         rows = [(p.judge_variant, *_answer_key(p.first), p.second.model, p.both) for p in chosen]
         known["pairs"] = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
@@ -397,7 +443,8 @@ def judge_answers(
     details = run_details(ledger, run, flips=flips)
     n_open = len(chosen) - len(details)
     counts = count_details(details, shown) | {"open": n_open} | counts
-    return Judgement(as_verdicts(details, name), details, counts, run, tuple(later.values()), complete=not n_open)
+    verdicts, complete = as_verdicts(details, name), not n_open
+    return Judgement(verdicts, details, counts, run, tuple(later.values()), complete, remark)
 
 # %% ../../nbs/stages/judging.ipynb #e-list2
 @dataclass(frozen=True, slots=True)

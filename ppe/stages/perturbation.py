@@ -18,7 +18,7 @@ import pandas as pd
 from ..errors import InputError
 from ..files import entry_places
 from .benchmarks import Prompt, Question, require_row_set
-from .chat import TOO_LONG, Decoding, Request
+from .chat import TOO_LONG, Decoding, Request, quoted
 from .dispatch import Session
 from .ledger import Reached, Use, open_run, plan_run, results
 from .prompts import PromptSet, load_prompts
@@ -70,6 +70,7 @@ class Perturbation:
     complete: bool  # every request is settled; if not, run the stage again
     m: int  # variants wanted for each question
     stopped: str = ""  # why, if it stopped early
+    example: str = ""  # what was answered to the first question without a variant, in a sentence
 
     @property
     def short(self) -> tuple[int | str, ...]:
@@ -143,7 +144,7 @@ def perturb_questions(
         run = plan("perturb/check", "equivalence", checker or model, checking, {"generation_run": first}, left)
         summary, later = session.work(run, "perturb: check"), 0
         checks = {result.item["question_id"]: result for result in results(ledger, run)}
-    wordings, rows = [], []
+    wordings, rows, example = [], [], ""
     for question, reply, (kept, dropped) in zip(questions, replies, filtered, strict=True):
         check, counts, accepted = checks.get(question.question_id), dict[str, int](), list[str]()
         if reply.parsed is not None:
@@ -163,9 +164,13 @@ def perturb_questions(
             "kept": min(len(accepted), m), "reason": reason, "generation_key": reply.key,
             "check_key": check.key if check else "",
         })  # fmt: skip
+        if not (accepted or example):
+            answer = result.reply if result.reply is not None and result.reply.strip() else result.raw
+            shown = f": {quoted(answer)!r}" if answer else " nothing"
+            example = f"The {what} for question {question.question_id} answered{shown}"
         for variant, text in enumerate([question.prompt, *accepted[:m]]):
             wordings.append(Prompt(question.question_id, question.category, variant, text, question.rubric))
     columns = ["question_id", "category", *COUNTED, "reason", "generation_key", "check_key"]
     report = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(COUNTED, "Int64"))
     complete = not (later or summary.left)
-    return Perturbation(tuple(wordings), report, run, later, complete, m, summary.stopped)
+    return Perturbation(tuple(wordings), report, run, later, complete, m, summary.stopped, example)
