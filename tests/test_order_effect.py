@@ -16,7 +16,6 @@ from ppe.inference.diagnostics import first_place_rates
 from ppe.inference.presentation_order import order_caution
 from ppe.rankers.order_effect import ORDER_FORMS, order_effect
 from ppe.rankers.registry import RANKERS
-from ppe.verdicts import COLUMNS
 
 STRENGTH = {"a": 0.9, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.7}
 EFFECT = {"one": 1.0, "two": -0.6}
@@ -252,14 +251,18 @@ def test_several_files_keep_which_rows_lost_their_order(ppe_main, tmp_path):
 def test_json_lines_and_frames_with_other_names_keep_the_mark(tmp_path):
     table_ = ppe.load("mt-bench-gpt4").head(600)
     table_.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
-    names = {name: name for name in COLUMNS[:-1]} | {"winner": "verdict"} | {word: word for word in ("a", "b", "tie")}
+    names = (
+        {name: name for name in ("question_id", "variant", "model_a", "model_b")}
+        | {"winner": "verdict"}
+        | {word: word for word in ("a", "b", "tie")}
+    )
     for source in (tmp_path / "t.jsonl", table_):
-        assert set(ppe.read(source, columns=names)["order_known"]) == {"no"}
+        assert set(ppe.read(source, **names)["order_known"]) == {"no"}
     renamed = table_.rename(columns={"model_a": "left", "order_known": "seen"})
-    assert set(ppe.read(renamed, columns=names | {"model_a": "left", "order_known": "seen"})["order_known"]) == {"no"}
+    assert set(ppe.read(renamed, **names | {"model_a": "left", "order_known": "seen"})["order_known"]) == {"no"}
     unmarked = table_.drop(columns="order_known")
-    assert set(ppe.read(unmarked, columns=names | {"order_known": "@no"})["order_known"]) == {"no"}
-    assert "order_known" not in ppe.read(unmarked, columns=names)
+    assert set(ppe.read(unmarked, **names | {"order_known": "@no"})["order_known"]) == {"no"}
+    assert "order_known" not in ppe.read(unmarked, **names)
 
 
 def test_large_files_are_cautioned_by_their_counts(ppe_main, tmp_path, monkeypatch):
