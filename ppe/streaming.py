@@ -26,8 +26,17 @@ from .errors import InputError, PpeError, first_five
 from .pool import win_tie_counts_from_table
 from .comparisons import Comparisons
 from .schemas import Faults, one_spelling, read_pieces, reading, require_distinct_names, whole_number
-from .verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, ORDER_KNOWN, VERDICTS, Verdict, find_name, nothing_selected
-from .verdicts import order_words
+from ppe.verdicts import (
+    COLUMNS,
+    GRAPH_COLUMNS,
+    ID_COLUMNS,
+    ORDER_KNOWN,
+    VERDICTS,
+    Verdict,
+    find_name,
+    nothing_selected,
+    order_words,
+)
 
 # %% ../nbs/streaming.ipynb #stream-06
 def _keys(*columns: pa.Array | np.ndarray) -> np.ndarray:  # (rows,) uint64

@@ -216,7 +216,7 @@ def test_the_gate_closes_where_the_whole_interval_lies_below(ppe_main, tmp_path)
     ):
         refused(ppe_main(*call, *words), why)
     refused(ppe_main("agree", judges), "Missing option '--people'")
-    refused(ppe_main("agree", "-", "--people", "-"), "standard input holds one table")
+    refused(ppe_main("agree", "-", "--people", "-"), "standard input can be read once")
 
 
 def test_what_cannot_be_told_is_said():

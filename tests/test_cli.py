@@ -46,7 +46,8 @@ def ask(ppe_main, tmp_path):
     "The JSON that a command makes of rows."
 
     def asked(command, rows, *words):
-        return ppe_main(command, write(tmp_path / "pool.csv", rows), *words, "--format", "json").json()
+        found = ppe_main(command, write(tmp_path / "pool.csv", rows), *words, "--format", "json").json()
+        return found["graphs"] if command == "cycles" else found
 
     return asked
 
@@ -360,7 +361,7 @@ def test_intervals_hold_the_rank_and_the_kinds_are_nested(ask, pool, ranker):
 def test_a_diagnosis_has_every_part_in_every_format(ppe_main, ask, tmp_path):
     rows, path = unlike_pool(), tmp_path / "pool.csv"
     found = ask("diagnose", rows)
-    assert set(found) == {*SECTIONS, "use", "advice", "missing", "sentences", "seed"}
+    assert set(found) == {*SECTIONS, "use", "advice", "missing", "sentences", "seed", "notes"}
     assert found["pool"] == {
         "n_verdicts": 360, "n_judges": 1, "n_questions": 12, "n_models": 6, "n_graphs": 24, "n_graphs_used": 24,
         "n_graphs_complete": 24, "n_graphs_dropped": 0, "n_pairs_never_compared": 0,
@@ -459,7 +460,7 @@ def test_people_are_compared_with(ppe_main, tmp_path):
     (judge,) = (row for row in found["people"].values() if isinstance(row, dict))
     assert judge["value"] == 1.0 and found["people"]["n_voted_unmet"] == 0
     assert any("what a person says in so many cases: " in line for line in found["sentences"])
-    refused(ppe_main("diagnose", "-", "--people", "-"), "standard input holds one table")
+    refused(ppe_main("diagnose", "-", "--people", "-"), "standard input can be read once")
 
 
 # ---- ppe compare
@@ -516,7 +517,7 @@ def test_compare_closes_the_gate_with_four(gate):
     assert run.out.startswith("n is worse than m: -") and "would be noticed" in run.out and not run.err
     assert gate(old, new, *fail, "--format", "json").out[0] == "{"
     first = [row for row in new if "n" not in row[4:6] or row[1] < 20]
-    assert "4 questions left out" in gate(old, first).err
+    assert "n has no valid verdict on 4 of the 24 questions on which m has one" in gate(old, first).err
     row = as_csv(gate(old, first, "--format", "csv").out)[0]
     paired = as_csv(gate([row for row in old if row[1] < 20], first, "--format", "csv").out)[0]
     assert row["difference"] == paired["difference"] and (row["n_left_out"], row["worse"]) == ("4", "True")

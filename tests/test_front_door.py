@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import click
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -153,7 +156,8 @@ def test_a_command_prints_what_its_function_returns(name: str, table: Path, caps
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]  # fmt: skip
     answer = function(*places, **given)
-    shown = {"table": f"{answer}\n", "json": json.dumps(answer.to_dict(), indent=2, ensure_ascii=False) + "\n"}
+    readable = f"{answer}\n".split("\n\nnote: ")[0].rstrip("\n") + "\n"  # notes stand on standard error
+    shown = {"table": readable, "json": json.dumps(answer.to_dict(), indent=2, ensure_ascii=False) + "\n"}
     notes = "".join(f"ppe: note: {as_options(one_line(note))}\n" for note in answer.notes())
     for form, text in shown.items():
         capsys.readouterr()
@@ -162,7 +166,8 @@ def test_a_command_prints_what_its_function_returns(name: str, table: Path, caps
     assert len(repr(answer).splitlines()) <= 8 and answer._repr_html_().startswith("<div")
     frame = answer.to_frame()
     assert main([name, *words, "--format", "csv"]) == 0
-    assert len(pd.read_csv(StringIO(capsys.readouterr()[0]))) == len(frame)
+    out, err = capsys.readouterr()
+    assert len(pd.read_csv(StringIO(out))) == len(frame) and err == notes
 
 
 def test_the_door_has_at_most_thirty_names_and_says_where_the_others_went():
@@ -190,6 +195,61 @@ def test_every_result_shows_itself():
         assert not {"__repr__", "__str__", "plot"} & {*vars(kind)}, kind
         needed = {"parts"} if kind.__name__ == "Page" else {"parts", "to_frame", "to_dict"}
         assert needed <= {*vars(kind)}, kind
+
+
+def _noted_results() -> dict[str, "ppe.results.Result"]:
+    "A result of each kind, of verdicts that give each something to note."
+    from ppe.comparisons import Comparisons
+    from ppe.inference.variance_components import variance_components
+    from ppe.streams import stream
+
+    rng, models = np.random.default_rng(5), ["m*1*", "m_2_", "<b>3", "m4"]
+    pairs = [(a, b) for i, a in enumerate(models) for b in models[i + 1 :]]
+    rows = [
+        (judge, question, f"c{question % 2}", 0, a, b, rng.choice(["a", "b", "tie"]))
+        for question in range(8) for judge in ("one", "two") for a, b in pairs
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"])
+    broken = table.copy()
+    broken.loc[(broken["model_a"] == "m*1*") & (broken["question_id"] < 6), "verdict"] = "invalid"
+    people = table[table["judge"] == "one"].assign(judge="ann")
+    people.loc[people.index[:3], "verdict"] = "invalid"
+    one = broken[broken["judge"] == "one"]
+    won = ppe.rank(table.assign(verdict="a"), intervals=0, on_separation="ridge")
+    return {
+        "rank": ppe.rank(broken), "by category": ppe.rank(broken, by="category"),
+        "judges": ppe.rank(broken, judges="separate"), "people": ppe.rank(table, people=people),
+        "agree": ppe.agree(table, people=people), "compare": ppe.compare(broken, model=["m_2_", "m4"]),
+        "compare --judges": ppe.compare(table, judges=True, judge=["one", "two"]), "diagnose": ppe.diagnose(broken),
+        "cycles": ppe.cycles(broken), "check": ppe.check(broken), "show": ppe.show(broken, models=["m4", "m*1*"]),
+        "graph": ppe.graph(one, 1), "report": ppe.report(broken), "report of two": ppe.report(one, table),
+        "plan": ppe.plan(models=4, questions=20), "design": ppe.design(models=models[2:], questions=range(9), calls=9),
+        "components": variance_components(Comparisons.of(ppe.read(table)), rng=stream(1, "components")),
+        "next": ppe.next_calls(people, questions=range(9), models=[*models, "new"], calls=3), "ranking": won.ranking,
+    }  # fmt: skip
+
+
+def test_notes_stand_in_every_form_and_the_most_serious_come_first():
+    "Of each kind of result: in print, to_dict, the page of a notebook and Markdown, word for word."
+    from ppe.door.markup import as_markdown
+    from ppe.results import Concern, Note, Result
+
+    results = _noted_results()
+    without = {"Fit", "Fragility", "Collected", "Text"}  # they say it in their own words; parts of others
+    kinds = {kind.__name__ for kind in Result.__subclasses__() if kind.__module__.startswith("ppe.")}
+    assert {type(result).__name__ for result in results.values()} == kinds - without
+    for name in ("design", "next", "diagnose"):  # of these verdicts they have nothing to note
+        results[name] = replace(results[name], remarks=("*read* this", Note("few <b>", Concern.ROUGH)))
+    assert all(result.notes() for result in results.values())
+    for name, result in results.items():
+        notes = result.notes()
+        assert len({*notes}) == len(notes) and all(type(note) is Note for note in notes), name
+        assert [note.concern for note in notes] == sorted(note.concern for note in notes), name
+        assert json.loads(json.dumps(result.to_dict()))["notes"] == notes, name
+        printed, page = str(result).splitlines(), unescape(unescape(result._repr_html_()))
+        markdown = as_markdown(result).replace("\\", "").replace("<!-- -->", "")
+        assert [line for line in printed if line.startswith("note: ")] == [f"note: {note}" for note in notes], name
+        assert [note for note in notes if note not in page or f"- {as_options(note)}\n" not in markdown] == [], name
 
 
 def test_what_the_door_is_made_with_is_no_name_of_it():

@@ -1,12 +1,17 @@
 "The gate of `ppe compare`: a collapse, copies, and mixes of judges and wordings."
 
+import os
+import shutil
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import refused, write
 from scipy import stats
+
+import ppe
 
 CASES = Path(__file__).parent / "cases"
 GATE = "--fail-if", "worse"
@@ -58,8 +63,10 @@ def test_copies_of_a_deterministic_model_are_no_change(ppe_main, tmp_path, place
     assert (found["difference"], found["power"], found["detectable"], found["worse"]) == (0, None, None, False)
 
 
-def test_copies_of_a_random_model_are_no_change(ppe_main):
-    run = ppe_main("compare", CASES / "gate_old.csv", CASES / "gate_old.csv", "--model", "v1", *GATE)
+def test_copies_of_a_random_model_are_no_change(ppe_main, tmp_path):
+    "Two files of equal contents, as of a judge that answers from a cache; the same file twice is a mistake."
+    copy = shutil.copy(CASES / "gate_old.csv", tmp_path / "new.csv")
+    run = ppe_main("compare", CASES / "gate_old.csv", copy, "--model", "v1", *GATE)
     assert run.code == 0 and "+0.000 log odds [-0." in run.out
     assert "What drop would be noticed is not known" in run.out
 
@@ -106,3 +113,182 @@ def test_opponents_may_differ_where_judge_and_wording_are_one(ppe_main, tmp_path
         tables.append(write(tmp_path / f"{name}.csv", rows))
     found = ppe_main("compare", *tables, "--format", "json").json()
     assert found["worse"] and found["n_unpaired"] == 0 and found["n_questions"] == 100
+
+
+# ---- lost by the new version alone
+
+LOST = "v2 has no valid verdict on 50 of the 100 questions on which v1 has one (hard 50 of 50)"
+
+
+def table(rows: list[tuple]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"])
+
+
+def versions(
+    n: int = 40, models: str = "xy", judges: str = "j", wordings: int = 1, **chances: float
+) -> list[list[tuple]]:
+    "Verdicts on v1 and on v2 against the models, by a coin for each verdict; two categories by turns."
+    rng, both = np.random.default_rng(7), []
+    for name in ("v1", "v2"):
+        cells = product(judges, range(n), range(wordings), models)
+        chance = chances.get(name, 0.5)
+        both.append([(j, q, "ab"[q % 2], w, name, m, "ab"[rng.random() > chance]) for j, q, w, m in cells])
+    return both
+
+
+def invalid(rows: list[tuple], where) -> list[tuple]:
+    return [(*row[:6], "invalid") if where(*row[:6]) else row for row in rows]
+
+
+def without(rows: list[tuple], where) -> list[tuple]:
+    return [row for row in rows if not where(*row[:6])]
+
+
+def test_gate_lost_half(ppe_main):
+    "50 of 100 questions lost, as many as the file has without a valid verdict of v2; worse is another matter."
+    files = CASES / "gate_lost_half_old.csv", CASES / "gate_lost_half_new.csv"
+    run = ppe_main("compare", *files, *GATE)
+    assert run.code == 5 and run.out.startswith(
+        f"not decided whether v2 is worse than v1: it {LOST[3:]}\non the others: +"
+    )
+    assert "Where v2 failed on what it lost, it is weaker than it looks" in run.err
+    assert ppe_main("compare", *files).code == 0  # without a gate it is a sentence
+    found = ppe_main("compare", *files, "--format", "json").json()
+    assert found["decided"] is False and found["worse"] is False and found["lost"] == [["hard", 50, 50]]
+    assert (found["n_lost"], found["n_asked"], found["n_left_out"]) == (50, 100, 50)
+    change = ppe.compare(*files)
+    assert not change.decided and (change.n_lost, change.n_added, change.n_unasked) == (50, 0, 0)
+    back = ppe_main("compare", *reversed(files), *GATE)  # what is new to a version is a note
+    assert back.code == 0 and "50 questions left out: v2 has no valid verdict there" in back.err
+    assert ppe_main("compare", *files, *GATE, "--category", "easy").code == 0
+    refused(ppe_main("compare", *files, *GATE, "--category", "hard"), "")
+
+
+def test_rows_that_are_missing_are_lost_as_those_that_are_invalid(ppe_main, tmp_path):
+    "A harness that writes nothing for a crash; the opponents are met elsewhere in the table."
+    new = rows_of("gate_lost_half_new")
+    crashed = [row for row in new if row[6] != "invalid"]
+    alone = [row for row in crashed if "v2" in row[4:6]]  # as where opponents are not judged against each other again
+    assert {row[4:6] for row in crashed} > {row[4:6] for row in alone}
+    for rows in (crashed, alone):
+        run = ppe_main("compare", CASES / "gate_lost_half_old.csv", write(tmp_path / "new.csv", rows), *GATE)
+        assert run.code == 5 and LOST[3:] in run.out
+
+
+def lost_of(old: list[tuple], new: list[tuple], **options: object) -> "ppe.inference.change.Change":
+    return ppe.compare(table(old), table(new), model=["v1", "v2"], **options)
+
+
+@pytest.mark.parametrize("n_lost", [0, 2, 3, 20])
+def test_more_than_five_per_cent_must_be_lost(n_lost):
+    "Of forty questions two are five per cent."
+    old, new = versions()
+    change = lost_of(old, invalid(new, lambda j, q, *_: q < n_lost))
+    assert (change.n_lost, change.n_asked, change.decided) == (n_lost, 40, n_lost <= 2)
+    assert ("left out" in " ".join(change.notes())) == (n_lost == 2)
+    assert (change.cases[0].outcome == "error") == (n_lost > 2)
+
+
+def test_worse_comes_before_lost(ppe_main, tmp_path):
+    old, new = versions(80, v1=0.9, v2=0.2)
+    files = write(tmp_path / "old.csv", old), write(tmp_path / "new.csv", invalid(new, lambda j, q, *_: q < 20))
+    run = ppe_main("compare", *files, *GATE)
+    assert run.code == 4 and run.out.startswith("v2 is worse than v1: ")
+    assert "v2 has no valid verdict on 20 of the 80 questions" in run.err
+    assert ppe.compare(*files).decided and ppe.compare(*files).cases[0].outcome == "failure"
+    assert ppe_main("compare", *files, *GATE, "--margin", 9).code == 5
+
+
+def test_questions_that_are_new_are_a_note(ppe_main, tmp_path):
+    old, new = versions(60)
+    files = write(tmp_path / "old.csv", without(old, lambda j, q, *_: q >= 20)), write(tmp_path / "new.csv", new)
+    run = ppe_main("compare", *files, *GATE)
+    assert run.code == 0 and "40 questions left out: v1 has no valid verdict there." in run.err
+    assert ppe.compare(*files).n_lost == 0
+
+
+def turned(rows: list[tuple]) -> list[tuple]:
+    return [(*row[:4], row[5], row[4], {"a": "b", "b": "a"}.get(row[6], row[6])) for row in rows]
+
+
+JUDGES, WORDINGS = {"judges": "jk"}, {"wordings": 2}
+KINDS = {  # settings, rows of the new table -> n_lost of n_asked, whether it is decided
+    "one opponent fails": ({}, lambda new: invalid(new, lambda j, q, c, w, a, b: b == "x"), (0, 40), True),
+    "one opponent is missing": ({}, lambda new: without(new, lambda j, q, c, w, a, b: b == "x"), (0, 40), True),
+    "a category fails": ({}, lambda new: invalid(new, lambda j, q, c, *_: c == "b"), (20, 40), False),
+    "a category is missing": ({}, lambda new: without(new, lambda j, q, c, *_: c == "b"), (20, 40), False),
+    "one judge fails": (JUDGES, lambda new: invalid(new, lambda j, *_: j == "k"), (0, 40), True),
+    "both judges fail": (JUDGES, lambda new: invalid(new, lambda j, q, *_: q < 9), (9, 40), False),
+    "a judge is gone": (JUDGES, lambda new: without(new, lambda j, *_: j == "k"), (0, 40), True),
+    "a wording of two fails": (WORDINGS, lambda new: invalid(new, lambda j, q, c, w, *_: w == 1), (40, 80), False),
+    "a wording is missing": (WORDINGS, lambda new: without(new, lambda j, q, c, w, *_: w == 1), (0, 80), True),
+    "both are missing": (WORDINGS, lambda new: without(new, lambda j, q, *_: q < 9), (18, 80), False),
+    "few wordings fail": (WORDINGS, lambda new: invalid(new, lambda j, q, c, w, *_: w and q < 4), (4, 80), True),
+    "shown second": ({}, lambda new: turned(invalid(new, lambda j, q, *_: q < 9)), (9, 40), False),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_lost_is_counted_by_question_and_wording(kind):
+    settings, change, expected, decided = KINDS[kind]
+    old, new = versions(**settings)
+    found = lost_of(old, change(new))
+    assert ((found.n_lost, found.n_asked), found.decided) == (expected, decided)
+    assert found.unit == ("wording" if "wordings" in settings else "question")
+    assert sum(n for _, n, _ in found.lost) == found.n_lost
+
+
+def test_what_the_new_version_was_not_asked_is_not_lost():
+    "Other opponents on other questions; a judge of other questions; pairs that a design drew for each version anew."
+    old, new = versions()
+    elsewhere = [(*row[:5], {"x": "z", "y": "u"}[row[5]], row[6]) if row[1] >= 30 else row for row in old]
+    found = lost_of(elsewhere, without(new, lambda j, q, *_: q >= 30))
+    assert (found.n_lost, found.n_unasked) == (0, 10) and "10 questions left out: v2 was not judged there" in str(
+        found.notes()
+    )
+    other_judge = [("k", *row[1:]) if row[1] >= 30 else row for row in old]
+    found = lost_of(other_judge, without(new, lambda j, q, *_: q >= 30))
+    assert (found.n_lost, found.n_asked, found.n_unasked) == (0, 30, 10)
+    pairs = [("j", q, "ab"[q % 2], 0, "x", "y", "a") for q in range(40)]
+    drawn = without(old, lambda j, q, *_: q % 4 == 0), without(new, lambda j, q, *_: q % 4 == 1)
+    found = lost_of(*(rows + pairs for rows in drawn))
+    assert (found.n_lost, found.n_asked, found.n_unasked, found.decided) == (0, 30, 10, True)
+    found = ppe.compare(table([*drawn[0], *drawn[1], *pairs]), model=["v1", "v2"])
+    assert (found.n_lost, found.n_asked, found.n_unasked) == (0, 30, 10)
+    found = lost_of(old + pairs, drawn[1] + pairs)  # nothing was drawn for the old one
+    assert (found.n_lost, found.n_asked, found.decided) == (10, 40, False)
+
+
+def test_two_models_of_one_table_and_over_other_facets():
+    old, new = versions(judges="jkl")
+    rows = table(old + invalid(new, lambda j, q, *_: q >= 30))
+    for over in ("questions", "questions,judges"):
+        change = ppe.compare(rows, model=["v1", "v2"], over=over)
+        assert (change.n_lost, change.n_asked, change.decided) == (10, 40, False)
+        assert change.lines()[0].startswith(
+            "not decided whether v2 is worse than v1: it has no valid verdict on 10 of the 40"
+        )
+
+
+def test_the_same_table_twice_is_refused(ppe_main, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(CASES / "gate_old.csv", "old.csv")
+    os.mkdir("ci")
+    for old, new in (("old.csv", "old.csv"), ("old.csv", "./ci/../old.csv"), (tmp_path / "old.csv", "old.csv")):
+        for options in ((), GATE, ("--model", "v1"), ("--judges",)):
+            refused(ppe_main("compare", old, new, *options), "old.csv is given twice")
+    frame = table(rows_of("gate_old"))
+    for same in (frame, ["old.csv"], tmp_path / "old.csv"):
+        with pytest.raises(ppe.PpeError, match="is given twice"):
+            ppe.compare(same, same, model="v1")
+    assert ppe.compare(frame, frame.copy(), model="v1").power is None
+
+
+def test_what_one_judge_alone_could_read_is_said():
+    old, new = versions(models="xyz", v1=0.8)
+    rows = old + new + [("j", q, "ab"[q % 2], 0, "x", "y", "ab"[q % 3 == 0]) for q in range(40)]
+    flipped = [("k", *row[1:6], "ba"[row[6] == "b"] if (row[1] + n) % 7 else row[6]) for n, row in enumerate(rows)]
+    lost = invalid(flipped, lambda j, q, *_: q < 10)
+    change = ppe.compare(table(rows), table(lost), judges=True)
+    said = "70 verdicts of j left out: k has no valid one on the same pair, question and wording."
+    assert change.n_alone == (70, 0) and said in change.notes()

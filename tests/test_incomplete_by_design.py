@@ -92,7 +92,7 @@ def test_cycles_are_counted_among_the_pairs_that_were_judged(ppe_main, tmp_path)
     rows += [("j", q, "c", 0, *pair, "a") for q in range(2, 6) for pair in ("ad", "db")]
     path = write_verdicts(validate_verdicts(pd.DataFrame(rows, columns=list(COLUMNS))), tmp_path / "v.csv")
     done = ppe_main("cycles", path, "--format", "json")
-    assert [graph["c3_bad"] for graph in done.json()] == [1, 0, 0, 0, 0]
+    assert [graph["c3_bad"] for graph in done.json()["graphs"]] == [1, 0, 0, 0, 0]
     assert done.err.count("\n") == 1 and "no graph has all its pairs" in done.err
 
 
@@ -186,7 +186,7 @@ def test_a_selection_by_cycles_says_how_many_valid_verdicts_it_loses(ppe_main, t
         assert (found["n_verdicts"], found["n_verdicts_dropped"]) == (28 * n_used, n_lost)
         assert f"{28 * n_used:,} verdicts on" in done.out and f"({n_used} of 80 graphs), 30 invalid" in done.out
     shown = ppe_main("cycles", path, "--format", "json")
-    assert len(shown.json()) == 80 - n_broken and f"{n_lost} valid verdicts" in shown.err
+    assert len(shown.json()["graphs"]) == 80 - n_broken and f"{n_lost} valid verdicts" in shown.err
 
 
 def test_every_command_stands_on_the_same_verdicts(ppe_main, tmp_path):

@@ -16,6 +16,7 @@ from ppe.inference.diagnostics import first_place_rates
 from ppe.inference.presentation_order import order_caution
 from ppe.rankers.order_effect import ORDER_FORMS, order_effect
 from ppe.rankers.registry import RANKERS
+from ppe.verdicts import COLUMNS
 
 STRENGTH = {"a": 0.9, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.7}
 EFFECT = {"one": 1.0, "two": -0.6}
@@ -252,7 +253,7 @@ def test_json_lines_and_frames_with_other_names_keep_the_mark(tmp_path):
     table_ = ppe.load("mt-bench-gpt4").head(600)
     table_.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
     names = (
-        {name: name for name in ("question_id", "variant", "model_a", "model_b")}
+        {name: name for name in COLUMNS if name not in ("judge", "category", "verdict")}
         | {"winner": "verdict"}
         | {word: word for word in ("a", "b", "tie")}
     )
@@ -260,9 +261,8 @@ def test_json_lines_and_frames_with_other_names_keep_the_mark(tmp_path):
         assert set(ppe.read(source, **names)["order_known"]) == {"no"}
     renamed = table_.rename(columns={"model_a": "left", "order_known": "seen"})
     assert set(ppe.read(renamed, **names | {"model_a": "left", "order_known": "seen"})["order_known"]) == {"no"}
-    unmarked = table_.drop(columns="order_known")
-    assert set(ppe.read(unmarked, **names | {"order_known": "@no"})["order_known"]) == {"no"}
-    assert "order_known" not in ppe.read(unmarked, **names)
+    assert set(ppe.read(table_.drop(columns="order_known"), **names | {"order_known": "@no"})["order_known"]) == {"no"}
+    assert "order_known" not in ppe.read(table_.drop(columns="order_known"), **names)
 
 
 def test_large_files_are_cautioned_by_their_counts(ppe_main, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -77,8 +78,9 @@ def test_the_page_shows_what_is_printed(ppe_main):
     assert len(shown) == 7 and run.out.startswith("\n".join(shown) + "\n\n- ")
 
 
-def test_markdown_says_what_to_know_besides(ppe_main):
-    run = ppe_main("compare", CASES / "gate_old.csv", CASES / "gate_old.csv", "--model", "v1", "--format", "markdown")
+def test_markdown_says_what_to_know_besides(ppe_main, tmp_path):
+    copy = shutil.copy(CASES / "gate_old.csv", tmp_path / "copy.csv")
+    run = ppe_main("compare", CASES / "gate_old.csv", copy, "--model", "v1", "--format", "markdown")
     assert [line.removeprefix("ppe: note: ") for line in run.err.splitlines()] == blocks(run.out)[-1]
 
 
@@ -115,16 +117,19 @@ GATES = {  # tables, options → code without and with --fail-if worse, the outc
     "worse": (("gate_old", "gate_new"), "", 0, 4, "failure", "v2 is worse than v1: -"),
     "back": (("gate_new", "gate_old"), "", 0, 0, "system-out", "v1 is better than v2: +"),
     "margin": (("gate_old", "gate_new"), "--margin 9", 0, 0, "system-out", "not shown to be worse than v1 by more"),
-    "copies": (("gate_old", "gate_old"), "--model v1", 0, 0, "skipped", "not known: all questions say the same"),
+    "copies": (("gate_old", "copy"), "--model v1", 0, 0, "skipped", "not known: all questions say the same"),
+    "lost": (("gate_lost_half_old", "gate_lost_half_new"), "", 0, 5, "error", "has no valid verdict on 50 of the 100"),
+    "twice": (("gate_old", "gate_old"), "--model v1", 2, 2, "error", "gate_old.csv is given twice"),
     "nobody": (("gate_old", "gate_new"), "--model nobody", 2, 2, "error", "no verdicts of model 'nobody'"),
     "judges": (("judge_mix_old", "judge_mix_new"), "", 2, 2, "error", "1 questions on which old and new both"),
 }
 
 
 @pytest.mark.parametrize("name", GATES)
-def test_the_gate_is_a_test_of_junit(name, ppe_main):
+def test_the_gate_is_a_test_of_junit(name, ppe_main, tmp_path):
     files, options, code, gated, outcome, words = GATES[name]
-    given = ["compare", *(CASES / f"{file}.csv" for file in files), *options.split()]
+    copy = shutil.copy(CASES / "gate_old.csv", tmp_path / "copy.csv")
+    given = ["compare", *(copy if file == "copy" else CASES / f"{file}.csv" for file in files), *options.split()]
     run = ppe_main(*given, "--format", "junit")
     assert (run.code, ppe_main(*given, "--format", "junit", "--fail-if", "worse").code) == (code, gated)
     found = suite(run.out)
@@ -221,10 +226,12 @@ def judge(endpoint, text: str, writer) -> bytes:
 @pytest.fixture
 def steps(tmp_path, serve):
     "Runs steps of the workflow by name, as the server does, until one fails; the code of the last one."
-    (text,) = re.findall(r"(?ms)^```yaml\n(.*?)^```", (ROOT / "site" / "ci.md").read_text(encoding="utf-8"))
+    page = (ROOT / "site" / "ci.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"(?ms)^```yaml\n(.*?)^```", page)
     workflow = yaml.safe_load(text)
     (job,) = workflow["jobs"].values()
     scripts = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
+    (listed,) = re.findall(r"(?ms)^```sh\n(.*?)^```", page)
     assert not any("${{" in script for script in scripts.values())  # nothing that only the server fills in
     assert {*job["env"]} == {"OPENAI_API_KEY"}
     (tmp_path / "ci").mkdir()
@@ -241,7 +248,7 @@ def steps(tmp_path, serve):
 
     def run(model: str = "MODEL", *, only: tuple[str, ...] = (*scripts,)) -> int:
         for name in only:
-            script = scripts[name].replace("MODEL", model)
+            script = (scripts | {"Pairs": listed})[name].replace("MODEL", model)
             done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, capture_output=True)
             print(script, done.stderr.decode())
             if done.returncode:
@@ -253,7 +260,7 @@ def steps(tmp_path, serve):
 
 
 def prepare(steps, folder: Path, opponents: str = "other, good-1") -> None:
-    "The three files that stay; the verdicts are made by the workflow's own commands."
+    "The four files that stay; pairs and verdicts are made by the commands of the page."
     prompts = [
         {"question_id": q, "category": "c", "variant": 0, "prompt": f"Question {q}, and what follows from it?"}
         for q in range(24)
@@ -261,7 +268,7 @@ def prepare(steps, folder: Path, opponents: str = "other, good-1") -> None:
     write_rows(folder / "ci" / "prompts.jsonl", prompts)
     answers = [row | {"model": "other", "answer": opponents} for row in prompts]
     write_rows(folder / "ci" / "opponents.jsonl", answers)
-    assert steps("good-2", only=("Answer and judge",)) == 0
+    assert steps("good-2", only=("Pairs", "Answer and judge")) == 0
     (folder / "new.csv").rename(folder / "ci" / "old.csv")
     (folder / "ledger.sqlite").unlink()
 
@@ -278,6 +285,17 @@ def test_the_workflow_stops_where_the_version_is_worse(steps, tmp_path):
     assert sentence.startswith("product, new is worse than product, old: -")
     new, old = ((tmp_path / name).read_text().count("\n") for name in ("new.csv", "ci/old.csv"))
     assert new == old == 25  # the same pairs again
+
+
+def test_the_workflow_judges_the_product_alone(steps, tmp_path):
+    "A third model beside the opponent is in no pair of the list, so nothing is asked about it."
+    prepare(steps, tmp_path)
+    opponents = tmp_path / "ci" / "opponents.jsonl"
+    third = [json.loads(line) | {"model": "third"} for line in opponents.read_text().splitlines()]
+    write_rows(opponents, [*map(json.loads, opponents.read_text().splitlines()), *third])
+    assert steps("good-2", only=("Answer and judge",)) == 0
+    new = (tmp_path / "new.csv").read_text()
+    assert new.count("\n") == 25 and "third" not in new
 
 
 def test_the_workflow_goes_on_where_it_is_not(steps, tmp_path):

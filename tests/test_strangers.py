@@ -55,7 +55,8 @@ def test_7_and_007_are_two_questions(ppe_main, tmp_path):
     rows = [("me", question, "all", 1, "x", "y", "a") for question in ("007", "7")]
     for name, data in {"a.csv": text(rows), "a.parquet": parquet(frame(rows))}.items():
         (tmp_path / name).write_bytes(data)
-        assert [graph["question_id"] for graph in ppe_main("cycles", name, "--format", "json").json()] == ["007", "7"]
+        graphs = ppe_main("cycles", name, "--format", "json").json()["graphs"]
+        assert [graph["question_id"] for graph in graphs] == ["007", "7"]
 
 
 # ---- files of other projects

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COLUMNS_HELP', 'check_command', 'cycles_command', 'diagnose_command', 'plan_command', 'rank_command', 'show_command',
-           'WORSE', 'SETTLED', 'counts_command', 'import_command', 'report_command', 'agree_command', 'compare_command',
-           'design_command', 'next_command']
+           'WORSE', 'UNDECIDED', 'SETTLED', 'counts_command', 'import_command', 'report_command', 'agree_command',
+           'compare_command', 'design_command', 'next_command']
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-03
 from typing import Any
@@ -95,10 +95,13 @@ def report_command(verdicts: Verdicts, new: Verdicts, *, out: str, force: bool, 
     new_file(out, "a report", (".html", ".htm"), force=force, inputs=(verdicts, new))
     page = report(verdicts, new, out=out, **options)
     emit(f"{out}: {len(page.html.encode()) / 1000:.0f} kB")
+    for line in page.notes():
+        note(line)
 
 # %% ../../nbs/cli/verdicts.ipynb #gate-02
-WORSE = 4  # exit code of a gate that closes
-_FAIL = "Exit code 4 if the whole interval lies below minus the margin."
+WORSE, UNDECIDED = 4, 5  # exit codes of a gate that closes, and of one that cannot say
+_FAIL = """Exit code 4 if the whole interval lies below minus the margin; else 5 if the new version lacks a valid verdict
+on more than 5 % of the questions on which the old one has one."""
 
 
 @command("agree", OF_RESULTS, of=agree)
@@ -108,13 +111,22 @@ def agree_command(verdicts: Verdicts, *, format: Form, **options: Any) -> int:
     return WORSE if agreement.below else 0
 
 
-@command("compare", OF_TESTS, click.Option(["--fail-if"], type=click.Choice(["worse"]), help=_FAIL), of=compare)
+@command(
+    "compare",
+    OF_TESTS,
+    click.Option(["--fail-if"], type=click.Choice(["worse"]), help=" ".join(_FAIL.split())),
+    of=compare,
+)
 def compare_command(old: Verdicts, new: Verdicts, *, format: Form, fail_if: str | None, **options: Any) -> int:
     if options["judges"] and (fail_if or format == "junit"):
         raise InputError("--judges compares judges, on all models: it takes no --fail-if, and no --format junit")
     change = compare(old, new, **options)
     emit_result(format, change)
-    return WORSE if fail_if and isinstance(change, Change) and change.worse else 0
+    if not fail_if or not isinstance(change, Change):
+        return 0
+    if change.worse:
+        return WORSE
+    return 0 if change.decided else UNDECIDED
 
 # %% ../../nbs/cli/verdicts.ipynb #pd06-642fc4
 _LIST = ("a list of pairs", (".csv", ".csv.gz"))

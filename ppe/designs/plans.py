@@ -551,7 +551,7 @@ class Plan(Result):
         return {
             "source": self.beliefs.source, "believed": self.beliefs.summary(),
             "target": None if self.target is None else str(self.target), "top_k": self.top, "designs": rows,
-            "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": list(self.remarks),
+            "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": self.notes(),
         }  # fmt: skip
 
 # %% ../../nbs/designs/plans.ipynb #plan-19-d

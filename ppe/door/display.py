@@ -268,7 +268,8 @@ def _(graph: Graph, ax: "Axes") -> float:
                 start = (start + end) / 2
             ax.annotate("", end, start, arrowprops=look | {"shrinkA": 0})
         ax.plot([], [], color=color, lw=width, label=label)
-    ax.scatter(*np.stack([place[name] for name in models]).T, s=40, color="black", zorder=3)
+    x, y = np.stack([place[name] for name in models]).T
+    ax.scatter(x, y, s=40, color="black", zorder=3)
     for name, text in shortened(models, 18).items():
         x, y = 1.1 * place[name]
         side = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"

@@ -17,7 +17,7 @@ from .inputs import verdict_table, words_checked
 from .ranking import One
 from ..errors import InputError, first_five
 from ..pool import Pool, comparison_graphs, compared_pairs, graph_table
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 
 if TYPE_CHECKING:
     import networkx
@@ -55,7 +55,11 @@ class Graph(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "The counts of its cycles, and its edges."
-        return self.counts | {"models": [*self.pool.models], "edges": self.to_frame().to_dict("records")}
+        return self.counts | {
+            "models": [*self.pool.models],
+            "edges": self.to_frame().to_dict("records"),
+            "notes": self.notes(),
+        }
 
     def network(self) -> "networkx.DiGraph":
         "The graph as networkx has it: attributes of an edge as the columns of `to_frame`."
@@ -75,11 +79,13 @@ class Graph(Result):
         ]
         return lines if worst.empty else [*lines, "", "edges in most of the bad cycles:", Shown(worst)]
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[Note]:
         "What is missing."
         n_pairs, n_met = math.comb(self.pool.n_models, 2), int(compared_pairs(self.pool).sum()) // 2
-        lacking = f"{n_pairs - n_met} of {n_pairs} pairs have no valid verdict: no cycle runs through them"
-        return [lacking] * (n_met < n_pairs)
+        if n_met == n_pairs:
+            return []
+        text = f"{n_pairs - n_met} of {n_pairs} pairs have no valid verdict: no cycle runs through them"
+        return [Note(text, Concern.MISSING)]
 
 # %% ../../nbs/door/graph.ipynb #7f7eab84
 @words_checked

@@ -62,7 +62,7 @@ def as_junit(
     import xml.etree.ElementTree as ET  # here: every command imports this module, and few write XML
 
     if isinstance(answer, Result):
-        cases, facts, text = getattr(answer, "cases", ()), answer.to_dict(), "\n".join([str(answer), *answer.notes()])
+        cases, facts, text = getattr(answer, "cases", ()), answer.to_dict(), str(answer)
     else:
         cases, facts, text = [_REFUSED[command]._replace(said=str(answer))], {}, str(answer)
     of, name, root = Counter(case.outcome for case in cases), f"ppe.{command}", ET.Element("testsuites")

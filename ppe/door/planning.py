@@ -32,7 +32,7 @@ from .inputs import Verdicts, check_words, opened, text_columns, verdict_table, 
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
 from ..pool import default_models
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 from ..stages.benchmarks import load_benchmark, originals, read_prompts
 from ..streams import stream
 from ..verdicts import identifier_column, model_codes, reading, require_distinct_names, rows_text
@@ -202,10 +202,9 @@ def plan(
     if calls is None and target is None:
         remarks.append(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
-        remarks.append(
-            "no --pilot: what is assumed comes from public sets, and the ranges are wide; judge at least "
-            f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
-        )
+        text = "no --pilot: what is assumed comes from public sets, and the ranges are wide; judge at least "
+        text += f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
+        remarks.append(Note(text, Concern.ROUGH))
     return replace(made, remarks=tuple(remarks))
 
 # %% ../../nbs/door/planning.ipynb #d72dfbac
@@ -233,7 +232,7 @@ class Pairs(Result):
         return self.pairs
 
     def to_dict(self) -> dict[str, Any]:
-        return self.facts
+        return self.facts | {"notes": self.notes()}
 
     def write(
         self,

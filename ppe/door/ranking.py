@@ -46,7 +46,7 @@ from ..rankers.covariates import read_coefficients
 from ..rankers.rankings import OnSeparation, Ranking
 from ..rankers.registry import RANKERS, find_ranker
 from ..rankers.registry import rank as rank_pool
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 from ..streaming import Streamed
 from ..streams import stream
 from ..verdicts import reading, select_verdicts
@@ -127,7 +127,7 @@ def _with_ranges(board: Any, intervals: int | None, **how: Any) -> Any:
     except (InputError, ConvergenceError, NoMaximumError) as error:
         if how["over"] != ("question",):
             raise
-        return replace(board, remarks=(f"no ranges: {error}",))
+        return replace(board, remarks=(*board.remarks, Note(f"no ranges: {error}", Concern.MISSING)))
 
 
 DRAWS = 4000  # from the normal distribution of the people's scores, if no number is given
@@ -302,9 +302,9 @@ class Cycles(Result):
         "A row for each graph."
         return self.graphs
 
-    def to_dict(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        "A dictionary for each graph."
-        return self.graphs.to_dict("records")
+    def to_dict(self) -> dict[str, Any]:
+        "A dictionary for each graph, and the notes."
+        return {"graphs": self.graphs.to_dict("records"), "notes": self.notes()}
 
 
 @words_checked
@@ -330,12 +330,12 @@ def cycles(
     if lost := bool(whole.any() and not whole.all() and incomplete != "keep"):
         n_lost = compared_pairs(pool.subset(~whole)).sum() // 2
         left = f"{(~whole).sum():,} graphs that lack a pair left out, and {n_lost:,} valid verdicts with them"
-        remarks.append(f"{left}: their scores cannot be compared; --incomplete keep shows them")
+        text = f"{left}: their scores cannot be compared; --incomplete keep shows them"
+        remarks.append(Note(text, Concern.LEFT_OUT))
     elif not whole.any() and incomplete == "auto":
-        remarks.append(
-            "no graph has all its pairs: cycles are counted among the pairs that were judged, and scores "
-            "compare only graphs of equally many models with all their pairs (ppe design --kind blocks or complete)"
-        )
+        text = "no graph has all its pairs: cycles are counted among the pairs that were judged, and scores "
+        text += "compare only graphs of equally many models with all their pairs (ppe design --kind blocks or complete)"
+        remarks.append(Note(text, Concern.BIASED))
     return Cycles(graph_table(pool.subset(whole) if lost else pool, mu=mu), tuple(remarks))
 
 # %% ../../nbs/door/ranking.ipynb #2528a1d9
@@ -406,6 +406,25 @@ def agree(
     return agreement_with_people(*tables, level=level, required=require_agreement, match=match)
 
 # %% ../../nbs/door/ranking.ipynb #b148d78f
+def _paths(source: Verdicts) -> list[str]:
+    "Absolute paths of a file, or of several; none of a frame."
+    files = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(files, Sequence) or not all(isinstance(file, (str, os.PathLike)) for file in files):
+        return []
+    return [os.path.abspath(file) for file in files]
+
+
+def _refuse_one_table_twice(old: Verdicts, new: Verdicts) -> None:
+    "Raise `InputError` if one file, or one frame, stands for both; two files of equal contents are another matter."
+    paths = _paths(old)
+    if old is new or (paths and paths == _paths(new)):
+        name = os.path.basename(paths[0]) if paths else "one frame"
+        raise InputError(
+            f"{name} is given twice, as the old table and as the new one: nothing was judged again; give two tables, or "
+            "this one once, with two models of it (--model OLD --model NEW) or two judges (--judges)"
+        )
+
+
 @words_checked
 def compare(
     old: Annotated[Verdicts, "OLD"],
@@ -444,6 +463,8 @@ def compare(
         raise InputError("--judges compares judges, on all models: it takes no --model")
     if (facets := facets_over(over)) != ("question",) and judges:
         raise InputError(f"--judges compares judges over questions alone: it takes no --over {over}")
+    if new is not None:
+        _refuse_one_table_twice(old, new)
     sources = [old] if new is None else [old, new]
     tables = [verdict_table(source, **columns) for source in sources]
     before, after = (select_verdicts(tables[at], judge=who[at] if who else None, category=category) for at in (0, -1))

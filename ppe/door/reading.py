@@ -23,7 +23,7 @@ from ..inference.leaderboard import invalid_verdicts, uneven_lines
 from ..inference.presentation_order import order_caution, order_p_value
 from ..rankers.order_effect import no_place_effect
 from .inputs import Verdicts, imported, is_frame, verdict_table, words_checked
-from ..results import ROWS, Case, Parts, Result, Shown
+from ..results import ROWS, Case, Concern, Note, Parts, Result, Shown
 from ..schemas import column_names, graph_codes
 from ..verdicts import COLUMNS, ORDER_KNOWN
 
@@ -170,13 +170,15 @@ def check(
         Case("an effect of the order (--order-effect)", no_effect or orders, unsure),
     )
     fit_for = tuple(f"{case.name}: {case.said}" for case in cases[3:])
-    remarks = [caution] if caution else []
+    remarks = list[str]()
+    if caution:
+        remarks.append(Note(caution, Concern.BIASED))
     if repeats:
-        remarks.append(repeated)
+        remarks.append(Note(repeated, Concern.BIASED))
     hub = int(pairs.sum(axis=0).argmax())
     if n > 2 and n_met == pairs[hub].sum() == n - 1:
         won = counts[0, hub].sum() + counts[1, :, hub].sum() + (counts[2, hub] + counts[2, :, hub]).sum() / 2
-        remarks.append(STAR.format(hub=rows.models[hub], share=won / len(rows)))
+        remarks.append(Note(STAR.format(hub=rows.models[hub], share=won / len(rows)), Concern.ROUGH))
     if facts["judges"] > 1:
         judges = f"{facts['judges']} judges ({first_five(table['judge'].unique())})"
         remarks.append(f"{judges}, ranked together unless one is named (--judge NAME)")

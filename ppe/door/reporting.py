@@ -37,7 +37,7 @@ from ..parallel import progress_bar
 from ..rankers.registry import RANKERS
 from ..reports.charts import drawn, visible
 from ..reports.tables import further_calls, judge_agreement, judge_table, worst_questions
-from ..results import Heading, Parts, Result, Shown
+from ..results import Heading, Note, Parts, Result, Shown
 from ..streams import stream
 from ..verdicts import read_verdicts, reading, select_verdicts
 
@@ -265,10 +265,10 @@ class Report(Result):
             parts += [section.reason] if section.result is None else section.result.parts()
         return parts
 
-    def notes(self) -> list[str]:
-        "The notes of all sections, each once."
+    def cautions(self) -> list[Note]:
+        "The notes of all sections."
         results = [section.result for section in self.sections if section.result is not None]
-        return list(dict.fromkeys(note for result in results for note in result.notes()))
+        return [note for result in results for note in result.notes()]
 
     def to_frame(self) -> pd.DataFrame:
         "The numbers of the first section that has some."
@@ -278,11 +278,12 @@ class Report(Result):
         raise InputError("no section of this report has a result")
 
     def to_dict(self) -> dict[str, Any]:
-        "Each section by its heading; of one that cannot be had, why."
-        return {
+        "Each section by its heading; of one that cannot be had, why; and the notes of all."
+        sections = {
             section.heading: {"missing": section.reason} if section.result is None else section.result.to_dict()
             for section in self.sections
         }
+        return sections | {"notes": self.notes()}
 
     def write(
         self,

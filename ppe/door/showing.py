@@ -61,7 +61,7 @@ class Behind(Result):
             name: {"about": what, "rows": table.astype(object).where(table.notna(), None).to_dict("records")}
             for name, (what, table) in self.tables.items()
         }
-        return {"title": self.title, **tables}
+        return {"title": self.title, **tables, "notes": self.notes()}
 
 # %% ../../nbs/door/showing.ipynb #pq05
 def _texts(answers: Sequence[Any], ledger: str | Path | None, question: str, pair: Sequence[str]) -> pd.DataFrame:

@@ -27,15 +27,15 @@ from scipy.special import bdtrc
 from ..errors import InputError, first_five
 from ..files import check_text, errors_at, json_object, plain_number
 from .records import RecordFile, Records, as_word
-from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, ORDER_KNOWN, STYLE, Verdict, covariate_columns
 from ..schemas import spell_alike
+from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, ORDER_KNOWN, STYLE, Verdict, covariate_columns
 from ..verdicts import find_name, graph_codes, model_codes, style_columns, validate_verdicts
 
 # %% ../../nbs/importers/layouts.ipynb #06646858
 Rows: TypeAlias = pd.DataFrame  # columns of the verdict table, and those of remarks
 _JUDGES_FIELDS = ("judge", "annotator")  # that --judge stands for
 # Why a row is; its question before turns told apart; how often it stands; 1 if both games name one winner, -1 if two;
-# its covariates.
+# whether its order is known; its covariates.
 _NOT_SAID = ("left_out", "asked", "times", "games_agree", ORDER_KNOWN, *covariate_columns(STYLE))
 _UNUSED = {  # fields that are not passed over in silence, and the values that say nothing
     "category": ("the field category is not used, which {n} records have; --columns category=category takes it", ()),

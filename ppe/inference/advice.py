@@ -23,9 +23,9 @@ from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, o
 from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import fragility
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
+from .presentation_order import order_caution
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
 from .matching import Match
-from .presentation_order import order_caution
 from .variance_components import variance_components
 from .score_tests import critical, questions_needed, rank_limits
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
@@ -56,6 +56,7 @@ class Diagnosis(Result):
     findings: tuple[Finding, ...]
     missing: Mapping[str, str]  # why a section cannot be had
     seed: int
+    remarks: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         "At most sixteen sentences, the advice last."
@@ -74,7 +75,7 @@ class Diagnosis(Result):
             limits = {"value": finding.value, "low": finding.low, "high": finding.high, "level": finding.level}
             report[finding.section][finding.name] = finding.value if finding.level is None else limits
         about = {"use": USE, "advice": ADVICE, "missing": dict(self.missing)}
-        return report | about | {"sentences": self.lines(), "seed": self.seed}
+        return report | about | {"sentences": self.lines(), "seed": self.seed, "notes": self.notes()}
 
 # %% ../../nbs/inference/advice.ipynb #f238bf9c
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..errors import InputError, first_five
 from .diagnostics import clustered_interval, jackknife_half_width
 from .leaderboard import plural
 from .matching import BATTLE, Match, matched_verdicts
-from ..results import Heading, Parts, Result, Shown
+from ..results import Concern, Heading, Note, Parts, Result, Shown
 
 # %% ../../nbs/inference/agreement.ipynb #agree-05
 def _chance_corrected(cells: np.ndarray, n_words: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -312,18 +312,19 @@ def agreement_with_people(
     remarks = []
     if by_two.empty:
         why = "no battle was judged by two of them, each under a name of their own"
-        remarks.append(f"how far people agree with each other cannot be told: {why}")
+        remarks.append(Note(f"how far people agree with each other cannot be told: {why}", Concern.MISSING))
     if alone := sorted({*judges["judge"].astype(str)} - {*pairs["judge"]}):
-        remarks.append(f"{first_five(alone)}: no valid verdict on a battle of the people")
+        remarks.append(Note(f"{first_five(alone)}: no valid verdict on a battle of the people", Concern.MISSING))
     for row in rows:
         if row["category"] == "" and row["chance"] > 0.5:
             much = f"chance alone gives {100 * row['chance']:.0f} % of {row['judge']}"
-            remarks.append(f"most verdicts are ties, and {much}: kappa is low even if agreement is high; see AC1")
+            text = f"most verdicts are ties, and {much}: kappa is low even if agreement is high; see AC1"
+            remarks.append(Note(text))
         if row["category"] == "" and row["base_rate"] >= CLEAR:
             naming = _naming(cases[cases["judge"] == row["judge"]], matched.models)
             share = f"{100 * row['base_rate']:.1f} %"
-            remarks.append(
+            text = (
                 f"{naming} would agree with people in {share}, {row['judge']} does in {100 * row['agreement']:.1f} %; "
-                "kappa does not take that off"
             )
+            remarks.append(Note(f"{text}kappa does not take that off", Concern.ROUGH))
     return Agreement(pd.DataFrame(rows), level, required, tuple(remarks), matched.sentence, matched.counts)

@@ -15,7 +15,7 @@ import pandas as pd
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .leaderboard import JudgeLeaderboards, Leaderboard, leaderboard
 from .score_tests import questions_needed
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import select_verdicts
 
 # %% ../../nbs/inference/categories.ipynb #956e40da
@@ -82,17 +82,20 @@ class CategoryLeaderboards(Result):
         boards = {category: board.to_dict() for category, board in self.boards.items()}
         winners = self.winners.astype(object).where(self.winners.notna(), None).to_dict("records")
         return {"by": "category", "overall": self.overall.to_dict(), "leaderboards": boards, "winners": winners,
-                "level": self.level, "sentence": self.sentence()}  # fmt: skip
+                "level": self.level, "sentence": self.sentence(), "notes": self.notes()}  # fmt: skip
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[str]:
         "What came up, one sentence each, and in which category."
-        told = {"intervals": None} | ({"order_note": ""} if self.overall.order_note else {})
+        told: dict[str, Any] = {"intervals": None}
+        if self.overall.order_note:
+            told["order_note"] = ""
         plain = {name: replace(board, **told).notes() for name, board in self.boards.items()}
-        notes = [f"category {name}: {line}" for name, lines in plain.items() for line in lines]
+        notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
         levels = [board.intervals.level for board in self.boards.values() if board.intervals]
         needed = max(map(questions_needed, levels), default=0)
         if few := [name for name, board in self.boards.items() if (board.n_questions or needed) < needed]:
-            notes.append(f"fewer than {needed} questions decide nothing at this level: {first_five(few)}")
+            text = f"fewer than {needed} questions decide nothing at this level: {first_five(few)}"
+            notes.append(Note(text, Concern.MISSING))
         return [*self.remarks, *self.overall.notes(), *notes]
 
     def with_intervals(self, *, level: float, **how: Any) -> "CategoryLeaderboards":
@@ -103,7 +106,7 @@ class CategoryLeaderboards(Result):
                 boards[name] = board.with_intervals(level=each, **how)
             except (InputError, ConvergenceError, NoMaximumError) as error:
                 boards[name] = board
-                remarks.append(f"category {name}: no ranges: {error}")
+                remarks.append(Note(f"category {name}: no ranges: {error}", Concern.MISSING))
         overall = self.overall.with_intervals(level=level, **how)
         return replace(self, overall=overall, boards=boards, level=level, remarks=tuple(remarks))
 
@@ -126,7 +129,7 @@ def category_leaderboards(
         try:
             boards[name] = leaderboard(select_verdicts(verdicts, category=name), **options)
         except (InputError, ConvergenceError, NoMaximumError) as error:
-            remarks.append(f"category {name} is left out: {error}")
+            remarks.append(Note(f"category {name} is left out: {error}", Concern.MISSING))
     if not boards:
         raise InputError(f"no category has a ranking; the first: {remarks[0]}")
     return CategoryLeaderboards(leaderboard(verdicts, **options), boards, remarks=tuple(remarks))

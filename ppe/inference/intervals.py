@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from ..comparisons import Comparisons
 from ..errors import InputError, first_five
 from ..pool import Pool
+from ..results import Concern, Note, in_order
 from ..streams import stream
 from ..rankers.likelihood import Design
 from ..rankers.order_effect import ORDER_FORMS
@@ -284,37 +285,36 @@ class RankIntervals:
     def notes(
         self,
         kind: str = "simultaneous",  # of the limits, a key of INTERVAL_KINDS
-    ) -> list[str]:
-        "What to know before the limits are believed, one sentence each."
-        notes, n, few = [], self.n_questions, questions_needed(self.level)
+    ) -> list[Note]:
+        "What to know before the limits are believed, one sentence each, the most serious first."
+        notes, n, few = list[Note](), self.n_questions, questions_needed(self.level)
         drawn, loose = kind == "percentile", [name for name in self.models if self.scale and name not in self.scale]
         if n < few and self.holds:
-            notes.append(f"{n} questions decide no rank at level {self.level:g}: {few} are the fewest that can.")
+            text = f"{n} questions decide no rank at level {self.level:g}: {few} are the fewest that can."
+            notes.append(Note(text, Concern.MISSING))
         elif n < few:
-            notes.append(
-                f"{n} questions decide nothing at level {self.level:g}, neither ranks nor limits of scores: "
-                f"even if they all agree, a sign test does not reject with fewer than {few}."
-            )
+            text = f"{n} questions decide nothing at level {self.level:g}, neither ranks nor limits of scores: "
+            text += f"even if they all agree, a sign test does not reject with fewer than {few}."
+            notes.append(Note(text, Concern.MISSING))
         elif n < FEW_QUESTIONS:
-            notes.append(f"{n} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough.")
+            text = f"{n} questions: intervals from fewer than about {FEW_QUESTIONS} questions are rough."
+            notes.append(Note(text, Concern.ROUGH))
         if drawn and self.separated:
-            notes.append("The pool is separated: its scores are the ridge estimate and depend on the penalty.")
+            text = "The pool is separated: its scores are the ridge estimate and depend on the penalty."
+            notes.append(Note(text, Concern.MISSING))
         if drawn and self.resampled.ridge.any():
-            notes.append(
-                f"{self.resampled.ridge.sum()} of {self.n_draws} resamples were separated and ranked by the ridge "
-                "estimate: the limits of scores depend on its penalty."
-            )
+            text = f"{self.resampled.ridge.sum()} of {self.n_draws} resamples were separated and ranked by the ridge "
+            text += "estimate: the limits of scores depend on its penalty."
+            notes.append(Note(text, Concern.ROUGH))
         if drawn and len(self.limits) == 1:
-            notes.append(
-                f"Ranges of {self.ranker} ({self.method}) are percentiles, a description: tests of pairs need a "
-                f"likelihood ({', '.join(ORDER_FORMS)}) of all verdicts."
-            )
+            text = f"Ranges of {self.ranker} ({self.method}) are percentiles, a description: tests of pairs need a "
+            text += f"likelihood ({', '.join(ORDER_FORMS)}) of all verdicts."
+            notes.append(Note(text, Concern.ROUGH))
         if loose and not drawn and n >= few:
-            notes.append(
-                f"Limits of scores refer to the mean of {first_five(self.scale)}: fewer than {few} questions hold "
-                f"{first_five(loose)}, too few for limits on both sides (inf: none on that side)."
-            )
-        return notes
+            text = f"Limits of scores refer to the mean of {first_five(self.scale)}: fewer than {few} questions hold "
+            text += f"{first_five(loose)}, too few for limits on both sides (inf: none on that side)."
+            notes.append(Note(text, Concern.ROUGH))
+        return in_order(notes)
 
     def distances(
         self,

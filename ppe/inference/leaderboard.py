@@ -50,7 +50,7 @@ from ..rankers.order_effect import order_effect as fit_order_effect
 from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
 from ..rankers.separation import unjudged_orders
-from ..results import Heading, Parts, Result, Shown
+from ..results import Concern, Heading, Note, Parts, Result, Shown
 from ..streams import stream
 from ..verdicts import graph_codes, model_codes, select_verdicts
 
@@ -208,24 +208,33 @@ class Leaderboard(Result):
                 f"top_{TOP}_among": list(limits.among(TOP)) or None,
             },
             "fragility": self.fragility and self.fragility.to_dict(),
+            "notes": self.notes(),
         }  # fmt: skip
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[str]:
         "What to know before the ranking is believed, one sentence each."
         estimates, by_cycles, n_judges = self.estimates(), _by_cycles(self.method), len(self.judges)
-        notes = [self.order_note] if self.order_note else []
-        notes += [*self.remarks, *(self.intervals.notes(self.kind) if self.intervals else ())]
-        notes += [*filter(None, (self.uncovered, self.separated)), *uneven_lines(self.invalid)]
+        notes = [*self.remarks]
+        if self.order_note:
+            notes.append(Note(self.order_note, Concern.BIASED))
+        if self.intervals:
+            notes += self.intervals.notes(self.kind)
+        if self.uncovered:
+            notes.append(Note(self.uncovered, Concern.ROUGH))
+        if self.separated:
+            notes.append(Note(self.separated, Concern.MISSING))
+        notes += uneven_lines(self.invalid)
         if self.n_lost:
             s, left = "s" * (self.n_dropped == 1), plural(self.n_dropped or 0, "graph")
             left += f" that lack{s} a pair or hold{s} an invalid verdict left out, and {self.n_lost:,} valid verdicts "
             alone = f"{by_cycles} compares complete graphs alone; without it every valid verdict counts"
-            notes.append(f"{left}with them: {alone if by_cycles else '--incomplete keep counts every valid verdict'}")
+            way_out = alone if by_cycles else "--incomplete keep counts every valid verdict"
+            notes.append(Note(f"{left}with them: {way_out}", Concern.LEFT_OUT))
         if by_cycles and self.pool is not None and not complete_graphs(self.pool).all():
-            notes.append(
+            text = (
                 "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than "
-                "it is"
             )
+
         if n_judges > 1 and not self.weighted:
             notes.append(
                 f"verdicts of {n_judges} judges are pooled, each counting the same ({first_five(self.judges)}): "
@@ -243,7 +252,8 @@ class Leaderboard(Result):
             notes += coefficient_notes(estimates["coefficients"], self.judges, estimates["frozen"])
         settled = "not certified" if estimates.get("certified") == "no" else estimates.get("only_order")
         if settled in BEST_ORDERS:
-            notes.append(BEST_ORDERS[settled].format(estimates.get("disagreements", 0)))
+            text = BEST_ORDERS[settled].format(estimates.get("disagreements", 0))
+            notes.append(Note(text, Concern.BIASED if settled == "not certified" else Concern.ROUGH))
         return notes
 
     def with_intervals(
@@ -399,15 +409,18 @@ def invalid_report(
 
 def uneven_lines(
     invalid: pd.DataFrame | None,  # of `invalid_verdicts`
-) -> list[str]:  # a line or none
+) -> list[Note]:  # one or none
     "What is said where invalid verdicts fall on some more than on others."
     rows = [] if invalid is None else invalid_report(invalid)["uneven"]
     who = "{of} {name} ({invalid:,} of {verdicts:,}, expected {expected:.1f}, p = {p:.2g})"
-    return [
+    if not rows:
+        return []
+    text = (
         f"invalid verdicts fall more often on {first_five(who.format(**row) for row in rows)}, tested at level "
         f"{UNEVEN:g} for all together: where they are missing for long or hard answers, the ranking is biased; look at "
         "the replies, or judge them again"
-    ] * bool(rows)
+    )
+    return [Note(text, Concern.BIASED)]
 
 # %% ../../nbs/inference/leaderboard.ipynb #c07-9c1a6e
 Incomplete = Literal["auto", "drop", "keep"]  # graphs that lack a pair; auto: keep, unless cycle scores are compared
@@ -665,11 +678,12 @@ class JudgeLeaderboards(Result):
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --judges separate --format json`)."
         boards = {judge: board.to_dict() for judge, board in self.boards.items()}
-        return {"judges": "separate", "leaderboards": boards, "distances": self.distances().to_dict("records")}
+        distances = self.distances().to_dict("records")
+        return {"judges": "separate", "leaderboards": boards, "distances": distances, "notes": self.notes()}
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[str]:
         "What to know before the rankings are believed, one sentence each, and of which judge."
-        notes = (f"judge {judge}: {line}" for judge, board in self.boards.items() for line in board.notes())
+        notes = [note.of(f"judge {judge}") for judge, board in self.boards.items() for note in board.notes()]
         return [*self.remarks, *notes]
 
     def with_intervals(self, **how: Any) -> "JudgeLeaderboards":

@@ -24,7 +24,7 @@ from ..rankers.bradley_terry import fit_newton
 from ..rankers.likelihood import RIDGE
 from ..rankers.rankings import Fit, Ranking, at_least, best_first
 from ..rankers.separation import same_component
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-07
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,24 +274,26 @@ class PeopleAndJudges(Result):
             lines.append(self.limits.sentence(self.kind))
         return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[Note]:
         "What to know before the estimate is believed, one sentence each."
         notes = list(self.remarks)
         if self.sampling_p is not None and self.sampling_p < 0.001:
-            notes.append(
-                f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the "
-                "judges' bias then enters the estimate; draw them at random, or rank by people alone (weights 0)."
-            )
+            text = f"The people's battles do not look like a random sample of all (p = {self.sampling_p:.1g}): the "
+            text += "judges' bias then enters the estimate; draw them at random, or rank by people alone (weights 0)."
+            notes.append(Note(text, Concern.BIASED))
         if lacking := [f"{judge} on {n:,}" for judge, n in self.n_missing.items() if n]:
-            notes.append(
+            text = (
                 f"Without a valid verdict on some of the {self.n_people:,} battles of people: {first_five(lacking)}; "
-                "people's votes count there all the same."
             )
+            notes.append(Note(f"{text}people's votes count there all the same.", Concern.LEFT_OUT))
         if self.n_invalid:
-            notes.append(f"Battles on which all votes of people are invalid: {self.n_invalid:,}.")
+            text = f"Battles on which all votes of people are invalid: {self.n_invalid:,}."
+            notes.append(Note(text, Concern.LEFT_OUT))
         if self.matching:
             notes.append(f"{self.matching}.")
-        return [*notes, *(self.limits.notes(self.kind) if self.limits else ())]
+        if self.limits:
+            notes += self.limits.notes(self.kind)
+        return notes
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-20
 MAX_ROUNDS = 100  # of weights and scores in turn
@@ -339,9 +341,8 @@ def fit_people_and_judges(
             by_people = _fitted(battles, dict.fromkeys(battles.judges, 0.0))
         except (NoMaximumError, ConvergenceError):
             raise error from None
-        return replace(
-            by_people, remarks=(f"The ranking is that of people alone, every judge with weight 0: {error}.",)
-        )
+        text = f"The ranking is that of people alone, every judge with weight 0: {error}."
+        return replace(by_people, remarks=(Note(text, Concern.MISSING),))
 
 
 def _fitted(battles: Battles, weights: Mapping[str, float] | None) -> PeopleAndJudges:

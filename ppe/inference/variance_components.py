@@ -21,7 +21,7 @@ from scipy.special import chdtri, ndtr, ndtri, stdtrit
 from ..comparisons import Comparisons
 from ..errors import InputError, first_five
 from ..rankers.likelihood import Design, maximise
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 
 # %% ../../nbs/inference/variance_components.ipynb #1ddf44bb
 GROUPS = 40  # of levels that are left out in turn, at most
@@ -405,23 +405,29 @@ class VarianceComponents(Components, Result):
         rows = self.to_frame().astype(object).replace({np.nan: None}).to_dict("records")
         said = {scale: {"deviation": self.deviation(scale=scale), "gains": self.gains(scale)} for scale in SCALES}
         facets = {"levels": self.levels, "nested": [*self.nested], "p_value": dict(self.tested), "level": self.level}
-        return facets | {"components": rows, **said}
+        return facets | {"components": rows, **said, "notes": self.notes()}
 
-    def notes(self) -> list[str]:
+    def cautions(self) -> list[Note]:
+        "What the components do not hold, and what was taken for granted."
         raw, notes = self.variances(self.matrices), []
         if "judge" not in self.levels and self.judges > 1:
-            notes.append(f"{self.judges:,} judges of one question each: what they like is part of what questions move.")
+            text = f"{self.judges:,} judges of one question each: what they like is part of what questions move."
+            notes.append(Note(text, Concern.ROUGH))
         elif "judge" not in self.levels:
-            notes.append("One judge: how another would rank the models is not known, and no range here covers it.")
-        notes += [self.uncovered()] * bool(self.uncovered())
+            text = "One judge: how another would rank the models is not known, and no range here covers it."
+            notes.append(Note(text, Concern.MISSING))
+        if self.uncovered():
+            notes.append(Note(self.uncovered(), Concern.ROUGH))
         for name in (each for each in self.levels if each not in {*self.without, *self.nested, *FIXED}):
-            notes.append(f"{self.levels[name]:g} {name}s: what one more would be worth cannot be told; three tell it.")
+            text = f"{self.levels[name]:g} {name}s: what one more would be worth cannot be told; three tell it."
+            notes.append(Note(text, Concern.MISSING))
         for name, p in self.tested.items():
             own = "different" if name in self.nested else "the same"
             number = f"(p = {p:.2g}, if the number means nothing)"
-            notes.append(f"{name.capitalize()}s of the same number are taken as {own} on every question {number}.")
+            text = f"{name.capitalize()}s of the same number are taken as {own} on every question {number}."
+            notes.append(Note(text))
         if below := [f"{' × '.join(each)} ({v:.2g})" for each, v in zip(self.names, raw, strict=True) if v < 0]:
-            notes.append(f"Estimated below 0, and taken as 0: {', '.join(below)}.")
+            notes.append(Note(f"Estimated below 0, and taken as 0: {', '.join(below)}."))
         return notes
 
 # %% ../../nbs/inference/variance_components.ipynb #4015da26

@@ -16,6 +16,7 @@ import pandas as pd
 
 from ..comparisons import Comparisons
 from ..errors import InputError, first_five
+from ..results import Concern, Note
 from .likelihood import RIDGE, Design, fit_ranking, maximise, question_covariance
 from .order_effect import check_order_form
 from .rankings import BatchScores, OnSeparation, Ranking, at_least, check_on_separation
@@ -223,23 +224,26 @@ def coefficient_notes(
     coefficients: Mapping[str, Mapping[str, Any]],  # as `fit_covariates` gives them
     judges: Sequence[str],  # whose verdicts were ranked
     frozen: bool,
-) -> list[str]:
+) -> list[Note]:
     "What to know of the coefficients, one sentence each."
     notes = []
     for name, each in coefficients.items():
         inflation = each["variance_inflation"]
         if not frozen and inflation is not None and at_least(inflation, INFLATED):
-            notes.append(
+            text = (
                 f"{name} is hard to tell from strength: variance inflation {inflation:.3g} (from {INFLATED:g} on, most "
+            )
+            text += (
                 "of its differences follow from which models are compared, or from other covariates); scores at equal "
-                f"{name} are then unsure"
             )
+            notes.append(Note(f"{text}{name} are then unsure", Concern.ROUGH))
         if frozen and each["se"] is None:
-            notes.append(f"the coefficient of {name} has no standard error in its file: limits take it as exact")
+            text = f"the coefficient of {name} has no standard error in its file: limits take it as exact"
+            notes.append(Note(text, Concern.ROUGH))
         if frozen and each["judges"] and {*each["judges"]} != {*judges}:
-            notes.append(
-                f"the coefficient of {name} comes from verdicts of {first_five(each['judges'])}, these are of "
+            text = f"the coefficient of {name} comes from verdicts of {first_five(each['judges'])}, these are of "
+            text += (
                 f"{first_five(judges)}: what a difference in {name} is worth depends on the judge, and no limit allows "
-                "for that"
             )
+            notes.append(Note(f"{text}for that", Concern.BIASED))
     return notes

@@ -19,7 +19,7 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..pool import default_models, half_tie_wins
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 from .separation import COMPONENT_PENALTY, refuse_disconnected
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-08
@@ -332,15 +332,25 @@ class Ranking(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "The method, its models best first, and how the fit ended."
-        return {"ranker": self.ranker, "models": self.to_frame().to_dict("records"), "fit": self.fit.to_dict()}
+        return {
+            "ranker": self.ranker,
+            "models": self.to_frame().to_dict("records"),
+            "fit": self.fit.to_dict(),
+            "notes": self.notes(),
+        }
 
     def parts(self) -> Parts:
         return [Shown(self.to_frame()[["rank", "model", "score"]]), "", self.ranker]
 
-    def notes(self) -> list[str]:
-        "Whether the scores are those of a fallback."
-        penalty = f"no unique answer exists without a penalty or pseudo-count: {self.fit.ridge:g} was taken"
-        return [penalty] * bool(self.fit.ridge) + ["the fit has not converged"] * (not self.fit.converged)
+    def cautions(self) -> list[Note]:
+        "Whether the scores are those of a fallback, or of a fit that did not end."
+        notes = []
+        if self.fit.ridge:
+            text = f"no unique answer exists without a penalty or pseudo-count: {self.fit.ridge:g} was taken"
+            notes.append(Note(text, Concern.MISSING))
+        if not self.fit.converged:
+            notes.append(Note("the fit has not converged", Concern.BIASED))
+        return notes
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-56
 @dataclass(frozen=True, slots=True, eq=False)
