@@ -62,7 +62,8 @@ def test_markdown_holds_names_as_they_are(ppe_main, tmp_path):
     numbers = [told[name] for name in ("difference", "high", "points", "n_questions")]
     assert [float(cell) for cell in table[1] if cell] == pytest.approx(numbers, rel=1e-5)
     share = re.match(r"With 100 questions a drop of 5 points \(0.2 log odds\) would be noticed (\d+) %", noticed)[1]
-    assert notes == told["notes"] and int(share) == round(100 * told["power"]) and run.out.endswith("\n\n")  # more can follow
+    assert notes == told["notes"] and int(share) == round(100 * told["power"])
+    assert run.out.endswith("\n\n")  # more can follow
     run = ppe_main("check", old, "--format", "markdown")
     facts, by, fit, *_ = blocks(run.out)
     assert ["verdicts", f"{len(named('gate_old')):,}"] in facts and fit.startswith("scores (ppe rank): every model")
