@@ -69,7 +69,8 @@ def words_checked(function: Function) -> Function:
     "The same function; before it runs, its options are checked by `check_words`, and short names of columns are known."
     parameters = signature(function).parameters
     kinds = {name: parameter.annotation for name, parameter in parameters.items()}
-    names_columns = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    other = parameters.get("names")  # short names of columns; what calls models has other keywords
+    names_columns = other is not None and other.kind is Parameter.VAR_KEYWORD
 
     @wraps(function)
     def checked(*places: Any, **options: Any) -> Any:
