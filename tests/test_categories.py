@@ -50,10 +50,10 @@ def test_draws_asked_for_are_refused_where_they_cannot_reach_the_level():
 
 
 def test_more_than_fifty_categories_have_ranges():
-    "x wins all: of 57 categories with 14 questions each, 2 / 2**14 is less than 5 % / 57."
+    "x wins all: of 57 categories with 20 questions each, 2 / 2**20 is far less than 5 % / 57."
     rows = [
         ("j", f"{c}-{q}", f"c{c}", 0, *pair, "a")
-        for c, q, pair in product(range(57), range(14), (("x", "y"), ("x", "z")))
+        for c, q, pair in product(range(57), range(20), (("x", "y"), ("x", "z")))
     ]
     made = ppe.rank(pd.DataFrame(rows, columns=COLUMNS), by="category")
     assert not any("no ranges" in note for note in made.notes())
