@@ -1,5 +1,6 @@
 "Frames of any library and with any columns are the table that a file of them would be, or one line with the row."
 
+import inspect
 import re
 import warnings
 
@@ -152,3 +153,235 @@ def test_an_odd_frame_is_one_line_that_names_the_row(name):
 def test_a_word_that_no_option_takes_is_refused_as_on_the_command_line(options):
     with pytest.raises(ppe.PpeError, match="choose one of"):
         ppe.rank(ppe.load("mt-bench-gpt4"), **options)
+
+
+# ---- columns= and --columns, everywhere where a table is read
+
+OTHER = {
+    "judge": "grader", "question_id": "prompt_id", "category": "topic", "variant": "wording", "model_a": "left",
+    "model_b": "right", "winner": "said", "a": "L", "b": "R", "tie": "T", "invalid": "X",
+}  # fmt: skip
+WRITTEN = ",".join(f"{key}={name}" for key, name in OTHER.items())
+FEW = ["gpt-4", "claude-v1", "gpt-3.5-turbo"]
+
+
+def mine() -> pd.DataFrame:
+    "Twelve questions of a public set, three models, one judge more who says the opposite of the first."
+    table = ppe.load("mt-bench-gpt4")[list(COLUMNS)].astype(object)
+    few = table[table["model_a"].isin(FEW) & table["model_b"].isin(FEW) & (table["question_id"] < 93)]
+    few = few.assign(category=np.where(few["question_id"] < 87, "one", "two"))
+    return pd.concat([few, few.assign(judge="other", verdict=few["verdict"].map({"a": "tie", "b": "b"}).fillna("a"))])
+
+
+def renamed(table: pd.DataFrame) -> pd.DataFrame:
+    words = {"a": "L", "b": "R", "tie": "T", "invalid": "X"}
+    return table.assign(verdict=table["verdict"].map(words)).rename(columns=OTHER | {"verdict": "said"})
+
+
+def answers(v, people, **names):
+    "What every function of the door says of a table."
+    cells = pd.DataFrame({"question_id": [*range(81, 94)] * 2, "variant": [1] * 13 + [2] * 13})
+    one = {"judge": "gpt-4", **names}
+    return {
+        "rank": lambda: ppe.rank(v, intervals=0, **one), "check": lambda: ppe.check(v, category="one", **one),
+        "cycles": lambda: ppe.cycles(v, **one), "diagnose": lambda: ppe.diagnose(v, **one),
+        "show": lambda: ppe.show(v, models=FEW[:2], **one), "graph": lambda: ppe.graph(v, 81, variant=1, **one),
+        "compare": lambda: ppe.compare(v, model=FEW[:2], **one), "report": lambda: ppe.report(v, intervals=0, **one),
+        "agree": lambda: ppe.agree(v, people=people, **names),
+        "people": lambda: ppe.rank(v, people=people, intervals=0, match="question", **one),
+        "next": lambda: ppe.next_calls(v, questions=cells, calls=3, **one),
+        "read": lambda: ppe.read(v, **one),
+    }  # fmt: skip
+
+
+def told(result):
+    return result.astype(str).to_dict("records") if isinstance(result, pd.DataFrame) else result.to_dict()
+
+
+@pytest.mark.parametrize("name", answers(None, None))
+def test_columns_are_named_in_every_function_of_the_door(name, tmp_path):
+    table = mine()
+    people = table[table["judge"] == "other"].assign(judge="p1")
+    wanted = told(answers(table, people)[name]())
+    other, others = renamed(table), renamed(people)
+    for columns in ({"columns": OTHER}, {"columns": WRITTEN}, {"columns": WRITTEN, "model_a": None}):
+        assert told(answers(other, others, **columns)[name]()) == wanted
+    some = {key: word for key, word in OTHER.items() if key in ("judge", "category", "variant")}
+    if name != "graph":  # there variant= chooses
+        short = {key: word for key, word in OTHER.items() if key not in some}
+        assert told(answers(other, others, columns=some, **short)[name]()) == wanted
+    with pytest.raises(InputError, match="question_idd= is no option.*question_id= was perhaps meant"):
+        answers(other, others, columns=some, question_idd="prompt_id")[name]()
+    with pytest.raises(InputError, match="model_a= and columns= with model_a"):
+        answers(other, others, columns=OTHER, model_a="left")[name]()
+    if name not in ("agree", "compare"):  # which need --people, --model
+        with pytest.raises(InputError, match="judge='grader' .*chooses a judge.*columns={'judge': 'grader'}"):
+            answers(other, others, **{"columns": OTHER, "judge": "grader"})[name]()
+    path = tmp_path / "other.csv"
+    other.to_csv(path, index=False)
+    if name not in ("agree", "people", "report"):  # a report names its file
+        assert told(answers(str(path), others, columns=OTHER)[name]()) == wanted
+
+
+COMMANDS = {  # words after the command; P: the people's file
+    "rank": ["v", "--judge", "gpt-4", "--intervals", "0", "--format", "json"],
+    "check": ["v", "--judge", "gpt-4", "--category", "two", "--format", "json"],
+    "cycles": ["v", "--format", "json"],
+    "diagnose": ["v", "--judge", "gpt-4", "--format", "json"],
+    "show": ["v", "--models", "gpt-4,claude-v1", "--format", "json"],
+    "compare": ["v", "--judge", "gpt-4", "--model", "gpt-4", "--model", "claude-v1", "--format", "json"],
+    "agree": ["v", "--people", "p", "--format", "json"],
+    "report": ["v", "--judge", "gpt-4", "--intervals", "0", "--out", "{out}.html"],
+    "counts": ["v", "--judge", "gpt-4", "--out", "{out}.csv"],
+    "import": ["v", "--judge", "gpt-4", "--category", "two", "--out", "{out}.csv"],
+    "next": ["v", "--judge", "gpt-4", "--questions", "q.csv", "--calls", "3", "--out", "{out}.csv"],
+    "plan": ["--models", "3", "--questions", "20", "--calls", "60", "--pilot", "v", "--judge", "gpt-4"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_columns_are_named_on_every_command_that_reads_a_table(name, ppe_main, tmp_path):
+    table = mine()
+    cells = pd.DataFrame({"question_id": [*range(81, 94)] * 2, "variant": [1] * 13 + [2] * 13})
+    cells.to_csv("q.csv", index=False)
+    people = table[table["judge"] == "other"].assign(judge="p1")
+    for file, rows in (("v", table), ("p", people)):
+        rows.to_csv(f"own_{file}.csv", index=False)
+        renamed(rows).to_csv(f"other_{file}.csv", index=False)
+        renamed(rows).astype(str).to_parquet(f"parquet_{file}.parquet", index=False)
+        renamed(rows).to_json(f"lines_{file}.jsonl", orient="records", lines=True)
+    said = {}
+    for kind, end in (("own", "csv"), ("other", "csv"), ("parquet", "parquet"), ("lines", "jsonl")):
+        words = [f"{kind}_{w}.{end}" if w in "vp" else w.format(out=kind) for w in COMMANDS[name]]
+        words += ["--columns", WRITTEN] if kind != "own" else ["--columns", "judge=judge"] * (name == "import")
+        done = ppe_main(name, *words)
+        assert done.code == 0 and all(line.startswith("ppe: ") for line in done.err.splitlines()), done
+        written = [path.read_bytes() for path in sorted(tmp_path.glob(f"{kind}.*")) if path.suffix == ".csv"]
+        said[kind] = (done.out if name != "report" else "", written)
+    assert said["other"] == said["parquet"] == said["lines"] == said["own"]
+
+
+def test_unmapped_columns_are_said_by_name(ppe_main, tmp_path):
+    frame = SAID.assign(grader=["i", "j", "i", "j"], prompt="?")
+    with pytest.warns(UserWarning, match="columns that are not used: grader, prompt"):
+        ppe.read(frame, **WORDS)
+    frame.to_csv("s.csv", index=False)
+    names = ",".join(f"{key}={name}" for key, name in WORDS.items())
+    done = ppe_main("import", "s.csv", "--out", "v.csv", "--columns", names)
+    assert done.code == 0 and "ppe: note: columns that are not used: grader, prompt" in done.err
+
+
+def test_judge_chooses_and_columns_names():
+    frame = SAID.assign(grader=["i", "j", "i", "j"], topic="t")
+    for call in (ppe.read, ppe.rank, ppe.check):
+        with pytest.raises(InputError, match="judge='grader' .*columns={'judge': 'grader'} .--columns judge=grader"):
+            call(frame, judge="grader", **WORDS)
+        with pytest.raises(InputError, match="category='topic' .*columns={'category': 'topic'}"):
+            call(frame, category="topic", **WORDS)
+    both = ppe.read(frame, columns={"judge": "grader", "category": "topic"}, **WORDS)
+    assert set(both["judge"]) == {"i", "j"} and set(both["category"]) == {"t"} and set(both["variant"]) == {1}
+    one = ppe.read(frame, columns={"judge": "grader"}, judge="i", **WORDS)
+    assert one["judge"].tolist() == ["i", "i"] and one["verdict"].tolist() == ["a", "tie"]
+    with pytest.raises(InputError, match="no judge 'k': 2 judged"):
+        ppe.read(frame, columns={"judge": "grader"}, judge="k", **WORDS)
+    assert set(ppe.read(frame, judge="me", **WORDS)["judge"]) == {"me"}
+
+
+# ---- a pool of graphs
+
+
+def test_pool_options():
+    "An option of a pool is heeded, or refused by name; a selection is that of the table (the case pool_options)."
+    table = ppe.load("mt-bench-gpt4")
+    pool = ppe.comparison_graphs(table)
+    for options in ({"select": "global", "keep": 25}, {"select": "block", "keep": 1, "mu": 0.0, "ranker": "copeland"}):
+        wanted = ppe.rank(table, intervals=0, **options).to_frame().set_index("model")["score"]
+        found = ppe.rank(pool, **options).to_frame().set_index("model")["score"]
+        assert found.to_dict() == pytest.approx(wanted.to_dict())
+    kept = ppe.rank(pool, select="global", keep=25).to_frame()
+    assert kept["score"].round(4).tolist()[:2] == [2.4613, 2.3245]
+    taken = {"ranker": "davidson", "on_separation": "ridge", "intervals": 0, "level": 0.95}
+    assert ppe.rank(pool, **taken).ranker == "davidson"
+    refused = {
+        "judge": "nobody", "category": "nothing", "by": "category", "incomplete": "drop", "covariates": "length",
+        "coefficients": {"length": 1}, "order_effect": True, "judges": "separate", "mu": 2.0, "reference": {"x": 1},
+        "intervals": 100, "level": 0.9, "interval_kind": "single", "over": "judges", "seed": 1, "people": table,
+        "match": "question", "columns": {"judge": "x"},
+    }  # fmt: skip
+    for name, value in refused.items():
+        with pytest.raises(InputError, match=f"a pool of graphs takes no --{name.replace('_', '-')}"):
+            ppe.rank(pool, **{name: value})
+    others = {"verdicts", "names", "select", "keep", *taken, *refused}
+    assert others == {*inspect.signature(ppe.rank).parameters}, "every option is heeded or refused here"
+    for wrong, said in (
+        ({"intervall": 3}, "intervals= was perhaps meant"),
+        ({"level": 5}, "--level"),
+        ({"keep": 3}, "takes no"),
+    ):
+        with pytest.raises(InputError, match=said):
+            ppe.rank(pool, **wrong)
+    lacking = ppe.comparison_graphs(mine().iloc[1:], incomplete="keep")
+    with pytest.raises(InputError, match="lack a pair"):
+        ppe.rank(lacking, select="global", keep=3)
+
+
+# ---- frames as pandas leaves them
+
+
+def test_unused_category(ppe_main, tmp_path):
+    "A category that no row has any more is as if it had been removed."
+    table = ppe.load("mt-bench-gpt4")[list(COLUMNS)]
+    raw = table.assign(verdict=table["verdict"].cat.add_categories(["error"]))
+    raw.loc[:4, "verdict"] = "error"
+    left = raw[raw["verdict"] != "error"]
+    removed = left.assign(verdict=left["verdict"].cat.remove_unused_categories())
+    for call in (
+        ppe.check, ppe.cycles, ppe.diagnose, ppe.show, lambda v: ppe.rank(v, intervals=0),
+        lambda v: ppe.compare(v, model=["gpt-4", "claude-v1"]), lambda v: ppe.graph(v, 90, variant=1),
+    ):  # fmt: skip
+        assert call(left).to_dict() == call(removed).to_dict()
+    assert ppe.report(left, intervals=0).html == ppe.report(removed, intervals=0).html
+    first = ppe.rank(left, intervals=0).to_frame().iloc[0]
+    assert (first["model"], round(first["score"], 4)) == ("gpt-4", 1.8091)
+    left.to_parquet("unused.parquet", index=False)
+    row = ppe_main("rank", "unused.parquet", "--intervals", 0, "--format", "json").json()["models"][0]
+    assert (row["model"], round(row["score"], 4)) == ("gpt-4", 1.8091)
+
+
+def test_mixed_ids():
+    "81 and 81.0 are one question, 0 and 0.0 one model."
+    table = ppe.load("mt-bench-gpt4")[list(COLUMNS)].astype(str).astype({"question_id": int})
+    again = table.iloc[:1200].assign(question_id=table["question_id"].iloc[:1200].astype(float))
+    with pytest.raises(InputError, match=r"same pair twice in one graph in rows 2401, .*1200 in all"):
+        ppe.check(pd.concat([table.astype(object), again.astype(object)], ignore_index=True))
+    numbers = pd.factorize(pd.concat([table["model_a"], table["model_b"]]))[0]
+    mixed = table.assign(model_a=numbers[: len(table)], model_b=numbers[len(table) :].astype(float))
+    assert sorted(ppe.rank(mixed, intervals=0).to_frame()["model"]) == [*"012345"]
+
+
+def floats(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(question_id=table["question_id"].astype(float), variant=table["variant"].astype(float))
+
+
+def test_tables_with_integers_and_with_floats_meet():
+    "In compare, agree, people, several files, a list of pairs, references."
+    table = mine()
+    people = table[table["judge"] == "other"].assign(judge="p1")
+    judge = table[table["judge"] == "gpt-4"]
+    for call in (
+        lambda v, p: ppe.agree(v, people=p), lambda v, p: ppe.diagnose(v, people=p, match="question"),
+        lambda v, p: ppe.rank(v, people=p, intervals=0, match="question"),
+    ):  # fmt: skip
+        assert call(judge, floats(people)).to_dict() == call(judge, people).to_dict()
+    new = judge.replace({"gpt-3.5-turbo": "gpt-3.5-new"})
+    wanted = ppe.compare(judge, new).to_dict()
+    for other in (
+        floats(new),
+        floats(new).astype(str),
+        floats(new).astype(object),
+        new.astype({"question_id": "Int64"}),
+    ):
+        assert ppe.compare(judge, other).to_dict() == wanted
+    numbered = judge.replace({"gpt-4": "1", "claude-v1": "2", "gpt-3.5-turbo": "3"})
+    ratings = pd.Series([3, 2, 1], index=[1.0, 2.0, 3.0])
+    assert ppe.rank(numbered, reference=ratings, intervals=0).to_dict()["distances"]["spearman"] == 0

@@ -364,7 +364,7 @@ def test_ids_within_category(ppe_main, tmp_path: Path):
     models = ppe_main("rank", "v.csv", "--format", "json").json()["models"]
     assert {row["model"]: row["score"] for row in models}["x"] == pytest.approx(-0.4206, abs=5e-5)
     done = ppe_main("import", CASES / case, "--out", "w.csv", "--columns", f"{names},a=model_a,b=model_b")
-    assert "field category is not used" in done.err
+    assert ": 10" in done.err, "columns with the names of a verdict table need not be named"
 
 
 def test_an_unexplained_winner_is_counted_by_value(ppe_main, tmp_path: Path):

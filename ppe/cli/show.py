@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import click
 
-from ..errors import InputError, PpeError, as_options, one_line
+from ..errors import InputError, PpeError, Remark, as_options, one_line
 from ..door.markup import as_junit, as_markdown
 from ..files import check_outputs, plain_number, plain_whole
 from ..results import Heading, Parts, Result, Shown, as_text
@@ -131,6 +132,17 @@ def _parameter(parameter: inspect.Parameter, read_help: Callable[[], str | None]
             settings |= {"default": parameter.default, "show_default": True}
     return _Option([name, parameter.name], read_help=read_help, **settings)
 
+
+_show_others = warnings.showwarning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    "A remark is a note; every other warning is shown as Python does."
+    if issubclass(category, Remark):
+        note(str(message))
+    else:
+        _show_others(message, category, *place, **more)
+
 # %% ../../nbs/cli/show.ipynb #c04-3c50df-c
 def _listed(value: object) -> tuple[object, ...]:
     "The values of an option that can be given several times; of any other none."
@@ -162,9 +174,12 @@ def function_command(
             raise InputError(f"- twice ({names}): standard input can be read once; name a file for the other")
         places = [options.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         try:
-            if run is not None:
-                return run(*places, **options)
-            emit_result(options.pop("format"), function(*places, **options))
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", Remark)
+                warnings.showwarning = _show_warning
+                if run is not None:
+                    return run(*places, **options)
+                emit_result(options.pop("format"), function(*places, **options))
         except PpeError as error:
             if click.get_current_context().params.get("format") == "junit":
                 emit(as_junit(name, error))

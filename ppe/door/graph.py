@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .inputs import verdict_table, words_checked
+from .inputs import Columns, verdict_table, words_checked
 from .ranking import One
 from ..errors import InputError, first_five
 from ..pool import Pool, comparison_graphs, compared_pairs, graph_table
 from ..results import Concern, Note, Parts, Result, Shown
+from ..schemas import whole_number
 
 if TYPE_CHECKING:
     import networkx
@@ -95,17 +96,19 @@ def graph(
     *,
     judge: str | None = None,  # Only this judge.
     variant: object = None,  # Only this wording.
-    **columns: Any,
+    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    columns: Columns = None,
+    **names: Any,
 ) -> Graph:
     """The comparison graph of one question, with the bad cycles through each edge; `plot` draws it.
 
     Raises `InputError` for an unknown question or wording, and if several judges or wordings have a graph of it.
     """
-    table = verdict_table(verdicts, judge=judge, **columns)
+    table = verdict_table(verdicts, judge=judge, columns=columns, **names)
     for name, value in (("question_id", question), ("variant", variant)):
         if value is not None:
             seen = table[name].astype(str)
-            if not (here := seen == str(value)).any():
+            if not (here := seen == whole_number(str(value))).any():
                 raise InputError(f"no {name} {str(value)!r:.60}; there are {first_five(sorted(set(seen)))}")
             table = table[here]
     pool = comparison_graphs(table, incomplete="keep")

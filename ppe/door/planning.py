@@ -28,11 +28,12 @@ from .ranking import One, check_numbers
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
 from ..inference.leaderboard import SEED
-from .inputs import Verdicts, check_words, opened, text_columns, verdict_table, words_checked
+from .inputs import Columns, Verdicts, check_words, opened, text_columns, verdict_table, words_checked
 from ..pairs import write_pairs
 from ..paper.datasets import load_verdicts
 from ..pool import default_models
 from ..results import Concern, Note, Parts, Result, Shown
+from ..schemas import one_spelling
 from ..stages.benchmarks import load_benchmark, originals, read_prompts
 from ..streams import stream
 from ..verdicts import identifier_column, model_codes, reading, require_distinct_names, rows_text
@@ -49,6 +50,8 @@ def cells_from(
     if not isinstance(source, (str, os.PathLike)):
         source = source if isinstance(source, pd.DataFrame) else pd.DataFrame({"question_id": [*source]})
         named = source.assign(variant=source.get("variant", 0))
+        for column in keys:
+            named[column] = identifier_column(pa.array(named[column].astype(str), pa.string())).to_numpy()
         return named[[column for column in columns if column in named]].drop_duplicates(keys, ignore_index=True)
     source = os.fspath(source)
     if source == "mt-bench":  # whose questions are text and do not come along, but their identifiers do
@@ -103,7 +106,9 @@ def models_from(
         raise InputError(
             f"a pair needs two models: {there}; give names with commas between them, or a file with one on each line"
         )
-    names = [check_name(name.strip(), "model") for name in names]
+    names = [str(name).strip() for name in names]
+    numbers = one_spelling(names)
+    names = [check_name(numbers.get(name, name), "model") for name in names]
     require_distinct(names, [f"place {place + 1}" for place in range(len(names))], "name each model once")
     require_distinct_names(names)
     return names
@@ -125,7 +130,7 @@ def _number(
     return number
 
 
-def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int) -> Beliefs:
+def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns: Columns) -> Beliefs:
     "What public sets say of so many models, or of these; or what a pilot of exactly them leaves open."
     n, rng = _number(models, "models"), stream(seed, "plan", "beliefs")
     if n is not None and n < 2:
@@ -134,7 +139,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int) -> Beli
     names = tuple(models_from(models)) if n is None else default_models(n)
     if pilot is None:
         return public_beliefs(names, n_draws=n_draws_for(len(names)), rng=rng)
-    verdicts = verdict_table(pilot, judge=judge)
+    verdicts = verdict_table(pilot, judge=judge, columns=columns)
     judged, wanted = set(model_codes(verdicts)[2]), set(names)
     if n is None and judged != wanted:
         lists = (("without", sorted(wanted - judged)), ("with", sorted(judged - wanted)))
@@ -166,6 +171,8 @@ def plan(
     price_judge: float = 1.0,  # Price of one call of the judge.
     price_answer: float = 0.0,  # Price of one answer of one model.
     seed: int = SEED,  # Seed of every random draw.
+    # Names of the columns and words of a pilot in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    columns: Columns = None,
 ) -> Plan:
     """Say what designs would cost, and how near they would come.
 
@@ -192,7 +199,9 @@ def plan(
             )
     if n_questions < 1:
         raise InputError(f"--questions {n_questions}: at least one is needed")
-    beliefs = _beliefs(models, pilot, judge, seed)
+    if columns is not None and pilot is None:
+        raise InputError("--columns without --pilot: it names the columns of a pilot; give one, or leave --columns out")
+    beliefs = _beliefs(models, pilot, judge, seed, columns)
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
     made = make_plan(
         beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
@@ -314,7 +323,9 @@ def next_calls(
     place: Annotated[str | None, "MODEL"] = None,
     level: float = 0.95,  # Chance that nothing wrong is ever called settled, however often one looks.
     seed: int = SEED,  # Seed of every random draw.
-    **columns: Any,
+    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    columns: Columns = None,
+    **names: Any,
 ) -> Pairs:
     """Choose the pairs to judge next, after the verdicts in FILE.
 
@@ -326,30 +337,30 @@ def next_calls(
     if calls < 1:
         raise InputError(f"--calls {calls}: at least one is needed")
     goal = None if until is None else parse_goal(until)
-    table = verdict_table(verdicts, judge=judge, **columns)
+    table = verdict_table(verdicts, judge=judge, columns=columns, **names)
     judges = table["judge"].astype(str).unique()
     if len(judges) > 1:
         raise InputError(
             f"verdicts of {len(judges)} judges ({first_five(judges)}): the next pairs are for one of them; choose it "
             "with --judge"
         )
-    names = list(model_codes(table)[2]) if models is None else models_from(models)
+    model_names = list(model_codes(table)[2]) if models is None else models_from(models)
     chosen, remarks = goal, []
     if place is not None:
         check_name(place, "model")
-        if place not in names and models is not None:
+        if place not in model_names and models is not None:
             raise InputError(
-                f"--place {place}: --models names {first_five(names)}; name it there too, or leave them out"
+                f"--place {place}: --models names {first_five(model_names)}; name it there too, or leave them out"
             )
-        require_distinct_names(names := names if place in names else [*names, place])
-        goal = None if goal is None else replace(goal, model=names.index(place))
-        chosen = goal or Goal("rank", model=names.index(place))
+        require_distinct_names(model_names := model_names if place in model_names else [*model_names, place])
+        goal = None if goal is None else replace(goal, model=model_names.index(place))
+        chosen = goal or Goal("rank", model=model_names.index(place))
         if place not in model_codes(table)[2]:
             remarks.append(f"no verdict on {place} yet: its first calls meet each of the others once")
     cells = cells_from(questions)
-    judged, n, rng = judged_calls(table, names, cells), len(names), stream(seed, "next", len(table))
+    judged, n, rng = judged_calls(table, model_names, cells), len(model_names), stream(seed, "next", len(table))
     state = None if goal is None else is_settled(*judged, n_models=n, goal=goal, level=level)
-    facts, words = ({}, "") if state is None else (state.report(names), state.words(names))
+    facts, words = ({}, "") if state is None else (state.report(model_names), state.words(model_names))
     pairs = partial(Pairs, settled=state, remarks=tuple(remarks))
     if state is not None and state.settled:
         empty = pd.DataFrame(columns=["question_id", "variant", "model_a", "model_b"])
@@ -359,4 +370,4 @@ def next_calls(
     except InputError as error:  # nothing is left to judge: how far that has come is worth knowing
         raise InputError(f"{error}{f'; {words}' if words else ''}") from None
     said = f"{made.n_calls} pairs on {len({*made.question.tolist()})} questions{f'; {words}' if words else ''}"
-    return pairs(pair_table(made, names, cells), facts | {"pairs": made.n_calls}, said)
+    return pairs(pair_table(made, model_names, cells), facts | {"pairs": made.n_calls}, said)

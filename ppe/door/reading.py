@@ -17,12 +17,22 @@ from scipy.sparse.csgraph import connected_components
 
 from ..comparisons import Comparisons
 from ..errors import first_five
-from ..importers.layouts import LAYOUTS
+from ..importers.layouts import LAYOUTS, unused_columns
+from ..importers.records import RecordFile
 from ..inference.diagnostics import repeated_questions
 from ..inference.leaderboard import invalid_verdicts, uneven_lines
 from ..inference.presentation_order import order_caution, order_p_value
 from ..rankers.order_effect import no_place_effect
-from .inputs import Verdicts, imported, is_frame, verdict_table, words_checked
+from ppe.door.inputs import (
+    Columns,
+    Verdicts,
+    imported,
+    is_frame,
+    merged_columns,
+    selected,
+    verdict_table,
+    words_checked,
+)
 from ..results import ROWS, Case, Concern, Note, Parts, Result, Shown
 from ..schemas import column_names, graph_codes
 from ..verdicts import COLUMNS, ORDER_KNOWN
@@ -43,9 +53,18 @@ def read(
     strong: int | None = None,  # arena-hard, anchor-selection: how often a strong win (A>>B) stands in the table (1).
     baseline: str | None = None,  # arena-hard: the model that the others met, where the files do not name it.
     anonymous_only: bool = False,  # chatbot-arena: leave out votes that were not anonymous.
-    judge: str | None = None,  # Name of the judge in the table; the files' if left out.
+    # Only this judge, where the files name several; else the name of the judge. @NAME: all rows have this judge.
+    judge: str | None = None,
+    category: str | None = None,  # Only this category.
     questions: Annotated[str | os.PathLike | None, "FILE"] = None,  # JSON lines with question_id (or uid) and category.
-    **columns: Any,
+    # Of a table in another form: model_a=COLUMN,model_b=COLUMN,winner=COLUMN and the words in the last, a=WORD, b=WORD,
+    # tie=WORD,invalid=WORD (without a and b it holds the winner's name); also question_id=, judge=, category=, variant=.
+    # Columns with these names, and a column verdict, need not be named. In place of winner, columns of yes and no:
+    # winner_a=, winner_b=, winner_tie=. Of a second game with the answers exchanged: winner_2=, with second=models if a
+    # is model_a in both games, second=places if a is the answer shown first. judge=@NAME, where no column has that name
+    # with its @, is NAME in every row; so of the others that hold names.
+    columns: Columns = None,
+    **names: Any,
 ) -> pd.DataFrame:
     """Make a verdict table from the files of another project.
 
@@ -59,11 +78,17 @@ def read(
         layout=layout, games=games, turns=turns, strong=strong, baseline=baseline, judge=judge, questions=questions
     )
     options |= {"anonymous_only": anonymous_only or None}
-    if not any(value is not None for value in options.values()):
-        listed = [verdicts] if isinstance(verdicts, (str, os.PathLike)) else verdicts
-        if is_frame(verdicts) or columns or all({*COLUMNS} <= {*column_names(os.fspath(path))} for path in listed):
-            return verdict_table(verdicts, **columns)
-    return imported(verdicts, columns, **options)
+    named = merged_columns(columns, names)
+    listed = [verdicts] if isinstance(verdicts, (str, os.PathLike)) else verdicts
+    if not named and not any(value is not None for name, value in options.items() if name != "judge"):
+        if is_frame(verdicts):
+            is_table = {*COLUMNS} <= {*RecordFile.of(verdicts).first_fields()}
+        else:
+            is_table = all({*COLUMNS} <= {*column_names(os.fspath(path))} for path in listed)
+        if is_table:
+            return verdict_table(verdicts, judge=judge, category=category)
+    table = imported(verdicts, named, tells_unused=True, **options)
+    return selected(table, verdicts, category=category)
 
 
 def load(
@@ -118,14 +143,16 @@ def check(
     *,
     judge: str | None = None,  # Only this judge.
     category: str | None = None,  # Only this category.
-    **columns: Any,
+    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    columns: Columns = None,
+    **names: Any,
 ) -> Check:
     """Say what FILES hold, and what they are fit for.
 
     Models, judges, questions, pairs that met, in how many orders; invalid verdicts by model and judge; questions that
     repeat another. Rows that break a rule of verdict tables are named, with exit code 2.
     """
-    table = verdict_table(verdicts, judge=judge, category=category, **columns)
+    table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
     rows, invalid, repeats = Comparisons.of(table), invalid_verdicts(table), repeated_questions(table)
     counts = rows.counts().sum(axis=1)
     n, met = len(rows.models), counts.sum(axis=0)
@@ -182,5 +209,6 @@ def check(
     if facts["judges"] > 1:
         judges = f"{facts['judges']} judges ({first_five(table['judge'].unique())})"
         remarks.append(f"{judges}, ranked together unless one is named (--judge NAME)")
-    remarks += report["remarks"] if report else []
+    if report:
+        remarks += [*report["remarks"], *unused_columns(report)]
     return Check(facts, invalid[["of", "name", "verdicts", "invalid"]], fit_for, tuple(remarks), cases)

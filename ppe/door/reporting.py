@@ -26,7 +26,7 @@ import pandas as pd
 from .. import __version__
 from .display import draw_into
 from .display import page as result_html
-from .inputs import Verdicts, opened, verdict_table, words_checked
+from .inputs import Columns, Verdicts, merged_columns, opened, selected, verdict_table, words_checked
 from .ranking import One, Reference, check_numbers, compare, diagnose, rank
 from .showing import show
 from ..errors import ConvergenceError, InputError, NoMaximumError
@@ -39,7 +39,7 @@ from ..reports.charts import drawn, visible
 from ..reports.tables import further_calls, judge_agreement, judge_table, worst_questions
 from ..results import Heading, Note, Parts, Result, Shown
 from ..streams import stream
-from ..verdicts import read_verdicts, reading, select_verdicts
+from ..verdicts import read_verdicts, reading
 
 # %% ../../nbs/door/reporting.ipynb #c7d8ff40
 REFUSALS = (InputError, ConvergenceError, NoMaximumError)
@@ -308,14 +308,14 @@ class Source:
     sha256: str = ""  # of the file
 
 
-def _source(verdicts: Verdicts, judge: str | None, category: str | None, columns: Mapping[str, Any]) -> Source:
+def _source(verdicts: Verdicts, judge: str | None, category: str | None, columns: Columns) -> Source:
     if columns or not isinstance(verdicts, (str, os.PathLike)):
-        return Source(verdict_table(verdicts, judge=judge, category=category, **columns))
+        return Source(verdict_table(verdicts, judge=judge, category=category, columns=columns))
     name = "input" if verdicts == "-" else os.fspath(verdicts)
     with reading(name):
         data = read_whole(opened(os.fspath(verdicts)))
         table = read_verdicts(unpacked(data, name), name=name)
-    table = select_verdicts(table, judge=judge, category=category)
+    table = selected(table, os.fspath(verdicts), judge=judge, category=category)
     return Source(table, os.fspath(verdicts), hashlib.sha256(data).hexdigest())
 
 
@@ -355,7 +355,9 @@ def report(
     intervals: int | None = None,
     level: float = 0.95,  # Level of all intervals.
     seed: int = SEED,  # Seed of every random draw.
-    **columns: Any,
+    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    columns: Columns = None,
+    **names: Any,
 ) -> Report:
     """Write a report on the verdicts in FILE, as one HTML page.
 
@@ -368,7 +370,8 @@ def report(
     inputs = [verdicts] if new is None else [verdicts, new]
     if len(inputs) == 2 and all(isinstance(source, str) and source == "-" for source in inputs):
         raise InputError("standard input holds one table: put the other into a file")
-    sources = [_source(source, judge, category, columns) for source in inputs]
+    named = merged_columns(columns, names)
+    sources = [_source(source, judge, category, named) for source in inputs]
     tables = [source.table for source in sources]
     ranked = {"ranker": ranker, "reference": reference, "incomplete": incomplete, "intervals": intervals}
     settings = {"interval_kind": "simultaneous", "level": level, "seed": seed}

@@ -14,13 +14,15 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from .inputs import verdict_table
+from .inputs import Columns, verdict_table, words_checked
 from .ranking import One
 from ..errors import InputError, first_five
 from ..inference.fragility import fragility
 from ..inference.leaderboard import REFUSALS, leaderboard
 from ..inference.pair_questions import on_questions, pair_counts, pair_questions, pair_verdicts, worst
 from ..results import Heading, Parts, Result, Shown
+from ..schemas import whole_number
+from ..verdicts import find_name
 
 # %% ../../nbs/door/showing.ipynb #pq04
 LISTED = 10  # rows of a table
@@ -87,6 +89,7 @@ def _texts(answers: Sequence[Any], ledger: str | Path | None, question: str, pai
     return pd.DataFrame([*rows.values()]).fillna("")
 
 
+@words_checked
 def show(
     verdicts: One,
     *,
@@ -97,7 +100,9 @@ def show(
     answers: Annotated[Sequence[str], "ANSWERS"] = (),  # Files of ppe respond: the answers to the question.
     ledger: str | Path | None = None,  # That of ppe judge: what judges said of the question.
     all: bool = False,  # All rows of each table, not ten.
-    **columns: Any,
+    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    columns: Columns = None,
+    **names: Any,
 ) -> Behind:
     """Show which verdicts stand behind the order of two models.
 
@@ -107,7 +112,7 @@ def show(
     """
     if (question is None and (answers or ledger)) or (models is None and question is not None):
         raise InputError("--answers and --ledger show one question, --question two models: name both with --models A,B")
-    table, both = verdict_table(verdicts, judge=judge, **columns), ["ahead", "behind"]
+    table, both = verdict_table(verdicts, judge=judge, columns=columns, **names), ["ahead", "behind"]
     board = leaderboard(table, on_separation="ridge")
     order, remarks = board.to_frame()["model"].tolist(), tuple(board.notes())
     rows = pair_verdicts(table, order)
@@ -119,21 +124,25 @@ def show(
         pairs = pairs.sort_values("against", ascending=False, kind="stable", ignore_index=True)
         what = "questions that the one ahead has lost (against), and on which judges say opposite things (disputed)"
         return Behind(f"{len(pairs):,} pairs of models", {"pairs": (what, pairs)}, all, remarks)
-    names = [name.strip() for name in models.split(",")] if isinstance(models, str) else [*models]
-    if strange := [name for name in names if name not in order]:
+    wanted = [name.strip() for name in models.split(",")] if isinstance(models, str) else [*map(str, models)]
+    if strange := [name for name in wanted if find_name(name, order) is None]:
         raise InputError(f"no model {strange[0]!r:.60}: the table has {first_five(sorted(order))}")
-    if len(names) != 2 or names[0] == names[1]:
-        raise InputError(f"--models {','.join(names)}: give two different models, as {','.join(order[:2])}")
-    ahead, behind = sorted(names, key=order.index)
-    rows, title = rows[((rows["ahead"] == ahead) & (rows["behind"] == behind))], f"{ahead} ranks above {behind}"
+    pair = [find_name(name, order) or name for name in wanted]
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise InputError(f"--models {','.join(wanted)}: give two different models, as {','.join(order[:2])}")
+    ahead, behind = sorted(pair, key=order.index)
+    rows = rows[(rows["ahead"] == ahead) & (rows["behind"] == behind)]
+    ranks = board.to_frame().set_index("model")["rank"]
+    is_shared = bool(ranks[ahead] == ranks[behind])
+    title = f"{ahead} and {behind} share their rank" if is_shared else f"{ahead} ranks above {behind}"
     if rows.empty:
         raise InputError(f"{ahead} and {behind} were never compared; ppe show without --models lists the pairs")
     shown = rows.drop(columns=both)
     if question is not None:
-        if (here := on_questions(shown, [question])).empty:
+        if (here := on_questions(shown, [whole_number(str(question))])).empty:
             there = first_five(shown["question_id"].drop_duplicates())
             raise InputError(f"no verdict of these two on question {str(question)!r:.60}: there are {there}")
-        texts = _texts(answers, ledger, str(question), names)
+        texts = _texts(answers, ledger, whole_number(str(question)), pair)
         what = "their answers, and what judges said" if len(texts) else "no answer or reply (--answers, --ledger)"
         tables = {"verdicts": (f"their verdicts on question {question}", here), "texts": (what, texts)}
         return Behind(title, tables, all, remarks)
@@ -151,11 +160,18 @@ def show(
     standing = pd.concat(parts, keys=["all", "judge", "order"], names=["of"]).reset_index("of").reset_index(drop=True)
     tables = {"standing": ("their verdicts on each other, as those of the first", standing)}
     counted = f"{len(lost)} of {len(said)} questions go against the order"
+    if is_shared:
+        counted = f"{len(lost)} of {len(said)} questions go to {behind}"
     contested = f"{len(disputed)} questions with opposite verdicts on the same wording"
     for why, what, questions, part in (
         ("against", counted, lost, shown[shown["verdict"] == "lost"]),
         ("disputed", contested, disputed, decided[opposite]),
-        ("carrying", f"{sentence}; the verdicts won there", carrying, shown[shown["verdict"] == "won"]),
+        (
+            "carrying",
+            f"{sentence.removesuffix('.')}; the verdicts won there",
+            carrying,
+            shown[shown["verdict"] == "won"],
+        ),
     ):
         listed = f": {first_five(questions)}" if questions else ""
         tables[why] = f"{what}{listed}", on_questions(part, questions)

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Rows', 'LAYOUTS', 'MEANINGS', 'UNCLEAR', 'remarks', 'FileLayout', 'mirrored', 'two_games', 'layout_rows',
-           'named_columns', 'by_columns', 'detect_layout', 'column_not_name', 'import_verdicts']
+           'parsed_columns', 'named_columns', 'by_columns', 'detect_layout', 'unused_columns', 'column_not_name',
+           'import_verdicts']
 
 # %% ../../nbs/importers/layouts.ipynb #bbc02c05
 import csv
@@ -528,21 +529,27 @@ MEANINGS = (*_NEEDED, _GAME_2, _SECOND, *_HOT, *_MORE, *_WORDS)  # that a column
 _RULE = "--columns model_a=…,model_b=…,winner=… names columns; a=…,b=…,tie=… the words in the last"
 
 
+def parsed_columns(
+    text: str,  # MEANING=COLUMN or MEANING=WORD, separated by commas, of which a quoted part may hold one
+) -> dict[str, list[str]]:
+    "The columns or words of each meaning."
+    columns = dict[str, list[str]]()
+    for part in next(csv.reader([text]), []):
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        columns.setdefault(key if value else repr(part), []).append(value)
+    return columns
+
+
 def named_columns(
     # MEANING=COLUMN or MEANING=WORD, separated by commas, of which a quoted part may hold one; or by meaning the
     # column, or the word or words.
     named: str | Mapping[str, Any],
 ) -> dict[str, list[str]]:  # MEANING → the column, or the words
     "Raises InputError for an unknown meaning, columns or words that are missing, and a word with two meanings."
-    columns = dict[str, list[str]]()
-    if isinstance(named, str):
-        for part in next(csv.reader([named]), []):
-            key, _, value = (piece.strip() for piece in part.partition("="))
-            columns.setdefault(key if value else repr(part), []).append(value)
-        named = {}
-    for key, value in named.items():
-        several = key in _WORDS and not isinstance(value, str) and not np.isscalar(value)
-        columns[key] = [*value] if several else [value]
+    columns = dict[str, list[Any]]()
+    for key, value in (parsed_columns(named) if isinstance(named, str) else named).items():
+        is_listed = isinstance(value, list) or (key in _WORDS and not isinstance(value, str) and not np.isscalar(value))
+        columns[key] = [*value] if is_listed else [value]
     for key, values in columns.items():
         if key in _WORDS:
             columns[key] = [word for word in dict.fromkeys(map(as_word, values)) if word is not None]
@@ -553,8 +560,6 @@ def named_columns(
     hot = [key for key in _HOT if key in columns]
     if hot and ("winner_a" not in hot or "winner_b" not in hot or {"winner", _GAME_2, *_WORDS} & {*columns}):
         raise InputError("columns: winner_a, winner_b and winner_tie are columns of yes and no, in place of winner")
-    if missing := [key for key in _NEEDED if key not in columns and not (hot and key == "winner")]:
-        raise InputError(f"columns: no {', '.join(missing)}; {_RULE}")
     if twice := [key for key, values in columns.items() if len(values) != 1 and key not in _WORDS]:
         raise InputError(f"columns: {first_five(twice)} more than once: one column each; {_RULE}")
     if (meant := columns.get(_SECOND)) and (meant[0] not in ("places", "models") or _GAME_2 not in columns):
@@ -573,6 +578,23 @@ def named_columns(
 _NO_QUESTION = "verdicts without a question (question_id=COLUMN), each of which is a question of its own: {n}"
 LAYOUTS["columns"] = FileLayout("columns named by hand", shapes=(), names={}, options=("columns", "games"))
 
+
+def _completed(columns: Mapping[str, Sequence[str]], file: RecordFile) -> dict[str, Sequence[str]]:
+    "With the columns that have the names of a verdict table, which need not be named."
+    there = file.first_fields()
+    own: dict[str, Sequence[str]] = {name: [name] for name in (*COLUMNS[:-1], ORDER_KNOWN) if name in there}
+    if not {"winner", *_HOT} & {*columns}:
+        if "verdict" in there:
+            own["winner"] = ["verdict"]
+            own |= {} if {*_WORDS} & {*columns} else {word: [word] for word in MIRRORED}
+        elif "winner" in there:
+            own["winner"] = ["winner"]
+    completed = own | {**columns}
+    hot = bool({*_HOT} & {*columns})
+    if missing := [key for key in _NEEDED if key not in completed and not (hot and key == "winner")]:
+        raise InputError(f"columns: no {', '.join(missing)}; {file.name} has {first_five(map(repr, there))}; {_RULE}")
+    return completed
+
 # %% ../../nbs/importers/layouts.ipynb #1d65aa23
 def by_columns(
     file: RecordFile,
@@ -582,7 +604,7 @@ def by_columns(
     if columns is None:
         example = "--columns model_a=…,model_b=…,winner=…,a=…,b=…,tie=…"
         raise InputError(f"{file.name}: layout columns needs {example}")
-    there = file.first_fields()
+    there, columns = file.first_fields(), _completed(columns, file)
     names = {key: columns[key][0] for key in (*_NEEDED, _GAME_2, *_HOT, *_MORE) if key in columns}
     if {*columns.get("a", ()), *columns.get("b", ())} & {"0", "0.0", "false", "no"} and "tie" not in columns:
         # No is not the other model: it may be a tie, where another column says so.
@@ -609,9 +631,7 @@ def detect_layout(
         if known := next((name for name, layout in LAYOUTS.items() if layout.fits(there)), None):
             return known
     if set(COLUMNS) <= set(fields) and file.is_json():
-        named = ",".join(f"{column}={column}" for column in COLUMNS[:-1])
-        way_out = f"import it with --columns {named},winner=verdict,a=a,b=b,tie=tie,invalid=invalid"
-        raise InputError(f"{file.name} is a verdict table in JSON; {way_out}")
+        raise InputError(f"{file.name} is a verdict table in JSON; take it with --columns judge=judge")
     if set(COLUMNS) <= set(fields):
         raise InputError(f"{file.name} is a verdict table already; use it as it is, as in `ppe rank {file.name}`")
     known = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
@@ -722,6 +742,15 @@ def _without_left_out(rows: Rows) -> tuple[Rows, dict[str, int], list[str]]:
     return rows.assign(**{name: rows[name].cat.remove_unused_categories() for name in _TEXT_COLUMNS}), left_out, said
 
 
+def unused_columns(
+    report: Mapping[str, Any],  # of `import_verdicts`
+) -> list[str]:  # a sentence, or none
+    "Which columns of files with named columns were not used."
+    if not report["unused"]:
+        return []
+    return [f"columns that are not used: {', '.join(report['unused'])} (--columns judge=COLUMN or such takes one)"]
+
+
 def column_not_name(
     option: str,  # judge or category
     wanted: str,  # a column
@@ -762,24 +791,27 @@ def _repeated(rows: Rows) -> Rows:
 _ENDS = (".jsonl", ".json", ".csv", ".parquet", ".eval", ".jsonl.gz", ".json.gz", ".csv.gz")
 
 
-def _open(paths: Iterable[str | PathLike]) -> list[RecordFile]:
+def _open(paths: Iterable[str | PathLike | RecordFile]) -> list[RecordFile]:
     "Files, and all of a folder, each once."
-    listed = list[str | PathLike]()
+    listed, opened = list[str | PathLike](), list[RecordFile]()
     for path in paths:
+        if isinstance(path, RecordFile):
+            opened.append(path)
+            continue
         inside = sorted(file for file in Path(path).rglob("*") if file.is_file() and file.name.endswith(_ENDS))
         if os.path.isdir(path) and not inside:
             raise InputError(f"{path} is a folder without files to import: they end in {', '.join(_ENDS)}")
         listed += inside if os.path.isdir(path) else [path]
-    if not listed:
+    if not listed and not opened:
         raise InputError("no file to import: name at least one")
     if again := [path for path, n in Counter(map(os.path.realpath, listed)).items() if n > 1]:
         raise InputError(f"{first_five(map(os.path.basename, again))} named twice; name each file once")
-    return list(map(RecordFile.open, listed))
+    return [*opened, *map(RecordFile.open, listed)]
 
 
 def import_verdicts(
     # Files of one layout: JSON lines, JSON, CSV or Parquet.
-    paths: str | PathLike | RecordFile | Iterable[str | PathLike],
+    paths: str | PathLike | RecordFile | Iterable[str | PathLike | RecordFile],
     layout: str | None = None,  # key of LAYOUTS; known by the fields of the first record if not given
     *,
     games: Literal["both", "agreed"] | None = None,  # two orders: two variants (default), or one agreed verdict
@@ -829,7 +861,7 @@ def import_verdicts(
         frames.append(layout_rows(chosen, records, n_records, **options))
         n_records += len(records)
         if layout == "columns":
-            taken = {name for names in chosen.names.values() for name in names} | {*_UNUSED}
+            taken = {name for names in chosen.names.values() for name in names} | {*_UNUSED, ORDER_KNOWN}
             unused |= dict.fromkeys(name for name in file.first_fields() if name not in taken)
     _require_clear_games(frames)
     rows = _joined(frames)

@@ -203,7 +203,9 @@ def over_facets(
     cells, contrast = verdict_cells(rows), np.array([-0.5, 0.5])
     scores, deviations = (values[..., new] - values[..., old] for values in (cells.scores, cells.deviations))
     apart = Cells((rows.models[old], rows.models[new]), scores * contrast, np.outer(deviations, contrast), *cells[3:])
-    study = generalizability(apart, shared=True if "wording" in over else None, rng=stream(SEED, "components"))
+    study = generalizability(
+        apart, shared=True if "wording" in over else None, level=level, rng=stream(SEED, "components")
+    )
     (error,), (freedom,) = study.errors(2 * contrast[None], over)
     difference, half = round(float(scores), 9) + 0.0, float(stdtrit(freedom, (1 + level) / 2) * error)
     low, high = (round(end, 7) + 0.0 for end in (difference - half, difference + half))

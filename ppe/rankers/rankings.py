@@ -10,6 +10,7 @@ __all__ = ['TIE_TOLERANCE', 'DISTANCES', 'OnSeparation', 'mid_ranks', 'best_firs
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-03
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -20,6 +21,7 @@ import pandas as pd
 from ..errors import InputError, first_five
 from ..pool import default_models, half_tie_wins
 from ..results import Concern, Note, Parts, Result, Shown
+from ..schemas import whole_number
 from .separation import COMPONENT_PENALTY, refuse_disconnected
 
 # %% ../../nbs/rankers/rankings.ipynb #cell-08
@@ -401,12 +403,15 @@ def reference_ranks(
 
     Raises: InputError naming models without a rating, rated twice, or with a rating that is not a number.
     """
-    if isinstance(ratings, pd.Series):
-        if repeated := ratings.index[ratings.index.duplicated()].unique().tolist():
-            raise InputError(f"the reference rates models twice: {first_five(repeated)}; keep one rating")
-        ratings = ratings.to_dict()
-    if missing := [model for model in models if model not in ratings]:
-        raise InputError(f"the reference has no rating for: {first_five(missing)}; add it or leave them out")
+    rated = [(whole_number(str(model)), rating) for model, rating in ratings.items()]
+    number = Counter(model for model, _ in rated)
+    if repeated := [model for model, n in number.items() if n > 1]:
+        raise InputError(f"the reference rates models twice: {first_five(repeated)}; keep one rating")
+    if missing := [model for model in models if whole_number(model) not in number]:
+        there = f"; it rates {first_five(number)}" if number else ""
+        raise InputError(f"the reference has no rating for: {first_five(missing)}{there}; add it or leave them out")
+    by_name = dict(rated)
+    ratings = {model: by_name[whole_number(model)] for model in models}
     spelt = pd.Series([str(ratings[model]) for model in models])  # True is no number here, and has no number's spelling
     values = pd.to_numeric(spelt, errors="coerce").to_numpy(dtype=np.float64)
     if wrong := [f"{m} ({ratings[m]!r})" for m, v in zip(models, values, strict=True) if not math.isfinite(v)]:

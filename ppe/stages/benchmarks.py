@@ -22,14 +22,18 @@ import pandas as pd
 from ..errors import InputError, first_five
 from ..files import check_name, check_text, entry_places, errors_at, json_object, needed_fields, read_content
 from ..files import read_json_lines, require_distinct, write_json_lines
+from ..schemas import whole_number
 
 # %% ../../nbs/stages/benchmarks.ipynb #cell-06
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def _question_id(value: object) -> int | str:
-    "The identifier in normal form: an integer if it is one or is spelled like one."
+    "The identifier in normal form: an integer if it is one, as 81.0 is too, or is spelled like one."
+    value = whole_number(value) if isinstance(value, str) else value
     number = int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else value
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
     if isinstance(number, Integral) and not isinstance(number, bool) and -(2**63) <= int(number) < 2**63:
         return int(number)
     if isinstance(value, str):
@@ -39,6 +43,8 @@ def _question_id(value: object) -> int | str:
 
 
 def _variant(value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < 2**63:
         rule = "it is an integer, 0 for the original and 1, 2, … for its rewordings"
         raise InputError(f"variant {value!r:.60}: {rule}")
