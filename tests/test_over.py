@@ -101,7 +101,7 @@ def test_two_tables_are_compared_within_their_common_cells(prd: pd.DataFrame):
     "The new version is nearly the old one: what judges like in both is gone from the difference."
     table = crossed(stream(SEED, "again"), 5, size=0.8)
     with pytest.raises(InputError, match="all questions say the same.* copies of one"):
-        ppe.compare(table, table, model="a", over="questions,judges")
+        ppe.compare(table, table.copy(), model="a", over="questions,judges")
     other = table.assign(verdict=table["verdict"].where(stream(SEED, "flip").random(len(table)) < 0.9, "a"))
     change = ppe.compare(table, other, model="a", over="questions,judges")
     apart = ppe.compare(table, model=["a", "b"], over="questions,judges")

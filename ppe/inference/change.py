@@ -524,6 +524,10 @@ def model_change(
     rows = Comparisons.of(pd.concat(tables, ignore_index=True).astype(kinds))
     number = [rows.models.index(name) for name in shown]
     of = [(rows.first == m) | (rows.second == m) for m in number]
+    for name, mine in zip(shown, of, strict=True):
+        if not mine.any():
+            way_out = "look at the replies and at its answers, or judge it again"
+            raise InputError(f"every verdict on {name} is invalid: {way_out}")
     judged = [sorted({rows.judges[judge] for judge in rows.judge[mine]}) for mine in of]
     paired, n_unpaired = _paired(rows, of, number)
     counted: dict[str, Any] = {"n_questions": len(np.unique(rows.question[paired])), "n_unpaired": n_unpaired}

@@ -296,8 +296,9 @@ class Leaderboard(Result):
             # What may be other in more respects is not known better: no range is narrower than over a part of these.
             for part in (part for size in range(1, len(over)) for part in combinations(over, size)):
                 with suppress(*REFUSALS):
-                    options = {"n_resamples": n_resamples, "level": level, "kind": kind, "seed": seed}
-                    known = self.with_intervals(**options, over=part).intervals
+                    known = self.with_intervals(
+                        n_resamples=n_resamples, level=level, kind=kind, seed=seed, over=part
+                    ).intervals
                     assert known is not None
                     wide = wide.covering(known, kind)
             return replace(self, intervals=wide, kind=kind, seed=seed)
