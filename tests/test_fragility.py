@@ -2,6 +2,7 @@
 
 import json
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from ppe.paper.datasets import load_verdicts
 from ppe.pool import Pool, comparison_graphs
 from ppe.rankers.registry import rank_batch
 
+CASES = Path(__file__).parent / "cases"
 STRENGTH = {"a": 0.8, "b": 0.5, "c": 0.2, "d": 0.0, "e": -0.2}
 
 
@@ -117,7 +119,7 @@ def test_where_nothing_helps_it_is_said():
     graphs[:, 0, 1] = True
     found = fragility(Pool.of(graphs, models="xy"))
     assert found.exact and found.changes[0].questions is None
-    assert found.sentence() == "no choice of questions to leave out puts another model before x"
+    assert found.sentence() == "Robustness: no choice of questions to drop would put another model before x."
     assert found.to_frame()["questions"].isna().all() and json.dumps(found.to_dict())
     apart = np.zeros((4, 3, 3), dtype=bool)
     apart[:, 0, 1] = True  # the third never met them
@@ -128,24 +130,89 @@ def test_where_nothing_helps_it_is_said():
 def test_too_many_questions_are_refused_where_each_choice_needs_a_fit(monkeypatch):
     rows = drawn_rows(0, STRENGTH, {"j": (1.0, 0.0)}, n_questions=12, holes=0.2)
     verdicts = frame(rows)
-    assert "without" in str(ppe.rank(verdicts))
+    assert "Robustness" in str(ppe.rank(verdicts))
     monkeypatch.setattr("ppe.inference.fragility.MOST_QUESTIONS", 11)
     with pytest.raises(InputError, match="12 questions that do not compare all pairs equally often: up to 11"):
         fragility(comparison_graphs(verdicts, incomplete="keep"))
     board = ppe.rank(verdicts)
-    assert board.fragility is None and "without" not in str(board)
+    assert board.fragility is None and "Robustness" not in str(board)
 
 
 def test_rank_and_diagnose_say_it_and_name_the_questions():
     rows = frame(drawn_rows(3, STRENGTH, {"j": (2.0, 0.0)}, n_questions=20))
     board, diagnosis = ppe.rank(rows), ppe.diagnose(rows)
     said = board.fragility.sentence()
-    assert said in str(board) and said[1:] in str(diagnosis)
+    assert said in str(board) and said in str(diagnosis)
     told = board.to_dict()
     assert told["fragility"] == board.fragility.to_dict() and json.dumps(told["fragility"])
     assert diagnosis.to_dict()["fragility"]["changes"] == told["fragility"]["changes"]
     for other in ({"ranker": "copeland"}, {"order_effect": True}, {"select": "global", "keep": 15}):
         assert ppe.rank(rows, intervals=0, **other).to_dict()["fragility"] is None
+        with pytest.raises(InputError, match="--fragility is known for bradley-terry"):
+            ppe.rank(rows, intervals=0, fragility=True, **other)
+
+
+def test_it_is_left_out_without_ranges_or_at_great_cost_and_can_be_asked_for(monkeypatch):
+    rows = frame(drawn_rows(3, STRENGTH, {"j": (2.0, 0.0)}, n_questions=20))
+    usual = ppe.rank(rows).fragility
+    assert ppe.rank(rows, intervals=0).fragility is None
+    assert ppe.rank(rows, intervals=0, fragility=True).fragility.to_dict() == usual.to_dict()
+    monkeypatch.setattr("ppe.inference.leaderboard.CHEAP", 1.0)
+    board = ppe.rank(rows)
+    assert board.fragility is None and any("--fragility" in note or "fragility=" in note for note in board.notes())
+    assert ppe.rank(rows, fragility=True).fragility.to_dict() == usual.to_dict()
+
+
+def test_fragility_single_question():
+    "Where graphs lack pairs each question is tried alone: without question 7 m4 leads, and no fewer can do it."
+    rows = ppe.read(CASES / "fragility_single_question.csv")
+    board = ppe.rank(rows)
+    change = board.fragility.changes[0]
+    assert len(change.questions) == 1 and change.exact and change.behind == "m4"
+    rest = rows[rows["question_id"].astype(str) != change.questions[0]]
+    assert ppe.rank(rest, intervals=0).to_frame()["model"][0] == "m4"
+    assert "dropping 1 of the 9 questions (the fewest that can) would put m4 first" in str(board)
+
+
+def test_a_single_question_is_never_missed():
+    "Small files with holes, against a fit without each question."
+    n_single = 0
+    for seed in range(60):
+        strength = dict(list(STRENGTH.items())[: 3 + seed % 3])
+        rows = drawn_rows(seed, strength, {"j": (1.0, 0.0)}, n_questions=5 + seed % 5, holes=0.4)
+        pool = comparison_graphs(frame(rows), incomplete="keep")
+        try:
+            change = fragility(pool).changes[0]
+        except NoMaximumError:
+            continue
+        ranks = rank_batch(pool, np.ones((1, len(pool)), dtype=int), ranker="bradley-terry").ranks[0]
+        alone = orders_without(pool, 1, "bradley-terry")
+        if change.shared:
+            shared = [pool.models.index(name) for name in change.shared]
+            assert sorted(shared) == np.flatnonzero(ranks == ranks.min()).tolist()
+            known = bool((np.ptp(alone[:, shared], axis=1) > 0).any())
+        else:
+            leader = int(ranks.argmin())
+            known = bool((alone[:, leader] > np.delete(alone, leader, axis=1).min(axis=1)).any())
+        assert known == (change.questions is not None and len(change.questions) == 1), seed
+        n_single += known
+    assert n_single > 10
+
+
+def test_tied_leaders():
+    rows = ppe.read(CASES / "tied_leaders.csv")
+    found = ppe.rank(rows).fragility
+    assert set(found.changes[0].shared) == {"x", "y"} and found.changes[0].alone
+    assert found.sentence().startswith("Robustness: x and y share the first place; dropping ")
+    left_out = found.changes[0].questions
+    table = ppe.rank(rows[~rows["question_id"].astype(str).isin(left_out)], intervals=0).to_frame()
+    assert (table["model"][0], table["rank"][0]) == (found.changes[0].behind, 1)
+
+
+def test_show_tie():
+    shown = ppe.show(CASES / "show_tie.csv", models="A,B")
+    assert str(shown).startswith("A and B share their rank\n") and "ranks above" not in str(shown)
+    assert "A ranks above C" in str(ppe.show(CASES / "show_tie.csv", models="C,A"))
 
 
 def test_the_best_three_are_those_that_all_ranges_together_leave():

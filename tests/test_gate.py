@@ -161,7 +161,7 @@ def test_gate_lost_half(ppe_main):
     back = ppe_main("compare", *reversed(files), *GATE)  # what is new to a version is a note
     assert back.code == 0 and "50 questions left out: v2 has no valid verdict there" in back.err
     assert ppe_main("compare", *files, *GATE, "--category", "easy").code == 0
-    refused(ppe_main("compare", *files, *GATE, "--category", "hard"), "")
+    refused(ppe_main("compare", *files, *GATE, "--category", "hard"), "every verdict on v2 is invalid")
 
 
 def test_rows_that_are_missing_are_lost_as_those_that_are_invalid(ppe_main, tmp_path):

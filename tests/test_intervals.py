@@ -221,3 +221,86 @@ def test_ten_questions_are_drawn_and_a_design_without_balance_widens_its_limits(
         width, narrower = (high - low for low, high in ends)
         wider.append(width >= narrower - 1e-9)
     assert np.mean(wider) > 0.7
+
+
+def test_sparse_model(ppe_main):
+    "Of A, B and D a Fisher information by hand; S, with one win and one loss, opens its own limits alone."
+    path = CASES / "sparse_model.csv"
+    report = ppe_main("rank", path, "--interval-kind", "single", "--format", "json").json()
+    limits = {row["model"]: row for row in report["models"]}
+    assert report["intervals"]["scale"] == ["A", "B", "D"]
+    p = np.array([[0.5, 0.6, 0.7], [0.4, 0.5, 0.6], [0.3, 0.4, 0.5]])  # as the scores say, 100 verdicts a pair
+    share = 1 / (1 + np.exp(-np.subtract.outer(*[np.array([limits[m]["score"] for m in "ABD"])] * 2)))
+    assert np.allclose(share, p, atol=0.006)
+    weight = 100 * share * (1 - share) * (1 - np.eye(3))
+    error = np.sqrt(np.diag(np.linalg.pinv(np.diag(weight.sum(axis=1)) - weight)))
+    assert np.allclose(error, [0.099, 0.096, 0.099], atol=0.001)
+    for model, one in zip("ABD", error, strict=True):
+        half = (limits[model]["score_high"] - limits[model]["score_low"]) / 2
+        assert abs(half - 1.96 * one) < 0.02
+        assert abs(limits[model]["score_high"] + limits[model]["score_low"] - 2 * limits[model]["score"]) < 0.03
+    assert limits["S"]["score_low"] is None and limits["S"]["score_high"] is None
+    shown = ppe_main("rank", path).out
+    assert "Scores against the mean of A, B, D." in shown
+    table = ppe.rank(path).to_frame().set_index("model")
+    assert np.isfinite(table.loc[["A", "B", "D"], ["score_low", "score_high"]]).all(axis=None)
+    ranges = {model: (row.rank_low, row.rank_high) for model, row in table.iterrows()}
+    assert ranges == {"A": (1, 2), "B": (2, 3), "D": (3, 4), "S": (1, 4)}
+
+
+def with_thin(verdicts, *results):
+    "The sparse model's table with more verdicts, (winner, loser, how often), each on a question of its own."
+    rows = [(a, b) for a, b, times in results for _ in range(times)]
+    more = pd.DataFrame(rows, columns=["model_a", "model_b"]).assign(judge="J", category="all", variant=1, verdict="a")
+    more["question_id"] = [f"more {row}" for row in range(len(more))]
+    columns = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
+    return validate_verdicts(pd.concat([verdicts.astype(object), more])[columns].astype({"variant": int}))
+
+
+@pytest.mark.parametrize(
+    "more, scale",
+    [
+        ([("T", "A", 1), ("B", "T", 2)], "ABD"),  # two thin models
+        ([("S", "T", 30), ("T", "S", 30)], "ABD"),  # two islands: the larger one has the scale
+        ([("S", "D", 9), ("A", "S", 9)], "ABDS"),  # as well observed as the others
+        ([("T", "A", 20), ("T", "B", 20), ("T", "D", 20), ("A", "T", 1)], "ABD"),  # a model that won nearly all
+    ],
+)
+def test_thin_models_open_their_own_limits_alone(more, scale):
+    rows = with_thin(read_verdicts(CASES / "sparse_model.csv"), *more)
+    for kind in ("single", "simultaneous"):
+        board = ppe.rank(rows, interval_kind=kind, intervals=499)
+        table = board.to_frame().set_index("model")
+        assert board.intervals.scale == tuple(scale)
+        assert np.isfinite(table.loc[[*scale], ["score_low", "score_high"]]).all(axis=None)
+        assert not np.isfinite(table.drop(index=[*scale])[["score_low", "score_high"]]).all(axis=1).any()
+
+
+def test_a_star_has_limits_if_each_leaf_is_well_observed():
+    rows = [("A", leaf, 12) for leaf in "BCD"] + [(leaf, "A", 10) for leaf in "BCD"]
+    star = with_thin(read_verdicts(CASES / "sparse_model.csv").iloc[:0], *rows)
+    assert np.isfinite(ppe.rank(star, intervals=499).to_frame()[["score_low", "score_high"]]).all(axis=None)
+    thin = with_thin(star, ("A", "E", 2), ("E", "A", 1))
+    board = ppe.rank(thin, intervals=499)
+    assert board.intervals.scale == tuple("ABCD") and not np.isfinite(board.to_frame()["score_low"][4 - 1 :]).all()
+
+
+def test_a_thin_model_leaves_limits_over_judges_as_they_are_without_it():
+    rng, rows = stream(SEED, "thin, over judges"), []
+    likes = rng.normal(0, 0.5, (5, 3)) + [0.4, 0.0, -0.4]
+    for judge in range(5):
+        for question in range(40):
+            for a, b in combinations(range(3), 2):
+                won = likes[judge, a] - likes[judge, b] + rng.logistic() > 0
+                rows.append((f"j{judge}", f"q{question}", "all", 0, "ABD"[a], "ABD"[b], "a" if won else "b"))
+    without = frame(rows)
+    more = [(f"j{judge}", "q0", "all", 0, *two, "a") for judge in range(5) for two in (("S", "D"), ("A", "S"))]
+    for over in ("judges", "questions,judges"):
+        how = {"over": over, "intervals": 499, "interval_kind": "single"}
+        alone = ppe.rank(without, **how).to_frame().set_index("model")
+        board = ppe.rank(frame(rows + more), **how)
+        table = board.to_frame().set_index("model")
+        assert board.intervals.scale == tuple("ABD") and "Scores against the mean of A, B, D." in str(board)
+        assert np.isinf(table.loc["S", ["score_low", "score_high"]].astype(float)).all()
+        widths = [(each["score_high"] - each["score_low"])[[*"ABD"]] for each in (alone, table)]
+        assert np.allclose(*widths, rtol=0.05)

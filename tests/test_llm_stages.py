@@ -214,7 +214,8 @@ def test_export_takes_what_is_there_without_sending_anything(tmp_path, serve):
     n_served = served.asked
     assert main(["ledger", "export", ledger_file, "--out", str(whole)]) == 0
     judged = (tmp_path / "verdicts.csv").read_text().splitlines()  # with lengths and markdown, which the ledger lacks
-    assert judged[0].endswith(",verdict,length_a,length_b,markdown_a,markdown_b") and served.asked == n_served
+    assert judged[0].endswith(",verdict,order_known,length_a,length_b,markdown_a,markdown_b")
+    assert served.asked == n_served
     assert whole.read_text().splitlines() == [line.rsplit(",", 4)[0] for line in judged]
     with Ledger(ledger_file) as ledger:
         (key,) = ledger.query("SELECT key FROM requests LIMIT 1")[0]

@@ -16,10 +16,11 @@ from ppe.inference.intervals import facet_intervals
 from ppe.inference.variance_components import facets_over, variance_components, verdict_cells
 from ppe.paper.datasets import load_verdicts
 from ppe.streams import replicate_streams, stream
-from ppe.verdicts import validate_verdicts, write_verdicts
+from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
 
 SEED = 20260324
 MODELS = "abcde"
+CASES = Path(__file__).parent / "cases"
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +54,14 @@ def test_balanced_limits_are_those_of_two_way_tables(prd: pd.DataFrame):
     of_judges = ((30 * (columns**2).sum(axis=(0, 1)) / 3) - rest) / 30 / 4
     of_questions = np.maximum(4 * (rows**2).sum(axis=(0, 1)) / 29 - rest, 0) / 4 / 30 + rest / 120
     shared = np.maximum(of_judges, 0).mean()
-    error, freedom = study.errors(np.eye(5), ["question", "judge"])
+    error, freedom = study.errors(np.eye(5), ["question", "judge"], of_parts=False)
     assert np.allclose(error**2, of_questions + shared, rtol=1e-6)
     assert np.allclose(freedom, (of_questions + shared) ** 2 / (of_questions**2 / 29 + shared**2 / 3), rtol=1e-6)
     low, high = study.score_limits(["question", "judge"])
-    assert np.allclose(high - low, 2 * student.ppf(0.975, freedom) * error)
+    of_both = rest / 120  # judges alone, with what they do on single questions, if that is wider
+    fewer = (shared + of_both) ** 2 / (shared**2 / 3 + of_both**2 / 29)
+    alone = student.ppf(0.975, fewer) * np.sqrt(shared + of_both)
+    assert np.allclose(high - low, 2 * np.maximum(student.ppf(0.975, freedom) * error, alone), rtol=1e-6)
 
 
 @pytest.mark.parametrize("n_judges,models", [(3, "abc"), (5, "ab")])
@@ -97,7 +101,7 @@ def test_two_tables_are_compared_within_their_common_cells(prd: pd.DataFrame):
     "The new version is nearly the old one: what judges like in both is gone from the difference."
     table = crossed(stream(SEED, "again"), 5, size=0.8)
     with pytest.raises(InputError, match="all questions say the same.* copies of one"):
-        ppe.compare(table, table, model="a", over="questions,judges")
+        ppe.compare(table, table.copy(), model="a", over="questions,judges")
     other = table.assign(verdict=table["verdict"].where(stream(SEED, "flip").random(len(table)) < 0.9, "a"))
     change = ppe.compare(table, other, model="a", over="questions,judges")
     apart = ppe.compare(table, model=["a", "b"], over="questions,judges")
@@ -204,11 +208,15 @@ def test_copies_of_one_question_by_three_judges_are_seen_through_rounding():
     assert not any("Ranges over questions alone" in line for line in ppe.rank(copies).notes())
 
 
-def test_three_questions_have_limits_over_judges_and_no_note_that_they_have_none():
+def test_three_questions_have_limits_over_judges_alone():
+    "For other questions too there are none, as there are none for other questions alone."
     verdicts = crossed(stream(SEED, "three"))
-    few = ppe.rank(verdicts[verdicts["question_id"].astype(int) < 3], over="questions,judges")
-    assert np.isfinite(few.to_frame()[["score_low", "score_high"]]).all(axis=None)
-    assert "3 questions decide no rank at level 0.95: 6 are the fewest that can." in few.notes()
+    few = verdicts[verdicts["question_id"].astype(int) < 3]
+    judges, both = (ppe.rank(few, over=over) for over in ("judges", "questions,judges"))
+    assert np.isfinite(judges.to_frame()[["score_low", "score_high"]]).all(axis=None)
+    assert "3 questions decide no rank at level 0.95: 6 are the fewest that can." in judges.notes()
+    assert np.isinf(both.to_frame()[["score_low", "score_high"]]).all(axis=None)
+    assert any(note.startswith("3 questions decide nothing at level 0.95") for note in both.notes())
 
 
 def test_a_penalty_has_no_ranges_over_judges_and_is_not_offered_again():
@@ -223,3 +231,36 @@ def test_copies_of_one_question_have_no_components(prd: pd.DataFrame):
     table = pd.concat([one.assign(question_id=number, verdict="tie") for number in range(4)])
     with pytest.raises(InputError, match="all questions say the same"):
         variance_components(Comparisons.of(validate_verdicts(table.astype(object))), rng=stream(SEED))
+
+
+def assert_never_narrower(verdicts, **options):
+    for kind in ("single", "simultaneous"):
+        parts = []
+        for over in ("questions", "judges"):
+            try:
+                parts.append(ppe.rank(verdicts, over=over, interval_kind=kind, **options).to_frame().set_index("model"))
+            except InputError:  # no variance between judges
+                continue
+        both = ppe.rank(verdicts, over="questions,judges", interval_kind=kind, **options).to_frame().set_index("model")
+        for part in (part.loc[both.index] for part in parts):
+            assert (both["score_low"] <= part["score_low"]).all() and (both["score_high"] >= part["score_high"]).all()
+            assert (both["rank_low"] <= part["rank_low"]).all() and (both["rank_high"] >= part["rank_high"]).all()
+    return both, parts
+
+
+def test_over_judges_narrower():
+    verdicts = read_verdicts(CASES / "over_judges_narrower.csv")
+    both, (_, judges) = assert_never_narrower(verdicts)
+    assert (both["score_high"] - both["score_low"]).loc["A"] >= (judges["score_high"] - judges["score_low"]).loc["A"]
+    single = ppe.rank(verdicts, over="questions,judges", interval_kind="single").to_frame().set_index("model")
+    assert np.isclose(single.loc["A", "score_high"] - single.loc["A", "score_low"], 2.12, atol=0.005)  # 1.79 before
+    ends = [ppe.compare(verdicts, model=["A", "B"], over=over) for over in ("judges", "questions,judges")]
+    assert ends[1].low <= ends[0].low and ends[0].high <= ends[1].high
+
+
+@pytest.mark.parametrize("n_judges, size", [(3, 0.2), (3, 0.8), (5, 0.4)])
+def test_limits_over_more_facets_are_never_narrower(n_judges, size):
+    verdicts = crossed(stream(SEED, "narrower", str((n_judges, size))), n_judges, size=size)
+    assert_never_narrower(verdicts, intervals=299)
+    uneven = verdicts[stream(SEED, "holes").random(len(verdicts)) < 0.7]
+    assert_never_narrower(uneven, intervals=299)

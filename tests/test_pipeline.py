@@ -55,19 +55,20 @@ def test_markdown_holds_names_as_they_are(ppe_main, tmp_path):
     old, new = write(tmp_path / "old.csv", named("gate_old")), write(tmp_path / "new.csv", named("gate_new"))
     run = ppe_main("compare", old, new, "--format", "markdown", "--fail-if", "worse")
     told = ppe_main("compare", old, new, "--format", "json").json()
-    sentence, table, noticed = blocks(run.out)
+    sentence, table, noticed, notes = blocks(run.out)
     assert run.code == 4 and sentence.startswith(f"{NAMES['v2']} is worse than {NAMES['v1']}: -")
     assert told["low"] is None and table[1][table[0].index("low")] == "" and run.out.startswith("**")
     assert table[0] == ["log odds", "low", "high", "points of 100", "questions"]
     numbers = [told[name] for name in ("difference", "high", "points", "n_questions")]
     assert [float(cell) for cell in table[1] if cell] == pytest.approx(numbers, rel=1e-5)
     share = re.match(r"With 100 questions a drop of 5 points \(0.2 log odds\) would be noticed (\d+) %", noticed)[1]
-    assert int(share) == round(100 * told["power"]) and run.out.endswith("\n\n")  # more can follow
+    assert notes == told["notes"] and int(share) == round(100 * told["power"])
+    assert run.out.endswith("\n\n")  # more can follow
     run = ppe_main("check", old, "--format", "markdown")
-    facts, by, fit = blocks(run.out)
+    facts, by, fit, *_ = blocks(run.out)
     assert ["verdicts", f"{len(named('gate_old')):,}"] in facts and fit.startswith("scores (ppe rank): every model")
     assert {row[1] for row in by[1:] if row[0] == "model"} == {NAMES[name] for name in ("v1", "x", "y", "z")}
-    ranks, about = blocks(ppe_main("rank", old, "--intervals", "0", "--format", "markdown").out)
+    ranks, about, *_ = blocks(ppe_main("rank", old, "--intervals", "0", "--format", "markdown").out)
     assert {row[1] for row in ranks[1:]} == {row[1] for row in by[1:] if row[0] == "model"} and "\nlog like" in about
 
 
@@ -141,10 +142,11 @@ def test_the_gate_is_a_test_of_junit(name, ppe_main, tmp_path):
     told = ppe_main(*given, "--format", "json").json()
     texts = properties(found)
     shown = {key: text if isinstance(told[key], str) else json.loads(text) for key, text in texts.items()}
-    assert shown == {key: value for key, value in told.items() if value is not None}
+    assert shown == {key: value for key, value in told.items() if value is not None and key != "notes"}
     text = ppe_main(*given)
-    notes = text.err.replace("ppe: note: ", "")
-    assert found.find("system-out").text == (text.out + notes).rstrip("\n") and run.err == text.err
+    notes = text.err.replace("ppe: note: ", "note: ")
+    assert found.find("system-out").text == f"{text.out}\n{notes}".rstrip("\n") and run.err == text.err
+    assert notes == "".join(f"note: {line}\n" for line in told.get("notes", ()))
 
 
 def test_names_stand_in_junit_as_they_are(ppe_main, tmp_path):

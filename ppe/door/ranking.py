@@ -130,6 +130,8 @@ def _with_ranges(board: Any, intervals: int | None, **how: Any) -> Any:
     one = board if isinstance(board, Leaderboard) else next(iter(board.boards.values()))
     slow = find_ranker(one.ranking.ranker).takes != "counts" or one.weighted
     n_resamples = usual_draws(how["level"], SLOW_RANGES if slow else RANGES)
+    if isinstance(board, CategoryLeaderboards):
+        n_resamples = usual_draws(board.level_of_each(how["level"]), n_resamples)
     try:
         return board.with_intervals(n_resamples=n_resamples, **how)
     except (InputError, ConvergenceError, NoMaximumError) as error:
@@ -235,6 +237,8 @@ def rank(
     # What the ranges are over: questions, and wordings, judges, or both, of which the table holds three or more.
     over: Annotated[Over, "FACETS"] = "questions",
     seed: int = SEED,  # Seed of every random draw.
+    # How few questions change the order, however long it takes; left out, it is said with ranges where it is quick.
+    fragility: bool = False,
     # Verdicts of people on some of the battles in FILES: the ranking is theirs, and judges count as far as they predict
     # people.
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,
@@ -295,6 +299,7 @@ def rank(
         f"--by {by}": by is not None,
         "--incomplete drop": incomplete == "drop",
         f"--over {over}": facets != ("question",),
+        "--fragility": fragility,
     }
     needed, style = [text for text, is_needed in needs.items() if is_needed], _covariates(covariates, coefficients)
     source: dict[str, Any] = {"judge": judge, "category": category, "covariates": style["covariates"]}
@@ -317,7 +322,11 @@ def rank(
     made: Leaderboard | JudgeLeaderboards | CategoryLeaderboards
     if by is None:
         make = judge_leaderboards if judges == "separate" else partial(leaderboard, judges=judges)
-        made = make(table, **how).with_fragility()
+        made = make(table, **how)
+        if fragility or intervals != 0:
+            made = made.with_fragility(fragility)
+    elif fragility:
+        raise InputError("--by category with --fragility: it is said of one ranking; take one category (--category)")
     elif judges == "separate":
         raise InputError("--by category with --judges separate: choose one of them, or one judge (--judge)")
     elif interval_kind != "simultaneous":

@@ -131,7 +131,10 @@ def show(
     if len(pair) != 2 or pair[0] == pair[1]:
         raise InputError(f"--models {','.join(wanted)}: give two different models, as {','.join(order[:2])}")
     ahead, behind = sorted(pair, key=order.index)
-    rows, title = rows[((rows["ahead"] == ahead) & (rows["behind"] == behind))], f"{ahead} ranks above {behind}"
+    rows = rows[(rows["ahead"] == ahead) & (rows["behind"] == behind)]
+    ranks = board.to_frame().set_index("model")["rank"]
+    is_shared = bool(ranks[ahead] == ranks[behind])
+    title = f"{ahead} and {behind} share their rank" if is_shared else f"{ahead} ranks above {behind}"
     if rows.empty:
         raise InputError(f"{ahead} and {behind} were never compared; ppe show without --models lists the pairs")
     shown = rows.drop(columns=both)
@@ -157,11 +160,18 @@ def show(
     standing = pd.concat(parts, keys=["all", "judge", "order"], names=["of"]).reset_index("of").reset_index(drop=True)
     tables = {"standing": ("their verdicts on each other, as those of the first", standing)}
     counted = f"{len(lost)} of {len(said)} questions go against the order"
+    if is_shared:
+        counted = f"{len(lost)} of {len(said)} questions go to {behind}"
     contested = f"{len(disputed)} questions with opposite verdicts on the same wording"
     for why, what, questions, part in (
         ("against", counted, lost, shown[shown["verdict"] == "lost"]),
         ("disputed", contested, disputed, decided[opposite]),
-        ("carrying", f"{sentence}; the verdicts won there", carrying, shown[shown["verdict"] == "won"]),
+        (
+            "carrying",
+            f"{sentence.removesuffix('.')}; the verdicts won there",
+            carrying,
+            shown[shown["verdict"] == "won"],
+        ),
     ):
         listed = f": {first_five(questions)}" if questions else ""
         tables[why] = f"{what}{listed}", on_questions(part, questions)

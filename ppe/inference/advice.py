@@ -21,7 +21,7 @@ from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .agreement import TWO_PEOPLE, agreement_with_people
 from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, own_models
 from .diagnostics import repeated_questions, shared_errors, wording_spread
-from .fragility import fragility
+from .fragility import CHEAP, fragility, fragility_cost
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
 from .presentation_order import order_caution
 from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
@@ -248,6 +248,8 @@ def _ranks(data: _Data) -> Said:
 
 
 def _fragile(data: _Data) -> Said:
+    if fragility_cost(data.pool) > CHEAP:
+        return "How few questions change the order takes long to compute here; ppe rank --fragility computes it.", {}
     upsets = fragility(data.pool)
     return upsets.sentence(), upsets.to_dict()
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .leaderboard import JudgeLeaderboards, Leaderboard, leaderboard
+from ..errors import InputError, NoMaximumError, first_five
+from .leaderboard import REFUSALS, JudgeLeaderboards, Leaderboard, leaderboard
 from .score_tests import questions_needed
 from ..results import Concern, Note, Parts, Result, Shown
+from ..rankers.separation import same_component
 from ..verdicts import select_verdicts
 
 # %% ../../nbs/inference/categories.ipynb #956e40da
@@ -23,15 +24,25 @@ from ..verdicts import select_verdicts
 class CategoryLeaderboards(Result):
     "The leaderboard of each category, beside that of all."
 
-    overall: Leaderboard
+    overall: Leaderboard | None  # None: the verdicts of all categories together have no ranking
     boards: Mapping[str, Leaderboard]  # by category, in the order of the table
     level: float = 0.95  # of all ranges of all categories at once
     remarks: tuple[str, ...] = ()
 
     @property
+    def first(self) -> str | None:
+        "The model that is first over all; None without a ranking over all."
+        return None if self.overall is None else str(self.overall.table()["model"][0])
+
+    def all_boards(self) -> dict[str, Leaderboard]:
+        "The leaderboard of all, where there is one, and that of each category."
+        overall = {} if self.overall is None else {"all": self.overall}
+        return overall | {**self.boards}
+
+    @property
     def winners(self) -> pd.DataFrame:  # category, model, certain, above_first (None: it is the first over all)
         "Who leads each category; whether that is more than noise, and certainly above the first over all."
-        rows, first = [], self.overall.table()["model"][0]
+        rows, first = [], self.first
         for category, board in self.boards.items():
             table = board.table()
             leader, limits = table["model"][0], board.intervals and board.intervals.limits.get("simultaneous")
@@ -45,7 +56,7 @@ class CategoryLeaderboards(Result):
 
     def sentence(self) -> str:
         "How many winners of categories are more than noise."
-        table, first = self.winners, self.overall.table()["model"][0]
+        table, first = self.winners, self.first
 
         def named(column: str) -> str:
             rows = table[table[column].eq(True)]  # None where it is not known
@@ -53,41 +64,46 @@ class CategoryLeaderboards(Result):
             return f"in {len(rows)} of them: {where}" if len(rows) else "in none of them"
 
         if table["certain"].isna().all():
-            return f"nothing is tested, so nobody knows which winners are more than noise; {first} is first over all"
+            sentence = "nothing is tested, so nobody knows which winners are more than noise"
+            return sentence if first is None else f"{sentence}; {first} is first over all"
         at_once = f"{100 * self.level:.3g} %, all at once"
         sentence = f"{len(table)} categories: the winner is more than noise {named('certain')} ({at_once})"
-        if others := int((table["model"] != first).sum()):
+        others = int((table["model"] != first).sum())
+        if others and first is not None:
             sentence += f"; another model than {first}, first over all, leads in {others}, shown to be above it "
             sentence += named("above_first")
         return sentence
 
     def ranks(self) -> pd.DataFrame:  # model, all, then a column for each category, "low–high" behind the rank
         "Ranks side by side, in the order over all."
-        boards = {"all": self.overall, **self.boards}
-        known = self.overall.table()["model"]
+        boards = self.all_boards()
         columns = {
             name: JudgeLeaderboards({name: board}).ranks().set_index("model")[name] for name, board in boards.items()
         }
-        return pd.DataFrame(columns).reindex(known).fillna("").rename_axis("model").reset_index()
+        known = list(dict.fromkeys(model for board in boards.values() for model in board.table()["model"]))
+        table = pd.DataFrame(columns, index=pd.Index(known))
+        if self.overall is None:
+            table.insert(0, "all", "")
+        return table.fillna("").rename_axis("model").reset_index()
 
     def parts(self) -> Parts:
         return [Shown(self.ranks()), "", self.sentence()]
 
     def to_frame(self) -> pd.DataFrame:  # category ("all" first), model, score, rank, and the limits
         "One row for each category and model."
-        return JudgeLeaderboards({"all": self.overall, **self.boards}).to_frame().rename(columns={"judge": "category"})
+        return JudgeLeaderboards(self.all_boards()).to_frame().rename(columns={"judge": "category"})
 
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --by category --format json`)."
         boards = {category: board.to_dict() for category, board in self.boards.items()}
         winners = self.winners.astype(object).where(self.winners.notna(), None).to_dict("records")
-        return {"by": "category", "overall": self.overall.to_dict(), "leaderboards": boards, "winners": winners,
+        return {"by": "category", "overall": self.overall and self.overall.to_dict(), "leaderboards": boards, "winners": winners,
                 "level": self.level, "sentence": self.sentence(), "notes": self.notes()}  # fmt: skip
 
     def cautions(self) -> list[str]:
         "What came up, one sentence each, and in which category."
         told: dict[str, Any] = {"intervals": None}
-        if self.overall.order_note:
+        if self.overall is not None and self.overall.order_note:
             told["order_note"] = ""
         plain = {name: replace(board, **told).notes() for name, board in self.boards.items()}
         notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
@@ -96,27 +112,59 @@ class CategoryLeaderboards(Result):
         if few := [name for name, board in self.boards.items() if (board.n_questions or needed) < needed]:
             text = f"fewer than {needed} questions decide nothing at this level: {first_five(few)}"
             notes.append(Note(text, Concern.MISSING))
-        return [*self.remarks, *self.overall.notes(), *notes]
+        overall = [] if self.overall is None else self.overall.notes()
+        return [*self.remarks, *overall, *notes]
+
+    def level_of_each(self, level: float) -> float:
+        "The level of each category's ranges, so that those of all hold together."
+        return 1 - (1 - level) / max(len(self.boards), 1)
 
     def with_intervals(self, *, level: float, **how: Any) -> "CategoryLeaderboards":
-        "As `Leaderboard.with_intervals`; the simultaneous ranges of the categories hold for all of them at once."
-        each, boards, remarks = 1 - (1 - level) / max(len(self.boards), 1), {}, [*self.remarks]
+        """As `Leaderboard.with_intervals`; the simultaneous ranges of the categories hold for all of them at once.
+
+        Raises, as it does, where no category has ranges.
+        """
+        each, boards, remarks, refusals = self.level_of_each(level), {}, [*self.remarks], []
         for name, board in self.boards.items():
             try:
                 boards[name] = board.with_intervals(level=each, **how)
-            except (InputError, ConvergenceError, NoMaximumError) as error:
+            except REFUSALS as error:
                 boards[name] = board
+                refusals.append(error)
                 remarks.append(Note(f"category {name}: no ranges: {error}", Concern.MISSING))
-        overall = self.overall.with_intervals(level=level, **how)
+        if len(refusals) == len(boards):
+            error = refusals[0]
+            raise InputError(
+                f"category {next(iter(boards))}, at the level of {len(boards)} categories at once: {error}"
+            )
+        overall = None if self.overall is None else self.overall.with_intervals(level=level, **how)
         return replace(self, overall=overall, boards=boards, level=level, remarks=tuple(remarks))
+
+
+def _board(verdicts: pd.DataFrame, **options: Any) -> Leaderboard:
+    """A leaderboard; where no maximum exists although comparisons join all models, that of the stated penalty.
+
+    The tests behind ranges need no estimate: a model that won every verdict is the clearest case that there is.
+    Raises as `leaderboard`, and `NoMaximumError` where some models never met the others.
+    """
+    try:
+        return leaderboard(verdicts, **options)
+    except NoMaximumError:
+        board = leaderboard(verdicts, **options | {"on_separation": "ridge"})
+        wins, ties = board.counts.wins, board.counts.ties
+        if not same_component((wins + wins.T + ties)[None])[0].all():
+            raise
+        return board
 
 
 def category_leaderboards(
     verdicts: pd.DataFrame,  # validated verdict table of at least two categories
     **options: Any,  # of `leaderboard`
 ) -> CategoryLeaderboards:
-    """The leaderboard of each category, beside that of all; a category without an estimate is left out, and why.
+    """The leaderboard of each category, beside that of all.
 
+    A category without a maximum is ranked with the stated penalty and tested as any other. One whose models never met,
+    or without a valid verdict, is left out, and why; over all such verdicts have no ranking, and the categories stand.
     Raises as `leaderboard`, and `InputError` for one category alone, or one called as a column of the ranks.
     """
     names = verdicts["category"].astype(str).drop_duplicates().tolist()
@@ -127,9 +175,14 @@ def category_leaderboards(
     boards, remarks = dict[str, Leaderboard](), list[str]()
     for name in names:
         try:
-            boards[name] = leaderboard(select_verdicts(verdicts, category=name), **options)
-        except (InputError, ConvergenceError, NoMaximumError) as error:
+            boards[name] = _board(select_verdicts(verdicts, category=name), **options)
+        except REFUSALS as error:
             remarks.append(Note(f"category {name} is left out: {error}", Concern.MISSING))
     if not boards:
         raise InputError(f"no category has a ranking; the first: {remarks[0]}")
-    return CategoryLeaderboards(leaderboard(verdicts, **options), boards, remarks=tuple(remarks))
+    overall = None
+    try:
+        overall = _board(verdicts, **options)
+    except NoMaximumError as error:
+        remarks.insert(0, Note(f"no ranking over all categories: {error}", Concern.MISSING))
+    return CategoryLeaderboards(overall, boards, remarks=tuple(remarks))

@@ -203,7 +203,9 @@ def over_facets(
     cells, contrast = verdict_cells(rows), np.array([-0.5, 0.5])
     scores, deviations = (values[..., new] - values[..., old] for values in (cells.scores, cells.deviations))
     apart = Cells((rows.models[old], rows.models[new]), scores * contrast, np.outer(deviations, contrast), *cells[3:])
-    study = generalizability(apart, shared=True if "wording" in over else None, rng=stream(SEED, "components"))
+    study = generalizability(
+        apart, shared=True if "wording" in over else None, level=level, rng=stream(SEED, "components")
+    )
     (error,), (freedom,) = study.errors(2 * contrast[None], over)
     difference, half = round(float(scores), 9) + 0.0, float(stdtrit(freedom, (1 + level) / 2) * error)
     low, high = (round(end, 7) + 0.0 for end in (difference - half, difference + half))
@@ -523,6 +525,10 @@ def model_change(
     rows = Comparisons.of(pd.concat(tables, ignore_index=True).astype(kinds))
     number = [rows.models.index(name) for name in shown]
     of = [(rows.first == m) | (rows.second == m) for m in number]
+    for name, mine in zip(shown, of, strict=True):
+        if not mine.any():
+            way_out = "look at the replies and at its answers, or judge it again"
+            raise InputError(f"every verdict on {name} is invalid: {way_out}")
     judged = [sorted({rows.judges[judge] for judge in rows.judge[mine]}) for mine in of]
     paired, n_unpaired = _paired(rows, of, number)
     counted: dict[str, Any] = {"n_questions": len(np.unique(rows.question[paired])), "n_unpaired": n_unpaired}

@@ -29,7 +29,7 @@ from ppe.inference.intervals import (
     rank_intervals,
     symmetric_root,
 )
-from .fragility import TOP, Fragility, fragility
+from .fragility import CHEAP, TOP, Fragility, fragility, fragility_cost
 from .methods import ALL_GRAPHS, Method, source_rows
 from .presentation_order import order_caution
 from .score_tests import ScoreTests
@@ -293,6 +293,14 @@ class Leaderboard(Result):
                     "several facets; leave --over out, or add verdicts that join all models"
                 )
             wide = facet_intervals(rows, over, scores=self.ranking.scores, ranker=ranker, n_draws=n_resamples, **how)
+            # What may be other in more respects is not known better: no range is narrower than over a part of these.
+            for part in (part for size in range(1, len(over)) for part in combinations(over, size)):
+                with suppress(*REFUSALS):
+                    known = self.with_intervals(
+                        n_resamples=n_resamples, level=level, kind=kind, seed=seed, over=part
+                    ).intervals
+                    assert known is not None
+                    wide = wide.covering(known, kind)
             return replace(self, intervals=wide, kind=kind, seed=seed)
         if self.beside:
             how["fit_batch"] = partial(_rank_batch, self)
@@ -307,11 +315,29 @@ class Leaderboard(Result):
                     uncovered = note
         return replace(self, intervals=intervals, kind=next(iter(intervals.limits)), seed=seed, uncovered=uncovered)
 
-    def with_fragility(self) -> "Leaderboard":
-        "The same with the fewest questions that change it, where that is known of its ranker and can be had."
+    def with_fragility(
+        self,
+        asked: bool = False,  # whatever it costs; refused where it cannot be had
+    ) -> "Leaderboard":
+        """The same with the fewest questions that change it, where that is known of its ranker, can be had and is cheap.
+
+        Raises, where it is asked for: `InputError` for a ranking of more than strengths; else as `fragility`.
+        """
+        if asked and (not self.alone or self.pool is None):
+            raise InputError(
+                f"--fragility is known for {' and '.join(ORDER_FORMS)} of all graphs, without effects beside the "
+                "scores; leave it out"
+            )
+        if not self.alone or self.pool is None:
+            return self
+        has_ties = self.ranking.ranker == "davidson"
+        if asked:
+            return replace(self, fragility=fragility(self.pool, tie_parameter=has_ties))
         with suppress(*REFUSALS):  # a single question, or a penalty: said elsewhere
-            if self.alone and self.pool is not None:
-                return replace(self, fragility=fragility(self.pool, tie_parameter=self.ranking.ranker == "davidson"))
+            if fragility_cost(self.pool) > CHEAP:
+                text = "how few questions change the order takes long to compute here; --fragility computes it"
+                return replace(self, remarks=(*self.remarks, Note(text)))
+            return replace(self, fragility=fragility(self.pool, tie_parameter=has_ties))
         return self
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-c
@@ -690,9 +716,9 @@ class JudgeLeaderboards(Result):
         "As `Leaderboard.with_intervals`; the same resamples for judges with the same questions."
         return JudgeLeaderboards({judge: board.with_intervals(**how) for judge, board in self.boards.items()})
 
-    def with_fragility(self) -> "JudgeLeaderboards":
-        "The same with the fewest questions that change each."
-        return JudgeLeaderboards({judge: board.with_fragility() for judge, board in self.boards.items()})
+    def with_fragility(self, asked: bool = False) -> "JudgeLeaderboards":
+        "The same with the fewest questions that change each; raises as `Leaderboard.with_fragility`."
+        return JudgeLeaderboards({judge: board.with_fragility(asked) for judge, board in self.boards.items()})
 
 # %% ../../nbs/inference/leaderboard.ipynb #jl-08
 def judge_leaderboards(

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['MOST', 'OPEN_FROM', 'ROUNDING', 'WEIGHTS_AT_ONCE', 'LISTED', 'LISTED_DRAWS', 'QUANTILES', 'BALANCED', 'EVEN',
            'EVEN_OF_MANY', 'MANY', 'LEAST_KEPT', 'TABULATED', 'questions_needed', 'draws_needed', 'critical',
-           'crossing', 'PairStatistics', 'rank_limits', 'Contributions', 'all_signs', 'normal_quantiles', 'ScoreTests']
+           'crossing', 'PairStatistics', 'rank_limits', 'bounded_groups', 'Contributions', 'all_signs',
+           'normal_quantiles', 'ScoreTests']
 
 # %% ../../nbs/inference/score_tests.ipynb #e993d746
 from collections.abc import Callable
@@ -152,6 +153,60 @@ def _fits(columns, values, offset, counts, ties, n_models, ridge, contrasts, tar
             missed += 1
         efficient_weights(columns, values, offset, ties, betas[p], direction, weights[p])
     return missed
+
+# %% ../../nbs/inference/score_tests.ipynb #scale-02
+def bounded_groups(
+    points: np.ndarray,  # (3, K) unit, the model that took a point or half of one, the model that gave it
+    order: np.ndarray,  # (n,) models, best first
+    needed: int,  # units that must speak against a gap
+) -> np.ndarray:  # (n,) number of each model's group; the group of the best model is 0, and so on
+    """Groups of models whose differences are bounded on both sides.
+
+    A cut divides the models into upper and lower ones. It is loose if the lower took points from the upper on fewer
+    units than needed: then nothing keeps the two parts from being any distance apart. Tried are the cuts of the order
+    and around each model, by their units; and the smallest cut between any two, by units of each pair of models.
+    Source: Ford and Fulkerson (1956). Cost: O(n²) flows at most, none between two that took enough from each other.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    unit, taker, giver = np.unique(points, axis=1)
+    n, group = len(order), np.zeros(len(order), dtype=np.int64)
+    place = np.argsort(order)
+    cuts = [place < end for end in range(1, n)]
+    cuts += [(np.arange(n) == model) == is_above for model in range(n) for is_above in (True, False)]
+    for above in cuts:
+        if len(np.unique(unit[~above[taker] & above[giver]])) < needed:
+            group = np.unique(group * 2 + above, return_inverse=True)[1]
+    took = np.zeros((n + 1, n + 1), dtype=np.int32)  # the last is a source, of no more than is needed
+    np.add.at(took, (taker, giver), 1)
+
+    def loose_cut(lower: int, upper: int) -> np.ndarray | None:  # (n,) bool: above it
+        if took[lower, upper] >= needed:
+            return None
+        network = took.copy()
+        network[n, lower] = needed
+        found = maximum_flow(csr_array(network), n, upper)
+        if found.flow_value >= needed:
+            return None
+        rest = network - found.flow.toarray()
+        above = np.ones(n + 1, dtype=bool)
+        above[breadth_first_order(csr_array(rest > 0), n, return_predecessors=False)] = False
+        return above[:n]
+
+    def split(members: np.ndarray) -> list[np.ndarray]:
+        for other in members[1:]:
+            for lower, upper in ((members[0], other), (other, members[0])):
+                above = loose_cut(lower, upper)
+                if above is not None:
+                    return [*split(members[above[members]]), *split(members[~above[members]])]
+        return [members]
+
+    groups = [part for number in np.unique(group) for part in split(np.flatnonzero(group == number))]
+    groups.sort(key=lambda members: place[members].min())
+    for number, members in enumerate(groups):
+        group[members] = number
+    return group
 
 # %% ../../nbs/inference/score_tests.ipynb #1506adbe
 @njit(cache=True, error_model="numpy")
@@ -596,22 +651,19 @@ class ScoreTests:
         return -np.inf if low is None else low, np.inf if high is None else high
 
     def scale(self, level: float) -> np.ndarray:  # (n,) bool
-        "Models whose mean the limits of scores refer to: the longest run of the order without a loose cut."
+        """Models whose mean the limits of scores refer to: the largest group that `bounded_groups` leaves together.
+
+        All, if no two are. A cut holds if enough questions do for the limits of all models at once, by Bonferroni.
+        """
         order = best_first(self.start[: self.n_models])
-        place = np.argsort(order)
         unit, cell = self.outcomes.nonzero()
         outcome, row = np.divmod(cell, len(self.design.columns))
-        one, other = (place[self.design.columns[row, side]] for side in (0, 1))
-        # A point that the lower one took, or half of it, holds all cuts between the two together.
-        against = outcome != np.where(one < other, 0, 1)
-        marks = np.zeros((self.n_units, self.n_models), dtype=np.int64)
-        np.add.at(marks, (unit[against], np.minimum(one, other)[against]), 1)
-        np.add.at(marks, (unit[against], np.maximum(one, other)[against]), -1)
-        held = (marks.cumsum(axis=1)[:, :-1] > 0).sum(axis=0) >= questions_needed(level)
-        run = np.concatenate([[0], np.cumsum(~held)])
-        longest = np.bincount(run).argmax()
-        inside = (run == longest)[place]
-        return inside if inside.sum() > 1 else np.ones(self.n_models, dtype=bool)
+        first, second = self.design.columns[row, 0], self.design.columns[row, 1]
+        took = [(first, second, outcome != 1), (second, first, outcome != 0)]  # a point, or half of one
+        points = np.concatenate([np.stack([unit[who], one[who], other[who]]) for one, other, who in took], axis=1)
+        group = bounded_groups(points, order, needed=questions_needed(1 - (1 - level) / self.n_models))
+        sizes = np.bincount(group)
+        return group == sizes.argmax() if sizes.max() > 1 else np.ones(self.n_models, dtype=bool)
 
     def score_limits(
         self, *, level: float, simultaneous: bool

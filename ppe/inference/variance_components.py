@@ -268,14 +268,37 @@ class Components:
         *,
         scale: str = "scores",
         of_order: bool = False,  # of which model is ahead: that others spread the scores differently changes nothing
+        of_parts: bool = True,  # at least as wide as over some of the facets alone
     ) -> tuple[np.ndarray, np.ndarray]:  # (m,) standard errors, and their degrees of freedom
         """Had other levels of these facets been drawn: the crossed sandwich, without its excess but for two or three
         models, of which the freedom of each facet has its share of the variance as weight (Cochran & Cox 1950).
 
-        Raises as `covariance`, and `InputError` for a facet of fewer than three levels, and where no component of these
-        facets is above 0. Source: Owen & Eckles (2012).
+        With parts, those of all facets, or of some alone if these give wider limits at `level`. Raises as `covariance`,
+        and `InputError` for a facet of fewer than three levels, and where no component of these facets is above 0.
+        Source: Owen & Eckles (2012); Satterthwaite (1946); Banerjee (1960).
         """
         fresh = [name for name in (self.levels if over is None else over) if name not in FIXED]
+        total, freedom = self._variance(contrasts, fresh, scale, of_order)
+        if (total <= 1e-12 * np.square(contrasts).sum(axis=1) * self.deviation(scale=scale) ** 2).any():
+            alone = " and ".join(f"{name}s" for name in fresh)
+            way_out = "add some" if "question" in fresh else "let them be over questions too (--over)"
+            raise InputError(
+                f"{alone}: no variance between them is estimated above 0, so limits over {alone} alone would have no "
+                f"width; {way_out}"
+            )
+        error, tail = np.sqrt(total), (1 + self.level) / 2
+        sizes = range(1, len(fresh)) if of_parts else ()
+        for part in (part for size in sizes for part in combinations(fresh, size)):
+            less, fewer = self._variance(contrasts, part, scale, of_order)
+            fewer = np.where(less > 0, fewer, 1.0)
+            wider = stdtrit(fewer, tail) * np.sqrt(less) > stdtrit(freedom, tail) * error * (1 + 1e-9)
+            error, freedom = np.where(wider, np.sqrt(less), error), np.where(wider, fewer, freedom)
+        return error, freedom
+
+    def _variance(
+        self, contrasts: np.ndarray, fresh: Sequence[str], scale: str, of_order: bool
+    ) -> tuple[np.ndarray, np.ndarray]:  # (m,) each
+        "Of contrasts, had other levels of these facets been drawn, and its degrees of freedom. Raises as `errors`."
         added, n = self.covariance(over=fresh, scale=scale), len(self.scores)
         if few := [name for name in fresh if name not in {*self.without, *self.nested}]:
             raise InputError(
@@ -296,14 +319,7 @@ class Components:
             if careful and facet in fresh and facet != "question":
                 part = part + own[[facet in names and "question" in names for names in self.names]].sum(axis=0)
             total, inverse = total + part, inverse + part ** (1 if careful else 2) / (self.levels[facet] - 1)
-        if (total <= 1e-12 * np.square(contrasts).sum(axis=1) * self.deviation(scale=scale) ** 2).any():
-            alone = " and ".join(f"{name}s" for name in fresh)
-            way_out = "add some" if "question" in fresh else "let them be over questions too (--over)"
-            raise InputError(
-                f"{alone}: no variance between them is estimated above 0, so limits over {alone} alone would have no "
-                f"width; {way_out}"
-            )
-        return np.sqrt(total), total ** (1 if careful else 2) / np.maximum(inverse, 1e-300)
+        return total, total ** (1 if careful else 2) / np.maximum(inverse, 1e-300)
 
     def score_limits(
         self,
