@@ -514,7 +514,7 @@ def test_compare_closes_the_gate_with_four(gate):
     assert gate(old, new, *fail, "--level", 0.9999, "--margin", 1).code == 0
     assert gate(new, old, *fail).code == 0
     run = gate(old, new, *fail)
-    assert run.out.startswith("n is worse than m: -") and "would be noticed" in run.out and not run.err
+    assert run.out.startswith("n is worse than m: -") and "would be noticed" in run.out and "error" not in run.err
     assert gate(old, new, *fail, "--format", "json").out[0] == "{"
     first = [row for row in new if "n" not in row[4:6] or row[1] < 20]
     assert "n has no valid verdict on 4 of the 24 questions on which m has one" in gate(old, first).err
@@ -582,7 +582,8 @@ def test_two_runs_print_the_same_bytes_whatever_the_order_within_a_graph(ppe_mai
         call = [sys.executable, "-c", program, json.dumps(commands)]
         done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120, env=env)
         texts.append(done.stdout)
-        assert done.stderr == ""
+        said = {line.partition(" of models")[0] for line in done.stderr.splitlines()}
+        assert said <= {"ppe: note: Nearly every pair"}
     runs = [ppe_main(*words) for words in commands]
     assert texts[0] == texts[1] == "".join(run.out for run in runs)
     assert all(run.code == 0 and run.new_files == () for run in runs)

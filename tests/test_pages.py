@@ -80,7 +80,7 @@ ON_A_SERVER = ("perturb", "respond", "judge")
 
 def test_a_command_of_the_readme_reads_what_the_readme_makes_or_says_is_yours():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (yours,) = re.findall(r"(?s)Below, (.*?)\s+stand for files of yours", text)
+    (yours,) = re.findall(r"(?s)Below, (.*?)\s+are files of yours", text)
     there = {*re.findall(FILE, yours)}
     for words in readme_commands():
         made = words[words.index("--out") + 1] if "--out" in words else None

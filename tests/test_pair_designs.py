@@ -216,6 +216,7 @@ def test_the_file_is_the_design_and_the_report_counts_it(capsys, tmp_path):
     graphs = list(zip(rows.question_id, rows.variant, strict=True))
     answers = {*zip(graphs, rows.model_a, strict=True), *zip(graphs, rows.model_b, strict=True)}
     once = rows.iloc[::2]
+    assert report.pop("notes") == []
     assert report.pop("shared") == pytest.approx(shared(once.question_id, once.model_a, once.model_b))
     assert report == {
         "n_calls": 18, "n_models": 4, "n_questions": len(of_question),

@@ -598,7 +598,7 @@ def test_a_killed_runner_leaves_no_child_and_its_rerun_publishes_the_edited_code
         children = runner.children(recursive=True)
         assert len(children) >= 3, "a kernel, a worker and a process of the notebook's own"
         runner.kill()
-        runner.wait(timeout=10)
+        runner.communicate(timeout=10)
         assert not psutil.wait_procs(children, timeout=30)[1], "nothing outlives the runner"
         (root / FIRST).write_text(notebook(draw("fig_first")))
         (root / "go.ready").touch()  # whoever still waits may go on

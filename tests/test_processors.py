@@ -131,7 +131,7 @@ def leaderboards() -> Iterator[object]:
     from ppe import leaderboard
     from ppe.paper.datasets import load_verdicts
 
-    for name, options in (("mt-bench-human", {"judges": "weighted"}), ("mt-bench-gpt4", {"order_effect": True})):
+    for name, options in (("mt-bench-human", {"judges": "weighted"}), ("h2o-gpt4", {"order_effect": True})):
         board = leaderboard(load_verdicts(name), on_separation="ridge", **options)
         yield board.table()
 

@@ -363,7 +363,7 @@ SAID = {
         "| *simulated* pools of 20 models | 0.16 |",
         "ten questions in any number of wordings tell as much as 31 to 39 questions asked once",
         "in 36 % of cases from five pilot questions, in half from ten and in 58 % from twenty",
-        "it held in 89 to 92 %, but on MT-Bench in 62 to 65 %",
+        "it held in 89 to 92 %, but on MT-Bench in 63 to 66 %",
         "wrong in at most 2.0 % of the *simulated* runs of any case, where at most 5 % is stated",
     ),
     "site/rank.md": (

@@ -15,7 +15,6 @@ import threading
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from conftest import random_pool, refused
 from verdict_files import ACCENT, COMBINED, KEEP, REFUSED, TAKEN, duel, frame, parquet, text
@@ -82,9 +81,6 @@ IMPORTS = {  # bytes, words of the message, options
     "a number with underscores": (
         lines({"instruction": "i", "generator_1": "x", "generator_2": "y", "annotator": "j", "preference": "1_2"}),
         ("preference", "1_2"),
-    ),
-    "NaN as a language": (
-        parquet(pd.DataFrame([battle(language=1.0), battle(language=math.nan)])), ("language", "no name"),
     ),
     "a word that is not explained": (b"q,l,r,w\n1,x,y,L\n2,x,y,draw\n", ("row 2", "draw", "tie=WORD"), *NAMED),
     "columns that are not there": (b"q,l,r\n1,x,y\n", ("no w", "'q', 'l', 'r'"), *NAMED),

@@ -562,14 +562,15 @@ def facet_intervals(
 ) -> RankIntervals:  # simultaneous and single
     """Limits for other levels of several facets of a table, from its variance components.
 
-    They may be narrower than over some of the facets alone: see `RankIntervals.covering`. Raises as `variance_components` and `VarianceComponents.errors`. Source: Owen & Eckles (2012); Satterthwaite (1946).
+    They may be narrower than over some of the facets alone: see `RankIntervals.covering`. Raises as
+    `variance_components` and `VarianceComponents.errors`. Source: Owen & Eckles (2012); Satterthwaite (1946).
     """
     shared = True if "wording" in over else None
     how: dict[str, Any] = {"tie_parameter": ranker == "davidson", "shared": shared, "level": level}
     study, each = variance_components(rows, rng=rng.spawn(1)[0], **how), np.eye(n := len(scores))
     first, second = np.triu_indices(n, 1)
     design = Design.of(rows.first, rows.second, rows.models)
-    flips = {"n_flips": n_draws, "rng": rng.spawn(1)[0], "tie_parameter": ranker == "davidson"}
+    flips: dict[str, Any] = {"n_flips": n_draws, "rng": rng.spawn(1)[0], "tie_parameter": ranker == "davidson"}
     tests = ScoreTests.of(design, rows.points, rows.question, **flips)
     inside = tests.scale(level)
     from_scale = each - inside / inside.sum()

@@ -274,7 +274,7 @@ class PeopleAndJudges(Result):
             lines.append(self.limits.sentence(self.kind))
         return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
 
-    def cautions(self) -> list[Note]:
+    def cautions(self) -> list[str]:
         "What to know before the estimate is believed, one sentence each."
         notes = list(self.remarks)
         if self.sampling_p is not None and self.sampling_p < 0.001:
@@ -290,7 +290,7 @@ class PeopleAndJudges(Result):
             text = f"Battles on which all votes of people are invalid: {self.n_invalid:,}."
             notes.append(Note(text, Concern.LEFT_OUT))
         if self.matching:
-            notes.append(f"{self.matching}.")
+            notes.append(Note(f"{self.matching}."))
         if self.limits:
             notes += self.limits.notes(self.kind)
         return notes

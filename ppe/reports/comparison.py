@@ -18,11 +18,12 @@ from ..errors import InputError
 from ..inference.agreement import agreement_measures
 from ..inference.change import jackknife_error, question_wins, strengths_without
 from ..inference.intervals import holm, questions_needed
+from ..inference.leaderboard import plural
 from ..inference.presentation_order import order_caution
 from ..rankers.rankings import best_first
 from .tables import INVALID, agreement, cells, shared
-from ..results import Parts, Result, Shown
-from ..verdicts import model_codes
+from ..results import Concern, Note, Parts, Result, Shown
+from ..verdicts import model_codes, one_of_each
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -42,6 +43,7 @@ class JudgeChange(Result):
     linked_by: tuple[str, ...] = ()  # models that both scales are linked by: those that kept their place
     remarks: tuple[str, ...] = ()  # what to know of either judge's verdicts, one sentence each
     attributed: bool = True  # false: more than chance moved, and no larger part of the models agrees which stayed
+    n_alone: tuple[int, int] = (0, 0)  # valid verdicts of each on pairs of which the other has none: left out
 
     def to_frame(self) -> pd.DataFrame:
         "The models."
@@ -54,13 +56,18 @@ class JudgeChange(Result):
     def parts(self) -> Parts:
         return [*self.lines(), "", Shown(self.models)]
 
-    def notes(self) -> list[str]:
-        "What this asks, beside the report on two tables."
-        return [
-            *self.remarks,
-            "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
-            "question: it ranks by each judge on a scale of its own, so an order may change there and no score here.",
-        ]
+    def cautions(self) -> list[Note]:
+        "What to know of either judge's verdicts, which of them say nothing here, and what else can be asked."
+        notes = [Note(remark, Concern.BIASED) for remark in self.remarks]
+        for judge, other, n in zip(self.judges, reversed(self.judges), self.n_alone, strict=True):
+            if n:
+                which = f"{other} has no valid one on the same pair, question and wording"
+                notes.append(Note(f"{plural(n, 'verdict')} of {judge} left out: {which}.", Concern.LEFT_OUT))
+        text = "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
+        text += (
+            "question: it ranks by each judge on a scale of its own, so an order may change there and no score here."
+        )
+        return [*notes, Note(text)]
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
@@ -139,13 +146,15 @@ def judge_change(
         raise InputError(f"verdicts of {seen}: two judges are compared, one in each table; take one of each (--judge)")
     everyone = tuple(sorted({*model_codes(old)[2], *model_codes(new)[2]}))
     fewest = max(questions_needed(level), 2)
-    both = shared(*(cells(table, everyone, by=("question_id", "variant")) for table in (old, new)))
+    parts = [cells(table, everyone, by=("question_id", "variant")) for table in (old, new)]
+    both = shared(*parts)
     both = both[(both[["outcome_one", "outcome_other"]] != INVALID).all(axis=1)]
     columns = ["question_id", "low", "high", "outcome_one", "outcome_other"]
     question, first, second, one, other = (both[name].to_numpy() for name in columns)
     if (n_questions := len(set(question))) < fewest:
-        rule = f"fewer than {fewest} decide nothing at level {level:g}"
-        raise InputError(f"{n_questions} questions with a pair that both judged: {rule}; let the new one judge more")
+        rule = f"fewer than {fewest} decide nothing at level {level:g}; let the new one judge more"
+        firsts = "" if n_questions else one_of_each([old, new])
+        raise InputError(f"{n_questions} questions with a pair that both judged: {rule}{firsts}")
     met, n = np.union1d(first, second).tolist(), len(everyone)
     wins = [question_wins(question, first, second, (said + 1) / 2, n) for said in (one, other)]
     scores, new_scores = (strengths_without(part, everyone, met)[:, met] for part in wins)
@@ -174,7 +183,11 @@ def judge_change(
     linked_by = tuple(everyone[met[k]] for k in kept)
     table = table.iloc[best_first(table["old"])].reset_index(drop=True)
     agreed = agreement(both, level=level)
-    each = (order_caution(Comparisons.of(part), "Judge in random or both orders") for part in (old, new))
-    cautions = (f"{name}: {caution}" for name, caution in zip(names, each, strict=True) if caution)
-    remarks = tuple(cautions)
-    return JudgeChange(names, agreed, kappa, ratio, table, *rest, linked_by, remarks, attributed)  # type: ignore[arg-type]
+    remarks = []
+    for name, part in zip(names, (old, new), strict=True):
+        caution = order_caution(Comparisons.of(part), "Judge in random or both orders")
+        if caution:
+            remarks.append(f"{name}: {caution}")
+    n_alone = tuple(int((part["outcome"] != INVALID).sum()) - len(both) for part in parts)
+    about = linked_by, tuple(remarks), attributed, n_alone
+    return JudgeChange(names, agreed, kappa, ratio, table, *rest, *about)  # type: ignore[arg-type]
