@@ -1,6 +1,7 @@
 """What a result rests on is said, and what it does not rest on: groups that never met, one question, rounding."""
 
 import html
+import re
 import time
 from itertools import combinations
 from pathlib import Path
