@@ -21,6 +21,8 @@ def test_ridge_two_islands(ppe_main, words):
     path = CASES / "ridge_two_islands.csv"
     named = ("first place with judge J",) if "--order-effect" in words else ("A", "B", "C", "D")
     refused(ppe_main("rank", path, *words), *named)
+    if "--order-effect" in words:  # no penalty tells the place from strength
+        return
     done = ppe_main("rank", path, "--on-separation", "ridge", *words)
     assert done.code == 0 and "penalty of" in done.out
     notes = [line for line in done.err.splitlines() if "never met" in line]

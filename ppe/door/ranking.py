@@ -265,7 +265,7 @@ def rank(
         "select": select != "none", "keep": keep is not None, "mu": mu != 1, "reference": reference is not None,
         "on_separation": on_separation != "error", "intervals": bool(intervals), "level": level != 0.95,
         "interval_kind": interval_kind != "simultaneous", "over": facets != ("question",), "seed": seed != SEED,
-        "people": people is not None, "match": match != "auto", "columns": bool(named),
+        "people": people is not None, "match": match != "auto", "columns": bool(named), "fragility": bool(fragility),
     }  # fmt: skip
     if isinstance(verdicts, Pool):
         why = "its graphs are ranked as they are, without ranges; rank the verdict table, or leave it out"

@@ -51,7 +51,7 @@ class JudgeChange(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "Every field; the models as rows."
-        return asdict(self) | {"models": self.models.to_dict("records")}
+        return asdict(self) | {"models": self.models.to_dict("records"), "notes": self.notes()}
 
     def parts(self) -> Parts:
         return [*self.lines(), "", Shown(self.models)]
