@@ -94,7 +94,7 @@ def report_command(verdicts: Verdicts, new: Verdicts, *, out: str, force: bool, 
 
 # %% ../../nbs/cli/verdicts.ipynb #gate-02
 WORSE, UNDECIDED = 4, 5  # exit codes of a gate that closes, and of one that cannot say
-_FAIL = """Exit code 4 if the whole interval lies below minus the margin; else 5 if the new version lacks a valid verdict
+_FAIL = """Exit code 4 if the interval lies below minus the margin; else 5 if the new version lacks a valid verdict
 on more than 5 % of the questions on which the old one has one."""
 
 

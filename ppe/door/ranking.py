@@ -478,7 +478,8 @@ def _refuse_one_table_twice(old: Verdicts, new: Verdicts) -> None:
     if old is new or (paths and paths == _paths(new)):
         name = os.path.basename(paths[0]) if paths else "one frame"
         raise InputError(
-            f"{name} is given twice, as the old table and as the new one: nothing was judged again; give two tables, or "
+            f"{name} is given twice, as the old table and as the new one: nothing was judged again; give two tables,"
+            " or "
             "this one once, with two models of it (--model OLD --model NEW) or two judges (--judges)"
         )
 

@@ -58,7 +58,7 @@ def read(
     category: str | None = None,  # Only this category.
     questions: Annotated[str | os.PathLike | None, "FILE"] = None,  # JSON lines with question_id (or uid) and category.
     # Of a table in another form: model_a=COLUMN,model_b=COLUMN,winner=COLUMN and the words in the last, a=WORD, b=WORD,
-    # tie=WORD,invalid=WORD (without a and b it holds the winner's name); also question_id=, judge=, category=, variant=.
+    # tie=WORD,invalid=WORD (without a and b it holds the winner's name); and question_id=, judge=, category=, variant=.
     # Columns with these names, and a column verdict, need not be named. In place of winner, columns of yes and no:
     # winner_a=, winner_b=, winner_tie=. Of a second game with the answers exchanged: winner_2=, with second=models if a
     # is model_a in both games, second=places if a is the answer shown first. judge=@NAME, where no column has that name

@@ -97,7 +97,8 @@ class CategoryLeaderboards(Result):
         "Everything as JSON takes it (`ppe rank --by category --format json`)."
         boards = {category: board.to_dict() for category, board in self.boards.items()}
         winners = self.winners.astype(object).where(self.winners.notna(), None).to_dict("records")
-        return {"by": "category", "overall": self.overall and self.overall.to_dict(), "leaderboards": boards, "winners": winners,
+        return {"by": "category", "overall": self.overall and self.overall.to_dict(), "leaderboards": boards,
+                "winners": winners,
                 "level": self.level, "sentence": self.sentence(), "notes": self.notes()}  # fmt: skip
 
     def cautions(self) -> list[str]:

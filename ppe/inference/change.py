@@ -370,18 +370,20 @@ class Change(Result):
         notes = {
             Note(self.order_note, Concern.BIASED): self.order_note,
             Note(
-                f"Where {new} failed on what it lost, it is weaker than it looks: judge it there, or leave those questions "
+                f"Where {new} failed on what it lost, it is weaker than it looks: judge it there, or leave those "
+                "questions "
                 "out of the old table if it was not to be asked.",
                 Concern.BIASED,
             ): not self.decided,
             Note(f"{new} {self._loss()}: left out.", Concern.BIASED): self.n_lost and self.decided,
             Note(
-                f"{100 * self.invalid[1]:.0f} % of the verdicts on {new} are invalid, and {100 * self.invalid[0]:.0f} % of "
+                f"{100 * self.invalid[1]:.0f} % of verdicts on {new} are invalid, and {100 * self.invalid[0]:.0f} % of "
                 f"those on {old}: what is missing may be what it would lose.",
                 Concern.BIASED,
             ): more_invalid,
             Note(
-                f"The old one was shown first in {shares[0]} of its verdicts, the new one in {shares[1]}: what the judge "
+                f"The old one was shown first in {shares[0]} of its verdicts, the new one in {shares[1]}: what the "
+                "judge "
                 "gives to the first place counts as a change; judge both orders, or deal the places evenly.",
                 Concern.BIASED,
             ): uneven,

@@ -319,7 +319,7 @@ class Leaderboard(Result):
         self,
         asked: bool = False,  # whatever it costs; refused where it cannot be had
     ) -> "Leaderboard":
-        """The same with the fewest questions that change it, where that is known of its ranker, can be had and is cheap.
+        """The same with the fewest questions that change it, where that is known of its ranker, can be had and cheap.
 
         Raises, where it is asked for: `InputError` for a ranking of more than strengths; else as `fragility`.
         """

@@ -32,7 +32,7 @@ KERNELSPEC = {"display_name": "python3", "language": "python", "name": "python3"
 def _close_event_loop() -> None:
     """Close the loop of this thread, in which Jupyter has run a client, unless it is somebody's who goes on.
 
-    Jupyter makes one for each thread and leaves it open, with its sockets, until it is collected: in the middle of anything.
+    Jupyter makes one for each thread and leaves it open, with its sockets, until it is collected, in the middle of all.
     """
     from jupyter_core.utils import ensure_event_loop
 

@@ -103,7 +103,7 @@ def order_effect(
     first_place_se_questions (None also where the questions do not differ); with ties nu.
 
     Raises: InputError for counts too far apart, another ranker, and an order that is lost; NoMaximumError where no
-    unique maximum exists, and also with a penalty where no verdict could tell an effect from strength; ConvergenceError.
+    unique maximum exists, and also with a penalty where no verdict could tell it from strength; ConvergenceError.
     Source: Davidson & Beaver (1977). Cost: O(R + J n² + (n + J)³) per Newton step.
     """
     check_order_form(ranker)

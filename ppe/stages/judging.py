@@ -320,7 +320,7 @@ def as_verdicts(
     details: pd.DataFrame,  # as made by `judge_answers`, or read back
     judge: str,  # name for the column of judges
 ) -> pd.DataFrame:  # validated; without rows if nothing is decided yet
-    "The verdict table of the details, row by row; the wording of the judge joins the variant. Of both orders: no first."
+    "The verdict table of the details, row by row; the wording of the judge joins the variant. Both orders: no first."
     if details.empty:
         return pd.DataFrame(columns=list(COLUMNS))
     variants, wordings = details["variant"], details["judge_variant"]
