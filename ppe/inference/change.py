@@ -377,7 +377,8 @@ class Change(Result):
             ): not self.decided,
             Note(f"{new} {self._loss()}: left out.", Concern.BIASED): self.n_lost and self.decided,
             Note(
-                f"{100 * self.invalid[1]:.0f} % of verdicts on {new} are invalid, and {100 * self.invalid[0]:.0f} % of "
+                f"{100 * self.invalid[1]:.0f} % of the verdicts on {new} are invalid, and {100 * self.invalid[0]:.0f} % "
+                "of "
                 f"those on {old}: what is missing may be what it would lose.",
                 Concern.BIASED,
             ): more_invalid,
