@@ -294,7 +294,7 @@ def test_fifty_models_on_a_thousand_graphs_stay_small():
     verdicts = validate_verdicts(pd.DataFrame(rows | {"verdict": np.where(wins.ravel(), "a", "b")}))
     page = ppe.report(verdicts).html
     text = text_of(page)
-    assert len(page.encode()) < 2_000_000 and "too large" in text
+    assert len(page.encode()) < 2_000_000 and "Use all graphs, once" in text
 
 
 def test_a_public_set():
