@@ -307,8 +307,8 @@ def rank(
     how = {"ranker": ranker, "on_separation": on_separation, "reference": _reference(reference)}
     if isinstance(table, Streamed):
         if not table.n_rows:
-            taken = ("ranker", "on_separation", "reference", "incomplete")
-            _refuse_others(given, taken, "a file of counts", "it holds no graphs or questions; leave it out")
+            of_counts = ("ranker", "on_separation", "reference", "incomplete")
+            _refuse_others(given, of_counts, "a file of counts", "it holds no graphs or questions; leave it out")
         n_invalid = table.n_rows - table.counts.n_verdicts if table.n_rows else None
         board = counts_leaderboard(table.counts, n_invalid=n_invalid, **how)
         if table.shown is not None:
