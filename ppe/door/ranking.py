@@ -266,6 +266,7 @@ def rank(
         "on_separation": on_separation != "error", "intervals": bool(intervals), "level": level != 0.95,
         "interval_kind": interval_kind != "simultaneous", "over": facets != ("question",), "seed": seed != SEED,
         "people": people is not None, "match": match != "auto", "columns": bool(named),
+        "fragility": fragility,
     }  # fmt: skip
     if isinstance(verdicts, Pool):
         why = "its graphs are ranked as they are, without ranges; rank the verdict table, or leave it out"
