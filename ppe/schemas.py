@@ -55,8 +55,8 @@ class Schema:
 
 SAYS = {  # of all tables, in the order in which the rules are tried
     "empty": "empty {column} in {rows}: every cell must be filled",
-    "name": "{column} {shown} in {rows}: a name is text on one line, without spaces around it or characters that cannot "
-    "be seen (escapes here); rename it",
+    "name": "{column} {shown} in {rows}: a name is text on one line, without spaces around it or characters that "
+    "cannot be seen (escapes here); rename it",
     "word": "",
     "itself": "model against itself in {rows} ({shown}): a {row} compares two different models",
     "twice": "",
