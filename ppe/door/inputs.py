@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial, wraps
-from inspect import Parameter, signature
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal, TypeAlias, TypeVar, cast, get_args, get_origin
 
@@ -69,7 +69,7 @@ def words_checked(function: Function) -> Function:
     "The same function; before it runs, its options are checked by `check_words`, and short names of columns are known."
     parameters = signature(function).parameters
     kinds = {name: parameter.annotation for name, parameter in parameters.items()}
-    names_columns = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    names_columns = "columns" in parameters and "names" in parameters
 
     @wraps(function)
     def checked(*places: Any, **options: Any) -> Any:
