@@ -134,9 +134,8 @@ class CategoryLeaderboards(Result):
                 refusals.append(error)
                 remarks.append(Note(f"category {name}: no ranges: {error}", Concern.MISSING))
         if len(refusals) == len(boards):
-            error = refusals[0]
             raise InputError(
-                f"category {next(iter(boards))}, at the level of {len(boards)} categories at once: {error}"
+                f"category {next(iter(boards))}, at the level of {len(boards)} categories at once: {refusals[0]}"
             )
         overall = None if self.overall is None else self.overall.with_intervals(level=level, **how)
         return replace(self, overall=overall, boards=boards, level=level, remarks=tuple(remarks))

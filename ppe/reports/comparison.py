@@ -18,10 +18,11 @@ from ..errors import InputError
 from ..inference.agreement import agreement_measures
 from ..inference.change import jackknife_error, question_wins, strengths_without
 from ..inference.intervals import holm, questions_needed
+from ..inference.leaderboard import plural
 from ..inference.presentation_order import order_caution
 from ..rankers.rankings import best_first
 from .tables import INVALID, agreement, cells, shared
-from ..results import Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import model_codes
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
@@ -40,8 +41,9 @@ class JudgeChange(Result):
     n_needed: int  # questions that both must have judged for it
     level: float
     linked_by: tuple[str, ...] = ()  # models that both scales are linked by: those that kept their place
-    remarks: tuple[str, ...] = ()  # what to know of either judge's verdicts, one sentence each
     attributed: bool = True  # false: more than chance moved, and no larger part of the models agrees which stayed
+    remarks: tuple[str, ...] = ()  # what to know of either judge's verdicts, one sentence each
+    n_alone: tuple[int, int] = (0, 0)  # valid verdicts of each on pairs of which the other has none: left out
 
     def to_frame(self) -> pd.DataFrame:
         "The models."
@@ -49,18 +51,23 @@ class JudgeChange(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "Every field; the models as rows."
-        return asdict(self) | {"models": self.models.to_dict("records")}
+        return asdict(self) | {"models": self.models.to_dict("records"), "notes": self.notes()}
 
     def parts(self) -> Parts:
         return [*self.lines(), "", Shown(self.models)]
 
-    def notes(self) -> list[str]:
-        "What this asks, beside the report on two tables."
-        return [
-            *self.remarks,
+    def cautions(self) -> list[str]:
+        "What to know of either judge's verdicts, and which of them say nothing here."
+        notes = [*self.remarks]
+        notes.append(
             "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
-            "question: it ranks by each judge on a scale of its own, so an order may change there and no score here.",
-        ]
+            "question: it ranks by each judge on a scale of its own, so an order may change there and no score here."
+        )
+        for judge, other, n in zip(self.judges, reversed(self.judges), self.n_alone, strict=True):
+            if n:
+                which = f"{other} has no valid one on the same pair, question and wording"
+                notes.append(Note(f"{plural(n, 'verdict')} of {judge} left out: {which}.", Concern.LEFT_OUT))
+        return notes
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
@@ -139,7 +146,8 @@ def judge_change(
         raise InputError(f"verdicts of {seen}: two judges are compared, one in each table; take one of each (--judge)")
     everyone = tuple(sorted({*model_codes(old)[2], *model_codes(new)[2]}))
     fewest = max(questions_needed(level), 2)
-    both = shared(*(cells(table, everyone, by=("question_id", "variant")) for table in (old, new)))
+    parts = [cells(table, everyone, by=("question_id", "variant")) for table in (old, new)]
+    both = shared(*parts)
     both = both[(both[["outcome_one", "outcome_other"]] != INVALID).all(axis=1)]
     columns = ["question_id", "low", "high", "outcome_one", "outcome_other"]
     question, first, second, one, other = (both[name].to_numpy() for name in columns)
@@ -172,9 +180,13 @@ def judge_change(
     names = (judges[0][0], judges[1][0])
     rest = n_questions, linking, error, int(np.ceil(n_questions * (linking / error) ** 2)), level
     linked_by = tuple(everyone[met[k]] for k in kept)
+    n_alone = tuple(int((part["outcome"] != INVALID).sum()) - len(both) for part in parts)
     table = table.iloc[best_first(table["old"])].reset_index(drop=True)
     agreed = agreement(both, level=level)
-    each = (order_caution(Comparisons.of(part), "Judge in random or both orders") for part in (old, new))
-    cautions = (f"{name}: {caution}" for name, caution in zip(names, each, strict=True) if caution)
-    remarks = tuple(cautions)
-    return JudgeChange(names, agreed, kappa, ratio, table, *rest, linked_by, remarks, attributed)  # type: ignore[arg-type]
+    remarks = []
+    for name, part in zip(names, (old, new), strict=True):
+        caution = order_caution(Comparisons.of(part), "Judge in random or both orders")
+        if caution:
+            remarks.append(Note(f"{name}: {caution}", Concern.BIASED))
+    about = linked_by, attributed, tuple(remarks), n_alone
+    return JudgeChange(names, agreed, kappa, ratio, table, *rest, *about)  # type: ignore[arg-type]
