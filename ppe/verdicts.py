@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['MIRRORED', 'ORDER_KNOWN', 'GRAPH_COLUMNS', 'ID_COLUMNS', 'VERDICTS', 'COLUMNS', 'STYLE', 'Verdict', 'answer_style',
            'covariate_columns', 'style_columns', 'order_words', 'validate_verdicts', 'read_verdicts', 'write_verdicts',
-           'find_name', 'nothing_selected', 'select_verdicts', 'graph_codes', 'identifier_column', 'model_codes',
-           'reading', 'require_distinct_names', 'rows_text']
+           'find_name', 'one_of_each', 'nothing_selected', 'select_verdicts', 'graph_codes', 'identifier_column',
+           'model_codes', 'reading', 'require_distinct_names', 'rows_text']
 
 # %% ../nbs/verdicts.ipynb #cell-03
 import os
@@ -58,8 +58,8 @@ VERDICTS = Schema(
     either_way=True,
     optional=(ORDER_KNOWN,),
     says={
-        "missing": ", or make a verdict table of a file in another form (`ppe import FILE --out verdicts.csv`, of a "
-        "table of your own with --columns)",
+        "missing": ", or say what they are called (--columns judge=grader,model_a=left), or make a verdict table of "
+        "another project's file (`ppe import FILE --out verdicts.csv`)",
         "empty": "; a pair without a usable verdict is written as 'invalid'",
         "word": (
             "unknown verdict {shown} in {rows}: a verdict is one of a, b, tie, invalid "
@@ -207,6 +207,15 @@ def find_name(
     "The name that is meant; 3.0 and the number 3 mean 3."
     wanted = whole_number(str(wanted))
     return next((name for name in names if whole_number(name) == wanted), None)
+
+
+def one_of_each(
+    tables: Sequence[pd.DataFrame],  # two validated tables of which nothing meets
+) -> str:
+    "The first question and pair of an old and of a new table, to be put behind a message."
+    rows = [table.iloc[0] for table in tables]
+    firsts = [f"question {row.question_id}, variant {row.variant}, {row.model_a} and {row.model_b}" for row in rows]
+    return f"; the old table begins with {firsts[0]}, the new one with {firsts[1]}: the same is written in the same way"
 
 
 def nothing_selected(column: str, wanted: str, there: Iterable[str]) -> InputError:

@@ -179,6 +179,9 @@ def merged_columns(
     names: Mapping[str, Any],  # the short form; None is nothing
 ) -> dict[str, Any]:  # by meaning
     "Both as one. Raises `InputError` for a meaning that both give."
+    if not (columns is None or isinstance(columns, (str, Mapping))):
+        example = "{'model_a': 'left'} or model_a=left"
+        raise InputError(f"columns of type {type(columns).__name__}: say what each means, {example}")
     named = parsed_columns(columns) if isinstance(columns, str) else dict(columns or {})
     short = {key: value for key, value in names.items() if value is not None}
     if both := [key for key in short if key in named]:

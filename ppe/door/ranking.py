@@ -266,6 +266,7 @@ def rank(
         "on_separation": on_separation != "error", "intervals": bool(intervals), "level": level != 0.95,
         "interval_kind": interval_kind != "simultaneous", "over": facets != ("question",), "seed": seed != SEED,
         "people": people is not None, "match": match != "auto", "columns": bool(named),
+        "fragility": fragility,
     }  # fmt: skip
     if isinstance(verdicts, Pool):
         why = "its graphs are ranked as they are, without ranges; rank the verdict table, or leave it out"
@@ -306,6 +307,9 @@ def rank(
     table = read_input(verdicts, needs=needed, columns=named, **source)
     how = {"ranker": ranker, "on_separation": on_separation, "reference": _reference(reference)}
     if isinstance(table, Streamed):
+        if not table.n_rows:
+            of_counts = ("ranker", "on_separation", "reference", "incomplete")
+            _refuse_others(given, of_counts, "a file of counts", "it holds no graphs or questions; leave it out")
         n_invalid = table.n_rows - table.counts.n_verdicts if table.n_rows else None
         board = counts_leaderboard(table.counts, n_invalid=n_invalid, **how)
         if table.shown is not None:
@@ -513,7 +517,7 @@ def compare(
     check_numbers(level, margin=margin)
     if not 0 < drop < np.inf:
         raise InputError(f"--drop {drop}: it is more than 0, and finite")
-    named, who = ([names] if isinstance(names, str) else [*names] for names in (model, judge))
+    named, who = ([chosen] if isinstance(chosen, str) else [*map(str, chosen)] for chosen in (model, judge))
     if len(who) > 1 + judges:
         raise InputError(f"{len(who)} times --judge: give it once, or twice with --judges")
     if judges and named:

@@ -39,7 +39,7 @@ from ..reports.charts import drawn, visible
 from ..reports.tables import further_calls, judge_agreement, judge_table, worst_questions
 from ..results import Heading, Note, Parts, Result, Shown
 from ..streams import stream
-from ..verdicts import read_verdicts, reading
+from ..verdicts import read_verdicts, reading, select_verdicts
 
 # %% ../../nbs/door/reporting.ipynb #c7d8ff40
 REFUSALS = (InputError, ConvergenceError, NoMaximumError)

@@ -92,7 +92,8 @@ class FileLayout:
             return self.read(file)
         there, judges = set(file.first_fields()), {*self.fields("judge")}
         shape = min(self.shapes, key=lambda shape: len(set(shape) - there))
-        if judge is None and (lacking := {*shape} - there) and lacking <= judges:
+        by_hand = "columns" in self.options
+        if judge is None and not by_hand and (lacking := {*shape} - there) and lacking <= judges:
             raise InputError(f"{file.name} has no {', '.join(lacking)}; say who judged with --judge NAME")
         needed = dict.fromkeys(name for name in shape if judge is None or name not in judges)
         fields = (name for column in self.names for name in self.fields(column))
@@ -537,6 +538,8 @@ def parsed_columns(
     for part in next(csv.reader([text]), []):
         key, _, value = (piece.strip() for piece in part.partition("="))
         columns.setdefault(key if value else repr(part), []).append(value)
+    if not columns:
+        raise InputError(f"columns {text!r:.60} name nothing; {_RULE}")
     return columns
 
 

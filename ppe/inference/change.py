@@ -39,7 +39,7 @@ from ..rankers.rankings import at_least
 from ..rankers.separation import same_component, strongly_connected_components
 from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, Shown
 from ..streams import stream
-from ..verdicts import model_codes, nothing_selected
+from ..verdicts import find_name, model_codes, nothing_selected, one_of_each
 
 # %% ../../nbs/inference/change.ipynb #00872a61
 LARGEST_DROP = 100.0  # log odds: as good as certain, and far from where exp overflows
@@ -428,10 +428,11 @@ def _changed(before: set[str], after: set[str], one: bool, names: Sequence[str])
             f"which model changed? Only the old table has {seen} and one in each was looked for; {way_out}"
         )
     pair = (names[0], names[-1]) if names else (alone[0][0], alone[1][0])
-    for name, there in zip(pair, (before, after), strict=True):
-        if name not in there:
-            raise nothing_selected("model", name, there)
-    return pair
+    found = [find_name(name, there) for name, there in zip(pair, (before, after), strict=True)]
+    for name, wanted, there in zip(found, pair, (before, after), strict=True):
+        if name is None:
+            raise nothing_selected("model", wanted, there)
+    return found[0] or "", found[1] or ""
 
 # %% ../../nbs/inference/change.ipynb #104abcf9
 def _paired(rows: Comparisons, of: Sequence[np.ndarray], number: Sequence[int]) -> tuple[np.ndarray, int]:
@@ -545,6 +546,7 @@ def model_change(
             f"{counted['n_questions']} questions on which {shown[0]} and {shown[1]} both have a valid verdict by the "
             f"same judge on the same wording{f' ({n_unpaired} verdicts have no partner)' * (n_unpaired > 0)}: fewer "
             f"than {fewest} decide nothing at level {level:g}; ask more questions, with the same judge of both"
+            + (one_of_each(tables) if len(tables) == 2 and not paired.any() else "")
         )
     used = np.isin(rows.question, rows.question[paired]) & (paired | ~(of[0] | of[1]))
     of, rows = [mine[used] for mine in of], rows.take(used)

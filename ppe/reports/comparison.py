@@ -23,7 +23,7 @@ from ..inference.presentation_order import order_caution
 from ..rankers.rankings import best_first
 from .tables import INVALID, agreement, cells, shared
 from ..results import Concern, Note, Parts, Result, Shown
-from ..verdicts import model_codes
+from ..verdicts import model_codes, one_of_each
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -152,8 +152,9 @@ def judge_change(
     columns = ["question_id", "low", "high", "outcome_one", "outcome_other"]
     question, first, second, one, other = (both[name].to_numpy() for name in columns)
     if (n_questions := len(set(question))) < fewest:
-        rule = f"fewer than {fewest} decide nothing at level {level:g}"
-        raise InputError(f"{n_questions} questions with a pair that both judged: {rule}; let the new one judge more")
+        rule = f"fewer than {fewest} decide nothing at level {level:g}; let the new one judge more"
+        firsts = "" if n_questions else one_of_each([old, new])
+        raise InputError(f"{n_questions} questions with a pair that both judged: {rule}{firsts}")
     met, n = np.union1d(first, second).tolist(), len(everyone)
     wins = [question_wins(question, first, second, (said + 1) / 2, n) for said in (one, other)]
     scores, new_scores = (strengths_without(part, everyone, met)[:, met] for part in wins)
