@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import ppe
-from ppe.errors import InputError
+from ppe.errors import InputError, NoMaximumError
 
 CASES = Path(__file__).parent / "cases"
 COLUMNS = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
@@ -50,10 +50,10 @@ def test_draws_asked_for_are_refused_where_they_cannot_reach_the_level():
 
 
 def test_more_than_fifty_categories_have_ranges():
-    "x wins all: of 57 categories with 14 questions each, 2 / 2**14 is less than 5 % / 57."
+    "x wins all on 20 questions of each of 57 categories: 2 / 2**20, and the chance of y and z, are far below 5 % / 57."
     rows = [
         ("j", f"{c}-{q}", f"c{c}", 0, *pair, "a")
-        for c, q, pair in product(range(57), range(14), (("x", "y"), ("x", "z")))
+        for c, q, pair in product(range(57), range(20), (("x", "y"), ("x", "z")))
     ]
     made = ppe.rank(pd.DataFrame(rows, columns=COLUMNS), by="category")
     assert not any("no ranges" in note for note in made.notes())
@@ -74,3 +74,26 @@ def test_categories_with_little_or_nothing():
     assert winners["pair"] is True and winners["ties"] is False and not winners["one"]
     notes = "\n".join(made.notes())
     assert "category invalid is left out" in notes and "category apart is left out" in notes
+
+
+def test_a_judge_whose_verdicts_have_no_maximum_is_ranked_and_tested():
+    "x wins all of j's verdicts, on twelve questions; k is undecided."
+    rows = [("j", q, "c", 0, a, b, "a" if a == "x" else "ab"[q % 2]) for q in range(12) for a, b in ("xy", "xz", "yz")]
+    rows += [("k", q, "c", 0, a, b, "ab"[(q + len(a + b)) % 2]) for q in range(12) for a, b in ("xy", "xz", "yz")]
+    made = ppe.rank(pd.DataFrame(rows, columns=COLUMNS), judges="separate")
+    table = made.boards["j"].to_frame().set_index("model")
+    assert table.loc["x", ["rank", "rank_low", "rank_high"]].tolist() == [1, 1, 1]
+    assert made.boards["j"].ranking.fit.ridge and not made.boards["k"].ranking.fit.ridge
+    assert any(note.startswith("judge j: ") and "penalty alone" in note for note in made.notes())
+    apart = [("j", q, "c", 0, a, b, "ab"[q % 2]) for q in range(12) for a, b in ("xy", "zw")]
+    apart += [("k", q, "c", 0, a, b, "ab"[q % 2]) for q in range(12) for a, b in ("xy", "yz", "zw")]
+    with pytest.raises(NoMaximumError, match="judge j: .* never met"):
+        ppe.rank(pd.DataFrame(apart, columns=COLUMNS), judges="separate")
+
+
+def test_the_first_over_all_leads_a_category_whose_first_place_it_shares():
+    "In the tie of *level* no other model leads, whatever its name."
+    rows = [("j", q, "clear", 0, "x", "b", "a" if q else "b") for q in range(12)]
+    rows += [("j", 20 + q, "level", 0, "x", "b", "tie") for q in range(12)]
+    made = ppe.rank(pd.DataFrame(rows, columns=COLUMNS), by="category")
+    assert made.winners["model"].tolist() == ["x", "x"] and "another model" not in made.sentence()

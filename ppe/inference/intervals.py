@@ -569,7 +569,7 @@ def facet_intervals(
     study, each = variance_components(rows, rng=rng.spawn(1)[0], **how), np.eye(n := len(scores))
     first, second = np.triu_indices(n, 1)
     design = Design.of(rows.first, rows.second, rows.models)
-    flips = {"n_flips": n_draws, "rng": rng.spawn(1)[0], "tie_parameter": ranker == "davidson"}
+    flips: dict[str, Any] = {"n_flips": n_draws, "rng": rng.spawn(1)[0], "tie_parameter": ranker == "davidson"}
     tests = ScoreTests.of(design, rows.points, rows.question, **flips)
     inside = tests.scale(level)
     from_scale = each - inside / inside.sum()

@@ -274,7 +274,7 @@ class PeopleAndJudges(Result):
             lines.append(self.limits.sentence(self.kind))
         return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
 
-    def cautions(self) -> list[Note]:
+    def cautions(self) -> list[str]:
         "What to know before the estimate is believed, one sentence each."
         notes = list(self.remarks)
         if self.sampling_p is not None and self.sampling_p < 0.001:
