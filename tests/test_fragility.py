@@ -10,7 +10,7 @@ from drawn import drawn_rows, frame
 
 import ppe
 from ppe.errors import InputError, NoMaximumError
-from ppe.inference.fragility import fragility
+from ppe.inference.fragility import CHEAP, fragility, fragility_cost
 from ppe.paper.datasets import load_verdicts
 from ppe.pool import Pool, comparison_graphs
 from ppe.rankers.registry import rank_batch
@@ -157,10 +157,21 @@ def test_it_is_left_out_without_ranges_or_at_great_cost_and_can_be_asked_for(mon
     usual = ppe.rank(rows).fragility
     assert ppe.rank(rows, intervals=0).fragility is None
     assert ppe.rank(rows, intervals=0, fragility=True).fragility.to_dict() == usual.to_dict()
-    monkeypatch.setattr("ppe.inference.leaderboard.CHEAP", 1.0)
+    monkeypatch.setattr("ppe.inference.leaderboard.CHEAP", 0.0)
     board = ppe.rank(rows)
     assert board.fragility is None and any("--fragility" in note or "fragility=" in note for note in board.notes())
     assert ppe.rank(rows, fragility=True).fragility.to_dict() == usual.to_dict()
+
+
+@pytest.mark.parametrize("n,n_pairs,is_cheap", [(60, 60, True), (300, 400, False)])
+def test_sixty_models_are_cheap_and_three_hundred_are_not(n, n_pairs, is_cheap):
+    "Of incomplete graphs; sixty models take a quarter of a second, three hundred some ten."
+    rng = np.random.default_rng(2)
+    rows = []
+    for question in range(30):
+        pairs = {(min(pair), max(pair)) for pair in rng.choice(n, (n_pairs, 2)) if pair[0] != pair[1]}
+        rows += [("j", question, "c", 0, f"m{a}", f"m{b}", rng.choice(["a", "b"])) for a, b in pairs]
+    assert (fragility_cost(comparison_graphs(frame(rows), incomplete="keep")) <= CHEAP) == is_cheap
 
 
 def test_fragility_single_question():

@@ -75,11 +75,12 @@ def test_separate_refuses_what_has_no_distance(ppe_main, tmp_path):
         ([("model" if row[0] == "hasty" else row[0], *row[1:]) for row in rows], "'model'", "rename it"),
         ([r for r in rows if r[0] != "hasty" or "e" not in r[4:6]], "different models", "(e by one", "hasty"),
         ([(*r[:6], "invalid") if r[0] == "hasty" else r for r in rows], "judge hasty: no valid verdict"),
-        (always, "judge hasty: no maximum likelihood estimate", "a"),
     ):
         path = write(tmp_path / "t.csv", some)
         refused(ppe_main("rank", path, "--judges", "separate"), *words)
-    assert ppe_main("rank", path, "--judges", "separate", "--on-separation", "ridge").code == 0
+    done = ppe_main("rank", write(tmp_path / "t.csv", always), "--judges", "separate", "--format", "json")
+    assert [bool(board["fit"]["ridge"]) for board in done.json()["leaderboards"].values()] == [False, True, False]
+    assert "judge hasty" in done.err and "penalty alone" in done.err
 
 
 def weighted(rows, **options):

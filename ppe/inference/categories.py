@@ -13,10 +13,9 @@ from typing import Any
 import pandas as pd
 
 from ..errors import InputError, NoMaximumError, first_five
-from .leaderboard import REFUSALS, JudgeLeaderboards, Leaderboard, leaderboard
+from .leaderboard import REFUSALS, JudgeLeaderboards, Leaderboard, part_leaderboard
 from .score_tests import questions_needed
 from ..results import Concern, Note, Parts, Result, Shown
-from ..rankers.separation import same_component
 from ..verdicts import select_verdicts
 
 # %% ../../nbs/inference/categories.ipynb #956e40da
@@ -45,7 +44,9 @@ class CategoryLeaderboards(Result):
         rows, first = [], self.first
         for category, board in self.boards.items():
             table = board.table()
-            leader, limits = table["model"][0], board.intervals and board.intervals.limits.get("simultaneous")
+            leaders = table.loc[table["rank"] == table["rank"][0], "model"].tolist()
+            leader = first if first in leaders else leaders[0]  # of several that share the place
+            limits = board.intervals and board.intervals.limits.get("simultaneous")
             at = [board.ranking.models.index(name) for name in (leader, first) if name in board.ranking.models]
             certain = is_above = None  # where nothing is tested
             if limits and limits.above is not None:
@@ -142,22 +143,6 @@ class CategoryLeaderboards(Result):
         return replace(self, overall=overall, boards=boards, level=level, remarks=tuple(remarks))
 
 
-def _board(verdicts: pd.DataFrame, **options: Any) -> Leaderboard:
-    """A leaderboard; where no maximum exists although comparisons join all models, that of the stated penalty.
-
-    The tests behind ranges need no estimate: a model that won every verdict is the clearest case that there is.
-    Raises as `leaderboard`, and `NoMaximumError` where some models never met the others.
-    """
-    try:
-        return leaderboard(verdicts, **options)
-    except NoMaximumError:
-        board = leaderboard(verdicts, **options | {"on_separation": "ridge"})
-        wins, ties = board.counts.wins, board.counts.ties
-        if not same_component((wins + wins.T + ties)[None])[0].all():
-            raise
-        return board
-
-
 def category_leaderboards(
     verdicts: pd.DataFrame,  # validated verdict table of at least two categories
     **options: Any,  # of `leaderboard`
@@ -176,14 +161,14 @@ def category_leaderboards(
     boards, remarks = dict[str, Leaderboard](), list[str]()
     for name in names:
         try:
-            boards[name] = _board(select_verdicts(verdicts, category=name), **options)
+            boards[name] = part_leaderboard(select_verdicts(verdicts, category=name), **options)
         except REFUSALS as error:
             remarks.append(Note(f"category {name} is left out: {error}", Concern.MISSING))
     if not boards:
         raise InputError(f"no category has a ranking; the first: {remarks[0]}")
     overall = None
     try:
-        overall = _board(verdicts, **options)
+        overall = part_leaderboard(verdicts, **options)
     except NoMaximumError as error:
         remarks.insert(0, Note(f"no ranking over all categories: {error}", Concern.MISSING))
     return CategoryLeaderboards(overall, boards, remarks=tuple(remarks))

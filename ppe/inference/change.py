@@ -362,55 +362,56 @@ class Change(Result):
 
     def cautions(self) -> list[Note]:
         "What to know before the answer is believed."
-        (old, new), few = self.models, FEW_QUESTIONS
-        places = self.shown_first or (0.5, 0.5)
-        shares = [f"{100 * share:.0f} %" for share in places]
-        more_invalid = self.decided and 100 * (self.invalid[1] - self.invalid[0]) > MOST_LOST
-        uneven = abs(places[0] - places[1]) > APART
-        notes = {
-            Note(self.order_note, Concern.BIASED): self.order_note,
-            Note(
+        old, new = self.models
+        notes = []
+        if self.order_note:
+            notes.append(Note(self.order_note, Concern.BIASED))
+        if not self.decided:
+            text = (
                 f"Where {new} failed on what it lost, it is weaker than it looks: judge it there, or leave those "
-                "questions "
-                "out of the old table if it was not to be asked.",
-                Concern.BIASED,
-            ): not self.decided,
-            Note(f"{new} {self._loss()}: left out.", Concern.BIASED): self.n_lost and self.decided,
-            Note(
-                f"{100 * self.invalid[1]:.0f} % of the verdicts on {new} are invalid, and {100 * self.invalid[0]:.0f} % "
-                "of "
-                f"those on {old}: what is missing may be what it would lose.",
-                Concern.BIASED,
-            ): more_invalid,
-            Note(
-                f"The old one was shown first in {shares[0]} of its verdicts, the new one in {shares[1]}: what the "
-                "judge "
-                "gives to the first place counts as a change; judge both orders, or deal the places evenly.",
-                Concern.BIASED,
-            ): uneven,
-            Note(
-                "All questions say the same of the two: copies of one run say nothing of another.", Concern.MISSING
-            ): self.power is None,
-            Note(f"{self.n_questions} questions: limits from fewer than about {few} are rough.", Concern.ROUGH): (
-                self.n_questions < few
-            ),
-            Note(
-                f"{plural(self.n_added, 'question')} left out: {old} has no valid verdict there.", Concern.LEFT_OUT
-            ): self.n_added,
-            Note(
-                f"{plural(self.n_unasked, 'question')} left out: {new} was not judged there.", Concern.LEFT_OUT
-            ): self.n_unasked,
-            Note(
+                "questions out of the old table if it was not to be asked."
+            )
+            notes.append(Note(text, Concern.BIASED))
+        elif self.n_lost:
+            notes.append(Note(f"{new} {self._loss()}: left out.", Concern.BIASED))
+        if self.decided and 100 * (self.invalid[1] - self.invalid[0]) > MOST_LOST:
+            text = (
+                f"{100 * self.invalid[1]:.0f} % of the verdicts on {new} are invalid, and "
+                f"{100 * self.invalid[0]:.0f} % of those on {old}: what is missing may be what it would lose."
+            )
+            notes.append(Note(text, Concern.BIASED))
+        first_old, first_new = self.shown_first or (0.5, 0.5)
+        if abs(first_old - first_new) > APART:
+            text = (
+                f"The old one was shown first in {100 * first_old:.0f} % of its verdicts, the new one in "
+                f"{100 * first_new:.0f} %: what the judge gives to the first place counts as a change; judge both "
+                "orders, or deal the places evenly."
+            )
+            notes.append(Note(text, Concern.BIASED))
+        if self.power is None:
+            text = "All questions say the same of the two: copies of one run say nothing of another."
+            notes.append(Note(text, Concern.MISSING))
+        if self.n_questions < FEW_QUESTIONS:
+            text = f"{self.n_questions} questions: limits from fewer than about {FEW_QUESTIONS} are rough."
+            notes.append(Note(text, Concern.ROUGH))
+        return [*notes, *self._left_out()]
+
+    def _left_out(self) -> list[Note]:
+        "What was left out of the comparison, and why."
+        old, new = self.models
+        texts = []
+        if self.n_added:
+            texts.append(f"{plural(self.n_added, 'question')} left out: {old} has no valid verdict there.")
+        if self.n_unasked:
+            texts.append(f"{plural(self.n_unasked, 'question')} left out: {new} was not judged there.")
+        if self.n_unpaired:
+            texts.append(
                 f"{self.n_unpaired} verdicts left out: the other version has none by the same judge on the same "
-                "wording, or, where several judges or wordings stand on one, against the same opponent.",
-                Concern.LEFT_OUT,
-            ): self.n_unpaired,
-            Note(
-                f"Models left out, as no comparison joins them with the two: {first_five(self.without)}.",
-                Concern.LEFT_OUT,
-            ): self.without,
-        }
-        return [note for note, needed in notes.items() if needed]
+                "wording, or, where several judges or wordings stand on one, against the same opponent."
+            )
+        if self.without:
+            texts.append(f"Models left out, as no comparison joins them with the two: {first_five(self.without)}.")
+        return [Note(text, Concern.LEFT_OUT) for text in texts]
 
 # %% ../../nbs/inference/change.ipynb #811bab7c
 def _changed(before: set[str], after: set[str], one: bool, names: Sequence[str]) -> tuple[str, str]:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LIMITS', 'WITHOUT', 'SEED', 'NEGLIGIBLE', 'REFUSALS', 'UNEVEN', 'Incomplete', 'Ratings', 'BEST_ORDERS',
            'SHOWN_JUDGES', 'plural', 'Leaderboard', 'invalid_verdicts', 'invalid_report', 'uneven_lines', 'leaderboard',
-           'counts_leaderboard', 'JudgeLeaderboards', 'judge_leaderboards']
+           'part_leaderboard', 'counts_leaderboard', 'JudgeLeaderboards', 'judge_leaderboards']
 
 # %% ../../nbs/inference/leaderboard.ipynb #c03-bbbe87
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ from ..rankers.order_effect import ORDER_FORMS, check_order_form, order_effect_b
 from ..rankers.order_effect import order_effect as fit_order_effect
 from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
-from ..rankers.separation import unjudged_orders
+from ..rankers.separation import same_component, unjudged_orders
 from ..results import Concern, Heading, Note, Parts, Result, Shown
 from ..streams import stream
 from ..verdicts import graph_codes, model_codes, select_verdicts
@@ -569,6 +569,25 @@ def leaderboard(
         reference=None if reference is None else reference_ranks(reference, ranked.models),
     )  # fmt: skip
 
+
+def part_leaderboard(
+    verdicts: pd.DataFrame,  # validated verdict table: a part of another, as a category or a judge
+    **options: Any,  # of `leaderboard`
+) -> Leaderboard:
+    """A leaderboard; where no maximum exists although comparisons join all models, that of the stated penalty.
+
+    The tests behind ranges need no estimate: a model that won every verdict is the clearest case that there is.
+    Raises as `leaderboard`, and `NoMaximumError` where some models never met the others.
+    """
+    try:
+        return leaderboard(verdicts, **options)
+    except NoMaximumError:
+        board = leaderboard(verdicts, **options | {"on_separation": "ridge"})
+        wins, ties = board.counts.wins, board.counts.ties
+        if not same_component((wins + wins.T + ties)[None])[0].all():
+            raise
+        return board
+
 # %% ../../nbs/inference/leaderboard.ipynb #c13b
 def counts_leaderboard(
     counts: PairCounts,  # of all verdicts
@@ -714,18 +733,18 @@ class JudgeLeaderboards(Result):
 
     def with_intervals(self, **how: Any) -> "JudgeLeaderboards":
         "As `Leaderboard.with_intervals`; the same resamples for judges with the same questions."
-        return JudgeLeaderboards({judge: board.with_intervals(**how) for judge, board in self.boards.items()})
+        return replace(self, boards={judge: board.with_intervals(**how) for judge, board in self.boards.items()})
 
     def with_fragility(self, asked: bool = False) -> "JudgeLeaderboards":
         "The same with the fewest questions that change each; raises as `Leaderboard.with_fragility`."
-        return JudgeLeaderboards({judge: board.with_fragility(asked) for judge, board in self.boards.items()})
+        return replace(self, boards={judge: board.with_fragility(asked) for judge, board in self.boards.items()})
 
 # %% ../../nbs/inference/leaderboard.ipynb #jl-08
 def judge_leaderboards(
     verdicts: pd.DataFrame,  # validated verdict table of at least two judges
     **options: Any,  # of `leaderboard`
 ) -> JudgeLeaderboards:
-    """The leaderboard of each judge.
+    """The leaderboard of each judge; of one whose verdicts have no maximum as `part_leaderboard`.
 
     Raises as `leaderboard`, naming the judge, and `InputError` for one judge alone, or judges of different models.
     """
@@ -745,7 +764,7 @@ def judge_leaderboards(
                 "no distance; leave these models out, or rank one judge (--judge)"
             )
         try:
-            boards[judge] = leaderboard(table, **options)
+            boards[judge] = part_leaderboard(table, **options)
         except NoMaximumError as error:
             raise NoMaximumError(f"judge {judge}: {error}", above=error.above, below=error.below) from None
         except (InputError, ConvergenceError) as error:
