@@ -296,7 +296,7 @@ def table_lines(quick: bool) -> list[Line]:
 READERS = {
     "table": "from ppe.pool import win_tie_counts_from_table as count\n"
     "from ppe.verdicts import read_verdicts\nwork = lambda: count(read_verdicts(sys.argv[1]))",
-    "pieces": "from ppe.streaming import stream_counts\n"
+    "pieces": "from ppe.large_files import stream_counts\n"
     "def work():\n    c = stream_counts(sys.argv[1:]).counts\n    return c.wins, c.ties, c.models",
 }
 MEASURE = """

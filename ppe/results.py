@@ -145,7 +145,7 @@ class Result:
         return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in lines)
 
     def _repr_html_(self) -> str:
-        return import_module("ppe.door.display").page(self)
+        return import_module("ppe.api.display").page(self)
 
     def plot(self, ax: "Axes | None" = None, **options: Any) -> "Axes":
         """Draw it, into the given axes or new ones: scores of a leaderboard (kind: scores, wins or cycles), cycle
@@ -153,4 +153,4 @@ class Result:
 
         Raises `InputError` for a result without a picture.
         """
-        return import_module("ppe.door.display").plot(self, ax, **options)
+        return import_module("ppe.api.display").plot(self, ax, **options)

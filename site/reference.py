@@ -12,7 +12,7 @@ from pathlib import Path
 
 # Folder of ppe/, its title, what it is for; in the order of the contents page.
 ROOMS = {
-    "door": "From a file or a frame to a result",
+    "api": "From a file or a frame to a result",
     "": "Verdicts, pools, cycles, truncation",
     "rankers": "Rankers",
     "inference": "Trust in a ranking",
@@ -20,7 +20,8 @@ ROOMS = {
     "importers": "Verdict files of other projects",
     "stages": "Collecting verdicts",
     "theory": "The theory at finite n",
-    "paper": "Public sets, simulated pools, the paper's artefacts",
+    "sources": "Public sets and simulated pools",
+    "paper": "The paper's artefacts",
     "reports": "Reports",
 }
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from PIL import Image
 from reference import reference_pages
 
+from ppe.paper.artefacts import Artefact, Front, read_fronts, saved_at
 from ppe.paper.book import filled, numbers
-from ppe.paper.items import Artefact, Front, read_fronts, saved_at
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]*)(#[^)\s]*)?(?=\))")

@@ -8,9 +8,9 @@ from conftest import COLUMNS
 from scipy.special import expit
 
 from ppe.comparisons import Comparisons
+from ppe.inference.graph_selection import ALL_GRAPHS
 from ppe.inference.intervals import question_weights
-from ppe.inference.methods import ALL_GRAPHS
-from ppe.streams import stream
+from ppe.random_streams import stream
 from ppe.verdicts import validate_verdicts
 
 

@@ -16,7 +16,7 @@ import nbformat
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import CellExecutionError
 
-from ppe.paper.executed import clean_cells, notebook_client, notebook_text
+from ppe.paper.notebook_outputs import clean_cells, notebook_client, notebook_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_FOLDERS = ("figures", "tables", "theorems")

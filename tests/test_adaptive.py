@@ -215,7 +215,7 @@ def test_settled_is_said_and_nothing_more_is_asked(tmp_path, capsys, monkeypatch
     first = lambda question, a, b: tagged("A" if a.split("of ")[1] < b.split("of ")[1] else "B")  # noqa: E731
     clear = reader(first)
     clear.name = f"api {NOBODY}/v1"
-    monkeypatch.setattr("ppe.door.collecting.Run.answering", lambda run, model: clear)
+    monkeypatch.setattr("ppe.api.llm_stages.Run.answering", lambda run, model: clear)
     answers(tmp_path, 60, "wxyz")
     given = adaptive(tmp_path, NOBODY, budget=360)
     given[given.index("order")] = "top=1"
@@ -301,7 +301,7 @@ def test_where_it_stands_is_said_when_it_is_settled(tmp_path, capsys, monkeypatc
     by_letter = lambda question, a, b: tagged("A" if a.split("of ")[1] < b.split("of ")[1] else "B")  # noqa: E731
     clear = reader(by_letter)
     clear.name = f"api {NOBODY}/v1"
-    monkeypatch.setattr("ppe.door.collecting.Run.answering", lambda run, model: clear)
+    monkeypatch.setattr("ppe.api.llm_stages.Run.answering", lambda run, model: clear)
     report = tmp_path / "report.json"
     assert main(placing(tmp_path, NOBODY, "--report", str(report), goal="top=3", budget=240)) == 0
     said, found = capsys.readouterr().err, json.loads(report.read_text())

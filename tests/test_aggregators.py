@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError, NoMaximumError
+from ppe.inference.graph_selection import ALL_GRAPHS
 from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
-from ppe.inference.methods import ALL_GRAPHS
 from ppe.pool import Pool, comparison_graphs
+from ppe.random_streams import stream
 from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.registry import RANKERS, rank, rank_batch
-from ppe.streams import stream
 from ppe.verdicts import COLUMNS, validate_verdicts
 
 SEED = 20260324

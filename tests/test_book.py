@@ -12,9 +12,10 @@ from pypdf import PdfReader
 from stage_notebooks import ROOT
 
 from ppe.errors import InputError
+from ppe.paper.artefacts import read_fronts
 from ppe.paper.book import numbers, write_book
-from ppe.paper.items import read_fronts
-from ppe.paper.style import caption, describe_pdf, printed_figure, save_figure
+from ppe.paper.style import caption, describe_pdf, save_figure
+from ppe.plot_style import printed_figure
 
 TITLE = 'Distance – of "μ" from (0, 1): $K$ #1 \\ 😀'
 

@@ -28,7 +28,7 @@ from oracles import (
 )  # fmt: skip
 from scipy import special
 
-from ppe.inference.advice import SECTIONS
+from ppe.inference.diagnosis import SECTIONS
 
 CYCLE_KEYS = [*GRAPH_KEYS, *"n_models c3 c4 c3_bad c4_bad score tie_rate largest_scc".split()]
 RANK_KEYS = set("ranker n_models n_graphs n_graphs_dropped selection kept models fit".split())

@@ -13,9 +13,9 @@ from drawn import copied, refused
 
 from ppe.comparisons import Comparisons
 from ppe.inference.leaderboard import leaderboard
-from ppe.paper.datasets import load_verdicts
 from ppe.rankers.covariates import Covaried, coefficient_effects, fit_covariates
 from ppe.rankers.order_effect import ORDER_FORMS
+from ppe.sources.datasets import load_verdicts
 from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
 
 STYLED = [*COLUMNS, "length_a", "length_b", "markdown_a", "markdown_b", "mood_a", "mood_b"]

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.paper import datasets
-from ppe.paper.datasets import load_verdicts, verdict_sets
+from ppe.sources import datasets
+from ppe.sources.datasets import load_verdicts, verdict_sets
 from ppe.verdicts import COLUMNS, ORDER_KNOWN, read_verdicts, validate_verdicts, write_verdicts
 
 ROOT = Path(__file__).resolve().parents[1]

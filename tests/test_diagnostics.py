@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from drawn import frame
 
-from ppe.inference.advice import diagnose_verdicts, open_ranks
+from ppe.inference.diagnosis import diagnose_verdicts, open_ranks
 from ppe.inference.diagnostics import judges_agree, wording_spread
-from ppe.paper.datasets import load_verdicts
 from ppe.pool import Pool, comparison_graphs
-from ppe.streams import stream
+from ppe.random_streams import stream
+from ppe.sources.datasets import load_verdicts
 
 
 def told(rows) -> tuple[dict, str]:

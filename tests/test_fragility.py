@@ -11,9 +11,9 @@ from drawn import drawn_rows, frame
 import ppe
 from ppe.errors import InputError, NoMaximumError
 from ppe.inference.fragility import CHEAP, fragility, fragility_cost
-from ppe.paper.datasets import load_verdicts
 from ppe.pool import Pool, comparison_graphs
 from ppe.rankers.registry import rank_batch
+from ppe.sources.datasets import load_verdicts
 
 CASES = Path(__file__).parent / "cases"
 STRENGTH = {"a": 0.8, "b": 0.5, "c": 0.2, "d": 0.0, "e": -0.2}

@@ -11,7 +11,7 @@ import pytest
 from conftest import COLUMNS
 
 import ppe
-from ppe.door.inputs import verdict_table
+from ppe.api.inputs import verdict_table
 from ppe.errors import InputError
 
 ROWS = [("x", "y", "x", 1), ("y", "z", "z", 1), ("z", "x", "draw", 2), ("x", "z", "z", 3)]

@@ -20,8 +20,8 @@ import pandas as pd
 import pytest
 
 import ppe
+from ppe.api.llm_stages import Run
 from ppe.cli.main import COMMANDS, app, main
-from ppe.door.collecting import Run
 from ppe.errors import as_options, one_line
 
 HEAVY = ("click", "jinja2", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
@@ -170,13 +170,8 @@ def test_a_command_prints_what_its_function_returns(name: str, table: Path, caps
     assert len(pd.read_csv(StringIO(out))) == len(frame) and err == notes
 
 
-def test_the_door_has_at_most_thirty_names_and_says_where_the_others_went():
+def test_import_ppe_has_at_most_thirty_names():
     assert len(ppe.__all__) <= 30
-    for module, names in ppe._MOVED.items():
-        for name in names.split():
-            with pytest.raises(AttributeError, match=f"from {module} import {name}"):
-                getattr(ppe, name)
-            assert hasattr(import_module(module), name), f"{name} is not in {module}"
 
 
 def test_a_ranking_in_a_terminal_loads_no_pictures():
@@ -186,7 +181,8 @@ def test_a_ranking_in_a_terminal_loads_no_pictures():
 
 def test_every_result_shows_itself():
     "It says once what it has to say; its short form, its page and its picture are those of all results."
-    from ppe.door import display, planning, reading  # noqa: F401  (with these all results are defined)
+    from ppe.api import display, loading, planning  # noqa: F401  (with these all results are defined)
+
     from ppe.results import Result
 
     kinds = [kind for kind in Result.__subclasses__() if kind.__module__.startswith("ppe.")]
@@ -201,7 +197,7 @@ def _noted_results() -> dict[str, "ppe.results.Result"]:
     "A result of each kind, of verdicts that give each something to note."
     from ppe.comparisons import Comparisons
     from ppe.inference.variance_components import variance_components
-    from ppe.streams import stream
+    from ppe.random_streams import stream
 
     rng, models = np.random.default_rng(5), ["m*1*", "m_2_", "<b>3", "m4"]
     pairs = [(a, b) for i, a in enumerate(models) for b in models[i + 1 :]]
@@ -231,7 +227,7 @@ def _noted_results() -> dict[str, "ppe.results.Result"]:
 
 def test_notes_stand_in_every_form_and_the_most_serious_come_first():
     "Of each kind of result: in print, to_dict, the page of a notebook and Markdown, word for word."
-    from ppe.door.markup import as_markdown
+    from ppe.api.markup_formats import as_markdown
     from ppe.results import Concern, Note, Result
 
     results = _noted_results()

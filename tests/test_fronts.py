@@ -10,7 +10,7 @@ import pytest
 from nbconvert import HTMLExporter
 from stage_notebooks import ROOT
 
-from ppe.paper.items import Item, cell_tags, notebook_cells, plain_markdown, read_fronts, read_items, read_manifest
+from ppe.paper.artefacts import Item, cell_tags, notebook_cells, plain_markdown, read_fronts, read_items, read_manifest
 
 ITEMS = read_items(ROOT)
 PAPER = pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))

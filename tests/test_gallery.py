@@ -12,8 +12,8 @@ from made_project import make_project
 from markdown_it import MarkdownIt
 from stage_notebooks import ROOT, stage_notebooks, title
 
+from ppe.paper.artefacts import read_items
 from ppe.paper.book import write_gallery
-from ppe.paper.items import read_items
 
 ITEMS = {
     "tab_later": ("Bills (not in the paper)", "Bills"),

@@ -175,7 +175,7 @@ def test_rows_that_are_missing_are_lost_as_those_that_are_invalid(ppe_main, tmp_
         assert run.code == 5 and LOST[3:] in run.out
 
 
-def lost_of(old: list[tuple], new: list[tuple], **options: object) -> "ppe.inference.change.Change":
+def lost_of(old: list[tuple], new: list[tuple], **options: object) -> "ppe.inference.model_change.Change":
     return ppe.compare(table(old), table(new), model=["v1", "v2"], **options)
 
 

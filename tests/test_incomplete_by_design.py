@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from conftest import refused
 
+from ppe.inference.graph_selection import Method
 from ppe.inference.leaderboard import invalid_verdicts, leaderboard, uneven_lines
-from ppe.inference.methods import Method
 from ppe.rankers.registry import rank_counts
 from ppe.verdicts import COLUMNS, validate_verdicts, write_verdicts
 

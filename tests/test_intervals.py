@@ -14,14 +14,14 @@ from scipy.sparse import csr_array
 
 import ppe
 from ppe.errors import InputError
-from ppe.inference.advice import diagnose_verdicts, open_ranks
+from ppe.inference.diagnosis import diagnose_verdicts, open_ranks
+from ppe.inference.graph_selection import Method
 from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
-from ppe.inference.methods import Method
 from ppe.inference.score_tests import ScoreTests
 from ppe.pool import comparison_graphs
+from ppe.random_streams import stream
 from ppe.rankers.likelihood import Design
-from ppe.streams import stream
 from ppe.verdicts import read_verdicts, validate_verdicts
 
 SEED = 20260324

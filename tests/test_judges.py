@@ -15,10 +15,10 @@ from ppe.errors import InputError, NoMaximumError
 from ppe.inference.diagnostics import own_models
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.people_and_judges import people_and_judges
+from ppe.random_streams import stream
 from ppe.rankers.judges import weighted_judges
 from ppe.rankers.order_effect import order_effect
 from ppe.reports.comparison import judge_change
-from ppe.streams import stream
 from ppe.verdicts import read_verdicts, validate_verdicts
 
 STRENGTH = {"a": 1.0, "b": 0.3, "c": 0.0, "d": -0.5, "e": -0.8}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ppe.errors import InputError
 from ppe.files import is_name
 from ppe.importers.layouts import LAYOUTS, import_verdicts
-from ppe.paper.datasets import load_verdicts
+from ppe.sources.datasets import load_verdicts
 from ppe.verdicts import COLUMNS, read_verdicts, write_verdicts
 
 RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mtbench"

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from definitions import definitions
 
-from ppe.inference.methods import MAIN_METHODS, METHODS
-from ppe.paper.published import PRINTED_METHODS
-from ppe.paper.referenced import simulated_pools
-from ppe.paper.simulated import load_parameters, simulate
+from ppe.inference.graph_selection import MAIN_METHODS, METHODS
+from ppe.paper.printed_numbers import PRINTED_METHODS
+from ppe.paper.reference_pools import simulated_pools
 from ppe.paper.studies.main_design import keep_k, sweep, tuned_methods
 from ppe.pool import comparison_graphs
-from ppe.rankers.rankings import DISTANCES, spearman_distance
+from ppe.random_streams import stream
+from ppe.rankers.ranking import DISTANCES, spearman_distance
 from ppe.rankers.registry import PAPER_RANKERS, rank_batch
-from ppe.streams import stream
+from ppe.sources.simulated import load_parameters, simulate
 
 SEED = 20260324
 

@@ -13,7 +13,7 @@ import stage_notebooks
 from forked_kernels import ForkedKernelManager
 from jupyter_client.manager import AsyncKernelManager
 
-from ppe.paper.executed import KERNELSPEC, same_text
+from ppe.paper.notebook_outputs import KERNELSPEC, same_text
 
 # They fit hundreds of models or start kernels of their own: half a minute each.
 SLOW = {

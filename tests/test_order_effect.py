@@ -266,7 +266,7 @@ def test_json_lines_and_frames_with_other_names_keep_the_mark(tmp_path):
 
 
 def test_large_files_are_cautioned_by_their_counts(ppe_main, tmp_path, monkeypatch):
-    monkeypatch.setattr("ppe.door.inputs.LARGE", 100)
+    monkeypatch.setattr("ppe.api.inputs.LARGE", 100)
     rows = [(*row[:6], "ab"[k % 3 == 0]) for k, row in enumerate(always_a("given"))]
     path = write(tmp_path / "t.csv", rows)
     assert ONE_ORDER in ppe_main("rank", path, *RIDGE).err

@@ -14,8 +14,8 @@ from ppe.comparisons import Comparisons
 from ppe.errors import InputError
 from ppe.inference.intervals import facet_intervals
 from ppe.inference.variance_components import facets_over, variance_components, verdict_cells
-from ppe.paper.datasets import load_verdicts
-from ppe.streams import replicate_streams, stream
+from ppe.random_streams import replicate_streams, stream
+from ppe.sources.datasets import load_verdicts
 from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
 
 SEED = 20260324

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ppe.api.planning import cells_from
 from ppe.cli.main import main
 from ppe.designs.pair_designs import KINDS, PairDesign, design_pairs, pair_table
-from ppe.door.planning import cells_from
 from ppe.errors import InputError
 
 # ---- oracles: plain counting

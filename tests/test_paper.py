@@ -17,7 +17,7 @@ from conftest import refused
 
 from ppe.files import file_sha256
 from ppe.paper import sentences
-from ppe.paper.items import code_cells, notebook_cells
+from ppe.paper.artefacts import code_cells, notebook_cells
 from ppe.paper.runner import list_items, run
 
 ITEMS = {

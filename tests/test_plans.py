@@ -27,7 +27,7 @@ from ppe.designs.plans import (
     public_beliefs,
 )
 from ppe.errors import InputError
-from ppe.streams import stream
+from ppe.random_streams import stream
 from ppe.verdicts import read_verdicts
 
 MODELS = tuple(f"m{i}" for i in range(6))

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from ppe.designs.pair_designs import PairDesign, Sharing
 from ppe.designs.plans import Layout, expected_distance
 from ppe.errors import InputError
-from ppe.rankers.rankings import mid_ranks, spearman_distance
+from ppe.rankers.ranking import mid_ranks, spearman_distance
 
 THEOREM = definitions("theorems/thm_question_effects.ipynb")
 CallEffects, score_precision = THEOREM.CallEffects, THEOREM.score_precision

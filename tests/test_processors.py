@@ -71,7 +71,7 @@ def environment(name: str, cache: Path) -> dict[str, str]:
 
 
 def keep_k() -> object:
-    from ppe.paper.referenced import simulated_pools
+    from ppe.paper.reference_pools import simulated_pools
 
     pools = simulated_pools(seed=SEED, categories=["coding", "stem"], replicated=False)
     return definitions("tables/tab_keep_k_cv.ipynb").budget_study(pools, n_splits=1, seed=SEED)
@@ -79,7 +79,7 @@ def keep_k() -> object:
 
 def plans() -> Iterator[object]:
     from ppe.designs.plans import make_plan, parse_target, public_beliefs
-    from ppe.streams import stream
+    from ppe.random_streams import stream
 
     for n, how in ((6, {"target": parse_target("top=2", 6)}), (15, {"n_calls": 1000}), (20, {"n_calls": 1000})):
         beliefs = public_beliefs([f"model {k}" for k in range(n)], n_draws=60, rng=stream(SEED, "beliefs"))
@@ -87,7 +87,7 @@ def plans() -> Iterator[object]:
 
 
 def diagnostics() -> object:
-    from ppe.paper.referenced import real_pools
+    from ppe.paper.reference_pools import real_pools
 
     (one,), how = real_pools(["h2o"]), {"judge": "h2o", "per_question": 1, "seed": SEED}
     task_diagnostics = definitions("tables/tab_bt_diagnostic.ipynb").task_diagnostics
@@ -118,8 +118,8 @@ def coverage() -> object:
 
 
 def replication() -> object:
-    from ppe.inference.methods import METHODS
-    from ppe.paper.referenced import real_pools
+    from ppe.inference.graph_selection import METHODS
+    from ppe.paper.reference_pools import real_pools
     from ppe.paper.studies.aggregation import replication_cells, replication_table
 
     names = ("AllGraphs", "TruncFixed", "BlockTop1", "discrimination", "denoise", "ScoreWin40")
@@ -129,7 +129,7 @@ def replication() -> object:
 
 def leaderboards() -> Iterator[object]:
     from ppe import leaderboard
-    from ppe.paper.datasets import load_verdicts
+    from ppe.sources.datasets import load_verdicts
 
     for name, options in (("mt-bench-human", {"judges": "weighted"}), ("h2o-gpt4", {"order_effect": True})):
         board = leaderboard(load_verdicts(name), on_separation="ridge", **options)

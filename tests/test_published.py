@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.paper.published import CATEGORIES, JUDGES, printed_table
+from ppe.paper.printed_numbers import CATEGORIES, JUDGES, printed_table
 
 # Rows of the paper's LaTeX, one or more of each table; lines are broken elsewhere.
 MAIN = {

@@ -7,7 +7,7 @@ from definitions import definitions
 
 from ppe.inference.real_cycles import real_cycles
 from ppe.pool import Pool
-from ppe.streams import stream
+from ppe.random_streams import stream
 
 SEED = 20260324
 

@@ -17,10 +17,10 @@ from drawn import frame as table
 import ppe
 from ppe.cli.main import main
 from ppe.errors import InputError
-from ppe.paper.datasets import load_verdicts
+from ppe.random_streams import stream
 from ppe.rankers.registry import RANKERS
 from ppe.reports.tables import further_calls, judge_agreement, judge_table
-from ppe.streams import stream
+from ppe.sources.datasets import load_verdicts
 from ppe.verdicts import validate_verdicts, write_verdicts
 
 HOSTILE = (

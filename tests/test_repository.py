@@ -21,7 +21,7 @@ import pytest
 from stage_notebooks import ROOT, stage_notebooks, title
 
 from ppe.files import file_sha256
-from ppe.paper.items import read_items
+from ppe.paper.artefacts import read_items
 
 BIN = Path(sys.executable).parent
 EXPORT = re.compile(r"^\s*#\s*\|\s*(export|exporti|exports)\b", re.M)
@@ -117,11 +117,24 @@ MAY_IMPORT = {
     "designs": {"", "rankers", "inference"},
     "stages": {""},
     "theory": {"", "rankers"},
-    "paper": {"", "rankers", "inference", "theory"},
-    "paper.studies": {"", "rankers", "inference", "designs", "theory", "paper"},
-    "reports": {"", "rankers", "inference", "designs", "paper"},  # of paper the style alone
-    "door": {"", "importers", "rankers", "inference", "designs", "stages", "paper", "reports"},
-    "cli": {"", "importers", "rankers", "inference", "designs", "stages", "theory", "paper", "reports", "door"},
+    "sources": {"", "rankers"},
+    "paper": {"", "rankers", "inference", "sources", "theory"},
+    "paper.studies": {"", "rankers", "inference", "designs", "sources", "theory", "paper"},
+    "reports": {"", "rankers", "inference", "designs"},
+    "api": {"", "importers", "rankers", "inference", "designs", "sources", "stages", "reports"},
+    "cli": {
+        "",
+        "importers",
+        "rankers",
+        "inference",
+        "designs",
+        "sources",
+        "stages",
+        "theory",
+        "paper",
+        "reports",
+        "api",
+    },
 }
 PAPER_NOTEBOOKS = sorted(
     path for folder in ("figures", "tables", "theorems") for path in (ROOT / "nbs" / folder).glob("*.ipynb")
@@ -191,7 +204,7 @@ def test_the_folders_know_each_other_in_one_direction():
     graph = {folder: others - {folder} for folder, others in MAY_IMPORT.items()}
     tuple(TopologicalSorter(graph).static_order())  # a circle raises CycleError
     method = graph["rankers"] | graph["inference"] | graph["designs"] | graph["theory"]
-    assert not method & {"stages", "paper", "paper.studies", "reports", "door", "cli"}
+    assert not method & {"stages", "paper", "paper.studies", "reports", "api", "cli"}
 
 
 @STAGE
@@ -199,15 +212,13 @@ def test_a_module_imports_only_what_it_may(path: Path):
     module, code = module_of(path), "\n".join(sources(path, exported=True))
     outside = {room(other) for other in imported_modules(code)} - {room(module)}
     assert outside <= MAY_IMPORT[room(module)], f"{module} imports from {sorted(outside - MAY_IMPORT[room(module)])}"
-    if room(module) == "reports":  # of the paper the style alone
-        assert {other for other in imported_modules(code) if room(other) == "paper"} <= {"paper.style"}
     names = [name for name in imported(code) if name.startswith("ppe.") and not name.endswith("__version__")]
     assert not [name for name in names if name.rpartition(".")[2].startswith("_")], "a private name of another"
     assert room(module) in ("stages", "cli") or not packages(code) & LLM
-    draws = {"paper.style", "reports.charts", "door.display", "door.graph", "results"}
+    draws = {"plot_style", "paper.style", "reports.charts", "api.display", "api.graph", "results"}
     assert module in draws or not packages(code) & PLOTTING
     by_name = "results reach their pictures by name, when one is asked for"
-    assert module == "door.reporting" or "door.display" not in imported_modules(code), by_name
+    assert module == "api.reporting" or "api.display" not in imported_modules(code), by_name
 
 
 def test_no_two_modules_import_each_other():

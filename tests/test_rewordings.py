@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from ppe.errors import InputError
-from ppe.paper.datasets import load_rewordings
 from ppe.paper.studies.rewordings import (
     accuracy_components,
     bad_cycles,
@@ -12,6 +11,7 @@ from ppe.paper.studies.rewordings import (
     design_distances,
     other_best,
 )
+from ppe.sources.datasets import load_rewordings
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ import stage  # noqa: E402
 from browser import Browser, chromium  # noqa: E402
 
 from ppe.cli.main import app  # noqa: E402
-from ppe.paper.items import read_fronts  # noqa: E402
+from ppe.paper.artefacts import read_fronts  # noqa: E402
 
 PAGES = sorted(SITE.glob("*.md"))
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in (*PAGES, ROOT / "README.md")}

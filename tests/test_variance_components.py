@@ -16,9 +16,9 @@ from ppe.inference.variance_components import (
     variance_components,
     verdict_cells,
 )
-from ppe.paper.datasets import load_verdicts
+from ppe.random_streams import replicate_streams, stream
 from ppe.rankers.likelihood import Design, maximise
-from ppe.streams import replicate_streams, stream
+from ppe.sources.datasets import load_verdicts
 
 SEED = 20260324
 

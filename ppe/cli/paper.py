@@ -26,7 +26,7 @@ def data_list(*, format: Form) -> None:
     "List the public verdict sets: who judged, how many verdicts, licence and citation."
     import pandas as pd
 
-    from ppe.paper.datasets import verdict_sets
+    from ppe.sources.datasets import verdict_sets
 
     columns = ["name", "title", "judge", "verdicts", "licence", "citation"]
     sets = verdict_sets().values()
@@ -41,8 +41,8 @@ def data_list(*, format: Form) -> None:
 @command("write", out_option("Table to write: .csv, .csv.gz or .parquet."), FORCE, group=data_group)
 def data_write(name: str, *, out: str, force: bool) -> None:
     "Write a public verdict set, such as mt-bench-gpt4, as a table that every other command reads."
-    from ppe.door.reading import load
-    from ppe.paper.datasets import verdict_set
+    from ppe.api.loading import load
+    from ppe.sources.datasets import verdict_set
     from ppe.verdicts import write_verdicts
 
     known, target = verdict_set(name), new_file(out, force=force)
@@ -50,7 +50,7 @@ def data_write(name: str, *, out: str, force: bool) -> None:
     emit(f"{out}: {known.verdicts} verdicts of {known.title}; {known.licence}, cite {known.citation}")
 
 # %% ../../nbs/cli/paper.ipynb #c05-c9cfdf
-Profile = Literal["full", "quick", "verify"]  # as in ppe.paper.items
+Profile = Literal["full", "quick", "verify"]  # as in ppe.paper.artefacts
 PROFILE = click.Option(
     ["--profile"], type=click.Choice(get_args(Profile)), default="full", show_default=True,
     help="full writes figures/, quick writes build/quick/.",

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import click
 
 from ..errors import InputError, PpeError, Remark, as_options, one_line
-from ..door.markup import as_junit, as_markdown
+from ..api.markup_formats import as_junit, as_markdown
 from ..files import check_outputs, plain_number, plain_whole
 from ..results import Heading, Parts, Result, Shown, as_text
 

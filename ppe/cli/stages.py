@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import click
 
 from .show import Positive, command, emit, function_command
-from ..door.collecting import Collected, Run, check_files, judge, perturb, respond
+from ..api.llm_stages import Collected, Run, check_files, judge, perturb, respond
 from ..errors import InputError, as_options, first_five
 from ..files import check_outputs, write_csv
 from ..pairs import read_pairs

@@ -15,16 +15,16 @@ import click
 from .show import FORCE, OF_RESULTS, OF_TESTS, Files, Form, command, emit, emit_result
 from .show import function_command, new_file, note, out_option
 from ..counts import write_counts
-from ..door.inputs import Columns, Verdicts, file_names, merged_columns, read_input, selected
-from ..door.planning import design, next_calls, plan
-from ..door.ranking import agree, compare, cycles, diagnose, rank
-from ..door.reporting import report
-from ..door.reading import check, read
-from ..door.showing import show
+from ..api.inputs import Columns, Verdicts, file_names, merged_columns, read_input, selected
+from ..api.planning import design, next_calls, plan
+from ..api.ranking import agree, compare, cycles, diagnose, rank
+from ..api.reporting import report
+from ..api.loading import check, read
+from ..api.pair_evidence import show
 from ..errors import InputError
-from ..inference.change import Change
+from ..inference.model_change import Change
 from ..inference.presentation_order import counts_caution
-from ..streaming import Streamed
+from ..large_files import Streamed
 from ..verdicts import write_verdicts
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-09

@@ -27,8 +27,8 @@ from ..errors import ConvergenceError, InputError, first_five
 from ..inference.intervals import FEW_QUESTIONS, rank_limits
 from ..rankers.bradley_terry import fit_newton
 from ..rankers.likelihood import ascend, compiled_or_plain
-from ..rankers.rankings import at_least, best_first
-from ..streams import stream
+from ..rankers.ranking import at_least, best_first
+from ..random_streams import stream
 from ..verdicts import COLUMNS, validate_verdicts
 
 # %% ../../nbs/designs/adaptive.ipynb #st05

@@ -31,7 +31,7 @@ from ..inference.variance_components import GROUPS, variance_components
 from ..pool import half_tie_wins
 from ..rankers.bradley_terry import bradley_terry_batch, fit_newton
 from ..rankers.order_effect import no_place_effect, order_effect
-from ..rankers.rankings import best_first, mid_ranks
+from ..rankers.ranking import best_first, mid_ranks
 from ..results import Parts, Result, Shown
 
 # %% ../../nbs/designs/plans.ipynb #plan-05

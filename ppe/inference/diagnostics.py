@@ -18,14 +18,14 @@ from scipy.special import betainccinv, betaincinv, expit, gammaincinv, ndtri, st
 
 from ..comparisons import Comparisons
 from ..errors import InputError, NoMaximumError, first_five
-from .change import jackknife_error, question_wins, strengths_without
+from .model_change import jackknife_error, question_wins, strengths_without
 from .presentation_order import FEWEST_TURNS, NOT_RANDOM, order_p_value
 from .real_cycles import by_question
 from .score_tests import questions_needed
 from ..pool import Pool, compared_pairs
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.order_effect import LOST
-from ..rankers.rankings import at_least, best_first
+from ..rankers.ranking import at_least, best_first
 from ..schemas import graph_codes
 
 # %% ../../nbs/inference/diagnostics.ipynb #misfit-01

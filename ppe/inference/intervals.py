@@ -23,14 +23,14 @@ from ..comparisons import Comparisons
 from ..errors import InputError, first_five
 from ..pool import Pool
 from ..results import Concern, Note, in_order
-from ..streams import stream
+from ..random_streams import stream
 from ..rankers.likelihood import Design
 from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.registry import rank_batch
 from ..rankers.separation import same_component
-from ..rankers.rankings import BatchScores, mid_ranks, shown_ranks, tied_places
-from .methods import ALL_GRAPHS, Method, Resampled, draw_weights, find_distance, require_sources
+from ..rankers.ranking import BatchScores, mid_ranks, shown_ranks, tied_places
+from .graph_selection import ALL_GRAPHS, Method, Resampled, draw_weights, find_distance, require_sources
 from .variance_components import variance_components
 from .score_tests import PairStatistics, ScoreTests, critical, draws_needed, questions_needed, rank_limits
 

@@ -30,7 +30,7 @@ from ppe.inference.intervals import (
     symmetric_root,
 )
 from .fragility import CHEAP, TOP, Fragility, fragility, fragility_cost
-from .methods import ALL_GRAPHS, Method, source_rows
+from .graph_selection import ALL_GRAPHS, Method, source_rows
 from .presentation_order import order_caution
 from .score_tests import ScoreTests
 from .variance_components import Names, variance_components
@@ -47,11 +47,11 @@ from ..rankers.likelihood import Design
 from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
 from ..rankers.order_effect import ORDER_FORMS, check_order_form, order_effect_batch, refuse_place_effect
 from ..rankers.order_effect import order_effect as fit_order_effect
-from ..rankers.rankings import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
+from ..rankers.ranking import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
 from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
 from ..rankers.separation import same_component, unjudged_orders
 from ..results import Concern, Heading, Note, Parts, Result, Shown
-from ..streams import stream
+from ..random_streams import stream
 from ..verdicts import graph_codes, model_codes, select_verdicts
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd

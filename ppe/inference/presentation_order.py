@@ -12,8 +12,8 @@ from scipy.special import bdtr, gammaln, xlogy
 
 from ..comparisons import Comparisons
 from ..errors import first_five
-from ..rankers.rankings import at_least, best_first
-from ..streams import stream
+from ..rankers.ranking import at_least, best_first
+from ..random_streams import stream
 
 FEWEST_TURNS = 10  # that the test of randomness turns round: with fewer it could not reject
 N_FLIPS = 499  # of the order of all pairs of a question, in the test of randomness

@@ -30,7 +30,7 @@ from ppe.rankers.likelihood import (
     row_information,
     solve,
 )
-from ..rankers.rankings import best_first
+from ..rankers.ranking import best_first
 from ..rankers.separation import same_component
 
 MOST = 1000  # units of questions; more questions are dealt into so many groups

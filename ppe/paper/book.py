@@ -18,7 +18,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..files import project_root, write_bytes, write_text
 from .. import __version__
-from .items import BEYOND, PROFILES, Artefact, Front, Item, plain_markdown, read_fronts
+from .artefacts import BEYOND, PROFILES, Artefact, Front, Item, plain_markdown, read_fronts
 
 # %% ../../nbs/paper/book.ipynb #gallery-04
 WIDTH = 480  # of a picture, in pixels of a screen

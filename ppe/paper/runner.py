@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError, PpeError, first_five
 from ..files import file_sha256, json_text, project_root, write_bytes, write_json, write_text
 from .book import write_gallery
-from .executed import KERNELSPEC, TOLERANCE, difference, notebook_text, papermill_engine
-from .executed import with_results, without_outputs
-from .items import PROFILES, Item, Json, ProfileName, cell_tags, code_cells, notebook_cells, read_entries
-from .items import read_items, read_manifest
+from .notebook_outputs import KERNELSPEC, TOLERANCE, difference, notebook_text, papermill_engine
+from .notebook_outputs import with_results, without_outputs
+from .artefacts import PROFILES, Item, Json, ProfileName, cell_tags, code_cells, notebook_cells, read_entries
+from .artefacts import read_items, read_manifest
 from .sentences import ASIDE
 from ..parallel import SCHEDULER, cluster
 

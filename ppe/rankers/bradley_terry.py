@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from .likelihood import RIDGE, Design, ascend, compiled_or_plain, fit_ranking, maximise
-from .rankings import BatchScores, OnSeparation, Ranking, check_counts, check_given
+from .ranking import BatchScores, OnSeparation, Ranking, check_counts, check_given
 
 # %% ../../nbs/rankers/bradley_terry.ipynb #68863dc5
 def pair_rows(

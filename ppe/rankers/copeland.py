@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from ..pool import half_tie_wins
-from .rankings import BatchScores, check_counts, rank_one
+from .ranking import BatchScores, check_counts, rank_one
 from .separation import same_component
 
 # %% ../../nbs/rankers/copeland.ipynb #cell-06

@@ -19,7 +19,7 @@ from ..errors import InputError, first_five
 from ..results import Concern, Note
 from .likelihood import RIDGE, Design, fit_ranking, maximise, question_covariance
 from .order_effect import check_order_form
-from .rankings import BatchScores, OnSeparation, Ranking, at_least, check_on_separation
+from .ranking import BatchScores, OnSeparation, Ranking, at_least, check_on_separation
 
 DIFFERENCES = ("relative", "plain")  # differences: (x_a − x_b) / (x_a + x_b), or x_a − x_b
 MOST_BETA, MOST_SCALE = 1e3, 1e15  # of a frozen coefficient; numbers of a table have at most 1e15

@@ -19,7 +19,7 @@ from ..errors import ConvergenceError
 from ..pool import Pool, block_units, check_weights
 from .bradley_terry import bradley_terry, bradley_terry_batch
 from .likelihood import RIDGE
-from .rankings import BatchScores, Fit, OnSeparation, Ranking
+from .ranking import BatchScores, Fit, OnSeparation, Ranking
 
 # %% ../../nbs/rankers/discrimination.ipynb #c18b5d58
 def draw_graphs(

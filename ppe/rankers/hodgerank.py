@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from .rankings import BatchScores, OnSeparation, Ranking, check_counts, rank_one
+from .ranking import BatchScores, OnSeparation, Ranking, check_counts, rank_one
 from .separation import COMPONENT_PENALTY, same_component
 
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-06

@@ -19,7 +19,7 @@ from .bradley_terry import pair_rows
 from .discrimination import climb
 from .likelihood import RIDGE, maximise
 from .order_effect import WAY_OUT, place_rows
-from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
+from .ranking import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
 
 # %% ../../nbs/rankers/judges.ipynb #jud-07
 class _Joint(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ConvergenceError, InputError, first_five
 from ..pool import half_tie_wins
-from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given
+from .ranking import BatchScores, Fit, OnSeparation, Ranking, check_counts, check_given
 from .separation import COMPONENT_PENALTY, refuse_disconnected, same_component
 
 # %% ../../nbs/rankers/kemeny.ipynb #cell-10

@@ -21,7 +21,7 @@ import numpy as np
 from ..comparisons import Comparisons
 from ..compiled import Compiled, njit
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .rankings import Fit, OnSeparation, Ranking
+from .ranking import Fit, OnSeparation, Ranking
 from .separation import OR_RIDGE, refuse_separated
 
 FULL_NEWTON = 1.5  # size of a step up to which the full one is certain to increase the likelihood

@@ -16,7 +16,7 @@ import pandas as pd
 from ..comparisons import Comparisons
 from ..errors import InputError, NoMaximumError, first_five
 from .likelihood import Design, fit_ranking, maximise, question_covariance
-from .rankings import BatchScores, OnSeparation, Ranking, check_on_separation
+from .ranking import BatchScores, OnSeparation, Ranking, check_on_separation
 
 ORDER_FORMS = ("bradley-terry", "davidson")  # rankers that have a form with an effect of the order
 WAY_OUT = "show pairs in both orders, rank without order effect"  # where the effect has no estimate

@@ -21,7 +21,7 @@ from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..pool import Pool, block_units, check_weights, half_tie_wins
 from .davidson import davidson
 from .likelihood import FULL_NEWTON, RIDGE, solve
-from .rankings import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
+from .ranking import BatchScores, Fit, OnSeparation, Ranking, check_on_separation
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-09
 class QuestionSums(NamedTuple):

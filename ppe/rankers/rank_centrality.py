@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ConvergenceError
 from ..pool import half_tie_wins
-from .rankings import BatchScores, check_counts, rank_one
+from .ranking import BatchScores, check_counts, rank_one
 from .separation import refuse_separated, same_component
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-06

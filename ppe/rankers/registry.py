@@ -22,7 +22,7 @@ from .hodgerank import hodgerank, hodgerank_batch
 from .kemeny import kemeny_batch, kemeny_ranking
 from .question_effects import rank_question_effects, rank_question_effects_batch
 from .rank_centrality import rank_centrality, rank_centrality_batch
-from .rankings import BatchScores, OnSeparation, Ranking
+from .ranking import BatchScores, OnSeparation, Ranking
 
 # %% ../../nbs/rankers/registry.ipynb #cell-06
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from ..paper.style import GREY, OKABE_ITO, use_style
+from ..plot_style import GREY, OKABE_ITO, use_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

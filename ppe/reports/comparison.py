@@ -16,11 +16,11 @@ import pandas as pd
 from ..comparisons import Comparisons
 from ..errors import InputError
 from ..inference.agreement import agreement_measures
-from ..inference.change import jackknife_error, question_wins, strengths_without
+from ..inference.model_change import jackknife_error, question_wins, strengths_without
 from ..inference.intervals import holm, questions_needed
 from ..inference.leaderboard import plural
 from ..inference.presentation_order import order_caution
-from ..rankers.rankings import best_first
+from ..rankers.ranking import best_first
 from .tables import INVALID, agreement, cells, shared
 from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import model_codes, one_of_each

@@ -21,8 +21,8 @@ from ..inference.agreement import agreement_measures
 from ..inference.diagnostics import family, first_place_rates, order_flips
 from ..inference.leaderboard import SEED
 from ..pool import Pool, complete_graphs, half_tie_wins
-from ..rankers.rankings import best_first
-from ..streams import stream
+from ..rankers.ranking import best_first
+from ..random_streams import stream
 from ..verdicts import model_codes, select_verdicts
 
 # %% ../../nbs/reports/tables.ipynb #rp04-eea6d8

@@ -28,7 +28,7 @@ from .dispatch import Session
 from .ledger import Ledger, Reached, Use, open_run, plan_run, results, run_progress
 from .prompts import SLOTS, PromptSet, load_prompts
 from .responses import Answer
-from ..streams import stream
+from ..random_streams import stream
 from ..verdicts import COLUMNS, MIRRORED, ORDER_KNOWN, style_columns, validate_verdicts
 
 # %% ../../nbs/stages/judging.ipynb #cell-06

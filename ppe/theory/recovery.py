@@ -20,7 +20,7 @@ from scipy.stats import binom, norm
 from ..errors import InputError
 from ..parallel import parallel_map
 from ..rankers.kemeny import kemeny
-from ..streams import stream
+from ..random_streams import stream
 from .mallows import alpha, majority_recovers, mallows_q, sample_orders, sample_outvoted_pairs
 from .tournaments import edge_error, exact_recovery, expected_triangles, threshold, triangle_free
 

@@ -20,15 +20,15 @@ from scipy.special import expit
 
 from ...errors import InputError
 from ...inference.intervals import holm, mean_interval, means_without
-from ...inference.methods import METHODS, Method, draw_weights, source_rows
-from ..referenced import LEFT_OUT, Referenced
+from ...inference.graph_selection import METHODS, Method, draw_weights, source_rows
+from ..reference_pools import LEFT_OUT, Referenced
 from .contrasts import Contrast
 from ...parallel import parallel_map
 from ...pool import Pool, half_tie_wins
 from ...rankers.bradley_terry import bradley_terry_batch
-from ...rankers.rankings import at_least, mid_ranks
+from ...rankers.ranking import at_least, mid_ranks
 from ...rankers.registry import rank_batch
-from ...streams import stream
+from ...random_streams import stream
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-06
 COMPARED = {name: method for name, method in METHODS.items() if method.source != "replicated"}

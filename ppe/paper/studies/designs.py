@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ...comparisons import wins_and_ties
-from ..referenced import VERDICTS
+from ..reference_pools import VERDICTS
 from ...pool import Pool
 
 # %% ../../../nbs/paper/studies/designs.ipynb #daa31789

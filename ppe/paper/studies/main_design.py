@@ -15,12 +15,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from ...inference.methods import METHODS, TRUNCATED, Method, Resampled, resample
-from ..referenced import Referenced
+from ...inference.graph_selection import METHODS, TRUNCATED, Method, Resampled, resample
+from ..reference_pools import Referenced
 from .contrasts import summary
 from ...parallel import parallel_map
-from ...rankers.rankings import DISTANCES, best_first
-from ...streams import stream
+from ...rankers.ranking import DISTANCES, best_first
+from ...random_streams import stream
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-11
 def macro_average(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...comparisons import Comparisons
-from ..datasets import SCORES, load_scores
+from ...sources.datasets import SCORES, load_scores
 
 # %% ../../../nbs/paper/studies/wordings.ipynb #w21
 GEMBA_JUDGES = {"gpt4": "GPT-4", "chat": "ChatGPT", "turbo": "GPT-3.5 Turbo"}  # as printed
