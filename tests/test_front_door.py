@@ -182,7 +182,6 @@ def test_a_ranking_in_a_terminal_loads_no_pictures():
 def test_every_result_shows_itself():
     "It says once what it has to say; its short form, its page and its picture are those of all results."
     from ppe.api import display, loading, planning  # noqa: F401  (with these all results are defined)
-
     from ppe.results import Result
 
     kinds = [kind for kind in Result.__subclasses__() if kind.__module__.startswith("ppe.")]
