@@ -1,6 +1,5 @@
 """The names of the front door, for type checkers and editors."""
 
-from .designs.adaptive import judge_adaptively as judge_adaptively
 from .door.collecting import judge as judge
 from .door.collecting import perturb as perturb
 from .door.collecting import respond as respond
