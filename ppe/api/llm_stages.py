@@ -21,7 +21,6 @@ from .inputs import Verdicts, check_words, verdict_table, words_checked
 from .ranking import check_numbers
 from ..errors import InputError, first_five
 from ..files import check_outputs, plain_number, plain_whole, write_csv, write_json
-from ..inference.leaderboard import SEED
 from ..pairs import read_pairs, validate_pairs
 from ..results import Parts, Result
 from ..stages.benchmarks import load_benchmark, read_prompts, write_rows
@@ -35,7 +34,7 @@ from ..stages.perturbation import perturb_questions
 from ..stages.prompts import PromptSet, load_prompts
 from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, read_answers
 from ..stages.responses import answer_prompts
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 from ..verdicts import validate_verdicts, write_verdicts
 
 if TYPE_CHECKING:  # scipy takes a second to import, and only --adaptive needs it
