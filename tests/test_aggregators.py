@@ -105,12 +105,6 @@ def test_intervals_run_the_whole_method_in_every_resample(ranker):
             assert (limits[f"{what}_low"] <= limits[f"{what}_high"]).all()
 
 
-@pytest.mark.parametrize("ranker", ["soft-weights", "discrimination-cycles", "discrimination-davidson"])
-def test_a_ranker_that_is_gone_says_what_to_use(ranker):
-    with pytest.raises(InputError, match=f"{ranker} is gone.*use (bradley-terry|discrimination)"):
-        rank(comparison_graphs(table()), ranker=ranker)
-
-
 # ---- the benchmark
 
 
