@@ -11,7 +11,7 @@ from conftest import random_pool
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ppe.errors import InputError, NoMaximumError
+from ppe.errors import NoMaximumError
 from ppe.inference.graph_selection import ALL_GRAPHS
 from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
 from ppe.pool import Pool, comparison_graphs

@@ -35,7 +35,6 @@ from ..inference.categories import CategoryLeaderboards, category_leaderboards
 from ..inference.model_change import Change, model_change
 from ..inference.intervals import RANGES, canonical_kind, usual_draws
 from ppe.inference.leaderboard import (
-    SEED,
     Incomplete,
     JudgeLeaderboards,
     Leaderboard,
@@ -56,7 +55,7 @@ from ..rankers.ranking import OnSeparation
 from ..rankers.registry import COUNT_RANKERS, find_count_ranker
 from ..results import Concern, Note, Parts, Result, Shown
 from ..large_files import Streamed
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 from ..verdicts import reading
 
 if TYPE_CHECKING:
