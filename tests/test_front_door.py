@@ -226,7 +226,8 @@ def _noted_results() -> dict[str, "ppe.results.Result"]:
         "compare --judges": ppe.compare(table, judges=True, judge=["one", "two"]), "diagnose": ppe.diagnose(broken),
         "cycles": ppe.cycles(broken), "check": ppe.check(broken), "show": ppe.show(broken, models=["m4", "m*1*"]),
         "graph": ppe.graph(one, 1), "report": ppe.report(broken), "report of two": ppe.report(one, table),
-        "plan": ppe.plan(models=4, questions=20), "pipeline": _pipeline_cost(), "design": ppe.design(models=models[2:], questions=range(9), calls=9),
+        "plan": ppe.plan(models=4, questions=20), "pipeline": _pipeline_cost(),
+        "design": ppe.design(models=models[2:], questions=range(9), calls=9),
         "components": variance_components(Comparisons.of(ppe.read(table)), rng=stream(1, "components")),
         "next": ppe.next_calls(people, questions=range(9), models=[*models, "new"], calls=3), "ranking": won.ranking,
     }  # fmt: skip
