@@ -137,7 +137,6 @@ def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.D
         ({"over": "judges", "judge": "gpt4"}, "judge: only what differs"),
         ({"over": "judges", "ranker": "copeland"}, "known for bradley-terry and davidson of all graphs"),
         ({"over": "judges", "order_effect": True}, "--over with effects beside the strengths"),
-        ({"over": "judges", "judges": "weighted"}, "--over with effects beside the strengths"),
         ({"over": "judges", "interval_kind": "percentile"}, "--over with percentiles"),
         ({"level": 0.1}, "--level 0.1: it lies between 0.5 and 1"),
         ({"over": "judges", "select": "global", "keep": 100}, "of all graphs"),
