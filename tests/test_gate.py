@@ -244,9 +244,10 @@ def test_what_the_new_version_was_not_asked_is_not_lost():
     old, new = versions()
     elsewhere = [(*row[:5], {"x": "z", "y": "u"}[row[5]], row[6]) if row[1] >= 30 else row for row in old]
     found = lost_of(elsewhere, without(new, lambda j, q, *_: q >= 30))
-    assert (found.losses.n_lost, found.losses.n_unasked) == (0, 10) and "10 questions left out: v2 was not judged there" in str(
-        found.notes()
-    )
+    assert (found.losses.n_lost, found.losses.n_unasked) == (
+        0,
+        10,
+    ) and "10 questions left out: v2 was not judged there" in str(found.notes())
     other_judge = [("k", *row[1:]) if row[1] >= 30 else row for row in old]
     found = lost_of(other_judge, without(new, lambda j, q, *_: q >= 30))
     assert (found.losses.n_lost, found.losses.n_asked, found.losses.n_unasked) == (0, 30, 10)

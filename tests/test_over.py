@@ -255,7 +255,9 @@ def test_over_judges_narrower():
     assert (both["score_high"] - both["score_low"]).loc["A"] >= (judges["score_high"] - judges["score_low"]).loc["A"]
     single = ppe.rank(verdicts, over="questions,judges", interval_kind="single").to_frame().set_index("model")
     assert np.isclose(single.loc["A", "score_high"] - single.loc["A", "score_low"], 2.12, atol=0.005)  # 1.79 before
-    ends = [ppe.compare(verdicts, model=["A", "B"], over=over).estimate.limits for over in ("judges", "questions,judges")]
+    ends = [
+        ppe.compare(verdicts, model=["A", "B"], over=over).estimate.limits for over in ("judges", "questions,judges")
+    ]
     assert ends[1].low <= ends[0].low and ends[0].high <= ends[1].high
 
 

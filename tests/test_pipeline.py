@@ -117,7 +117,7 @@ def properties(found: ET.Element) -> dict[str, object]:
 GATES = {  # tables, options → code without and with --fail-if worse, the outcome of the test, words of its sentence
     "worse": (("gate_old", "gate_new"), "", 0, 4, "failure", "WORSE: v2 would win 0.3 %"),
     "back": (("gate_new", "gate_old"), "", 0, 0, "system-out", "BETTER: v1 would win 99.7 %"),
-    "margin": (("gate_old", "gate_new"), "--margin 9", 0, 0, "system-out", "NOT SHOWN TO BE WORSE by more than 9 log odds"),
+    "margin": (("gate_old", "gate_new"), "--margin 9", 0, 0, "system-out", "NOT SHOWN TO BE WORSE by more than 9 log"),
     "copies": (("gate_old", "copy"), "--model v1", 0, 0, "skipped", "unknown, since all questions say the same"),
     "lost": (("gate_lost_half_old", "gate_lost_half_new"), "", 0, 5, "error", "has no valid verdict on 50 of the 100"),
     "twice": (("gate_old", "gate_old"), "--model v1", 2, 2, "error", "gate_old.csv is given twice"),
