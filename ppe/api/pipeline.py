@@ -296,8 +296,8 @@ class PipelineCost(Result):
     def cautions(self) -> list[str]:
         pipeline = self.pipeline
         notes = [
-            f"{pipeline.answer_tokens} tokens an answer and {pipeline.judge_tokens} a verdict are assumed: try ten questions, and set "
-            "answer_tokens and judge_tokens to what they took. Reasoning counts."
+            f"{pipeline.answer_tokens} tokens an answer and {pipeline.judge_tokens} a verdict are assumed: try ten "
+            "questions, and set answer_tokens and judge_tokens to what they took. Reasoning counts."
         ]
         if pipeline.mode == "hybrid":
             share = round(100 * DOUBTED)
