@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LIMITS', 'WITHOUT', 'NEGLIGIBLE', 'REFUSALS', 'UNEVEN', 'Incomplete', 'Ratings', 'BEST_ORDERS', 'SHOWN_JUDGES',
            'Leaderboard', 'invalid_verdicts', 'invalid_report', 'uneven_lines', 'leaderboard', 'part_leaderboard',
-           'counts_leaderboard', 'JudgeLeaderboards', 'judge_leaderboards']
+           'counts_leaderboard', 'pool_leaderboard', 'JudgeLeaderboards', 'judge_leaderboards']
 
 # %% ../../nbs/inference/leaderboard.ipynb #c03-bbbe87
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,11 +44,10 @@ from ppe.rankers.covariates import (
     fit_covariates_batch,
 )
 from ..rankers.likelihood import Design
-from ..rankers.judges import takes_over, weighted_judges, weighted_judges_batch
 from ..rankers.order_effect import ORDER_FORMS, check_order_form, order_effect_batch, refuse_place_effect
 from ..rankers.order_effect import order_effect as fit_order_effect
 from ..rankers.ranking import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
-from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
+from ..rankers.registry import find_count_ranker, rank, rank_counts
 from ..rankers.separation import same_component, unjudged_orders
 from ..results import Concern, Heading, Note, Parts, Result, Shown
 from ..random_streams import SEED, stream
@@ -83,7 +82,6 @@ class Leaderboard(Result):
     verdicts: Comparisons | None = None  # of the pool
     style: Covaried | None = None  # the same with covariates
     judges: tuple[str, ...] = ()  # whose verdicts were ranked
-    weighted: bool = False  # with a discrimination for each judge
     without: Ranking | None = None  # of the same verdicts without covariates, where there are some
     fragility: Fragility | None = None  # of strengths alone, by all graphs
     uncovered: str = ""  # what the intervals leave out, where that is much
@@ -186,7 +184,7 @@ class Leaderboard(Result):
             "n_invalid": self.n_invalid,
             "n_questions": self.n_questions,
             "invalid": None if self.invalid is None else invalid_report(self.invalid),
-            "judges": "weighted" if self.weighted else "pooled",
+            "judges": "pooled",
             "n_judges": len(self.judges),
             "selection": "none" if method.keeps_all else "global" if method.by == "pool" else "block",
             "keep": None if method.keeps_all else method.keep,
@@ -229,14 +227,11 @@ class Leaderboard(Result):
                 "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than "
             )
 
-        if n_judges > 1 and not self.weighted:
+        if n_judges > 1:
             notes.append(
                 f"verdicts of {n_judges} judges are pooled, each counting the same ({first_five(self.judges)}): "
-                "--judges separate ranks by each, --judges weighted estimates how well each separates the models, "
-                "--judge NAME takes one"
+                "--judges separate ranks by each, --judge NAME takes one"
             )
-        if n_judges == 1 and self.weighted:
-            notes.append(f"one judge, {self.judges[0]}: there is nothing to weigh but the order of the answers")
         if "coefficients" in estimates:
             notes.append(
                 f"scores are those of answers equal in {first_five(estimates['coefficients'])}: this follows the "
@@ -264,9 +259,11 @@ class Leaderboard(Result):
         Raises as `rank_intervals` and `facet_intervals`, and for a table without graphs.
         """
         if self.pool is None:
-            counts = "counts hold no questions to resample; give the verdict table"
-            large = "this table is too large to resample its questions; take a part of it (--judge, --category)"
-            raise InputError(f"--intervals: {counts if self.n_graphs is None else large}, or leave --intervals out")
+            if self.n_questions is None:
+                reason = "counts and pools hold no questions to resample; give the verdict table"
+            else:
+                reason = "this table is too large to resample its questions; take a part of it (--judge, --category)"
+            raise InputError(f"--intervals: {reason}, or leave --intervals out")
         how: dict[str, Any] = {"level": level, "rng": stream(seed, "intervals")}
         kind = canonical_kind(kind)
         ranker = self.ranking.ranker
@@ -298,7 +295,7 @@ class Leaderboard(Result):
             return replace(self, intervals=wide, kind=kind, seed=seed)
         if self.beside:
             how["fit_batch"] = partial(_rank_batch, self)
-            how["tests"] = partial(_score_tests, self) if self.method.keeps_all and not self.weighted else None
+            how["tests"] = partial(_score_tests, self) if self.method.keeps_all else None
         how |= {"method": self.method, "ranker": ranker, "n_resamples": n_resamples, "kinds": [kind]}
         intervals = rank_intervals(self.pool, **how)
         if self.alone and max(len(self.judges), len(np.unique(rows.wording))) > 2:
@@ -342,7 +339,7 @@ def _rank_batch(board: Leaderboard, weights: np.ndarray) -> BatchScores:
     times = [row[rows.graph] for row in weights]
     if style is None:
         counts = np.stack([rows.counts(rows.judge, times=each, size=len(rows.judges)) for each in times])
-        return weighted_judges_batch(counts) if board.weighted else order_effect_batch(counts, ranker=ranker)
+        return order_effect_batch(counts, ranker=ranker)
     fits = fit_covariates_batch(style, times, ranker=ranker)
     if style.told is None:
         return fits
@@ -453,18 +450,13 @@ def _by_cycles(method: Method) -> str:
 
 
 def _graphs(
-    verdicts: pd.DataFrame, method: Method, incomplete: Incomplete, ranker: str
+    verdicts: pd.DataFrame, method: Method, incomplete: Incomplete
 ) -> tuple[Pool, np.ndarray] | tuple[None, None]:
     "The graphs, and the rows of those that the method keeps; neither where wins and ties do, and graphs are too large."
     by_cycles = _by_cycles(method) if incomplete == "auto" else ""
     drops = bool(by_cycles) or incomplete == "drop"
-    if large := too_large(verdicts) if method.keeps_all and not drops else None:
-        if ranker in COUNT_RANKERS:
-            return None, None
-        raise InputError(
-            f"{large}: too large for {ranker}, which looks at graphs one by one; choose one of "
-            f"{', '.join(COUNT_RANKERS)}, or a part of the table (--judge, --category)"
-        )
+    if method.keeps_all and not drops and too_large(verdicts):
+        return None, None
     try:
         pool = comparison_graphs(verdicts, incomplete="drop" if drops else "keep")
     except InputError as error:
@@ -475,23 +467,11 @@ def _graphs(
     return pool, np.arange(len(pool)) if method.keeps_all else source_rows(method, pool.scores(method.mu), pool.blocks)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703
-def _with_first_place(rows: Comparisons, weighted: bool, *, ranker: str, on_separation: OnSeparation) -> Ranking:
-    "With an effect of the first place for each judge; weighted: and a discrimination, unless one judge takes over."
+def _with_first_place(rows: Comparisons, *, ranker: str, on_separation: OnSeparation) -> Ranking:
+    "The ranking with an effect of the first place for each judge."
     refuse_place_effect(rows)
     outcomes = rows.counts(rows.judge, size=len(rows.judges))
-    if weighted:
-        ranking = weighted_judges(outcomes, models=rows.models, judges=rows.judges, on_separation=on_separation)
-        if over := takes_over(outcomes, ranking):
-            judge, *shares = over.values()
-            weight, points, alike, sharp = (f"{100 * share:.0f} %" for share in shares)
-            raise InputError(
-                f"judge {judge} would hold {weight} of the weight, and the other judges do not bear it out: "
-                f"{points} of its points go to models that they rank higher, {sharp} would if it were as sharp as "
-                f"it is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge "
-                "(--judge)"
-            )
-    else:
-        ranking = fit_order_effect(rows, ranker=ranker, on_separation=on_separation)
+    ranking = fit_order_effect(rows, ranker=ranker, on_separation=on_separation)
     first = outcomes.sum(axis=(0, 1))  # how often the row is shown first
     met, both = np.triu(first + first.T, 1) > 0, np.triu(np.minimum(first, first.T), 1) > 0
     estimates = {**ranking.fit.estimates, "pairs_in_both_orders": float(both.sum() / met.sum())}
@@ -502,35 +482,31 @@ def leaderboard(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
     method: Method = ALL_GRAPHS,  # which graphs are ranked
-    ranker: str = "bradley-terry",  # a key of `RANKERS`, unless the method fixes one
+    ranker: str = "bradley-terry",  # one of `COUNT_RANKERS`, unless the method fixes one
     incomplete: Incomplete = "auto",  # graphs that lack a pair: dropped where cycle scores are compared, else kept
     on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
     reference: Ratings = None,  # rating by model; a higher rating is better
     order_effect: bool = False,  # with an effect of the first place for each judge
-    judges: Literal["pooled", "weighted"] = "pooled",  # weighted: a discrimination and an order effect for each
     covariates: Sequence[str] = (),  # of x the columns x_a and x_b: scores at equal x
     coefficients: Mapping[str, Any] | None = None,  # of these covariates, frozen (`read_coefficients`)
 ) -> Leaderboard:
     """Select graphs, rank the models, and measure the distance to a reference.
 
     Raises: InputError for a method that draws, a selection that does not fit, a reference that lacks a model, no
-    complete graph where one is needed, an order effect, weighted judges or covariates with a ranker that has no such
-    form, or together; NoMaximumError as `rank`, `order_effect` and `fit_covariates`.
+    complete graph where one is needed, an order effect or covariates with a ranker that has no such form, or both;
+    NoMaximumError as `rank_counts`, `order_effect` and `fit_covariates`.
     """
     check_draws_once(method)
-    ranker = find_ranker(method.ranker or ranker).name
-    if (weighted := judges == "weighted") and ranker != "bradley-terry":
-        raise InputError(
-            f"--judges weighted is a form of bradley-terry: {ranker} has no weights for judges; leave --ranker out"
-        )
+    ranker = find_count_ranker(method.ranker or ranker).name
     if order_effect:
         check_order_form(ranker)
     if covariates:
         check_order_form(ranker, "effects of covariates", "--covariates")
-        if weighted or order_effect:
-            other = "--judges weighted" if weighted else "--order-effect"
-            raise InputError(f"--covariates with {other}: the two are not estimated together; leave one of them out")
-    pool, kept = _graphs(verdicts, method, incomplete, ranker)
+        if order_effect:
+            raise InputError(
+                "--covariates with --order-effect: the two are not estimated together; leave one of them out"
+            )
+    pool, kept = _graphs(verdicts, method, incomplete)
     everything = Comparisons.of(verdicts, covariates=covariates, invalid=True)
     valid, graph = everything.outcome < 3, everything.graph
     n_valid = np.bincount(graph, valid)
@@ -547,19 +523,17 @@ def leaderboard(
     if style is not None:
         ranking = fit_covariates(style if taken.all() else style.take(taken), **how)
         without = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
-    elif weighted or order_effect:
-        ranking = _with_first_place(ranked, weighted, **how)
-    elif ranker in COUNT_RANKERS or pool is None or kept is None:
-        ranking = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
+    elif order_effect:
+        ranking = _with_first_place(ranked, **how)
     else:
-        ranking = rank(pool.subset(kept), **how)
+        ranking = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
     return Leaderboard(
         ranking, method, counts, pool, kept,
         n_graphs=len(there), n_dropped=0 if pool is None else pool.n_dropped,
         n_questions=ranked.n_questions, n_lost=int(valid.sum()) - len(shown),
-        n_invalid=int((~valid).sum()), invalid=invalid_verdicts(verdicts), without=without, weighted=weighted,
+        n_invalid=int((~valid).sum()), invalid=invalid_verdicts(verdicts), without=without,
         verdicts=None if pool is None else shown, style=style, judges=ranked.judges,
-        order_note=order_caution(ranked, with_effect=weighted or order_effect),
+        order_note=order_caution(ranked, with_effect=order_effect),
         reference=None if reference is None else reference_ranks(reference, ranked.models),
     )  # fmt: skip
 
@@ -596,6 +570,29 @@ def counts_leaderboard(
     ranking = rank_counts(counts.wins, counts.ties, ranker=ranker, models=counts.models, on_separation=on_separation)
     return Leaderboard(ranking, ALL_GRAPHS, counts, n_invalid=n_invalid, reference=ranks)
 
+
+def pool_leaderboard(
+    pool: Pool,
+    *,
+    method: Method = ALL_GRAPHS,  # which graphs are ranked
+    ranker: str = "bradley-terry",  # one of `COUNT_RANKERS`
+    on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
+) -> Leaderboard:
+    "The leaderboard of graphs. Raises as `rank`, and InputError for a selection among graphs that lack a pair."
+    find_count_ranker(ranker)
+    rows = np.arange(len(pool))
+    if not method.keeps_all:
+        if not complete_graphs(pool).all():
+            raise InputError(
+                f"{method.name} compares complete graphs alone, and graphs of this pool lack a pair; rank the verdict "
+                'table, or make the pool of complete graphs: ppe.comparison_graphs(verdicts, incomplete="drop")'
+            )
+        rows = source_rows(method, pool.scores(method.mu), pool.blocks)
+    kept = pool.subset(rows)
+    counts = PairCounts(*kept.counts(), pool.models)
+    ranking = rank(kept, ranker=ranker, on_separation=on_separation)
+    return Leaderboard(ranking, method, counts, rows=rows, n_graphs=len(pool), n_dropped=pool.n_dropped)
+
 # %% ../../nbs/inference/leaderboard.ipynb #c17-a6644e
 BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
     "not certified": "the order is not certified to be a best one: more than 20 models beat each other in circles; "
@@ -610,7 +607,7 @@ BEST_ORDERS = {  # what a ranker that looks for a best order could not settle
 SHOWN_JUDGES = 10  # in the readable form
 
 
-def _estimate_lines(estimates: Mapping[str, Any], weighted: bool, one_order: bool) -> Iterator[str]:
+def _estimate_lines(estimates: Mapping[str, Any], one_order: bool) -> Iterator[str]:
     "What was estimated beside the scores; of covariates and judges a line each, with what it means of equal models."
     for name, each in estimates.get("coefficients", {}).items():
         limits = "" if each["low"] is None else f" (95 % over questions: {each['low']:+.4f} to {each['high']:+.4f})"
@@ -621,30 +618,17 @@ def _estimate_lines(estimates: Mapping[str, Any], weighted: bool, one_order: boo
         inflated = "" if inflation is None else f"; variance inflation {inflation:.3g}"
         what = f"{each['difference']} difference of {each['scale']:.4g}, one standard deviation: {wins}{inflated}"
         yield f"{name} {each['beta']:+.4f}{limits} for a {what}"
-    if "sigma" in estimates:
-        reach = "no upper end" if estimates["sigma_high"] is None else f"{estimates['sigma_high']:.4f}"
-        limits = f"95 %: {estimates['sigma_low']:.4f} to {reach}"
-        yield f"question effects: sigma {estimates['sigma']:.4f} logits ({limits}); scores hold on one question"
-    if weighted:
-        yield f"spread of log discrimination over judges {estimates['spread']:.4f}"
-    elif "spread" in estimates:
-        share = f"share of the question {estimates['block_share']:.2f}"
-        yield f"spread of log discrimination {estimates['spread']:.4f}, {share}"
-        if float(estimates["spread"] or 0) > 1:
-            yield "above a spread of 1 several answers can fit equally well: look at bradley-terry beside it"
     judges = [*estimates.get("first_place", ())]
     by_model = ", told from strength by the model alone (nearly every pair is in one order)" if one_order else ""
     for judge in judges[:SHOWN_JUDGES]:
-        who, spread = f"first place with judge {judge}:", ""
-        if weighted:
-            scale = f"discrimination {estimates['discrimination'][judge]:.4f} (geometric mean of all judges 1)"
-            who = f"judge {judge}: {scale}, first place"
-        elif (error := estimates["first_place_se_questions"][judge]) is not None:
+        spread = ""
+        if (error := estimates["first_place_se_questions"][judge]) is not None:
             spread = f" ± {error:.4f} (standard error over questions)"
         elif (error := estimates["first_place_se"][judge]) is not None:
             spread = f" ± {error:.4f} (standard error of independent verdicts)"
         means = f"of equal models the one shown first wins {100 * estimates['equal_first_wins'][judge]:.1f} %"
-        yield f"{who} {estimates['first_place'][judge]:+.4f}{spread}: {means} of decided verdicts{by_model}"
+        effect = f"first place with judge {judge}: {estimates['first_place'][judge]:+.4f}{spread}"
+        yield f"{effect}: {means} of decided verdicts{by_model}"
     if (more := len(judges) - SHOWN_JUDGES) > 0:
         yield f"and {more} more judges: --format json"
 
@@ -656,7 +640,7 @@ def _lines(board: Leaderboard) -> list[str]:
     if fit.log_likelihood is not None:
         nu = fit.estimates.get("nu")
         lines.append(f"log likelihood {fit.log_likelihood:.4f}" + ("" if nu is None else f", nu {nu:.4f}"))
-    lines += _estimate_lines(fit.estimates, board.weighted, bool(board.order_note))
+    lines += _estimate_lines(fit.estimates, bool(board.order_note))
     if fit.ridge:
         lines.append(f"no maximum exists: scores are those of a penalty of {fit.ridge:g}")
     if limits:
