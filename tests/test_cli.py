@@ -498,7 +498,7 @@ def test_compare_closes_the_gate_with_four(gate):
     assert gate(old, new, *fail, "--level", 0.9999, "--margin", 1).code == 0
     assert gate(new, old, *fail).code == 0
     run = gate(old, new, *fail)
-    assert run.out.startswith("n is worse than m: -") and "would be noticed" in run.out and "error" not in run.err
+    assert run.out.startswith("WORSE: n would win ") and "would be detected" in run.out and "error" not in run.err
     assert gate(old, new, *fail, "--format", "json").out[0] == "{"
     first = [row for row in new if "n" not in row[4:6] or row[1] < 20]
     assert "n has no valid verdict on 4 of the 24 questions on which m has one" in gate(old, first).err
