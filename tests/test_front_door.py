@@ -192,6 +192,14 @@ def test_every_result_shows_itself():
         assert needed <= {*vars(kind)}, kind
 
 
+def _pipeline_cost() -> "ppe.results.Result":
+    from ppe.api.pipeline import Pipeline, PipelineCost, ServedModel, stage_costs
+
+    targets = ServedModel("*a*"), ServedModel("b_c_")
+    pipeline = Pipeline("questions.jsonl", (20, 30), targets, ServedModel("judge"), wordings=1, mode="hybrid")
+    return PipelineCost(pipeline, tuple(stage_costs(pipeline)))
+
+
 def _noted_results() -> dict[str, "ppe.results.Result"]:
     "A result of each kind, of verdicts that give each something to note."
     from ppe.comparisons import Comparisons
@@ -218,7 +226,8 @@ def _noted_results() -> dict[str, "ppe.results.Result"]:
         "compare --judges": ppe.compare(table, judges=True, judge=["one", "two"]), "diagnose": ppe.diagnose(broken),
         "cycles": ppe.cycles(broken), "check": ppe.check(broken), "show": ppe.show(broken, models=["m4", "m*1*"]),
         "graph": ppe.graph(one, 1), "report": ppe.report(broken), "report of two": ppe.report(one, table),
-        "plan": ppe.plan(models=4, questions=20), "design": ppe.design(models=models[2:], questions=range(9), calls=9),
+        "plan": ppe.plan(models=4, questions=20), "pipeline": _pipeline_cost(),
+        "design": ppe.design(models=models[2:], questions=range(9), calls=9),
         "components": variance_components(Comparisons.of(ppe.read(table)), rng=stream(1, "components")),
         "next": ppe.next_calls(people, questions=range(9), models=[*models, "new"], calls=3), "ranking": won.ranking,
     }  # fmt: skip
