@@ -85,6 +85,11 @@ class Comparisons:
         "One number for two models, whichever stood first."
         return np.minimum(self.first, self.second) * len(self.models) + np.maximum(self.first, self.second)
 
+    def valid(self) -> "Comparisons":
+        "Those that say a, b or tie."
+        is_valid = self.outcome < 3
+        return self if is_valid.all() else self.take(is_valid)
+
     def take(
         self,
         rows: np.ndarray,  # (R,) bool, or numbers of rows
