@@ -15,7 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ppe.errors import InputError
-from ppe.stages.prompts import SLOTS, UnreadableReply, load_prompts, read_reply
+from ppe.stages.prompts import SLOTS, load_prompts
+from ppe.stages.replies import UnreadableReply, read_reply
 
 PROMPTS = load_prompts()
 ALPHABETS = {"verdict": {"a", "b", "tie"}, "result": {"a", "b"}, "score": set("12345")}
