@@ -49,7 +49,7 @@ from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.variance_components import Over, facets_over
 from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
-from ..rankers.covariates import read_coefficients
+from ..rankers.covariates import frozen_coefficients, read_coefficients
 from ..rankers.ranking import OnSeparation, Ranking
 from ..rankers.registry import RANKERS, find_ranker
 from ..rankers.registry import rank as rank_pool
@@ -116,7 +116,7 @@ def _covariates(names: str | Sequence[str] | None, frozen: str | os.PathLike | M
     if names is not None:
         raise InputError(f"--covariates with --coefficients: {frozen} names its covariates; leave --covariates out")
     if isinstance(frozen, Mapping):
-        return {"covariates": list(frozen), "coefficients": frozen}
+        return {"covariates": list(frozen), "coefficients": frozen_coefficients(frozen)}
     with reading(os.fspath(frozen), "JSON"):
         coefficients = read_coefficients(json_object(read_whole(frozen)))
     return {"covariates": list(coefficients), "coefficients": coefficients}
