@@ -208,7 +208,7 @@ def test_an_estimate_from_one_order_never_stands_without_its_caveat(ppe_main, tm
 
 
 def is_refused(ppe_main, path):
-    for words in (("--order-effect",), ("--order-effect", *RIDGE), ("--judges", "weighted", *RIDGE)):
+    for words in (("--order-effect",), ("--order-effect", *RIDGE)):
         refused(ppe_main("rank", path, *words), "the order of the answers is lost")
 
 

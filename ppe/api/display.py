@@ -286,17 +286,21 @@ def _(change: Change, ax: "Axes") -> float:
     from scipy.stats import nct
     from scipy.stats import t as student
 
-    if change.power is None or change.detectable is None:
-        raise InputError("what drop would be noticed is not known: all questions say the same")
-    df, asked = min(change.n_questions, MOST) - 1, np.array([change.drop, change.detectable])
+    seen, settings = change.estimate.test.sensitivity, change.settings
+    if seen.power is None or seen.detectable is None:
+        raise InputError("what drop would be detected is not known: all questions say the same")
+    df, asked = min(change.compared.n_questions, MOST) - 1, np.array([settings.drop, seen.detectable])
     drops = np.linspace(0, 1.6 * asked.max(), 101)
-    power = nct.sf(student.isf((1 - change.level) / 2, df), df, drops / change.error)
-    ax.plot(change.margin + drops, 100 * power, color=OKABE_ITO["blue"])
-    ax.plot(change.margin + asked, [100 * change.power, 80], ls="none", marker="o", color=OKABE_ITO["blue"])
-    for drop, chance in zip(change.margin + asked, (100 * change.power, 80.0), strict=True):
+    power = nct.sf(student.isf((1 - settings.level) / 2, df), df, drops / seen.error)
+    ax.plot(settings.margin + drops, 100 * power, color=OKABE_ITO["blue"])
+    ax.plot(settings.margin + asked, [100 * seen.power, 80], ls="none", marker="o", color=OKABE_ITO["blue"])
+    for drop, chance in zip(settings.margin + asked, (100 * seen.power, 80.0), strict=True):
         ax.annotate(f"{drop:.2f}: {chance:.0f} %", (drop, chance), xytext=(6, -3), textcoords="offset points", va="top")
     ax.set(
-        xlabel="drop, log odds", ylabel="% called worse", ylim=(0, 100), xlim=(change.margin, change.margin + drops[-1])
+        xlabel="drop, log odds",
+        ylabel="% called worse",
+        ylim=(0, 100),
+        xlim=(settings.margin, settings.margin + drops[-1]),
     )
     return 2.6
 

@@ -25,7 +25,6 @@ from ..files import MOST, is_name, read_whole, unpacked
 from ..importers.layouts import MEANINGS, column_not_name, import_verdicts, parsed_columns, unused_columns
 from ..importers.records import RecordFile
 from ..parallel import progress_bar
-from ..rankers.registry import COUNT_RANKERS
 from ..results import Result
 from ..schemas import Schema, column_names, read_table
 from ..large_files import LARGE, Streamed, count_rows, stream_counts
@@ -146,10 +145,9 @@ def _added(sources: dict[str, str | bytes], needs: Sequence[str]) -> PairCounts:
     "Files of counts, added up."
     if needs:
         option = needs[0].split()[0]
-        way_out = f"choose one of {', '.join(COUNT_RANKERS)}" if option == "--ranker" else f"leave {option} out"
         raise InputError(
             f"{needs[0]}: counts of pairs hold no graphs, questions, judges, categories or orders of answers; "
-            f"give the verdict table, or {way_out}"
+            f"give the verdict table, or leave {option} out"
         )
     if verdicts := [name for name, source in sources.items() if not is_counts(source)]:
         raise InputError(

@@ -26,7 +26,8 @@ from ..comparisons import Comparisons, wins_and_ties
 from .pair_designs import Orders, PairDesign, Sharing
 from ..errors import InputError, NoMaximumError, first_five
 from ..files import plain_number
-from ..inference.intervals import jackknife_error, symmetric_root
+from ..inference.intervals import symmetric_root
+from ..inference.jackknife import jackknife_error
 from ..inference.variance_components import GROUPS, variance_components
 from ..pool import half_tie_wins
 from ..rankers.bradley_terry import bradley_terry_batch, fit_newton

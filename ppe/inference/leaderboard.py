@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LIMITS', 'WITHOUT', 'NEGLIGIBLE', 'REFUSALS', 'UNEVEN', 'Incomplete', 'Ratings', 'Leaderboard', 'invalid_verdicts',
            'invalid_report', 'uneven_lines', 'leaderboard', 'part_leaderboard', 'counts_leaderboard',
-           'JudgeLeaderboards', 'judge_leaderboards']
+           'pool_leaderboard', 'JudgeLeaderboards', 'judge_leaderboards']
 
 # %% ../../nbs/inference/leaderboard.ipynb #c03-bbbe87
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,11 +37,10 @@ from .variance_components import Names, variance_components
 from ..pool import INDEX_COLUMNS, Pool, comparison_graphs, complete_graphs, half_tie_wins, too_large
 from ..comparisons import Comparisons, wins_and_ties
 from ..rankers.covariates import Coefficient
-from ..rankers.judges import JudgeWeights, takes_over, weighted_judges, weighted_judges_batch
-from ..rankers.order_effect import ORDER_FORMS, check_order_form, refuse_place_effect
+from ..rankers.order_effect import ORDER_FORMS, check_order_form
 from ..rankers.predictor import Predictor, first_places, fit_predictor, fit_predictor_batch, frozen_slopes
 from ..rankers.ranking import DISTANCES, BatchScores, OnSeparation, Ranking, best_first, reference_ranks
-from ..rankers.registry import COUNT_RANKERS, find_ranker, rank, rank_counts
+from ..rankers.registry import find_count_ranker, rank, rank_counts
 from ..rankers.separation import same_component, unjudged_orders
 from ..results import Concern, Heading, Note, Parts, Result, Shown
 from ..random_streams import SEED, stream
@@ -76,7 +75,6 @@ class Leaderboard(Result):
     verdicts: Comparisons | None = None  # of the pool
     predictor: Predictor | None = None  # of the same, where effects stand beside the strengths
     judges: tuple[str, ...] = ()  # whose verdicts were ranked
-    weighted: bool = False  # with a discrimination for each judge
     without: Ranking | None = None  # of the same verdicts without covariates, where there are some
     fragility: Fragility | None = None  # of strengths alone, by all graphs
     uncovered: str = ""  # what the intervals leave out, where that is much
@@ -109,7 +107,7 @@ class Leaderboard(Result):
     @property
     def beside(self) -> bool:
         "Effects stand beside the strengths."
-        return self.weighted or self.predictor is not None
+        return self.predictor is not None
 
     @property
     def alone(self) -> bool:
@@ -183,7 +181,7 @@ class Leaderboard(Result):
             "n_invalid": self.n_invalid,
             "n_questions": self.n_questions,
             "invalid": None if self.invalid is None else invalid_report(self.invalid),
-            "judges": "weighted" if self.weighted else "pooled",
+            "judges": "pooled",
             "n_judges": len(self.judges),
             "selection": "none" if method.keeps_all else "global" if method.by == "pool" else "block",
             "keep": None if method.keeps_all else method.keep,
@@ -224,14 +222,11 @@ class Leaderboard(Result):
         if by_cycles and self.pool is not None and not complete_graphs(self.pool).all():
             text = "a graph that lacks pairs has fewer cycles for that reason alone: its score makes it look better than it is"
             notes.append(Note(text, Concern.BIASED))
-        if n_judges > 1 and not self.weighted:
+        if n_judges > 1:
             notes.append(
                 f"verdicts of {n_judges} judges are pooled, each counting the same ({first_five(self.judges)}): "
-                "--judges separate ranks by each, --judges weighted estimates how well each separates the models, "
-                "--judge NAME takes one"
+                "--judges separate ranks by each, --judge NAME takes one"
             )
-        if n_judges == 1 and self.weighted:
-            notes.append(f"one judge, {self.judges[0]}: there is nothing to weigh but the order of the answers")
         if self.ranking.fit.estimates is not None:
             notes += self.ranking.fit.estimates.notes()
         return notes
@@ -250,9 +245,11 @@ class Leaderboard(Result):
         Raises as `rank_intervals` and `facet_intervals`, and for a table without graphs.
         """
         if self.pool is None:
-            counts = "counts hold no questions to resample; give the verdict table"
-            large = "this table is too large to resample its questions; take a part of it (--judge, --category)"
-            raise InputError(f"--intervals: {counts if self.n_graphs is None else large}, or leave --intervals out")
+            if self.n_questions is None:
+                reason = "counts and pools hold no questions to resample; give the verdict table"
+            else:
+                reason = "this table is too large to resample its questions; take a part of it (--judge, --category)"
+            raise InputError(f"--intervals: {reason}, or leave --intervals out")
         how: dict[str, Any] = {"level": level, "rng": stream(seed, "intervals")}
         kind = canonical_kind(kind)
         ranker = self.ranking.ranker
@@ -284,7 +281,7 @@ class Leaderboard(Result):
             return replace(self, intervals=wide, kind=kind, seed=seed)
         if self.beside:
             how["fit_batch"] = partial(_rank_batch, self)
-            how["tests"] = partial(_score_tests, self) if self.method.keeps_all and not self.weighted else None
+            how["tests"] = partial(_score_tests, self) if self.method.keeps_all else None
         how |= {"method": self.method, "ranker": ranker, "n_resamples": n_resamples, "kinds": [kind]}
         intervals = rank_intervals(self.pool, **how)
         if self.alone and max(len(self.judges), len(np.unique(rows.wording))) > 2:
@@ -323,12 +320,9 @@ class Leaderboard(Result):
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-c
 def _rank_batch(board: Leaderboard, weights: np.ndarray) -> BatchScores:
     "Scores with effects beside the strengths, anew for every row of how often each graph is taken, (B, G)."
-    rows, predictor, ranker = board.verdicts, board.predictor, board.ranking.ranker
-    assert rows is not None
-    times = [row[rows.graph] for row in weights]
-    if predictor is None:
-        counts = np.stack([rows.counts(rows.judge, times=each, size=len(rows.judges)) for each in times])
-        return weighted_judges_batch(counts)
+    predictor, ranker = board.predictor, board.ranking.ranker
+    assert predictor is not None
+    times = [row[predictor.rows.graph] for row in weights]
     fits = fit_predictor_batch(predictor, times, ranker)
     if not predictor.frozen:
         return fits
@@ -439,18 +433,13 @@ def _by_cycles(method: Method) -> str:
 
 
 def _graphs(
-    verdicts: pd.DataFrame, method: Method, incomplete: Incomplete, ranker: str
+    verdicts: pd.DataFrame, method: Method, incomplete: Incomplete
 ) -> tuple[Pool, np.ndarray] | tuple[None, None]:
     "The graphs, and the rows of those that the method keeps; neither where wins and ties do, and graphs are too large."
     by_cycles = _by_cycles(method) if incomplete == "auto" else ""
     drops = bool(by_cycles) or incomplete == "drop"
-    if large := too_large(verdicts) if method.keeps_all and not drops else None:
-        if ranker in COUNT_RANKERS:
-            return None, None
-        raise InputError(
-            f"{large}: too large for {ranker}, which looks at graphs one by one; choose one of "
-            f"{', '.join(COUNT_RANKERS)}, or a part of the table (--judge, --category)"
-        )
+    if method.keeps_all and not drops and too_large(verdicts):
+        return None, None
     try:
         pool = comparison_graphs(verdicts, incomplete="drop" if drops else "keep")
     except InputError as error:
@@ -460,60 +449,32 @@ def _graphs(
         raise InputError(f"{by_cycles} needs complete graphs: {error}; {way_out}") from None
     return pool, np.arange(len(pool)) if method.keeps_all else source_rows(method, pool.scores(method.mu), pool.blocks)
 
-# %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703
-def _rank_weighted(rows: Comparisons, *, on_separation: OnSeparation) -> Ranking:
-    "With a discrimination and an effect of the first place for each judge, unless one judge takes over."
-    refuse_place_effect(rows)
-    outcomes = rows.counts(rows.judge, size=len(rows.judges))
-    ranking = weighted_judges(outcomes, models=rows.models, judges=rows.judges, on_separation=on_separation)
-    if over := takes_over(outcomes, ranking):
-        judge, *shares = over.values()
-        weight, points, alike, sharp = (f"{100 * share:.0f} %" for share in shares)
-        raise InputError(
-            f"judge {judge} would hold {weight} of the weight, and the other judges do not bear it out: "
-            f"{points} of its points go to models that they rank higher, {sharp} would if it were as sharp as "
-            f"it is taken to be, {alike} if it were like them; rank by --judges pooled, or by one judge "
-            "(--judge)"
-        )
-    assert isinstance(ranking.fit.estimates, JudgeWeights)
-    estimates = replace(ranking.fit.estimates, pairs_in_both_orders=rows.in_both_orders)
-    return replace(ranking, fit=replace(ranking.fit, estimates=estimates))
-
 # %% ../../nbs/inference/leaderboard.ipynb #c09-1d8703-b
 def leaderboard(
     verdicts: pd.DataFrame,  # validated verdict table
     *,
     method: Method = ALL_GRAPHS,  # which graphs are ranked
-    ranker: str = "bradley-terry",  # a key of `RANKERS`, unless the method fixes one
+    ranker: str = "bradley-terry",  # one of `COUNT_RANKERS`, unless the method fixes one
     incomplete: Incomplete = "auto",  # graphs that lack a pair: dropped where cycle scores are compared, else kept
     on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
     reference: Ratings = None,  # rating by model; a higher rating is better
     order_effect: bool = False,  # with an effect of the first place for each judge
-    judges: Literal["pooled", "weighted"] = "pooled",  # weighted: a discrimination and an order effect for each
     covariates: Sequence[str] = (),  # of x the columns x_a and x_b: scores at equal x
     coefficients: Mapping[str, Coefficient] | None = None,  # of these covariates, frozen (`read_coefficients`)
 ) -> Leaderboard:
     """Select graphs, rank the models, and measure the distance to a reference.
 
     Raises: InputError for a method that draws, a selection that does not fit, a reference that lacks a model, no
-    complete graph where one is needed, an order effect, weighted judges or covariates with a ranker that has no such
-    form, or weighted judges with covariates; NoMaximumError as `rank` and `fit_predictor`.
+    complete graph where one is needed, an order effect or covariates with a ranker that has no such form;
+    NoMaximumError as `rank_counts` and `fit_predictor`.
     """
     check_draws_once(method)
-    ranker = find_ranker(method.ranker or ranker).name
-    if (weighted := judges == "weighted") and ranker != "bradley-terry":
-        raise InputError(
-            f"--judges weighted is a form of bradley-terry: {ranker} has no weights for judges; leave --ranker out"
-        )
+    ranker = find_count_ranker(method.ranker or ranker).name
     if order_effect:
         check_order_form(ranker)
     if covariates:
         check_order_form(ranker, "effects of covariates", "--covariates")
-        if weighted:
-            raise InputError(
-                "--covariates with --judges weighted: the two are not estimated together; leave one of them out"
-            )
-    pool, kept = _graphs(verdicts, method, incomplete, ranker)
+    pool, kept = _graphs(verdicts, method, incomplete)
     everything = Comparisons.of(verdicts, covariates=covariates, invalid=True)
     valid, graph = everything.outcome < 3, everything.graph
     n_valid = np.bincount(graph, valid)
@@ -524,28 +485,26 @@ def leaderboard(
     shown = everything if used.all() else everything.take(used)  # graphs are numbered as in the pool
     taken = np.ones(len(shown), dtype=bool) if kept is None else np.isin(shown.graph, kept)
     ranked = shown if taken.all() else shown.take(taken)
-    predictor = without = None
-    if not weighted and (order_effect or covariates):
-        predictor = Predictor.of(shown, first_place=order_effect, frozen=coefficients)
     counts = PairCounts(*wins_and_ties(ranked.counts()[:, 0]), ranked.models)
     how: dict[str, Any] = {"ranker": ranker, "on_separation": on_separation}
-    if weighted:
-        ranking = _rank_weighted(ranked, on_separation=on_separation)
-    elif predictor is not None:
-        ranking = fit_predictor(predictor if taken.all() else predictor.take(taken), **how)
-    elif ranker in COUNT_RANKERS or pool is None or kept is None:
-        ranking = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
+    predictor = without = None
+    if order_effect or covariates:
+        predictor = Predictor.of(shown, first_place=order_effect, frozen=coefficients)
+        chosen = predictor if taken.all() else predictor.take(taken)
+        ranking = fit_predictor(chosen, **how)
     else:
-        ranking = rank(pool.subset(kept), **how)
-    if covariates:
+        ranking = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
+    if covariates and order_effect:
+        without = fit_predictor(chosen.without_covariates(), **how)
+    elif covariates:
         without = rank_counts(counts.wins, counts.ties, models=ranked.models, **how)
     return Leaderboard(
         ranking, method, counts, pool, kept,
         n_graphs=len(there), n_dropped=0 if pool is None else pool.n_dropped,
         n_questions=ranked.n_questions, n_lost=int(valid.sum()) - len(shown),
-        n_invalid=int((~valid).sum()), invalid=invalid_verdicts(verdicts), without=without, weighted=weighted,
+        n_invalid=int((~valid).sum()), invalid=invalid_verdicts(verdicts), without=without,
         verdicts=None if pool is None else shown, predictor=predictor, judges=ranked.judges,
-        order_note=order_caution(ranked, with_effect=weighted or order_effect),
+        order_note=order_caution(ranked, with_effect=order_effect),
         reference=None if reference is None else reference_ranks(reference, ranked.models),
     )  # fmt: skip
 
@@ -581,6 +540,29 @@ def counts_leaderboard(
     ranks = None if reference is None else reference_ranks(reference, counts.models)
     ranking = rank_counts(counts.wins, counts.ties, ranker=ranker, models=counts.models, on_separation=on_separation)
     return Leaderboard(ranking, ALL_GRAPHS, counts, n_invalid=n_invalid, reference=ranks)
+
+
+def pool_leaderboard(
+    pool: Pool,
+    *,
+    method: Method = ALL_GRAPHS,  # which graphs are ranked
+    ranker: str = "bradley-terry",  # one of `COUNT_RANKERS`
+    on_separation: OnSeparation = "error",  # ridge: take the method's stated fallback
+) -> Leaderboard:
+    "The leaderboard of graphs. Raises as `rank`, and InputError for a selection among graphs that lack a pair."
+    find_count_ranker(ranker)
+    rows = np.arange(len(pool))
+    if not method.keeps_all:
+        if not complete_graphs(pool).all():
+            raise InputError(
+                f"{method.name} compares complete graphs alone, and graphs of this pool lack a pair; rank the verdict "
+                'table, or make the pool of complete graphs: ppe.comparison_graphs(verdicts, incomplete="drop")'
+            )
+        rows = source_rows(method, pool.scores(method.mu), pool.blocks)
+    kept = pool.subset(rows)
+    counts = PairCounts(*kept.counts(), pool.models)
+    ranking = rank(kept, ranker=ranker, on_separation=on_separation)
+    return Leaderboard(ranking, method, counts, rows=rows, n_graphs=len(pool), n_dropped=pool.n_dropped)
 
 # %% ../../nbs/inference/leaderboard.ipynb #c17-a6644e
 def _lines(board: Leaderboard) -> list[str]:

@@ -17,7 +17,8 @@ import pandas as pd
 from scipy.special import fdtrc, stdtrit
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import RankIntervals, jackknife_error, normal_intervals
+from .intervals import RankIntervals, normal_intervals
+from .jackknife import jackknife_error
 from .leaderboard import LIMITS
 from .matching import BATTLE, Match, matched_verdicts
 from ..rankers.bradley_terry import fit_newton

@@ -245,9 +245,11 @@ class DiscriminationSpread(Estimates):
     block_share: float  # share of its variance that belongs to the question
 
     def lines(self) -> list[str]:
-        lines = [f"spread of log discrimination {self.spread:.4f}, share of the question {self.block_share:.2f}"]
+        lines = [
+            f"Spread of log discrimination: {self.spread:.2f}, {100 * self.block_share:.0f} % of it over questions."
+        ]
         if self.spread > 1:
-            lines.append("above a spread of 1 several answers can fit equally well: look at bradley-terry beside it")
+            lines.append("Above a spread of 1 several answers can fit equally well: look at bradley-terry beside it.")
         return lines
 
 

@@ -76,6 +76,10 @@ class Predictor:
             effects += self.names
         return Design.of(rows.first, rows.second, rows.models, *columns, effects=effects, offset=offset)
 
+    def without_covariates(self) -> "Predictor":
+        "The same verdicts with strengths, and the first place if it has an effect here."
+        return Predictor.of(replace(self.rows, covariates={}), first_place=self.first_place)
+
     def take(self, which: np.ndarray) -> "Predictor":
         "Some of the verdicts, (R,) bool or their numbers, in the same units."
         return replace(self, rows=self.rows.take(which), differences=self.differences.take(which))

@@ -361,9 +361,11 @@ class QuestionSpread(Estimates):
     sigma_p_value: float  # of no difference
 
     def lines(self) -> list[str]:
-        high = "no upper end" if self.sigma_high is None else f"{self.sigma_high:.4f}"
-        limits = f"95 %: {self.sigma_low:.4f} to {high}"
-        return [f"question effects: sigma {self.sigma:.4f} logits ({limits}); scores hold on one question"]
+        high = "no upper end" if self.sigma_high is None else f"{self.sigma_high:.2f}"
+        limits = f"95 % interval {self.sigma_low:.2f} to {high}"
+        return [
+            f"Question effects: standard deviation {self.sigma:.2f} log-odds ({limits}); scores hold on one question."
+        ]
 
 
 def rank_question_effects(

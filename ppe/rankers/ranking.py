@@ -361,7 +361,8 @@ class Ranking(Result):
         }
 
     def parts(self) -> Parts:
-        return [Shown(self.to_frame()[["rank", "model", "score"]]), "", self.ranker]
+        lines = [] if self.fit.estimates is None else self.fit.estimates.lines()
+        return [Shown(self.to_frame()[["rank", "model", "score"]]), "", self.ranker, *lines]
 
     def cautions(self) -> list[Note]:
         "Whether the scores are those of a fallback, or of a fit that did not end."
