@@ -11,6 +11,7 @@ _NAMES = {
     "ppe.api.reporting": "report",
     "ppe.api.graph": "graph",
     "ppe.api.pair_evidence": "show",
+    "ppe.api.pipeline": "pipeline",
     "ppe.api.planning": "plan design next_calls",
     "ppe.api.llm_stages": "perturb respond judge simulate",
     "ppe.verdicts": "write_verdicts",

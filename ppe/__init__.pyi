@@ -9,6 +9,7 @@ from .api.loading import check as check
 from .api.loading import load as load
 from .api.loading import read as read
 from .api.pair_evidence import show as show
+from .api.pipeline import pipeline as pipeline
 from .api.planning import design as design
 from .api.planning import next_calls as next_calls
 from .api.planning import plan as plan

@@ -91,6 +91,11 @@ class Comparisons:
         ordered = np.unique(self.first * len(self.models) + self.second)
         return float(len(ordered) / len(np.unique(self.pair)) - 1)
 
+    def valid(self) -> "Comparisons":
+        "Those that say a, b or tie."
+        is_valid = self.outcome < 3
+        return self if is_valid.all() else self.take(is_valid)
+
     def take(
         self,
         rows: np.ndarray,  # (R,) bool, or numbers of rows

@@ -34,12 +34,11 @@ from ..inference.agreement import Agreement, agreement_with_people
 from ..inference.categories import CategoryLeaderboards, category_leaderboards
 from ..inference.model_change import Change, model_change
 from ..inference.intervals import RANGES, canonical_kind, usual_draws
+from ..inference.judge_leaderboards import JudgeLeaderboards, judge_leaderboards
 from ppe.inference.leaderboard import (
     Incomplete,
-    JudgeLeaderboards,
     Leaderboard,
     counts_leaderboard,
-    judge_leaderboards,
     leaderboard,
     pool_leaderboard,
 )

@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 
 from ..errors import InputError, NoMaximumError, first_five
-from .leaderboard import REFUSALS, JudgeLeaderboards, Leaderboard, part_leaderboard
+from .judge_leaderboards import ranks_side_by_side, stacked_frame
+from .leaderboard import REFUSALS, Leaderboard, part_leaderboard
 from .score_tests import questions_needed
 from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import select_verdicts
@@ -78,11 +79,8 @@ class CategoryLeaderboards(Result):
     def ranks(self) -> pd.DataFrame:  # model, all, then a column for each category, "low–high" behind the rank
         "Ranks side by side, in the order over all."
         boards = self.all_boards()
-        columns = {
-            name: JudgeLeaderboards({name: board}).ranks().set_index("model")[name] for name, board in boards.items()
-        }
-        known = list(dict.fromkeys(model for board in boards.values() for model in board.table()["model"]))
-        table = pd.DataFrame(columns, index=pd.Index(known))
+        models = list(dict.fromkeys(model for board in boards.values() for model in board.table()["model"]))
+        table = ranks_side_by_side(boards).reindex(models)
         if self.overall is None:
             table.insert(0, "all", "")
         return table.fillna("").rename_axis("model").reset_index()
@@ -92,7 +90,7 @@ class CategoryLeaderboards(Result):
 
     def to_frame(self) -> pd.DataFrame:  # category ("all" first), model, score, rank, and the limits
         "One row for each category and model."
-        return JudgeLeaderboards(self.all_boards()).to_frame().rename(columns={"judge": "category"})
+        return stacked_frame(self.all_boards(), "category")
 
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --by category --format json`)."

@@ -24,7 +24,7 @@ from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import CHEAP, fragility, fragility_cost
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
 from .presentation_order import order_caution
-from .leaderboard import invalid_report, invalid_verdicts, uneven_lines
+from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from .matching import Match
 from .variance_components import variance_components
 from .score_tests import critical, questions_needed, rank_limits
@@ -96,8 +96,16 @@ class _Data:
         return comparison_graphs(self.verdicts, incomplete=self.incomplete)
 
     @cached_property
+    def all_rows(self) -> Comparisons:
+        return Comparisons.of(self.verdicts, invalid=True)
+
+    @cached_property
+    def rows(self) -> Comparisons:
+        return self.all_rows.valid()
+
+    @cached_property
     def invalid(self) -> pd.DataFrame:
-        return invalid_verdicts(self.verdicts)
+        return invalid_verdicts(self.all_rows)
 
     @property
     def n_invalid(self) -> int:
@@ -137,7 +145,7 @@ def _holds(data: _Data) -> Said:
     text += f" ({judges[0]})" * (len(judges) == 1) + f" on {plural(pool.n_questions, 'question')} and {n} models; "
     text += ", and ".join(words for words, number in lacks.items() if number) or complete
     if data.n_invalid:
-        uneven = "".join(uneven_lines(data.invalid)).replace("invalid verdicts fall", "they fall")
+        uneven = "".join(uneven_notes(data.invalid)).replace("invalid verdicts fall", "they fall")
         text += f"; {data.n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and count for nothing; "
         text += uneven or "no model and no judge has more of them than chance gives"
     return text, numbers
@@ -256,7 +264,7 @@ def _fragile(data: _Data) -> Said:
 
 def _components(data: _Data) -> Said:
     _ = data.pool  # refuses a table that is too large
-    study = variance_components(Comparisons.of(data.verdicts), level=data.level, rng=stream(data.seed, "components"))
+    study = variance_components(data.rows, level=data.level, rng=stream(data.seed, "components"))
     table = study.to_frame()
     numbers: dict[str, Any] = _with_limits(table, [f"variance {each}" for each in table["component"]], "variance")
     for what in ("share", "matched_share", "turned"):
@@ -378,7 +386,7 @@ def _cautions(data: _Data) -> Said:
     if pool.n_questions < SMALL_POOL:
         few = plural(pool.n_questions, "question")
         cautions["few_questions"] = f"{few}: with fewer than {SMALL_POOL} no estimate here can be relied on"
-    one_order = order_caution(Comparisons.of(data.verdicts)).removesuffix(".")
+    one_order = order_caution(data.rows).removesuffix(".")
     if one_order:
         cautions["one_order"] = one_order
     scores = rank_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
