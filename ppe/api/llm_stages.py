@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 from fastcore.meta import delegates
 
-from .inputs import check_words, words_checked
-from .ranking import check_numbers
+from .inputs import check_numbers, check_words, words_checked
 from ..errors import InputError, first_five
 from ..files import check_outputs, plain_number, plain_whole, write_csv, write_json
 from ..pairs import read_pairs, validate_pairs
