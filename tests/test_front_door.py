@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 import ppe
-from ppe.api.llm_stages import Run
+from ppe.api.stage_options import KINDS
 from ppe.cli.main import COMMANDS, app, main
 from ppe.errors import as_options, one_line
 
@@ -99,7 +99,9 @@ def test_a_command_has_the_options_defaults_choices_and_help_of_its_function(nam
     own = [key for key in parameters if key not in OF_COMMANDS_ALONE]
     assert [key for key in options if key not in OF_COMMANDS_ALONE] == own
     assert made.help == inspect.getdoc(function) and made.get_short_help_str(99) == COMMANDS[name][1].rstrip(".") + "."
-    told = comments(Run) | comments(function)
+    told = comments(function)
+    for kind in KINDS:
+        told = comments(kind) | told
     hints = get_type_hints(function, dict(vars(import_module(function.__module__)), JudgeChange=object))
     for key in own:
         option, default = options[key], parameters[key].default
