@@ -26,6 +26,7 @@ from ppe.inference.intervals import (
     facet_intervals,
     rank_intervals,
     symmetric_root,
+    usual_draws,
 )
 from .fragility import CHEAP, TOP, Fragility, fragility, fragility_cost
 from .graph_selection import ALL_GRAPHS, Method, source_rows
@@ -236,7 +237,7 @@ class Leaderboard(Result):
     def with_intervals(
         self,
         *,
-        n_resamples: int,
+        n_resamples: int | None = None,  # as many as are cheap, if no number is given
         level: float = 0.95,
         kind: str = "simultaneous",  # a key of INTERVAL_KINDS; percentile where the ranking has no other
         seed: int = SEED,
@@ -252,6 +253,8 @@ class Leaderboard(Result):
             else:
                 reason = "this table is too large to resample its questions; take a part of it (--judge, --category)"
             raise InputError(f"--intervals: {reason}, or leave --intervals out")
+        if n_resamples is None:
+            n_resamples = usual_draws(level)
         how: dict[str, Any] = {"level": level, "rng": stream(seed, "intervals")}
         kind = canonical_kind(kind)
         ranker = self.ranking.ranker
