@@ -17,7 +17,7 @@ import pandas as pd
 
 from ..designs.plans import Plan
 from .graph import Graph
-from .ranking import Cycles
+from .verdict_quality import Cycles
 from ..errors import InputError
 from ..inference.model_change import Change
 from ..inference.intervals import INTERVAL_KINDS, RankIntervals
