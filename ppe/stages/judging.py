@@ -65,7 +65,8 @@ def decide(
     """
     if not ba:
         return Decision("invalid", "invalid", "unreadable") if ab == "invalid" else Decision(ab, "single")
-    if not (cause := doubt(ab, ba)):
+    cause = doubt(ab, ba)
+    if not cause:
         return Decision(ab, "agree")
     if scores is None:
         return Decision("invalid", "invalid", cause) if cause == "unreadable" else Decision(flips, "order-flip", cause)
@@ -102,8 +103,8 @@ class JudgeProtocol:
             way_out = "it asks in both orders by itself; leave the order out"
             raise InputError(f"order {self.order!r} with the hybrid: {way_out}")
         if not wordings or not {*wordings} <= {*range(n_there)} or len({*wordings}) < len(wordings):
-            known = f"different numbers from 0 (the original) to {n_there - 1}, at least one, or 'equivalent'"
-            raise InputError(f"judge variants {wanted!r}: {known}")
+            rule = f"different numbers from 0 (the original) to {n_there - 1}, at least one, or 'equivalent'"
+            raise InputError(f"judge variants {wanted!r}: {rule}")
         if self.mode == "single" and wordings != (0,):
             raise InputError("a judge variant with the single prompt: it has none; use mode='hybrid' (--mode hybrid)")
         self.use_rubrics, self.judge_variants = self.use_rubrics and self.mode == "hybrid", wordings
@@ -114,7 +115,7 @@ class JudgeProtocol:
         return self.mode == "hybrid" or self.order == "both"
 
     def settings(self) -> dict[str, Any]:
-        "What a run is known by, as ppe 1.x wrote it."
+        "What a run is known by."
         seed, values, rubrics = self.seed if self.order == "random" else None, asdict(self), self.prompts.rubrics
         values |= {"seed": seed, "prompts": self.prompts.version, "decoding": [*values["decoding"].values()]}
         return (
@@ -241,9 +242,9 @@ def _replies(
     both = settings["mode"] == "hybrid" or settings["order"] == "both"
     replies = (result for result in results(ledger, run) if result.item["ask"] == "pair")
     for first in replies:
-        said = [first, next(replies)] if both or first.item.get("both") else [first]
-        ab, *ba = (reply.parsed or "invalid" for reply in said)
-        yield said, ab, MIRRORED[ba[0]] if ba else ""
+        of_pair = [first, next(replies)] if both or first.item.get("both") else [first]
+        ab, *ba = (reply.parsed or "invalid" for reply in of_pair)
+        yield of_pair, ab, MIRRORED[ba[0]] if ba else ""
 
 # %% ../../nbs/stages/judging.ipynb #e-order
 def _with_known_order(
@@ -270,12 +271,14 @@ def _with_known_order(
         return in_order, set(), remark
     numbers = json.dumps([number for number, _ in runs])
     mine = "SELECT request FROM uses WHERE run IN (SELECT value FROM json_each(?))"
-    known = f"SELECT key FROM requests WHERE attempts + batches > 0 AND id IN ({mine})"
-    keys = {key for (key,) in ledger.query(known, numbers)}
+    of_runs = f"SELECT key FROM requests WHERE attempts + batches > 0 AND id IN ({mine})"
+    keys = {key for (key,) in ledger.query(of_runs, numbers)}
     uses = zip(given, _comparisons(in_order, given), strict=True)  # one request for each pair
     paid = {(_answer_key(pair.first), _answer_key(pair.second)) for pair, use in uses if use.request.key in keys}
-    kept = f"{len(paid)} of {len(given)} pairs were judged in the order of the files by this ledger and keep it: {anew}"
-    return protocol, paid, kept if paid else ""
+    if not paid:
+        return protocol, paid, ""
+    of_pairs = f"{len(paid)} of {len(given)} pairs"
+    return protocol, paid, f"{of_pairs} were judged in the order of the files by this ledger and keep it: {anew}"
 
 # %% ../../nbs/stages/judging.ipynb #cell-43
 DETAILS = (
@@ -300,16 +303,16 @@ def run_details(
         question, variant, a, b = (item[name] for name in ("question_id", "variant", "first", "second"))
         if settings["mode"] == "hybrid" and doubt(ab, ba):
             needed += [scores.get((question, variant, model)) for model in (a, b)]
-        known = [reply for reply in needed if reply is not None and reply.is_settled]
-        if len(known) < len(needed):
+        settled = [reply for reply in needed if reply is not None and reply.is_settled]
+        if len(settled) < len(needed):
             continue
-        said = [None if reply.parsed is None else int(reply.parsed) for reply in known[2:]] or [None, None]
-        decision = decide(ab, ba, scores=(said[0], said[1]) if known[2:] else None, flips=flips)
-        cause = TOO_LONG if any(reply.why.startswith(TOO_LONG) for reply in known) else decision.cause
+        points = [None if reply.parsed is None else int(reply.parsed) for reply in settled[2:]] or [None, None]
+        decision = decide(ab, ba, scores=(points[0], points[1]) if settled[2:] else None, flips=flips)
+        cause = TOO_LONG if any(reply.why.startswith(TOO_LONG) for reply in settled) else decision.cause
         rows.append((
             question, item["category"], variant, item["judge_variant"], a, b, decision.verdict, decision.basis,
-            cause, ab, ba, *said, "" if ba else a, settings["prompts"],
-            *[*(reply.key for reply in known), "", "", ""][:4],
+            cause, ab, ba, *points, "" if ba else a, settings["prompts"],
+            *[*(reply.key for reply in settled), "", "", ""][:4],
         ))  # fmt: skip
     return pd.DataFrame(rows, columns=list(DETAILS)).astype({"score_a": "Int64", "score_b": "Int64"})
 
@@ -325,8 +328,8 @@ def as_verdicts(
     if wordings.any():
         variants = [f"{v}.j{j}" if j else str(v) for v, j in zip(variants, wordings, strict=True)]
     of_both = details["shown_first"].isna() | (details["shown_first"] == "")
-    known = ["no" if both else "yes" for both in of_both]
-    return validate_verdicts(details.assign(judge=judge, variant=variants, **{ORDER_KNOWN: known}))
+    order_known = ["no" if both else "yes" for both in of_both]
+    return validate_verdicts(details.assign(judge=judge, variant=variants, **{ORDER_KNOWN: order_known}))
 
 
 def with_style(
@@ -335,9 +338,9 @@ def with_style(
     answers: Sequence[Answer],  # that were judged
 ) -> pd.DataFrame:
     "The verdict table with the columns of `ppe.verdicts.STYLE`: of the answers as the judge saw them."
-    seen = {(str(a.question_id), str(a.variant), a.model): a.answer[:MAX_CHARACTERS] for a in answers}
+    texts = {(str(a.question_id), str(a.variant), a.model): a.answer[:MAX_CHARACTERS] for a in answers}
     keys = [details[column].astype(str) for column in ("question_id", "variant")]
-    sides = ([seen[key] for key in zip(*keys, details[side], strict=True)] for side in ("model_a", "model_b"))
+    sides = ([texts[key] for key in zip(*keys, details[side], strict=True)] for side in ("model_a", "model_b"))
     return verdicts.assign(**style_columns(*sides))
 
 
