@@ -34,19 +34,12 @@ from ..inference.judge_leaderboards import JudgeLeaderboards, judge_leaderboards
 from ..inference.leaderboard import Incomplete, Leaderboard, counts_leaderboard, leaderboard, pool_leaderboard
 from ..inference.matching import Match
 from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
-<<<<<<< HEAD
-from ..inference.variance_components import Over, facets_over
-from ..parallel import progress_bar
-from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
-from ..rankers.covariates import frozen_coefficients, read_coefficients
-=======
 from ..inference.presentation_order import counts_caution
 from ..inference.variance_components import Names, Over, facets_over
 from ..large_files import Streamed
 from ..pool import Pool
 from ..random_streams import SEED, stream
-from ..rankers.covariates import read_coefficients
->>>>>>> origin/main
+from ..rankers.covariates import frozen_coefficients, read_coefficients
 from ..rankers.ranking import OnSeparation
 from ..rankers.registry import COUNT_RANKERS, find_count_ranker
 from ..results import Concern, Note
@@ -85,11 +78,7 @@ def _covariates(
     if names is not None:
         raise InputError(f"--covariates with --coefficients: {frozen} names its covariates; leave --covariates out")
     if isinstance(frozen, Mapping):
-<<<<<<< HEAD
-        return {"covariates": list(frozen), "coefficients": frozen_coefficients(frozen)}
-=======
-        return list(frozen), frozen
->>>>>>> origin/main
+        return list(frozen), frozen_coefficients(frozen)
     with reading(os.fspath(frozen), "JSON"):
         coefficients = read_coefficients(json_object(read_whole(frozen)))
     return list(coefficients), coefficients
