@@ -16,7 +16,7 @@ from ppe.inference.diagnostics import own_models
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.people_and_judges import people_and_judges
 from ppe.random_streams import stream
-from ppe.rankers.order_effect import order_effect
+from ppe.rankers.predictor import order_effect
 from ppe.reports.comparison import judge_change
 from ppe.verdicts import read_verdicts, validate_verdicts
 

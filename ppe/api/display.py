@@ -17,11 +17,12 @@ import pandas as pd
 
 from ..designs.plans import Plan
 from .graph import Graph
-from .ranking import Cycles
+from .verdict_quality import Cycles
 from ..errors import InputError
 from ..inference.model_change import Change
 from ..inference.intervals import INTERVAL_KINDS, RankIntervals
-from ..inference.leaderboard import JudgeLeaderboards, Leaderboard
+from ..inference.judge_leaderboards import JudgeLeaderboards
+from ..inference.leaderboard import Leaderboard
 from ..inference.people_and_judges import PeopleAndJudges
 from ..inference.score_tests import MOST
 from ..plot_style import GREY, OKABE_ITO, use_style

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from .inputs import Columns, verdict_table, words_checked
-from .ranking import One
+from .inputs import Columns, One, verdict_table, words_checked
 from ..errors import InputError, first_five
 from ..inference.fragility import fragility
 from ..inference.leaderboard import REFUSALS, leaderboard

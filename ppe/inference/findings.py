@@ -22,7 +22,7 @@ from ..errors import InputError, first_five, plural
 from .diagnostics import misfit
 from .fragility import CHEAP, fragility, fragility_cost
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
-from .leaderboard import invalid_report, invalid_verdicts, uneven_lines
+from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from .matching import Match
 from .score_tests import critical, questions_needed, rank_limits
 from .variance_components import variance_components
@@ -52,8 +52,16 @@ class Examined:
         return comparison_graphs(self.verdicts, incomplete=self.incomplete)
 
     @cached_property
+    def all_rows(self) -> Comparisons:
+        return Comparisons.of(self.verdicts, invalid=True)
+
+    @cached_property
+    def rows(self) -> Comparisons:
+        return self.all_rows.valid()
+
+    @cached_property
     def invalid(self) -> pd.DataFrame:
-        return invalid_verdicts(self.verdicts)
+        return invalid_verdicts(self.all_rows)
 
     @property
     def n_invalid(self) -> int:
@@ -108,7 +116,7 @@ def contents(data: Examined) -> Answer:
     if not data.n_invalid:
         return Answer(text, numbers)
     text += f"; {data.n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and count for nothing"
-    uneven = uneven_lines(data.invalid)
+    uneven = uneven_notes(data.invalid)
     if not uneven:
         return Answer(f"{text}; no model and no judge has more of them than chance gives", numbers)
     return Answer(f"{text}. {uneven[0][:1].upper()}{uneven[0][1:]}", numbers)
@@ -240,7 +248,7 @@ def robustness(data: Examined) -> Answer:
 def purchases(data: Examined) -> Answer:
     "What more questions, wordings or judges would be worth."
     _ = data.pool  # refuses a table that is too large
-    study = variance_components(Comparisons.of(data.verdicts), level=data.level, rng=stream(data.seed, "components"))
+    study = variance_components(data.rows, level=data.level, rng=stream(data.seed, "components"))
     table = study.to_frame()
     numbers: dict[str, Any] = rows_as_numbers(table, [f"variance {name}" for name in table["component"]], "variance")
     for column in ("share", "matched_share", "turned"):

@@ -9,7 +9,6 @@ __all__ = ['SMALL_POOL', 'position_flips', 'first_place', 'judges_with_each_othe
 # %% ../../nbs/inference/findings_of_judges.ipynb #ef9847c8
 import numpy as np
 
-from ..comparisons import Comparisons
 from ..errors import InputError, first_five, plural
 from .agreement import TWO_PEOPLE, agreement_with_people
 from .diagnostics import first_place_rates, judges_agree, order_flips, own_models
@@ -155,7 +154,7 @@ def cautions(data: Examined) -> Answer:
     if pool.n_questions < SMALL_POOL:
         few = plural(pool.n_questions, "question")
         texts["few_questions"] = f"{few}: with fewer than {SMALL_POOL} no estimate here can be relied on"
-    one_order = order_caution(Comparisons.of(data.verdicts)).removesuffix(".")
+    one_order = order_caution(data.rows).removesuffix(".")
     if one_order:
         texts["one_order"] = one_order
     scores = rank_batch(pool, np.ones((1, len(pool)), dtype=np.int64))
