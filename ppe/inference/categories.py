@@ -110,7 +110,7 @@ class CategoryLeaderboards(Result):
         notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
         levels = [board.intervals.level for board in self.boards.values() if board.intervals]
         needed = max(map(questions_needed, levels), default=0)
-        if few := [name for name, board in self.boards.items() if (board.n_questions or needed) < needed]:
+        if few := [name for name, board in self.boards.items() if (board.verdicts.n_questions or needed) < needed]:
             text = f"fewer than {needed} questions decide nothing at this level: {first_five(few)}"
             notes.append(Note(text, Concern.MISSING))
         overall = [] if self.overall is None else self.overall.notes()

@@ -26,7 +26,7 @@ from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from .matching import Match
 from .score_tests import critical, questions_needed, rank_limits
 from .variance_components import variance_components
-from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
+from ..pool import Pool, coded_graphs, compared_pairs, complete_graphs, too_large
 from ..random_streams import stream
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.ranking import shown_ranks
@@ -46,10 +46,10 @@ class Examined:
 
     @cached_property
     def pool(self) -> Pool:
-        size = too_large(self.verdicts)
+        size = too_large(self.all_rows)
         if size:
             raise InputError(f"{size}: too large to diagnose; take a part of the table (--judge, --category)")
-        return comparison_graphs(self.verdicts, incomplete=self.incomplete)
+        return coded_graphs(self.verdicts, self.all_rows, incomplete=self.incomplete)
 
     @cached_property
     def all_rows(self) -> Comparisons:
