@@ -15,7 +15,8 @@ import pandas as pd
 from ..errors import InputError, NoMaximumError, first_five
 from .intervals import usual_draws
 from .judge_leaderboards import ranks_side_by_side, stacked_frame
-from .leaderboard import REFUSALS, Leaderboard, part_leaderboard
+from .leaderboard import Leaderboard, part_leaderboard
+from .leaderboard_ranges import REFUSALS
 from .score_tests import questions_needed
 from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import select_verdicts
