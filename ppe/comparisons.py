@@ -85,6 +85,23 @@ class Comparisons:
         "One number for two models, whichever stood first."
         return np.minimum(self.first, self.second) * len(self.models) + np.maximum(self.first, self.second)
 
+    @property
+    def in_both_orders(self) -> float:
+        "Share of the pairs that met which were shown both ways round."
+        ordered = np.unique(self.first * len(self.models) + self.second)
+        return float(len(ordered) / len(np.unique(self.pair)) - 1)
+
+    def where(
+        self,
+        holds: np.ndarray,  # (R,) bool
+    ) -> "Comparisons":
+        "Those for which a condition holds; the same object where it holds for all."
+        return self if holds.all() else self.take(holds)
+
+    def valid(self) -> "Comparisons":
+        "Those that say a, b or tie."
+        return self.where(self.outcome < 3)
+
     def take(
         self,
         rows: np.ndarray,  # (R,) bool, or numbers of rows

@@ -131,9 +131,7 @@ def leaderboards() -> Iterator[object]:
     from ppe import leaderboard
     from ppe.sources.datasets import load_verdicts
 
-    for name, options in (("mt-bench-human", {"judges": "weighted"}), ("h2o-gpt4", {"order_effect": True})):
-        board = leaderboard(load_verdicts(name), on_separation="ridge", **options)
-        yield board.table()
+    yield leaderboard(load_verdicts("h2o-gpt4"), on_separation="ridge", order_effect=True).table()
 
 
 def judges() -> object:

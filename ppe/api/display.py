@@ -17,11 +17,12 @@ import pandas as pd
 
 from ..designs.plans import Plan
 from .graph import Graph
-from .ranking import Cycles
+from .verdict_quality import Cycles
 from ..errors import InputError
 from ..inference.model_change import Change
 from ..inference.intervals import INTERVAL_KINDS, RankIntervals
-from ..inference.leaderboard import JudgeLeaderboards, Leaderboard
+from ..inference.judge_leaderboards import JudgeLeaderboards
+from ..inference.leaderboard import Leaderboard
 from ..inference.people_and_judges import PeopleAndJudges
 from ..inference.score_tests import MOST
 from ..plot_style import GREY, OKABE_ITO, use_style
@@ -193,13 +194,13 @@ def _(board: Leaderboard, ax: "Axes", kind: str = "scores") -> float:
         return _scores(ax, board.to_frame(), board.intervals)
     if kind not in ("wins", "cycles"):
         raise InputError(f"kind={kind!r}: a leaderboard is drawn as scores, wins or cycles")
-    if board.pool is None or board.rows is None:
+    if board.pool is None or board.verdicts.kept is None:
         raise InputError(f"kind={kind!r} needs the graphs, and this leaderboard was made from counts: give verdicts")
     if kind == "cycles":
         kept = np.zeros(len(board.pool), dtype=bool)
-        kept[board.rows] = True
-        return _cycle_scores(ax, board.pool.scores(board.method.mu), kept)
-    wins, ties = board.pool.subset(board.rows).counts()
+        kept[board.verdicts.kept] = True
+        return _cycle_scores(ax, board.pool.scores(board.verdicts.method.mu), kept)
+    wins, ties = board.pool.subset(board.verdicts.kept).counts()
     order = board.to_frame()["model"].tolist()
     place = [board.pool.models.index(name) for name in order]
     colours = win_squares(ax, [*shortened(order).values()], win_shares(wins, ties)[np.ix_(place, place)])
@@ -286,17 +287,21 @@ def _(change: Change, ax: "Axes") -> float:
     from scipy.stats import nct
     from scipy.stats import t as student
 
-    if change.power is None or change.detectable is None:
-        raise InputError("what drop would be noticed is not known: all questions say the same")
-    df, asked = min(change.n_questions, MOST) - 1, np.array([change.drop, change.detectable])
+    seen, settings = change.estimate.test.sensitivity, change.settings
+    if seen.power is None or seen.detectable is None:
+        raise InputError("what drop would be detected is not known: all questions say the same")
+    df, asked = min(change.compared.n_questions, MOST) - 1, np.array([settings.drop, seen.detectable])
     drops = np.linspace(0, 1.6 * asked.max(), 101)
-    power = nct.sf(student.isf((1 - change.level) / 2, df), df, drops / change.error)
-    ax.plot(change.margin + drops, 100 * power, color=OKABE_ITO["blue"])
-    ax.plot(change.margin + asked, [100 * change.power, 80], ls="none", marker="o", color=OKABE_ITO["blue"])
-    for drop, chance in zip(change.margin + asked, (100 * change.power, 80.0), strict=True):
+    power = nct.sf(student.isf((1 - settings.level) / 2, df), df, drops / seen.error)
+    ax.plot(settings.margin + drops, 100 * power, color=OKABE_ITO["blue"])
+    ax.plot(settings.margin + asked, [100 * seen.power, 80], ls="none", marker="o", color=OKABE_ITO["blue"])
+    for drop, chance in zip(settings.margin + asked, (100 * seen.power, 80.0), strict=True):
         ax.annotate(f"{drop:.2f}: {chance:.0f} %", (drop, chance), xytext=(6, -3), textcoords="offset points", va="top")
     ax.set(
-        xlabel="drop, log odds", ylabel="% called worse", ylim=(0, 100), xlim=(change.margin, change.margin + drops[-1])
+        xlabel="drop, log odds",
+        ylabel="% called worse",
+        ylim=(0, 100),
+        xlim=(settings.margin, settings.margin + drops[-1]),
     )
     return 2.6
 

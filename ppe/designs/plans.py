@@ -26,11 +26,13 @@ from ..comparisons import Comparisons, wins_and_ties
 from .pair_designs import Orders, PairDesign, Sharing
 from ..errors import InputError, NoMaximumError, first_five
 from ..files import plain_number
-from ..inference.intervals import jackknife_error, symmetric_root
+from ..inference.intervals import symmetric_root
+from ..inference.jackknife import jackknife_error
 from ..inference.variance_components import GROUPS, variance_components
 from ..pool import half_tie_wins
 from ..rankers.bradley_terry import bradley_terry_batch, fit_newton
-from ..rankers.order_effect import no_place_effect, order_effect
+from ..rankers.order_effect import no_place_effect
+from ..rankers.predictor import first_places, order_effect
 from ..rankers.ranking import best_first, mid_ranks
 from ..results import Parts, Result, Shown
 
@@ -267,13 +269,13 @@ def pilot_beliefs(
     noise = np.einsum("dij,dj->di", np.linalg.cholesky(covariances)[picked], rng.standard_normal((n_draws, n)))
     scores = modes[picked] + noise
     ties = rng.beta(n_ties / inflation + 0.5, (n_rows - n_ties) / inflation + 0.5, n_draws) * (n_ties > 0)
-    ordered = None if no_place_effect(rows) else order_effect(rows, on_separation="ridge").fit
-    if ordered is not None and not ordered.ridge:
-        names = "first_place", "first_place_se", "first_place_se_questions"
-        estimate, alone, error = (ordered.estimates[name][rows.judges[0]] for name in names)
-        error = float(alone) * sqrt(max(inflation, 1.0)) if error is None else error
-        (mean, deviation), precision = first, 1 / error**2 + 1 / first[1] ** 2
-        first = np.array([(estimate / error**2 + mean / deviation**2) / precision, precision**-0.5])
+    if not no_place_effect(rows):
+        place = first_places(order_effect(rows, on_separation="ridge"))[rows.judges[0]]
+        if place.se is not None:  # not that of a penalty
+            error = place.se_questions or place.se * sqrt(max(inflation, 1.0))
+            mean, deviation = first
+            precision = 1 / error**2 + 1 / deviation**2
+            first = np.array([(place.log_odds / error**2 + mean / deviation**2) / precision, precision**-0.5])
     questions = f"{q} question{'s' * (q > 1)}"
     if q < ENOUGH_QUESTIONS:
         notes.append(f"a pilot of {questions}: judge at least {ENOUGH_QUESTIONS} first, for a narrower range")

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MISFIT_FLIPS', 'BASES', 'BY_CHANCE', 'Misfit', 'misfit', 'order_flips', 'clustered_interval', 'first_place_rates',
-           'family', 'SharedErrors', 'jackknife_half_width', 'shared_errors', 'judges_agree', 'own_models',
-           'repeated_questions', 'wording_spread']
+           'family', 'SharedErrors', 'shared_errors', 'judges_agree', 'own_models', 'repeated_questions',
+           'wording_spread']
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-03
 import re
@@ -18,7 +18,7 @@ from scipy.special import betainccinv, betaincinv, expit, gammaincinv, ndtri, st
 
 from ..comparisons import Comparisons
 from ..errors import InputError, NoMaximumError, first_five
-from .model_change import jackknife_error, question_wins, strengths_without
+from .jackknife import jackknife_half_width, question_wins, strengths_without
 from .presentation_order import FEWEST_TURNS, NOT_RANDOM, order_p_value
 from .real_cycles import by_question
 from .score_tests import questions_needed
@@ -248,11 +248,6 @@ def _wins(table: pd.DataFrame, n: int, question: np.ndarray | None = None) -> np
 
 def _scores(table: pd.DataFrame, n: int) -> np.ndarray:
     return bradley_terry_batch(wins := _wins(table, n), np.zeros_like(wins)).scores[0]
-
-
-def jackknife_half_width(values: np.ndarray, level: float) -> float:
-    "Of an estimate and what it is without each question, which come after it: Student's t times the jackknife error."
-    return -float(stdtrit(len(values) - 2, (1 - level) / 2) * jackknife_error(values)) if len(values) > 2 else np.nan
 
 
 def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float) -> tuple[float, float, float]:
