@@ -172,8 +172,9 @@ def level_and_difference(
     shift: float = 0.0,  # between the judges, so that bars do not hide each other
 ) -> "Figure":
     "Two panels with a line and bars for each judge."
-    fig, axes = printed_figure("page", height=2.9, n_cols=2)
-    left, right = axes
+    panels: Any
+    fig, panels = printed_figure("page", height=2.9, n_cols=2)
+    left, right = panels
     looks = judge_looks(levels["judge"].unique())
     for at, (judge, look) in enumerate(looks.items()):
         level, change = (frame[frame["judge"] == judge] for frame in (levels, changes))
@@ -225,11 +226,13 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem
 h1, h2 { line-height: 1.25 } h2 { margin: 3rem 0 .5rem; border-top: 1px solid #ddd; padding-top: 1.5rem }
 img { display: block; max-width: 100%; background: #fff; margin: 1rem 0 }
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-size: .9rem; margin: 1rem 0 }
-th { vertical-align: bottom } td { vertical-align: top } th, td { overflow-wrap: break-word; text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #ddd }
+th { vertical-align: bottom } td { vertical-align: top }
+th, td { overflow-wrap: break-word; text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #ddd }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums } td.number { white-space: nowrap }
 .item, .links, details { color: #555; font-size: .9rem } .paper { border-left: 3px solid #ccc; padding-left: .8rem }
 .lacking { background: #f4f4f4; padding: .6rem .8rem }
-@media (prefers-color-scheme: dark) { body { background: #181818; color: #e6e6e6 } .item, .links, details { color: #aaa }
+@media (prefers-color-scheme: dark) { body { background: #181818; color: #e6e6e6 }
+  .item, .links, details { color: #aaa }
   a { color: #8ab4f8 } .lacking { background: #2a2a2a } th, td, h2 { border-color: #444 } }
 """
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -311,7 +314,8 @@ def write_page(
     head = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        f'<meta name="viewport" content="width=device-width"><title>{title}</title><style>{_STYLE}</style></head><body>',
+        f'<meta name="viewport" content="width=device-width"><title>{title}</title>',
+        f"<style>{_STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
         *(f"<p>{html.escape(sentence)}</p>" for sentence in introduction),
         f"<ul>{links}</ul>",

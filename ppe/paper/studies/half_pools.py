@@ -121,11 +121,13 @@ def half_table(
                 continue
             distance = np.mean([cell.losses[key].pools.mean() for cell, key in zip(own, keys, strict=True)])
             contrasts = [cell.difference(method, baseline, key[1]) for cell, key in zip(own, keys, strict=True)]
-            row = {"judge": judge, "method": method, "distance": float(distance)} | macro_difference(contrasts)
-            row["finding"] = verdict_word(row["difference"], row["low"], row["high"])
+            limits = macro_difference(contrasts)
+            finding = verdict_word(limits["difference"], limits["low"], limits["high"])
             if method == baseline:
-                row |= {"low": 0.0, "high": 0.0, "finding": "baseline"}
-            rows.append(row)
+                limits |= {"low": 0.0, "high": 0.0}
+                finding = "baseline"
+            row = {"judge": judge, "method": method, "distance": float(distance)}
+            rows.append(row | limits | {"finding": finding})
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/paper/studies/half_pools.ipynb #own-10
