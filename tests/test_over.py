@@ -44,7 +44,7 @@ def crossed(rng: np.random.Generator, n_judges: int = 4, size: float = 0.3, mode
 
 def test_balanced_limits_are_those_of_two_way_tables(prd: pd.DataFrame):
     "Mean squares of a textbook, and the part of judges alike for all models."
-    verdicts = ppe.rank(crossed(stream(SEED, "by hand")), intervals=0).verdicts
+    verdicts = ppe.rank(crossed(stream(SEED, "by hand")), intervals=0).verdicts.rows
     assert verdicts is not None
     cells, study = verdict_cells(verdicts), variance_components(verdicts, rng=stream(SEED))
     y = np.zeros((30, 4, 5))

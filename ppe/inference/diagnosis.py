@@ -28,7 +28,7 @@ from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from .matching import Match
 from .variance_components import variance_components
 from .score_tests import critical, questions_needed, rank_limits
-from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, too_large
+from ..pool import Pool, coded_graphs, compared_pairs, complete_graphs, too_large
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.ranking import best_first, shown_ranks
 from ..rankers.registry import rank_batch
@@ -91,9 +91,9 @@ class _Data:
 
     @cached_property
     def pool(self) -> Pool:
-        if large := too_large(self.verdicts):
+        if large := too_large(self.all_rows):
             raise InputError(f"{large}: too large to diagnose; take a part of the table (--judge, --category)")
-        return comparison_graphs(self.verdicts, incomplete=self.incomplete)
+        return coded_graphs(self.verdicts, self.all_rows, incomplete=self.incomplete)
 
     @cached_property
     def all_rows(self) -> Comparisons:
