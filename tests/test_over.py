@@ -117,7 +117,7 @@ def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.D
     for quiet in ("mt-bench-gpt4", "h2o-gpt4"):  # two turns, one wording
         assert not any("that over questions alone" in line for line in ppe.rank(load_verdicts(quiet)).notes())
     told = ppe.diagnose(prd)
-    assert any("Four times the questions would narrow the ranges by 7 %" in line for line in told.lines())
+    assert any("Four times the questions would narrow the intervals by about " in line for line in told.lines())
     components = told.to_dict()["components"]
     assert components["variance judge"]["low"] > 0 and components["share judge"] > 0.8
     page = ppe.report(prd).html
