@@ -91,10 +91,16 @@ class Comparisons:
         ordered = np.unique(self.first * len(self.models) + self.second)
         return float(len(ordered) / len(np.unique(self.pair)) - 1)
 
+    def where(
+        self,
+        holds: np.ndarray,  # (R,) bool
+    ) -> "Comparisons":
+        "Those for which a condition holds; the same object where it holds for all."
+        return self if holds.all() else self.take(holds)
+
     def valid(self) -> "Comparisons":
         "Those that say a, b or tie."
-        is_valid = self.outcome < 3
-        return self if is_valid.all() else self.take(is_valid)
+        return self.where(self.outcome < 3)
 
     def take(
         self,

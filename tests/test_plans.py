@@ -111,7 +111,7 @@ def test_a_pilot_with_wordings_says_what_another_would_buy():
     plain, worded, many = (pilot_beliefs(frame(t.values.tolist()), n_draws=400, rng=stream(4)) for t in tables)
     assert many.scores.std(axis=0).mean() < worded.scores.std(axis=0).mean() < plain.scores.std(axis=0).mean()
     (said,) = worded.notes
-    assert said.startswith("by the components of the pilot, four times the questions would narrow the ranges by")
+    assert said.startswith("by the components of the pilot, four times the questions would narrow the intervals by")
     assert "three more wordings" in said and not plain.notes and not many.notes
 
 

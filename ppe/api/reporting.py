@@ -34,7 +34,8 @@ from .verdict_quality import diagnose
 from .pair_evidence import show
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import read_whole, unpacked, write_text
-from ..inference.leaderboard import Incomplete, Leaderboard
+from ..inference.leaderboard import Leaderboard
+from ..inference.ranked_verdicts import Incomplete
 from ..inference.real_cycles import real_cycles
 from ..parallel import progress_bar
 from ..rankers.registry import COUNT_RANKERS
