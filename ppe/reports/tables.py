@@ -141,11 +141,10 @@ def cells(
 ) -> pd.DataFrame:  # the columns of `by` as categories, low and high (numbers of the models), outcome
     "One row for each verdict, the model with the lower number first."
     rows = Comparisons.of(verdicts, models=models, invalid=True)
-    sides = np.sort([rows.first, rows.second], axis=0)
-    said = np.array([1, -1, 0, INVALID])[rows.outcome]
-    outcome = np.where((rows.first > rows.second) & (said != INVALID), -said, said)
+    ordered = rows.lower_first()
+    outcome = np.array([1, -1, 0, INVALID])[ordered.outcome]
     keys = {name: verdicts[name].astype(str).astype("category") for name in by}
-    return pd.DataFrame(keys | {"low": sides[0], "high": sides[1], "outcome": outcome})
+    return pd.DataFrame(keys | {"low": ordered.first, "high": ordered.second, "outcome": outcome})
 
 
 def shared(
