@@ -16,7 +16,7 @@ from ppe.inference.diagnostics import own_models
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.people_and_judges import people_and_judges
 from ppe.random_streams import stream
-from ppe.rankers.order_effect import order_effect
+from ppe.rankers.predictor import order_effect
 from ppe.reports.comparison import judge_change
 from ppe.verdicts import read_verdicts, validate_verdicts
 
@@ -234,7 +234,7 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
     assert "sharpness: a-2024-05-13 on a" in page.read_text()
     alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
-    assert "cannot be told without another judge: a-2024-05-13 on a" in alone.out
+    assert "not measurable without another judge: a-2024-05-13 on a" in alone.out
     other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()
     assert other["judges_together"] == other["own_models"] == other["agreement"] == {}
 

@@ -18,7 +18,9 @@ from ..counts import write_counts
 from ..api.inputs import Columns, Verdicts, file_names, merged_columns, read_input, selected
 from ..api.pipeline import pipeline
 from ..api.planning import design, next_calls, plan
-from ..api.ranking import agree, compare, cycles, diagnose, rank
+from ..api.comparing import compare
+from ..api.ranking import rank
+from ..api.verdict_quality import agree, cycles, diagnose
 from ..api.reporting import report
 from ..api.loading import check, read
 from ..api.pair_evidence import show

@@ -300,9 +300,9 @@ def _refuse_what_decides_nothing(
     no_partner = f" ({n_unpaired} verdicts have no partner)" if n_unpaired else ""
     names_apart = one_of_each(tables) if len(tables) == 2 and not paired.any() else ""
     raise InputError(
-        f"{n_questions} questions on which {names[0]} and {names[1]} both have a valid verdict by the same judge on the "
-        f"same wording{no_partner}: fewer than {fewest} decide nothing at level {level:g}; ask more questions, with the "
-        f"same judge of both{names_apart}"
+        f"{n_questions} questions on which {names[0]} and {names[1]} both have a valid verdict by the same judge on "
+        f"the same wording{no_partner}: fewer than {fewest} decide nothing at level {level:g}; ask more questions, "
+        f"with the same judge of both{names_apart}"
     )
 
 

@@ -189,7 +189,7 @@ def _best_weights(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 class PeopleAndJudges(Result):
     "The people's scores by prediction-powered inference, as a leaderboard."
 
-    ranking: Ranking  # scores are mean-centred log strengths; the weight of each judge is among its estimates
+    ranking: Ranking  # scores are mean-centred log strengths
     covariance: np.ndarray  # (n, n) of the scores; rows add up to 0
     weights: Mapping[str, float]  # λ by judge
     n_people: int  # battles that people judged
@@ -381,7 +381,7 @@ def _fitted(battles: Battles, weights: Mapping[str, float] | None) -> PeopleAndJ
             "judge more battles"
         )
     named = dict(zip(battles.judges, current.tolist(), strict=True))
-    fit = Fit(True, rounds, solver="newton", estimates={"weight": named})
+    fit = Fit(True, rounds, solver="newton")
     ranking = Ranking.from_scores("people-and-judges", battles.models, theta, fit)
     return PeopleAndJudges(
         ranking=ranking,

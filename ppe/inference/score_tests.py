@@ -589,17 +589,15 @@ class ScoreTests:
         if columns.shape[1] == 2 and not design.offset.any():  # the order does not matter: both orders are one row
             swapped = columns[:, 0] > columns[:, 1]
             columns, points = np.sort(columns, axis=1), np.where(swapped, 1 - points, points)
-        table = pd.DataFrame(np.column_stack([columns, design.values[:, 2:], design.offset]))
-        row = table.groupby([*table], sort=True).ngroup().to_numpy()
-        rows = np.unique(row, return_index=True)[1]
-        unlike = replace(design, columns=columns[rows], values=design.values[rows], offset=design.offset[rows])
+        unlike, row = replace(design, columns=columns).distinct()
+        n_rows = len(unlike.columns)
         unit, tied, n_units = numbers % MOST, points == 0.5, min(len(questions), MOST)
         ties = tie_parameter and 0 < tied.sum() < len(points)  # nothing but ties: nu has no estimate
         half = 0.0 if ties else 0.5
         parts = np.stack([(points == 1) + half * tied, (points == 0) + half * tied, tied * (1.0 - 2 * half)])
         outcome, verdict = np.nonzero(parts)
-        cells = unit[verdict], row[verdict] + outcome * len(rows)
-        outcomes = sparse.csr_array((parts[outcome, verdict], cells), (n_units, 3 * len(rows)))
+        cells = unit[verdict], row[verdict] + outcome * n_rows
+        outcomes = sparse.csr_array((parts[outcome, verdict], cells), (n_units, 3 * n_rows))
         met = np.zeros((n_models, n_models))
         met[columns[:, 0], columns[:, 1]] = 1.0
         fixed = unlike.columns, unlike.values, unlike.offset
@@ -617,7 +615,7 @@ class ScoreTests:
         chance = 1 / (1 + np.exp(-(unlike.values * start[unlike.columns]).sum(axis=1) - unlike.offset))
         spread = float((counts.sum(axis=0) * chance * (1 - chance)).sum())
         dispersion = max(1 - tied.sum() / (4 * spread), 0.0) if tied.any() and not ties else 1.0
-        usual, more = _usual(outcomes[:, : len(rows)] + outcomes[:, len(rows) : -len(rows)] + outcomes[:, -len(rows) :])
+        usual, more = _usual(sum(outcomes[:, side * n_rows : (side + 1) * n_rows] for side in range(3)))
         moved = _effect_variance(unlike, outcomes, start, ties, dispersion)
         return cls(unlike, outcomes, usual, more, counts, ties, draws, start, ridge, joined, dispersion, moved)
 

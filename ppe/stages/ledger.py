@@ -265,10 +265,12 @@ def _request(ledger: Ledger, number: int) -> Request:
     row = ledger.query(f"SELECT {_REQUEST_COLUMNS} FROM requests WHERE id = ?", number)[0]
     stage, backend, model, version, messages, decoding, order, repeat, expects = row
     text = "SELECT text FROM texts WHERE id = ?"
-    whole = [(role, (ledger.query(text, part)[0][0] if isinstance(part, int) else part for part in parts))
-             for role, parts in json.loads(messages)]  # fmt: skip
-    said, how = tuple(Message(role, tuple(parts)) for role, parts in whole), Decoding(**json.loads(decoding))
-    return Request(stage, backend, model, version, said, how, order, repeat, expects)
+    turns = []
+    for role, parts in json.loads(messages):
+        texts = [ledger.query(text, part)[0][0] if isinstance(part, int) else part for part in parts]
+        turns.append(Message(role, tuple(texts)))
+    decoded = Decoding(**json.loads(decoding))
+    return Request(stage, backend, model, version, tuple(turns), decoded, order, repeat, expects)
 
 
 def open_requests(ledger: Ledger, run: int) -> Iterator[Open]:
