@@ -86,7 +86,7 @@ class Fragility(Result):
         ]
         return {"exact": self.exact, "n_questions": self.n_questions, "changes": changes}
 
-
+# %% ../../nbs/inference/fragility.ipynb #1cfa062f
 def _listed(names: Sequence[str]) -> str:
     "Names of two models or more in a sentence."
     if len(names) > 5:
@@ -252,8 +252,8 @@ class _Search:
     def names(self, questions: np.ndarray) -> list[str]:
         "Names of questions by their numbers."
         first_graph = np.unique(self.pool.questions, return_index=True)[1]
-        known = self.pool.index.get("question_id", pd.Series(self.pool.blocks))
-        return known.astype(str).iloc[first_graph[questions]].tolist()
+        questions_of = self.pool.index.get("question_id", pd.Series(self.pool.blocks))
+        return questions_of.astype(str).iloc[first_graph[questions]].tolist()
 
 
 def _search(pool: Pool, tie_parameter: bool) -> _Search:
@@ -298,7 +298,8 @@ class _Order:
     ) -> Upset:
         "The pair that needs the fewest questions, and who is first without them."
         pool, candidates = self.search.pool, [*pairs]
-        best, most, (ahead, behind) = None, pool.n_questions, candidates[0]
+        best, most = None, pool.n_questions
+        ahead, behind = candidates[0]
         for one, other in candidates:
             left_out = self.search.fewest(one, other, most, self.singles)
             if left_out is not None:

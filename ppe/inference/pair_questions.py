@@ -25,10 +25,10 @@ def pair_verdicts(
     rows = Comparisons.of(verdicts, models=models, invalid=True)
     ahead, behind = np.sort([rows.first, rows.second], axis=0)
     later = rows.first > rows.second
-    said = np.array(VIEWS, dtype=object)[np.where(later, np.array([1, 0, 2, 3])[rows.outcome], rows.outcome)]
+    words = np.array(VIEWS, dtype=object)[np.where(later, np.array([1, 0, 2, 3])[rows.outcome], rows.outcome)]
     names = {"ahead": pd.Categorical.from_codes(ahead, models), "behind": pd.Categorical.from_codes(behind, models)}
-    known = verdicts[["question_id", "category", "variant", "judge"]].reset_index(drop=True)
-    return pd.DataFrame(names).join(known).assign(order=np.where(later, "second", "first"), verdict=said)
+    about = verdicts[["question_id", "category", "variant", "judge"]].reset_index(drop=True)
+    return pd.DataFrame(names).join(about).assign(order=np.where(later, "second", "first"), verdict=words)
 
 
 def pair_questions(
