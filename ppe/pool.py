@@ -62,10 +62,8 @@ class Pool:
     _counted: list[CycleCounts] = field(default_factory=list, init=False, repr=False)  # empty until asked for
 
     def __post_init__(self) -> None:
-        shape, found_shape = (
-            (len(self.blocks), *2 * [len(self.models)]),
-            f"{self.adjacency.dtype} {self.adjacency.shape}",
-        )
+        shape = (len(self.blocks), len(self.models), len(self.models))
+        found_shape = f"{self.adjacency.dtype} {self.adjacency.shape}"
         n_scores = len(self.blocks if self.given_scores is None else self.given_scores)
         if self.adjacency.shape != shape or self.adjacency.dtype != bool or n_scores != len(self.blocks):
             rule = f"graphs of these models and blocks need bool {shape}, and a score each"

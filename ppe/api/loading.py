@@ -154,7 +154,7 @@ def check(
     """
     table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
     all_rows = Comparisons.of(table, invalid=True)
-    rows, invalid, repeats = all_rows.valid(), invalid_verdicts(all_rows), repeated_questions(table)
+    rows, invalid, repeats = all_rows.valid(), invalid_verdicts(all_rows), repeated_questions(table, all_rows)
     counts = rows.counts().sum(axis=1)
     n, met = len(rows.models), counts.sum(axis=0)
     pairs, both = (met + met.T > 0), (met > 0) & (met.T > 0)

@@ -21,7 +21,7 @@ from ..rankers.registry import rank_batch
 # %% ../../nbs/inference/findings_of_judges.ipynb #7968680e
 def position_flips(data: Examined) -> Answer:
     "How often a verdict changes when the answers change places."
-    row = order_flips(data.verdicts).iloc[0]
+    row = order_flips(data.verdicts, rows=data.all_rows).iloc[0]
     sentence = (
         f"Position flips: when the two answers change places, {as_percent(row['changed_rate'], 1)} of the verdicts "
         f"change and {as_percent(row['reversed_rate'], 1)} name the other winner "
@@ -33,7 +33,7 @@ def position_flips(data: Examined) -> Answer:
 
 def first_place(data: Examined) -> Answer:
     "How often the answer shown first wins."
-    table, sentences = first_place_rates(data.verdicts, level=data.level), []
+    table, sentences = first_place_rates(data.rows, level=data.level), []
     with_rate = table[table["rate"].notna()]
     if len(with_rate):
         beyond = np.maximum(with_rate["low"], 1 - with_rate["high"]).round(9)  # how clearly it is not one half
@@ -50,7 +50,7 @@ def judges_with_each_other(data: Examined) -> Answer:
     "How often two judges say the same."
     if data.verdicts["judge"].nunique() < 2:
         return NOTHING
-    table = judges_agree(data.verdicts, level=data.level)
+    table = judges_agree(data.rows, level=data.level)
     if table.empty:
         raise InputError("no two judges judged the same pair on the same wording")
     together = table.iloc[0]
@@ -67,7 +67,7 @@ def independent_judges(data: Examined) -> Answer:
     "How many independent judges they are worth together."
     if data.verdicts["judge"].nunique() < 2:
         return NOTHING
-    errors = shared_errors(data.verdicts, level=data.level)
+    errors = shared_errors(data.rows, level=data.level)
     numbers = {
         "effective": (errors.effective, errors.effective_low, errors.effective_high),
         "correlation": (errors.correlation, errors.low, errors.high),
@@ -102,7 +102,7 @@ def judges_and_people(data: Examined) -> Answer:
 
 def own_family(data: Examined) -> Answer:
     "Whether judges favour models of their own family."
-    table = own_models(data.verdicts, level=data.level)
+    table = own_models(data.rows, level=data.level)
     names = [f"{row.judge} on {row.model}" for row in table.itertuples()]
     numbers = rows_as_numbers(table, names, "excess")
     measured = {name: row for name, row in numbers.items() if np.isfinite(row[0])}
@@ -140,7 +140,7 @@ def wordings(data: Examined) -> Answer:
 
 def repeats(data: Examined) -> Answer:
     "Questions with the same verdicts on everything."
-    groups = repeated_questions(data.verdicts)
+    groups = repeated_questions(data.verdicts, data.all_rows)
     if not groups:
         return Answer("", {"questions": 0})
     n_more, first = sum(map(len, groups)) - len(groups), " and ".join(map(str, groups[0][:2]))

@@ -59,10 +59,8 @@ def order_p_value(
         return None
     net = csr_matrix((np.where(first < second, 1.0, -1.0), (pair, unit)), shape=(len(pairs), unit.max() + 1))
     of_model = np.eye(n)[pairs // n].T - np.eye(n)[pairs % n].T
-    met, n_shown = (
-        np.bincount(pair)[:, None],
-        np.maximum(np.bincount(np.append(first, second), minlength=n), 1)[:, None],
-    )
+    met = np.bincount(pair)[:, None]
+    n_shown = np.maximum(np.bincount(np.append(first, second), minlength=n), 1)[:, None]
 
     def unevenness(turns: np.ndarray) -> np.ndarray:  # (units,) → (2,)
         of_pairs = (net @ turns)[:, None]
