@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['Verdicts', 'Columns', 'Several', 'One', 'STDIN', 'ROW_BYTES', 'opened', 'file_names', 'text_columns', 'is_frame',
-           'merged_columns', 'imported', 'selected', 'read_input', 'verdict_table', 'require_one_stdin', 'check_match',
-           'judges_and_people']
+           'merged_columns', 'imported', 'selected', 'score_input', 'read_input', 'verdict_table', 'require_one_stdin',
+           'check_match', 'judges_and_people']
 
 # %% ../../nbs/api/inputs.ipynb #8c105adf
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,8 +25,10 @@ from ..files import is_name, read_whole, unpacked
 from ..importers.layouts import column_not_name, import_verdicts, parsed_columns, unused_columns
 from ..importers.records import RecordFile
 from ..parallel import progress_bar
+from ..pool import Pool
 from ..results import Result
 from ..schemas import Schema, column_names, read_table
+from ..scores import Scores, read_scores, score_columns, validate_scores
 from ..large_files import LARGE, Streamed, count_rows, stream_counts
 from ..verdicts import COLUMNS, find_name, read_verdicts, reading, select_verdicts, validate_verdicts
 
@@ -196,6 +199,34 @@ def selected(
             if str(wanted) in _fields(source):
                 raise column_not_name(option, str(wanted))
     return select_verdicts(table, **chosen)
+
+# %% ../../nbs/api/inputs.ipynb #in-scores-2
+def score_input(
+    source: Any,  # what `rank` takes
+    **chosen: str | None,  # judge, category
+) -> Scores | None:  # None: it holds no scores
+    "The scores of a frame, or of one or several files. Raises `InputError` as `read_scores`."
+    if isinstance(source, (Pool, Result)):
+        return None
+    if is_frame(source):
+        fields = RecordFile.of(source)
+        if score_columns([*fields.first_fields()]) is None:
+            return None
+        return validate_scores(fields.frame).select(**chosen)
+    words = [source] if isinstance(source, (str, os.PathLike)) else [*source]
+    files = [os.fspath(word) for word in words if isinstance(word, (str, os.PathLike)) and os.path.isfile(word)]
+    if not files or len(files) < len(words):
+        return None
+    if any(score_columns(column_names(name)) is None for name in files):
+        return None
+    tables = [read_scores(name) for name in files]
+    if len(tables) > 1:
+        rows = pd.concat([table.table.astype(object) for table in tables], ignore_index=True)
+        missing = Counter[str]()
+        for table in tables:
+            missing.update(table.missing)
+        tables = [Scores(validate_scores(rows).table, missing)]
+    return tables[0].select(**chosen)
 
 # %% ../../nbs/api/inputs.ipynb #59143aa3
 def _require_memory(n_rows: int, option: str) -> None:
