@@ -180,7 +180,8 @@ def test_compiled_functions_and_plain_ones_choose_and_settle_alike(monkeypatch):
     results = []
     for run in (lambda function: function, likelihood._plain):
         for module in (adaptive, stopping):
-            monkeypatch.setattr(module, "compiled_or_plain", lambda function, *more, cost, run=run: run(function)(*more))
+            plain = lambda function, *more, cost, run=run: run(function)(*more)  # noqa: E731
+            monkeypatch.setattr(module, "compiled_or_plain", plain)
         rng = np.random.default_rng(1)
         new = next_calls(calls, n_models=6, n_variants=wordings, n_calls=60, goal=Goal("top", 2), rng=rng)
         look, quick = (is_settled(calls, n_models=6, goal=Goal("top", 2), ranges=ranges) for ranges in (True, False))

@@ -13,19 +13,8 @@ import pytest
 from drawn import frame
 
 from ppe.cli.main import main
-from ppe.designs.plans import (
-    MOST_EFFECTS,
-    PUBLIC,
-    Beliefs,
-    Forecast,
-    Layout,
-    Target,
-    calls_text,
-    make_plan,
-    pilot_beliefs,
-    prior_of,
-    public_beliefs,
-)
+from ppe.designs.beliefs import MOST_EFFECTS, PUBLIC, Beliefs, pilot_beliefs, prior_of, public_beliefs
+from ppe.designs.plans import Forecast, Layout, Target, calls_text, make_plan
 from ppe.errors import InputError
 from ppe.random_streams import stream
 from ppe.verdicts import read_verdicts

@@ -14,7 +14,8 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from .inputs import Columns, One, verdict_table, words_checked
+from .inputs import Columns, One, verdict_table
+from .options import words_checked
 from ..errors import InputError, first_five
 from ..inference.fragility import fragility
 from ..inference.leaderboard import leaderboard

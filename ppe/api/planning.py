@@ -22,12 +22,12 @@ from ..designs.adaptive import next_calls as chosen_calls
 from ..designs.stopping import Goal, Settled, is_settled, judged_calls, parse_goal
 from ..designs.stopping import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
-from ..designs.plans import ENOUGH_QUESTIONS, Beliefs, Plan, make_plan, n_draws_for, parse_target
-from ..designs.plans import pilot_beliefs, public_beliefs
+from ..designs.beliefs import ENOUGH_QUESTIONS, Beliefs, n_draws_for, pilot_beliefs, public_beliefs
+from ..designs.plans import Plan, make_plan, parse_target
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
-from .inputs import Columns, One, Verdicts, check_numbers, check_words, opened, text_columns, verdict_table
-from .inputs import words_checked
+from .inputs import Columns, One, Verdicts, opened, text_columns, verdict_table
+from .options import check_numbers, check_words, words_checked
 from ..pairs import write_pairs
 from ..sources.datasets import load_verdicts
 from ..pool import default_models
