@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pandas as pd
 
-from .inputs import check_numbers, words_checked
+from .options import check_numbers, words_checked
 from .stage_options import File, Output, Run, has_run_options
 from ..errors import InputError, first_five
 from ..files import plain_whole, write_csv, write_json
