@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['INDEX_COLUMNS', 'MAX_BYTES', 'MAX_ADJACENCY_BYTES', 'win_tie_counts', 'half_tie_wins', 'Pool', 'default_models',
-           'comparison_graphs', 'win_tie_counts_from_table', 'too_large', 'largest_component_sizes', 'tie_rates',
-           'compared_pairs', 'complete_graphs', 'graph_table', 'check_weights', 'block_units']
+           'comparison_graphs', 'coded_graphs', 'win_tie_counts_from_table', 'too_large', 'largest_component_sizes',
+           'tie_rates', 'compared_pairs', 'complete_graphs', 'graph_table', 'check_weights', 'block_units']
 
 # %% ../nbs/pool.ipynb #n004
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ import pandas as pd
 from .comparisons import Comparisons
 from .cycle_scores import CycleCounts, cycle_counts
 from .errors import InputError
-from .verdicts import COLUMNS, graph_codes, model_codes, validate_verdicts
+from .verdicts import COLUMNS, model_codes, validate_verdicts
 
 # %% ../nbs/pool.ipynb #n006
 def win_tie_counts(
@@ -62,11 +62,12 @@ class Pool:
     _counted: list[CycleCounts] = field(default_factory=list, init=False, repr=False)  # empty until asked for
 
     def __post_init__(self) -> None:
-        shape, seen = (len(self.blocks), *2 * [len(self.models)]), f"{self.adjacency.dtype} {self.adjacency.shape}"
+        shape = (len(self.blocks), len(self.models), len(self.models))
+        found_shape = f"{self.adjacency.dtype} {self.adjacency.shape}"
         n_scores = len(self.blocks if self.given_scores is None else self.given_scores)
         if self.adjacency.shape != shape or self.adjacency.dtype != bool or n_scores != len(self.blocks):
             rule = f"graphs of these models and blocks need bool {shape}, and a score each"
-            raise InputError(f"adjacency {seen} and {n_scores} scores: {rule}")
+            raise InputError(f"adjacency {found_shape} and {n_scores} scores: {rule}")
 
     @classmethod
     def of(
@@ -162,7 +163,16 @@ def comparison_graphs(
     """
     if list(verdicts.columns) != list(COLUMNS) or not isinstance(verdicts["verdict"].dtype, pd.CategoricalDtype):
         verdicts = validate_verdicts(verdicts)
-    rows = Comparisons.of(verdicts, models=models, invalid=True)
+    return coded_graphs(verdicts, Comparisons.of(verdicts, models=models, invalid=True), incomplete=incomplete)
+
+
+def coded_graphs(
+    verdicts: pd.DataFrame,  # validated
+    rows: Comparisons,  # of the same, invalid ones too
+    *,
+    incomplete: Literal["drop", "keep"] = "drop",
+) -> Pool:
+    "As `comparison_graphs`, of a table that is coded already."
     n, n_pairs = len(rows.models), len(rows.models) * (len(rows.models) - 1) // 2
     n_valid = np.bincount(rows.graph, rows.outcome < 3).astype(int)
     keep = n_valid == n_pairs if incomplete == "drop" else n_valid > 0
@@ -205,10 +215,10 @@ MAX_ADJACENCY_BYTES = 2**30  # of graphs that would only be summed
 
 
 def too_large(
-    verdicts: pd.DataFrame,  # validated
+    rows: Comparisons,  # invalid ones too
 ) -> str | None:
     "Why the graphs of a table are better not made one by one, or None."
-    n_graphs, n_models = len(graph_codes(verdicts)[1]), len(set(verdicts["model_a"]) | set(verdicts["model_b"]))
+    n_graphs, n_models = int(rows.graph.max()) + 1, len(rows.models)
     size = n_graphs * n_models**2
     return f"{n_graphs} graphs of {n_models} models need {size / 2**30:.1f} GiB" if size > MAX_ADJACENCY_BYTES else None
 
@@ -278,8 +288,8 @@ def block_units(
     blocks: np.ndarray,  # (G,) question of each
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # graph of each entry, first entry and copies of each unit
     "Graphs taken c times stand in c copies of their question; what these copies have in common is a unit, stored once."
-    taken = np.flatnonzero(weights)
-    order, base = taken[np.argsort(blocks[taken], kind="stable")], int(weights.max()) + 1
+    used = np.flatnonzero(weights)
+    order, base = used[np.argsort(blocks[used], kind="stable")], int(weights.max()) + 1
     levels, of = np.unique(blocks[order] * base + weights[order], return_inverse=True)  # a unit each
     first = np.searchsorted(levels // base, levels // base)  # unit of its question
     number = of - first[of] + 1  # of units that each graph is in

@@ -425,7 +425,7 @@ def test_question_effects_and_the_first_place_are_reported(ask):
     assert places["fair"]["low"] < 0.5 < places["first"]["low"]
     assert 0 < size["sigma"]["low"] < size["sigma"]["value"] < size["sigma"]["high"] and size["p_value"] < 0.001
     text = " ".join(found["sentences"])
-    assert "Questions favour different models" in text
+    assert "Questions differ" in text
     assert f"where 50 % is fair: first {100 * shares['first']:.1f} %" in text
 
 
@@ -443,7 +443,7 @@ def test_people_are_compared_with(ppe_main, tmp_path):
     found = ppe_main("diagnose", path, "--people", people, "--format", "json").json()
     (judge,) = (row for row in found["people"].values() if isinstance(row, dict))
     assert judge["value"] == 1.0 and found["people"]["n_voted_unmet"] == 0
-    assert any("what a person says in so many cases: " in line for line in found["sentences"])
+    assert any(line.startswith("Agreement with people: ") for line in found["sentences"])
     refused(ppe_main("diagnose", "-", "--people", "-"), "standard input can be read once")
 
 

@@ -202,6 +202,12 @@ def _pipeline_cost() -> "ppe.results.Result":
     return PipelineCost(pipeline, tuple(stage_costs(pipeline)))
 
 
+def _scored() -> "ppe.results.Result":
+    rows = [(question, model, question % 3) for question in range(4) for model in ("*a*", "b_c_")]
+    rows[1] = (0, "b_c_", None)
+    return ppe.rank(pd.DataFrame(rows, columns=["question_id", "model", "score"]))
+
+
 def _noted_results() -> dict[str, "ppe.results.Result"]:
     "A result of each kind, of verdicts that give each something to note."
     from ppe.comparisons import Comparisons
@@ -228,7 +234,7 @@ def _noted_results() -> dict[str, "ppe.results.Result"]:
         "compare --judges": ppe.compare(table, judges=True, judge=["one", "two"]), "diagnose": ppe.diagnose(broken),
         "cycles": ppe.cycles(broken), "check": ppe.check(broken), "show": ppe.show(broken, models=["m4", "m*1*"]),
         "graph": ppe.graph(one, 1), "report": ppe.report(broken), "report of two": ppe.report(one, table),
-        "plan": ppe.plan(models=4, questions=20), "pipeline": _pipeline_cost(),
+        "plan": ppe.plan(models=4, questions=20), "pipeline": _pipeline_cost(), "scores": _scored(),
         "design": ppe.design(models=models[2:], questions=range(9), calls=9),
         "components": variance_components(Comparisons.of(ppe.read(table)), rng=stream(1, "components")),
         "next": ppe.next_calls(people, questions=range(9), models=[*models, "new"], calls=3), "ranking": won.ranking,

@@ -234,7 +234,7 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
     assert "sharpness: a-2024-05-13 on a" in page.read_text()
     alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
-    assert "cannot be told without another judge: a-2024-05-13 on a" in alone.out
+    assert "not measurable without another judge: a-2024-05-13 on a" in alone.out
     other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()
     assert other["judges_together"] == other["own_models"] == other["agreement"] == {}
 

@@ -44,7 +44,7 @@ def crossed(rng: np.random.Generator, n_judges: int = 4, size: float = 0.3, mode
 
 def test_balanced_limits_are_those_of_two_way_tables(prd: pd.DataFrame):
     "Mean squares of a textbook, and the part of judges alike for all models."
-    verdicts = ppe.rank(crossed(stream(SEED, "by hand")), intervals=0).verdicts
+    verdicts = ppe.rank(crossed(stream(SEED, "by hand")), intervals=0).verdicts.rows
     assert verdicts is not None
     cells, study = verdict_cells(verdicts), variance_components(verdicts, rng=stream(SEED))
     y = np.zeros((30, 4, 5))
@@ -117,7 +117,7 @@ def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.D
     for quiet in ("mt-bench-gpt4", "h2o-gpt4"):  # two turns, one wording
         assert not any("that over questions alone" in line for line in ppe.rank(load_verdicts(quiet)).notes())
     told = ppe.diagnose(prd)
-    assert any("Four times the questions would narrow the ranges by 7 %" in line for line in told.lines())
+    assert any("Four times the questions would narrow the intervals by about " in line for line in told.lines())
     components = told.to_dict()["components"]
     assert components["variance judge"]["low"] > 0 and components["share judge"] > 0.8
     page = ppe.report(prd).html

@@ -78,7 +78,8 @@ def keep_k() -> object:
 
 
 def plans() -> Iterator[object]:
-    from ppe.designs.plans import make_plan, parse_target, public_beliefs
+    from ppe.designs.beliefs import public_beliefs
+    from ppe.designs.plans import make_plan, parse_target
     from ppe.random_streams import stream
 
     for n, how in ((6, {"target": parse_target("top=2", 6)}), (15, {"n_calls": 1000}), (20, {"n_calls": 1000})):

@@ -194,13 +194,13 @@ def _(board: Leaderboard, ax: "Axes", kind: str = "scores") -> float:
         return _scores(ax, board.to_frame(), board.intervals)
     if kind not in ("wins", "cycles"):
         raise InputError(f"kind={kind!r}: a leaderboard is drawn as scores, wins or cycles")
-    if board.pool is None or board.rows is None:
+    if board.pool is None or board.verdicts.kept is None:
         raise InputError(f"kind={kind!r} needs the graphs, and this leaderboard was made from counts: give verdicts")
     if kind == "cycles":
         kept = np.zeros(len(board.pool), dtype=bool)
-        kept[board.rows] = True
-        return _cycle_scores(ax, board.pool.scores(board.method.mu), kept)
-    wins, ties = board.pool.subset(board.rows).counts()
+        kept[board.verdicts.kept] = True
+        return _cycle_scores(ax, board.pool.scores(board.verdicts.method.mu), kept)
+    wins, ties = board.pool.subset(board.verdicts.kept).counts()
     order = board.to_frame()["model"].tolist()
     place = [board.pool.models.index(name) for name in order]
     colours = win_squares(ax, [*shortened(order).values()], win_shares(wins, ties)[np.ix_(place, place)])

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pandas as pd
 
-from .inputs import check_numbers, words_checked
+from .options import check_numbers, words_checked
 from .stage_options import File, Output, Run, has_run_options
 from ..errors import InputError, first_five
 from ..files import plain_whole, write_csv, write_json
@@ -25,7 +25,8 @@ from ..results import Parts, Result
 from ..stages.benchmarks import load_benchmark, read_prompts, write_rows
 from ..stages.chat import OTHER_NAME, Request
 from ..stages.dispatch import Limits, Session, WorkDone, estimate, read_batch, write_batch
-from ..stages.judging import DECODING, judge_answers, with_style
+from ..stages.judge_protocol import DECODING
+from ..stages.judging import judge_answers, with_style
 from ..stages.ledger import Ledger, refused_parameters, reopen_batch, reopen_invalid
 from ..stages.perturbation import CHECKING, GENERATION, REASONS, Decodings, Perturbation, perturb_questions
 from ..stages.prompts import PromptSet, load_prompts
@@ -86,7 +87,7 @@ class Collected(Result):
         sentences = {"said": [*self.lines], "notes": self.notes()}
         return {"stage": self.stage, "complete": self.complete, **self.counts, **sentences}
 
-
+# %% ../../nbs/api/llm_stages.ipynb #3aea2fbd
 def _estimate_lines(
     plan: WorkDone,
     later: str = "",  # what may follow

@@ -23,16 +23,8 @@ from ..inference.diagnostics import repeated_questions
 from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
 from ..inference.presentation_order import order_caution, order_p_value
 from ..rankers.order_effect import no_place_effect
-from ppe.api.inputs import (
-    Columns,
-    Verdicts,
-    imported,
-    is_frame,
-    merged_columns,
-    selected,
-    verdict_table,
-    words_checked,
-)
+from .inputs import Columns, Verdicts, imported, is_frame, merged_columns, selected, verdict_table
+from .options import words_checked
 from ..results import ROWS, Case, Concern, Note, Parts, Result, Shown
 from ..schemas import column_names, graph_codes
 from ..verdicts import COLUMNS, ORDER_KNOWN
@@ -154,7 +146,7 @@ def check(
     """
     table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
     all_rows = Comparisons.of(table, invalid=True)
-    rows, invalid, repeats = all_rows.valid(), invalid_verdicts(all_rows), repeated_questions(table)
+    rows, invalid, repeats = all_rows.valid(), invalid_verdicts(all_rows), repeated_questions(table, all_rows)
     counts = rows.counts().sum(axis=1)
     n, met = len(rows.models), counts.sum(axis=0)
     pairs, both = (met + met.T > 0), (met > 0) & (met.T > 0)

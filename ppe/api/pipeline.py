@@ -21,7 +21,7 @@ from ..errors import InputError, first_five, plural
 from ..results import Parts, Result, Shown
 from ..stages.benchmarks import load_benchmark
 from ..stages.chat import Decoding
-from ..stages.judging import DECODING, MAX_CHARACTERS
+from ..stages.judge_protocol import DECODING, MAX_CHARACTERS
 from ..stages.perturbation import CHECKING, GENERATION
 from ..stages.prompts import load_prompts
 from ..stages.responses import DETERMINISTIC

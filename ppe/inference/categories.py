@@ -15,7 +15,8 @@ import pandas as pd
 from ..errors import InputError, NoMaximumError, first_five
 from .intervals import usual_draws
 from .judge_leaderboards import ranks_side_by_side, stacked_frame
-from .leaderboard import REFUSALS, Leaderboard, part_leaderboard
+from .leaderboard import Leaderboard, part_leaderboard
+from .leaderboard_ranges import REFUSALS
 from .score_tests import questions_needed
 from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import select_verdicts
@@ -110,7 +111,7 @@ class CategoryLeaderboards(Result):
         notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
         levels = [board.intervals.level for board in self.boards.values() if board.intervals]
         needed = max(map(questions_needed, levels), default=0)
-        if few := [name for name, board in self.boards.items() if (board.n_questions or needed) < needed]:
+        if few := [name for name, board in self.boards.items() if (board.verdicts.n_questions or needed) < needed]:
             text = f"fewer than {needed} questions decide nothing at this level: {first_five(few)}"
             notes.append(Note(text, Concern.MISSING))
         overall = [] if self.overall is None else self.overall.notes()
