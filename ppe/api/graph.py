@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from .inputs import Columns, One, verdict_table, words_checked
+from .inputs import Columns, One, verdict_table
+from .options import words_checked
 from ..errors import InputError, first_five
 from ..pool import Pool, comparison_graphs, compared_pairs, graph_table
 from ..results import Concern, Note, Parts, Result, Shown

@@ -27,8 +27,8 @@ from .. import __version__
 from .display import draw_into
 from .display import page as result_html
 from .comparing import compare
-from .inputs import Columns, One, Verdicts, check_numbers, merged_columns, opened, selected, verdict_table
-from .inputs import words_checked
+from .inputs import Columns, One, Verdicts, merged_columns, opened, selected, verdict_table
+from .options import check_numbers, words_checked
 from .ranking import Reference, rank
 from .verdict_quality import diagnose
 from .pair_evidence import show
