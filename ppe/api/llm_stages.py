@@ -87,7 +87,7 @@ class Collected(Result):
         sentences = {"said": [*self.lines], "notes": self.notes()}
         return {"stage": self.stage, "complete": self.complete, **self.counts, **sentences}
 
-
+# %% ../../nbs/api/llm_stages.ipynb #3aea2fbd
 def _estimate_lines(
     plan: WorkDone,
     later: str = "",  # what may follow
