@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
 from ppe.api.inputs import (
     Columns,
@@ -27,6 +28,7 @@ from ppe.api.inputs import (
     verdict_table,
     words_checked,
 )
+from ..charts import draw_cycle_scores
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import json_object, plain_number, read_whole, require_distinct
 from ..inference.diagnosis import Diagnosis, diagnose_verdicts
@@ -57,9 +59,12 @@ from ..rankers.registry import rank as rank_pool
 from ..results import Concern, Note, Parts, Result, Shown
 from ..large_files import Streamed
 from ..random_streams import stream
+from ..truncation import global_top_k
 from ..verdicts import reading
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from ppe.reports.comparison import JudgeChange
 
 Several = Annotated[Verdicts, "FILES..."]
@@ -358,7 +363,20 @@ class Cycles(Result):
         "A dictionary for each graph, and the notes."
         return {"graphs": self.graphs.to_dict("records"), "notes": self.notes()}
 
+# %% ../../nbs/api/ranking.ipynb #53f8e3ef
+@patch
+def plot(
+    self: Cycles,
+    ax: "Axes | Figure | None" = None,  # axes, an empty figure, or None for a new one
+    keep: int | None = None,  # graphs with the lowest scores; all if not given
+) -> "Axes":
+    "Draw the distribution of the cycle scores."
+    scores = self.graphs["score"].to_numpy(float)
+    kept = np.zeros(len(scores), dtype=bool)
+    kept[global_top_k(scores, len(scores) if keep is None else keep)] = True
+    return draw_cycle_scores(ax, scores, kept)
 
+# %% ../../nbs/api/ranking.ipynb #fcf6dbb1
 @words_checked
 def cycles(
     verdicts: One,

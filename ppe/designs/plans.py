@@ -15,13 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, comb, exp, log, modf, sqrt
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtr
 
+from ..charts import draw_ranges
 from ..comparisons import Comparisons, wins_and_ties
 from .pair_designs import Orders, PairDesign, Sharing
 from ..errors import InputError, NoMaximumError, first_five
@@ -33,6 +35,10 @@ from ..rankers.bradley_terry import bradley_terry_batch, fit_newton
 from ..rankers.order_effect import no_place_effect, order_effect
 from ..rankers.ranking import best_first, mid_ranks
 from ..results import Parts, Result, Shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/designs/plans.ipynb #plan-05
 MOST_EFFECTS = sqrt(4 / 3)  # τ where a verdict is certain once its question is known
@@ -553,6 +559,24 @@ class Plan(Result):
             "target": None if self.target is None else str(self.target), "top_k": self.top, "designs": rows,
             "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": self.notes(),
         }  # fmt: skip
+
+# %% ../../nbs/designs/plans.ipynb #c4838828
+@patch
+def plot(self: Plan, ax: "Axes | Figure | None" = None) -> "Axes":
+    "Draw what each design comes to with its range, into axes, an empty figure, or a new one."
+    table = self.to_frame()
+    size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
+    if table["calls_low"].notna().any():
+        value, label = "calls", "calls that reach the target"
+        orders = table["orders"].map({"one": "one order", "both": "both orders"})
+    else:
+        value, label = "distance", "expected distance after so many calls"
+        orders = table["orders"] + [f": {calls:,}" for calls in table["calls"]]
+    designs = table.assign(model=table["kind"].str.cat(size) + ", " + orders)
+    designs = designs.astype({"calls_low": float, "calls_high": float})
+    axes = draw_ranges(ax, designs, (value, f"{value}_low", f"{value}_high"), label)
+    axes.set_xlim(0, None)
+    return axes
 
 # %% ../../nbs/designs/plans.ipynb #plan-19-d
 def _calls_needed(forecast: Forecast, layout: Layout, target: Target, limit: int = 1) -> int | None:

@@ -13,11 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
+from ..charts import draw_cycle_scores, draw_ranges, draw_squares, draw_wins, shortened
 from ..counts import PairCounts
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from ppe.inference.intervals import (
@@ -27,6 +29,7 @@ from ppe.inference.intervals import (
     facet_intervals,
     holm,
     rank_intervals,
+    score_label,
     symmetric_root,
 )
 from .fragility import CHEAP, TOP, Fragility, fragility, fragility_cost
@@ -53,6 +56,10 @@ from ..rankers.separation import same_component, unjudged_orders
 from ..results import Concern, Heading, Note, Parts, Result, Shown
 from ..random_streams import stream
 from ..verdicts import graph_codes, model_codes, select_verdicts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd
 LIMITS = ["score_low", "score_high", "rank_low", "rank_high"]
@@ -339,6 +346,32 @@ class Leaderboard(Result):
                 return replace(self, remarks=(*self.remarks, Note(text)))
             return replace(self, fragility=fragility(self.pool, tie_parameter=has_ties))
         return self
+
+# %% ../../nbs/inference/leaderboard.ipynb #9a6a1c48
+@patch
+def plot(
+    self: Leaderboard,
+    ax: "Axes | Figure | None" = None,  # axes, an empty figure, or None for a new one
+    kind: Literal["scores", "wins", "cycles"] = "scores",
+) -> "Axes":
+    """Draw scores with their limits, how often the row beat the column, or the cycle scores of the graphs.
+
+    Raises `InputError` for another kind, and where the graphs are needed and there are none.
+    """
+    if kind == "scores":
+        label = score_label(self.intervals, self.kind)
+        return draw_ranges(ax, self.to_frame(), ("score", "score_low", "score_high"), label)
+    if kind not in ("wins", "cycles"):
+        raise InputError(f"kind={kind!r}: a leaderboard is drawn as scores, wins or cycles")
+    if self.pool is None or self.rows is None:
+        raise InputError(f"kind={kind!r} needs the graphs, and this leaderboard was made from counts: give verdicts")
+    if kind == "cycles":
+        kept = np.isin(np.arange(len(self.pool)), self.rows)
+        return draw_cycle_scores(ax, self.pool.scores(self.method.mu), kept)
+    models = self.to_frame()["model"].tolist()
+    place = [self.pool.models.index(name) for name in models]
+    wins, ties = self.pool.subset(self.rows).counts()
+    return draw_wins(ax, models, wins[np.ix_(place, place)], ties[np.ix_(place, place)])
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd-c
 def _rank_batch(board: Leaderboard, weights: np.ndarray) -> BatchScores:
@@ -730,6 +763,12 @@ class JudgeLeaderboards(Result):
         "What to know before the rankings are believed, one sentence each, and of which judge."
         notes = [note.of(f"judge {judge}") for judge, board in self.boards.items() for note in board.notes()]
         return [*self.remarks, *notes]
+
+    def plot(self, ax: "Axes | Figure | None" = None) -> "Axes":  # type: ignore[override]
+        "Draw the rank of each model by each judge, models in the order of their mean rank."
+        ranks = self.to_frame().pivot(index="model", columns="judge", values="rank").loc[self.ranks()["model"]]
+        models, judges = ([*shortened(names).values()] for names in (ranks.index, ranks))
+        return draw_squares(ax, models, judges, ranks.to_numpy(), (1, len(models)), "rank")
 
     def with_intervals(self, **how: Any) -> "JudgeLeaderboards":
         "As `Leaderboard.with_intervals`; the same resamples for judges with the same questions."

@@ -10,12 +10,14 @@ __all__ = ['LARGEST_DROP', 'APART', 'FLIPS', 'MOST_LEVEL', 'MOST_LOST', 'questio
 # %% ../../nbs/inference/model_change.ipynb #6f066713
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from ..plot_style import OKABE_ITO, picture_axes
 from ..errors import InputError, NoMaximumError, first_five
 from .intervals import FEW_QUESTIONS, jackknife_error
 from .leaderboard import SEED, plural
@@ -40,6 +42,10 @@ from ..rankers.separation import same_component, strongly_connected_components
 from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, Shown
 from ..random_streams import stream
 from ..verdicts import find_name, model_codes, nothing_selected, one_of_each
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/inference/model_change.ipynb #00872a61
 LARGEST_DROP = 100.0  # log odds: as good as certain, and far from where exp overflows
@@ -412,6 +418,33 @@ class Change(Result):
         if self.without:
             texts.append(f"Models left out, as no comparison joins them with the two: {first_five(self.without)}.")
         return [Note(text, Concern.LEFT_OUT) for text in texts]
+
+# %% ../../nbs/inference/model_change.ipynb #111f0b50
+@patch
+def plot(self: Change, ax: "Axes | Figure | None" = None) -> "Axes":
+    """Draw the chance that a drop is called worse, by its size; the drop asked for, and the one seen with 80 %.
+
+    Raises `InputError` where the error of the difference is not known.
+    """
+    from scipy.stats import nct
+    from scipy.stats import t as student
+
+    if self.power is None or self.detectable is None:
+        raise InputError("what drop would be noticed is not known: all questions say the same")
+    df = min(self.n_questions, MOST) - 1
+    drops = np.linspace(0, 1.6 * max(self.drop, self.detectable), 101)
+    power = nct.sf(student.isf((1 - self.level) / 2, df), df, drops / self.error)
+    ends = {self.margin + self.drop: 100 * self.power, self.margin + self.detectable: 80.0}
+    blue = OKABE_ITO["blue"]
+    with picture_axes(ax, 2.6) as axes:
+        axes.plot(self.margin + drops, 100 * power, color=blue)
+        axes.plot([*ends], [*ends.values()], ls="none", marker="o", color=blue)
+        for point in ends.items():
+            words = "{:.2f}: {:.0f} %".format(*point)
+            axes.annotate(words, point, xytext=(6, -3), textcoords="offset points", va="top")
+        axes.set(xlabel="drop, log odds", xlim=(self.margin, self.margin + drops[-1]))
+        axes.set(ylabel="% called worse", ylim=(0, 100))
+    return axes
 
 # %% ../../nbs/inference/model_change.ipynb #811bab7c
 def _changed(before: set[str], after: set[str], one: bool, names: Sequence[str]) -> tuple[str, str]:
