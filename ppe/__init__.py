@@ -18,7 +18,6 @@ _NAMES = {
     "ppe.rankers.registry": "RANKERS",
     "ppe.inference.leaderboard": "Leaderboard leaderboard",
     "ppe.truncation": "block_top_k global_top_k",
-    "ppe.designs.adaptive": "judge_adaptively",
     "ppe.errors": "PpeError",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}

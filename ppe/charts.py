@@ -201,9 +201,10 @@ def draw_cycle_scores(
                 name = "graphs"
             if rows.any():
                 colors[f"{rows.sum():,} {name}, mean score {scores[rows].mean():.1f}"] = color
+        is_discrete = bool((scores % 1 == 0).all() and np.ptp(scores) <= 50)
         sns.histplot(
             x=scores, hue=np.where(kept, [*colors][-1], [*colors][0]), hue_order=[*colors], palette=colors, alpha=1.0,
-            multiple="stack", discrete=bool((scores % 1 == 0).all() and np.ptp(scores) <= 50), ax=axes, edgecolor="white",
+            multiple="stack", discrete=is_discrete, ax=axes, edgecolor="white",
         )  # fmt: skip
         sns.move_legend(axes, "lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, title=None)
         axes.set(xlabel="cycle score", ylabel="graphs")

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MAX_MESSAGE', 'one_line', 'as_options', 'PpeError', 'InputError', 'ConvergenceError', 'Remark', 'NoMaximumError',
-           'first_five']
+           'first_five', 'plural']
 
 # %% ../nbs/errors.ipynb #cell-03
 import re
@@ -70,3 +70,11 @@ def first_five(
     names = [str(item) for item in items]
     more = f", … ({len(names)} in all)" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more
+
+
+def plural(
+    count: int,
+    noun: str,  # in the singular; its plural ends in s
+) -> str:
+    "A number and what it counts: 1 question, 1,200 questions."
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -6,8 +6,9 @@ from itertools import combinations
 
 import pandas as pd
 import pytest
-from stages import NOBODY, StandIn, answer, answers, by_number, fenced, judging
+from stages import NOBODY, StandIn, answer, answers, by_number, fenced, judging, reader, tagged, words
 
+import ppe
 from ppe.cli.main import main
 from ppe.cli.stages import _input_categories
 from ppe.errors import InputError
@@ -213,3 +214,37 @@ def test_launch_has_jobs_for_the_categories_of_the_list_alone(tmp_path, monkeypa
     write_pairs(table((9, 0, "x", "z")), listed)
     with pytest.raises(InputError, match="none of its pairs"):
         _input_categories(words)
+
+
+# ---- the loop: choose, judge, look, stop
+
+
+def test_next_and_judge_in_a_loop_end_when_the_goal_is_settled_and_pay_nothing_twice(tmp_path, monkeypatch):
+    "The loop of site/plan.md in a shell, killed after its first judging, and the same in Python."
+    clear = reader(lambda question, a, b: tagged("A" if a.split("of ")[1] < b.split("of ")[1] else "B"))
+    clear.name = f"api {NOBODY}/v1"
+    monkeypatch.setattr("ppe.api.llm_stages.Run.answering", lambda run, model: clear)
+    file, questions = answers(tmp_path, 60, "wxyz"), tmp_path / "questions.csv"
+    questions.write_text("question_id\n" + "".join(f"{q}\n" for q in range(60)))
+    table, pairs, batch = (tmp_path / name for name in ("verdicts.csv", "more.csv", "batch.csv"))
+    asked = ["next", str(table), "--questions", str(questions), "--calls", "30", "--until", "top=1", "--force"]
+    judge = words("judge", file, NOBODY, tmp_path, "batch.csv", "--mode", "single", "--pairs", str(pairs))
+    assert (
+        main(["design", "--models", "w,x,y,z", "--questions", str(questions), "--calls", "30", "--out", str(pairs)])
+        == 0
+    )
+    assert main(judge) == 0
+    batch.rename(table)
+    assert main([*asked, "--out", str(pairs)]) == main(judge) == main(judge) == 0
+    assert len(clear.sent) == 60, "what the ledger has is not asked for again"
+    while main([*asked, "--out", str(pairs)]) == 0:
+        assert main(judge) == 0
+        with table.open("a") as together:
+            together.writelines(batch.read_text().splitlines(keepends=True)[1:])
+    settled = read_verdicts(table)
+    assert len(settled) == len(clear.sent) < 360 and main([*asked, "--out", str(pairs)]) == 3
+    options = {"model": "m", "ledger": tmp_path / "ledger.sqlite", "base_url": f"{NOBODY}/v1", "quiet": True}
+    verdicts = settled[:30]
+    while not (more := ppe.next_calls(verdicts, questions=questions, calls=30, until="top=1")).is_settled:
+        verdicts = pd.concat([verdicts, ppe.judge([file], pairs=more, mode="single", **options).to_frame()])
+    assert len(verdicts) == len(clear.sent) == len(settled), "the same way, from the ledger alone"

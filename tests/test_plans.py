@@ -211,11 +211,9 @@ def test_a_number_that_is_none_is_refused_before_anything_is_done(value, tmp_pat
     before = sorted(tmp_path.iterdir())
     plan = ("plan", "--models", 4, "--questions", 20, "--calls", 50)
     judge = ("judge", "answers.jsonl", "--model", "j", "--dry-run", "--price-in", 1)
-    adaptive = (*judge, "--adaptive", "--until", "order", "--max-requests", 50)
     for words in (
         *((*plan, f"--price-{what}={value}") for what in ("judge", "answer")),
         ("next", "v.csv", "--questions", "v.csv", "--calls", 1, "--out", "n.csv", f"--level={value}"),
-        (*adaptive, f"--level={value}"),
         *((*judge, f"--{limit}={value}") for limit in ("timeout", "max-cost", "requests-per-minute")),
         ("report", "v.csv", "--out", "r.html", f"--level={value}"),
     ):

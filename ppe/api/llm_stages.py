@@ -11,35 +11,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from fastcore.meta import delegates
 
-from .inputs import Verdicts, check_words, verdict_table, words_checked
+from .inputs import check_words, words_checked
 from .ranking import check_numbers
 from ..errors import InputError, first_five
 from ..files import check_outputs, plain_number, plain_whole, write_csv, write_json
-from ..inference.leaderboard import SEED
 from ..pairs import read_pairs, validate_pairs
 from ..results import Parts, Result
 from ..stages.benchmarks import load_benchmark, read_prompts, write_rows
 from ..stages.chat import OTHER_NAME, ApiBackend, Decoding, api_name
 from ..stages.dispatch import Limits, Session, WorkDone, estimate, read_batch, write_batch
-from ..stages.judging import DECODING, MOST_REQUESTS, ListJudge, answered_by_all, count_details, with_style
-from ..stages.judging import judge_answers
-from ..stages.ledger import Ledger, ledger_files, refused_parameters, reopen_batch, reopen_invalid, run_progress
+from ..stages.judging import DECODING, judge_answers, with_style
+from ..stages.ledger import Ledger, ledger_files, refused_parameters, reopen_batch, reopen_invalid
 from ..stages.perturbation import CHECKING, GENERATION, REASONS, Perturbation
 from ..stages.perturbation import perturb_questions
 from ..stages.prompts import PromptSet, load_prompts
 from ..stages.responses import DETERMINISTIC, STOCHASTIC, Answer, read_answers
 from ..stages.responses import answer_prompts
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 from ..verdicts import validate_verdicts, write_verdicts
-
-if TYPE_CHECKING:  # scipy takes a second to import, and only --adaptive needs it
-    from ppe.designs.adaptive import Adaptive, Goal, Settled
 
 # %% ../../nbs/api/llm_stages.ipynb #c3ca79e5
 File = Annotated[str | Path | None, "FILE"]
@@ -83,8 +78,7 @@ class Run:
     price_in: float = 0.0  # Price of a million tokens read.
     price_out: float = 0.0  # Price of a million tokens written.
     dry_run: bool = False  # Say what would be sent and what it may cost; send nothing.
-    # Stop after this many calls, failed ones included; with --adaptive the budget of the whole run.
-    max_requests: int | None = None
+    max_requests: int | None = None  # Stop after this many calls, failed ones included.
     max_cost: float | None = None  # Stop before this is passed (needs prices).
     # Batch API: write what is open to --batch-file, read a result file back, or give up what is out.
     batch: Literal["write", "read", "forget"] | None = None
@@ -477,112 +471,7 @@ def _wordings(numbers: str | Sequence[int]) -> tuple[int, ...] | str:
         known = "the word equivalent, or numbers with commas such as 0,1,2"
         raise InputError(f"judge variants {numbers!r}: {known}") from None
 
-
-def _goal(options: dict[str, Any], n_wordings: int) -> "Goal | None":
-    "What `until` asks for; None without `adaptive`. Raises `InputError` for options that do not go together."
-    place, verdicts = options["place"], options["verdicts"]
-    if not options["adaptive"]:
-        defaults = {"round_calls": 100, "level": 0.95}
-        alone = [name for name in ("until", "place", "verdicts") if options[name] is not None]
-        if alone := alone + [name for name, default in defaults.items() if options[name] != default]:
-            way_out = "every pair is judged, or those of --pairs; add --adaptive, or leave it out"
-            raise InputError(f"--{alone[0].replace('_', '-')} without --adaptive: {way_out}")
-        return None
-    if options["until"] is None or options["max_requests"] is None:
-        raise InputError("--adaptive needs --until (top=3, order, width=2): what is to be settled; and --max-requests")
-    if (place is None) != (verdicts is None):
-        one, other = ("--verdicts", "--place") if place is None else ("--place", "--verdicts")
-        raise InputError(f"{one} without {other}: a model is placed among others by their verdicts; give both")
-    chosen = {"--pairs": options["pairs"] is not None, "--order": options["order"] not in (None, "given")}
-    if clash := [name for name, there in (chosen | {"--batch": options["batch"]}).items() if there]:
-        why = "which chooses the pairs and who is shown first, round by round; leave one of them out"
-        raise InputError(f"{clash[0]} with --adaptive, {why}")
-    if n_wordings > 1:
-        way_out = "pairs are chosen under one; give one number (--judge-variants)"
-        raise InputError(f"{n_wordings} wordings of the judge with --adaptive: {way_out}")
-    from ppe.designs.adaptive import parse_goal
-
-    return parse_goal(options["until"])
-
-
-def _of_others(
-    verdicts: Verdicts, place: str, models: Sequence[str], cells: pd.DataFrame, judge: str
-) -> tuple[pd.DataFrame, str]:  # and what to say of it
-    "What the judge said of the others on these prompts. Raises `InputError` for a table that does not fit."
-    path, keys = verdicts if isinstance(verdicts, str) else "the table of the others", ["question_id", "variant"]
-    if place not in models:
-        raise InputError(f"--place {place}: the answers are of {first_five(models)}; name one of them")
-    table = verdict_table(verdicts, judge=judge)
-    if place in {*table["model_a"].astype(str), *table["model_b"].astype(str)}:
-        way_out = "--verdicts is of the others, what was judged here stands in the ledger; leave its rows out"
-        raise InputError(f"{path} has verdicts on {place}: {way_out}")
-    here, there = (pd.MultiIndex.from_frame(part[keys].astype(str)) for part in (table, cells))
-    if not (among := here.isin(there)).any():
-        raise InputError(f"{path}: none of its {len(table)} verdicts is on a prompt that every model has answered")
-    n_out = int((~among).sum())
-    left_out = f"{n_out} verdicts of {path} are left out: on prompts that not every model has answered"
-    return table[among], left_out if n_out else ""
-
 # %% ../../nbs/api/llm_stages.ipynb #7f72ef36
-def _end_text(adaptive: "Adaptive", goal: "Goal", level: float, models: Sequence[str], spent: str) -> str:
-    "Why an adaptive run ended, in one line."
-    placed = adaptive.last.words(models) if adaptive.last and goal.model is not None else ""
-    if adaptive.ended == "settled":
-        return f"{placed}: {spent}" if placed else f"{goal} is settled at level {level:g}: {spent}"
-    why = "the budget is spent" if adaptive.ended == "calls used up" else "every pair has been judged on every prompt"
-    if placed:
-        return f"{why} and {placed}: {spent}"
-    still = first_five(f"{models[i]} and {models[j]}" for i, j in (adaptive.last.open if adaptive.last else ()))
-    return f"{why} and {goal} is not settled: {spent}; open: {still or 'everything'}"
-
-
-def _adaptively(
-    answers: Sequence[Answer], goal: "Goal", settings: dict[str, Any], options: dict[str, Any], judge: str
-) -> Callable[[Session, str], _Outcome]:
-    "The work of `judge` with `adaptive`, once its options are known to fit."
-    from ppe.designs.adaptive import judge_adaptively
-
-    models, cells, left_out = answered_by_all(answers)
-    before, budget, level, said = None, options["max_requests"], options["level"], [""]
-    if options["place"] is not None:
-        before, said[0] = _of_others(options["verdicts"], options["place"], models, cells, judge)
-        goal = replace(goal, model=models.index(options["place"]))
-    goal.check(len(models))
-    if (most := MOST_REQUESTS[settings["mode"]]) * (fewest := len(models) - 1 if before is None else 1) > budget:
-        needed = f"{fewest} pairs of up to {most} requests are needed"
-        raise InputError(f"--max-requests {budget}: to compare {len(models)} models at all, {needed}; allow more")
-    said += [f"{left_out} prompts are left out: not every model has answered them"] * (left_out > 0)
-
-    def work(session: Session, model: str) -> _Outcome:
-        judges = ListJudge(answers, budget, session, settings | {"model": model})
-
-        def tell(number: int, look: "Settled") -> None:
-            left = f"{budget - judges.spent} requests left, {len(look.open)} pairs of models open"
-            session.tell(f"round {number}: {look.n_calls} pairs judged, {left}")
-
-        adaptive = judge_adaptively(
-            judges, models=models, cells=cells, goal=goal, round_calls=options["round_calls"], level=level, tell=tell,
-            before=before, max_calls=len(cells) * len(models) * (len(models) - 1) // 2, seed=settings["seed"],
-        )  # fmt: skip
-        spent = f"{len(adaptive.verdicts)} pairs in {len(adaptive.rounds)} rounds, {judges.spent} of {budget} requests"
-        end, ended = _end_text(adaptive, goal, level, models, spent), adaptive.ended != "stopped"
-        counts = {"ended": adaptive.ended, "rounds": len(adaptive.rounds), "requests": judges.spent}
-        pairs = adaptive.verdicts[["question_id", "variant", "model_a", "model_b"]]
-        if session.only_plans or (pairs.empty and not ended):
-            left = budget - judges.spent - run_progress(session.ledger, judges.runs[-1]).open
-            later = f"at most {left} requests, in this round and those after it, until {goal} is settled"
-            later, so_far = f"nothing: {end}" if ended else later, adaptive.verdicts
-            return _Outcome(judges.runs[-1], ended, counts, so_far, lambda path: None, later, said)
-        if pairs.empty:
-            way_out = "look at the failed calls (--report), and allow more"
-            raise InputError(f"--max-requests {budget} is spent and no verdict came of it; {way_out}")
-        # All rounds as one run, so that the ledger alone gives the whole table.
-        outcome = _judged(judges.planned(pairs), answers, options["details"], (*said, end if ended else ""))
-        return replace(outcome, complete=ended, counts=count_details(outcome.details, answers) | counts)
-
-    return work
-
-
 def _judged(result: Any, answers: Sequence[Answer], details: File, said: Sequence[str] = ()) -> _Outcome:
     "What the judge said, with lengths and markdown of the answers."
     table = with_style(result.verdicts, result.details, answers) if len(result.details) else result.verdicts
@@ -611,21 +500,7 @@ def judge(
     ignore_rubrics: bool = False,  # Judge all answers by the default rubric, also where the question has its own.
     # Judge exactly these pairs (question_id, variant, model_a, model_b; see `ppe design`), model_a shown first.
     pairs: Annotated[Any, "FILE"] = None,
-    # Choose the pairs round by round from the verdicts so far, until --until is settled or --max-requests are spent in
-    # all.
-    adaptive: bool = False,
-    # What is to be settled by --adaptive: top=K, order, or width=W (no rank range wider than W); with --place of that
-    # model: rank, width=W, or top=K (whether it is among them).
-    until: Annotated[str | None, "GOAL"] = None,
-    # With --adaptive: every call is on this model, to place it among the others, whose verdicts are given by
-    # --verdicts.
-    place: Annotated[str | None, "MODEL"] = None,
-    # Verdict table of the others, by this judge, for --place; it stays as it is, and --out is of the model alone: ppe
-    # rank takes both.
-    verdicts: Annotated[Verdicts, "FILE"] = None,
-    round_calls: int = 100,  # Pairs of a round of --adaptive.
-    level: float = 0.95,  # Chance that --adaptive calls nothing wrong settled.
-    seed: int = SEED,  # Of the random order, and of the choice of --adaptive.
+    seed: int = SEED,  # Of the random order.
     name: str | None = None,  # Name of the judge in the verdict table; the model's if left out.
     details: File = None,  # CSV with how each verdict came about.
     # TOML with other prompts than the paper's, or the word verbatim: the paper's without the fences around texts.
@@ -638,23 +513,14 @@ def judge(
     or with --pairs exactly those of the file: a pair that stands there both ways round is asked in both orders and has
     one verdict, as every pair has in mode hybrid. Answers that no pair needs are left out.
 
-    With --adaptive close and little-compared pairs come first, and it ends when --until is settled or the budget is
-    spent; which of the two is said, and --out is written. With --place they are all on one model, whose place among
-    judged ones is asked for. --max-requests is then the budget of the whole run: what
-    earlier commands on this ledger have spent on the same pairs counts, failed calls included, so that a run that is
-    stopped and given again never spends it twice.
-
     The table also has the length (characters) and the markdown (headers, list items, bold passages) of both answers as
     the judge saw them; `ppe rank --covariates length` gives the scores at equal length.
 
     A reply without a verdict is asked for again, and then invalid, never a tie. The ledger keeps the exact text that
     was sent, the reply, and who was shown first.
     """
-    check_numbers(level, seed)
-    options, run = dict(locals()) | kwargs, Run(**kwargs)
-    options |= {"max_requests": run.max_requests, "batch": run.batch}
-    wordings = _wordings(judge_variants)
-    goal = _goal(options, 2 if wordings == "equivalent" else len(wordings))
+    check_numbers(seed=seed)
+    run, wordings = Run(**kwargs), _wordings(judge_variants)
     chosen = _chosen(every := read_answers(_unwrapped(answers)), run)
     settings: dict[str, Any] = {
         "mode": mode, "order": order, "seed": seed, "judge_variants": wordings, "prompts": load_prompts(prompts),
@@ -662,7 +528,7 @@ def judge(
     }  # fmt: skip
     listed = _listed(pairs, every, chosen)
 
-    def of_pairs(session: Session, model: str) -> _Outcome:
+    def work(session: Session, model: str) -> _Outcome:
         result = judge_answers(chosen, pairs=listed, session=session, model=model, **settings)
         tokens_in = sum(request.most_tokens for request in result.later)
         tokens_out = sum(request.decoding.max_tokens for request in result.later)
@@ -674,10 +540,7 @@ def judge(
         outcome = _judged(result, chosen, details, said)
         return replace(outcome, later=later if result.later else "")
 
-    work: Callable[[Session, str], _Outcome] = of_pairs
-    if goal is not None:
-        work = _adaptively(chosen, goal, settings, options, name or run.names(model)[1])
-    return _carry_out("judge", run, model, work, answers, pairs, verdicts, prompts, details=details)
+    return _carry_out("judge", run, model, work, answers, pairs, prompts, details=details)
 
 
 stage: Any

@@ -27,7 +27,6 @@ from ..designs.plans import pilot_beliefs, public_beliefs
 from .ranking import One, check_numbers
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
-from ..inference.leaderboard import SEED
 from .inputs import Columns, Verdicts, check_words, opened, text_columns, verdict_table, words_checked
 from ..pairs import write_pairs
 from ..sources.datasets import load_verdicts
@@ -35,7 +34,7 @@ from ..pool import default_models
 from ..results import Concern, Note, Parts, Result, Shown
 from ..schemas import one_spelling
 from ..stages.benchmarks import load_benchmark, originals, read_prompts
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 from ..verdicts import identifier_column, model_codes, reading, require_distinct_names, rows_text
 
 Models = Annotated[Any, "NAMES"]

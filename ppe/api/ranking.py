@@ -37,7 +37,6 @@ from ..inference.categories import CategoryLeaderboards, category_leaderboards
 from ..inference.model_change import Change, model_change
 from ..inference.intervals import RANGES, canonical_kind, usual_draws
 from ppe.inference.leaderboard import (
-    SEED,
     Incomplete,
     JudgeLeaderboards,
     Leaderboard,
@@ -58,7 +57,7 @@ from ..rankers.registry import RANKERS, find_ranker
 from ..rankers.registry import rank as rank_pool
 from ..results import Concern, Note, Parts, Result, Shown
 from ..large_files import Streamed
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 from ..truncation import global_top_k
 from ..verdicts import reading
 

@@ -29,14 +29,14 @@ from .ranking import One, Reference, check_numbers, compare, diagnose, rank
 from .pair_evidence import show
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import read_whole, unpacked, write_text
-from ..inference.leaderboard import SEED, Incomplete, Leaderboard
+from ..inference.leaderboard import Incomplete, Leaderboard
 from ..inference.real_cycles import real_cycles
 from ..parallel import progress_bar
 from ..rankers.registry import RANKERS
 from ..reports.svg import svg_picture
 from ..reports.tables import further_calls, judge_agreement, judge_table, worst_questions
 from ..results import Heading, Note, Parts, Result, Shown, result_html, visible
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 from ..verdicts import read_verdicts, reading
 
 # %% ../../nbs/api/reporting.ipynb #c7d8ff40

@@ -129,12 +129,8 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
     command, files, reader = _STAGES[arguments[0]]
     given = command.make_context(arguments[0], list(arguments[1:])).params
     run = Run(**{option.name: given[option.name] for option in fields(Run)})
-    read = [given[files], given.get("pairs"), given.get("verdicts"), given.get("prompts")]
+    read = [given[files], given.get("pairs"), given.get("prompts")]
     check_files(arguments[0], run, *read, details=given.get("details"))
-    if given.get("adaptive"):
-        raise InputError(
-            "--adaptive inside launch: each round needs the verdicts of the one before; give the command alone"
-        )
     rows = reader(given[files])
     if (path := given.get("pairs")) is not None:
         # A job without a pair to judge, or an answer to give, would have nothing to do.

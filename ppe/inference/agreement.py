@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from ..errors import InputError, first_five
+from ..errors import InputError, first_five, plural
 from .diagnostics import clustered_interval, jackknife_half_width
-from .leaderboard import plural
 from .matching import BATTLE, Match, matched_verdicts
 from ..results import Concern, Heading, Note, Parts, Result, Shown
 

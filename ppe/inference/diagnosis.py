@@ -17,14 +17,14 @@ import pandas as pd
 from scipy.special import expit
 
 from ..comparisons import Comparisons
-from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
+from ..errors import ConvergenceError, InputError, NoMaximumError, first_five, plural
 from .agreement import TWO_PEOPLE, agreement_with_people
 from .diagnostics import first_place_rates, judges_agree, misfit, order_flips, own_models
 from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .fragility import CHEAP, fragility, fragility_cost
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
 from .presentation_order import order_caution
-from .leaderboard import SEED, invalid_report, invalid_verdicts, plural, uneven_lines
+from .leaderboard import invalid_report, invalid_verdicts, uneven_lines
 from .matching import Match
 from .variance_components import variance_components
 from .score_tests import critical, questions_needed, rank_limits
@@ -33,7 +33,7 @@ from ..rankers.question_effects import fit_question_effects
 from ..rankers.ranking import best_first, shown_ranks
 from ..rankers.registry import rank_batch
 from ..results import Result
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 
 # %% ../../nbs/inference/diagnosis.ipynb #5f6e6579
 @dataclass(frozen=True, slots=True)

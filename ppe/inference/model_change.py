@@ -18,9 +18,8 @@ from fastcore.basics import patch
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from ..plot_style import OKABE_ITO, picture_axes
-from ..errors import InputError, NoMaximumError, first_five
+from ..errors import InputError, NoMaximumError, first_five, plural
 from .intervals import FEW_QUESTIONS, jackknife_error
-from .leaderboard import SEED, plural
 from .presentation_order import order_caution
 from ppe.inference.score_tests import (
     LEAST_KEPT,
@@ -40,7 +39,7 @@ from ..rankers.likelihood import Design
 from ..rankers.ranking import at_least
 from ..rankers.separation import same_component, strongly_connected_components
 from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, Shown
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 from ..verdicts import find_name, model_codes, nothing_selected, one_of_each
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from ..designs.adaptive import Goal, Settled, is_settled, judged_calls, next_cal
 from ..errors import InputError
 from ..inference.agreement import agreement_measures
 from ..inference.diagnostics import family, first_place_rates, order_flips
-from ..inference.leaderboard import SEED
 from ..pool import Pool, complete_graphs, half_tie_wins
 from ..rankers.ranking import best_first
-from ..random_streams import stream
+from ..random_streams import SEED, stream
 from ..verdicts import model_codes, select_verdicts
 
 # %% ../../nbs/reports/tables.ipynb #rp04-eea6d8

@@ -363,11 +363,6 @@ class Session:
         "A session on the same ledger that sends nothing."
         return replace(self, backend=self.name, history=[])
 
-    def tell(self, line: str) -> None:
-        "Say how far it is, on standard error, unless nothing is sent or there is no bar."
-        if self.progress and not self.only_plans:
-            _Heedless().write(f"ppe: {line}\n")
-
     def work(
         self,
         run: int,  # planned
