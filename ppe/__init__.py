@@ -7,10 +7,13 @@ __version__ = "3.0.0"
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {
     "ppe.api.loading": "read check load",
-    "ppe.api.ranking": "rank cycles diagnose agree compare",
+    "ppe.api.ranking": "rank",
+    "ppe.api.verdict_quality": "cycles diagnose agree",
+    "ppe.api.comparing": "compare",
     "ppe.api.reporting": "report",
     "ppe.api.graph": "graph",
     "ppe.api.pair_evidence": "show",
+    "ppe.api.pipeline": "pipeline",
     "ppe.api.planning": "plan design next_calls",
     "ppe.api.llm_stages": "perturb respond judge simulate",
     "ppe.verdicts": "write_verdicts",

@@ -1,5 +1,6 @@
 """The names of the front door, for type checkers and editors."""
 
+from .api.comparing import compare as compare
 from .api.graph import graph as graph
 from .api.llm_stages import judge as judge
 from .api.llm_stages import perturb as perturb
@@ -9,15 +10,15 @@ from .api.loading import check as check
 from .api.loading import load as load
 from .api.loading import read as read
 from .api.pair_evidence import show as show
+from .api.pipeline import pipeline as pipeline
 from .api.planning import design as design
 from .api.planning import next_calls as next_calls
 from .api.planning import plan as plan
-from .api.ranking import agree as agree
-from .api.ranking import compare as compare
-from .api.ranking import cycles as cycles
-from .api.ranking import diagnose as diagnose
 from .api.ranking import rank as rank
 from .api.reporting import report as report
+from .api.verdict_quality import agree as agree
+from .api.verdict_quality import cycles as cycles
+from .api.verdict_quality import diagnose as diagnose
 from .errors import PpeError as PpeError
 from .inference.leaderboard import Leaderboard as Leaderboard
 from .inference.leaderboard import leaderboard as leaderboard

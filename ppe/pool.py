@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['INDEX_COLUMNS', 'MAX_BYTES', 'MAX_ADJACENCY_BYTES', 'win_tie_counts', 'half_tie_wins', 'Pool', 'default_models',
-           'comparison_graphs', 'win_tie_counts_from_table', 'too_large', 'largest_component_sizes', 'tie_rates',
-           'compared_pairs', 'complete_graphs', 'graph_table', 'check_weights', 'block_units']
+           'comparison_graphs', 'coded_graphs', 'win_tie_counts_from_table', 'too_large', 'largest_component_sizes',
+           'tie_rates', 'compared_pairs', 'complete_graphs', 'graph_table', 'check_weights', 'block_units']
 
 # %% ../nbs/pool.ipynb #n004
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ import pandas as pd
 from .comparisons import Comparisons
 from .cycle_scores import CycleCounts, cycle_counts
 from .errors import InputError
-from .verdicts import COLUMNS, graph_codes, model_codes, validate_verdicts
+from .verdicts import COLUMNS, model_codes, validate_verdicts
 
 # %% ../nbs/pool.ipynb #n006
 def win_tie_counts(
@@ -162,7 +162,16 @@ def comparison_graphs(
     """
     if list(verdicts.columns) != list(COLUMNS) or not isinstance(verdicts["verdict"].dtype, pd.CategoricalDtype):
         verdicts = validate_verdicts(verdicts)
-    rows = Comparisons.of(verdicts, models=models, invalid=True)
+    return coded_graphs(verdicts, Comparisons.of(verdicts, models=models, invalid=True), incomplete=incomplete)
+
+
+def coded_graphs(
+    verdicts: pd.DataFrame,  # validated
+    rows: Comparisons,  # of the same, invalid ones too
+    *,
+    incomplete: Literal["drop", "keep"] = "drop",
+) -> Pool:
+    "As `comparison_graphs`, of a table that is coded already."
     n, n_pairs = len(rows.models), len(rows.models) * (len(rows.models) - 1) // 2
     n_valid = np.bincount(rows.graph, rows.outcome < 3).astype(int)
     keep = n_valid == n_pairs if incomplete == "drop" else n_valid > 0
@@ -205,10 +214,10 @@ MAX_ADJACENCY_BYTES = 2**30  # of graphs that would only be summed
 
 
 def too_large(
-    verdicts: pd.DataFrame,  # validated
+    rows: Comparisons,  # invalid ones too
 ) -> str | None:
     "Why the graphs of a table are better not made one by one, or None."
-    n_graphs, n_models = len(graph_codes(verdicts)[1]), len(set(verdicts["model_a"]) | set(verdicts["model_b"]))
+    n_graphs, n_models = int(rows.graph.max()) + 1, len(rows.models)
     size = n_graphs * n_models**2
     return f"{n_graphs} graphs of {n_models} models need {size / 2**30:.1f} GiB" if size > MAX_ADJACENCY_BYTES else None
 

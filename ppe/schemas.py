@@ -162,6 +162,11 @@ def require_columns(
             f"these are counts of pairs ({', '.join(COUNT_COLUMNS)}), not verdicts: graphs and questions cannot be "
             "told apart in them; give the verdict table, or rank the counts with `ppe rank`"
         )
+    if {"question_id", "model", "score"} <= set(found) and "verdict" in needed and "verdict" not in found:
+        raise InputError(
+            "these are scores of answers (question_id, model, score), not verdicts on pairs: `ppe rank` ranks them; "
+            "give a verdict table here"
+        )
     if missing := [column for column in needed if column not in found]:
         raise InputError(
             f"missing column {', '.join(missing)}: {wanted}; found {', '.join(map(repr, found)) or 'none'}; "

@@ -11,7 +11,7 @@ from conftest import random_pool
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ppe.errors import InputError, NoMaximumError
+from ppe.errors import NoMaximumError
 from ppe.inference.graph_selection import ALL_GRAPHS
 from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
 from ppe.pool import Pool, comparison_graphs
@@ -103,12 +103,6 @@ def test_intervals_run_the_whole_method_in_every_resample(ranker):
         assert list(limits["rank"]) == [1, 2, 3, 4, 5, 6]
         for what in ("rank", "score"):
             assert (limits[f"{what}_low"] <= limits[f"{what}_high"]).all()
-
-
-@pytest.mark.parametrize("ranker", ["soft-weights", "discrimination-cycles", "discrimination-davidson"])
-def test_a_ranker_that_is_gone_says_what_to_use(ranker):
-    with pytest.raises(InputError, match=f"{ranker} is gone.*use (bradley-terry|discrimination)"):
-        rank(comparison_graphs(table()), ranker=ranker)
 
 
 # ---- the benchmark

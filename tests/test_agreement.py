@@ -397,7 +397,7 @@ def test_what_variants_mean_is_asked_where_it_is_open(ppe_main, tmp_path):
     for command in ("agree", "rank"):
         refused(ppe_main(command, files[0], "--people", files[1]), "which two are games about the same answers is open")
     shown = ppe_main("diagnose", files[0], "--people", files[1])
-    assert shown.code == 0 and "How far judges agree with people cannot be told: variant" in shown.out
+    assert shown.code == 0 and "Agreement with people: not measurable here, variant" in shown.out
     for match, cases, agreement in (("question", 80, 0.5), ("wording", 20, 0)):
         (row,) = ppe_main("agree", *files[:1], "--people", files[1], "--match", match, "--format", "json").json()[
             "measures"

@@ -103,7 +103,6 @@ def test_a_model_without_a_verdict_is_not_forgotten(tmp_path, ppe_main):
         (words, words)
         for words in ("--intervals 100", "--judge me", "--category law", "--incomplete drop", "--order-effect")
     ]
-    + [(f"--ranker {ranker}", "choose one of bradley-terry") for ranker in ("discrimination", "question-effects")]
     + [("--select global --keep 1", "--select global")],
 )
 def test_what_counts_do_not_hold_is_refused_with_the_way_out(tmp_path, ppe_main, words, said):

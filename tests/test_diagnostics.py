@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from drawn import frame
 
-from ppe.inference.diagnosis import diagnose_verdicts, open_ranks
+from ppe.inference.diagnosis import diagnose_verdicts
 from ppe.inference.diagnostics import judges_agree, wording_spread
+from ppe.inference.findings import open_ranks
 from ppe.pool import Pool, comparison_graphs
 from ppe.random_streams import stream
 from ppe.sources.datasets import load_verdicts
@@ -23,7 +24,7 @@ def test_chance_is_not_taken_for_a_misfit():
     rng, pairs = stream(20260324, "coins"), list(combinations(["m0", "m1", "m2", "m3", "m4", "m5"], 2))
     rows = [("j", q, "any", 0, *pair, "ab"[rng.integers(2)]) for q in range(8) for pair in pairs]
     report, sentence = told(rows)
-    assert report["p_value"] > 0.05 and sentence.startswith("One score per model describes these verdicts")
+    assert report["p_value"] > 0.05 and sentence.startswith("Fit: one score per model describes these verdicts")
     again = [(judge, *row[1:]) for judge in "jklm" for row in rows]  # the same verdicts by four judges say no more
     assert told(again)[0]["p_value"] > 0.05 and np.isclose(told(again)[0]["deviance"], report["deviance"])
 
@@ -37,8 +38,8 @@ def test_a_single_pair_beyond_the_scores_is_named():
             ahead = (i, j) != (0, 3) if rng.random() < 0.8 else (i, j) == (0, 3)
             rows.append(("j", q, "any", 0, names[i], names[j], "a" if ahead else "b"))
     report, sentence = told(rows)
-    assert report["p_value"] < 0.01 and report["worst_pair"] == "d over a" and "is d, which took" in sentence
-    assert "does not describe these verdicts" in sentence
+    assert report["p_value"] < 0.01 and report["worst_pair"] == "d over a" and "Largest misfit: d won " in sentence
+    assert "does not fully describe these verdicts" in sentence
 
 
 def test_judges_agree_as_often_as_counted_one_by_one():
@@ -76,7 +77,8 @@ def test_a_typical_question_is_the_median_over_questions():
     found = diagnose_verdicts(load_verdicts("mt-bench-gpt4"), sections=["question_effect_size"])
     sigma = found.to_dict()["question_effect_size"]["sigma"]["value"]
     gap = np.abs(stream(1, "questions").normal(0, np.sqrt(2) * sigma, 200_001))
-    assert f"makes one win {100 * np.median(1 / (1 + np.exp(-gap))):.0f} % of the time" in found.lines()[0]
+    share = 100 * np.median(1 / (1 + np.exp(-gap)))
+    assert f"one of two equally good models wins {share:.0f} % of the time" in found.lines()[0]
 
 
 def test_too_few_questions_decide_nothing_and_the_fewest_are_named():
@@ -84,7 +86,7 @@ def test_too_few_questions_decide_nothing_and_the_fewest_are_named():
     for n_questions, said in ((5, True), (6, False)):
         rows = [("j", q, "any", 0, "x", "y", "a" if q < 4 else "b") for q in range(n_questions)]
         sentence = diagnose_verdicts(frame(rows), sections=["ranks"]).lines()[0]
-        assert ("decide nothing even if they all agree, 6 are the fewest that can" in sentence) == said, sentence
+        assert ("decide nothing even if they all agree: 6 are the fewest that can" in sentence) == said, sentence
 
 
 @pytest.mark.parametrize(("n_questions", "n_wordings"), [(6, 2), (20, 2), (10, 4)])

@@ -137,7 +137,7 @@ def test_diagnose_on_many_models_and_one_question_answers_soon(ppe_main, tmp_pat
 
 
 def test_models_too_many_for_question_effects_are_said_in_one_line(ppe_main, tmp_path, monkeypatch):
-    monkeypatch.setattr("ppe.inference.diagnosis.MOST_WORK", 2 * 4.0**4 - 1)
+    monkeypatch.setattr("ppe.inference.findings.MOST_WORK", 2 * 4.0**4 - 1)
     rows = versions(np.random.default_rng(5), {"old": 0.6})[:12]
     text = ppe_main("diagnose", write(tmp_path / "v.csv", rows)).out
     assert "up to 4 models on a question: the fit would take minutes to hours" in text

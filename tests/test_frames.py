@@ -301,7 +301,7 @@ def test_pool_options():
     kept = ppe.rank(pool, select="global", keep=25).to_frame()
     assert kept["score"].round(4).tolist()[:2] == [2.4613, 2.3245]
     taken = {"ranker": "davidson", "on_separation": "ridge", "intervals": 0, "level": 0.95}
-    assert ppe.rank(pool, **taken).ranker == "davidson"
+    assert ppe.rank(pool, **taken).ranking.ranker == "davidson"
     refused = {
         "judge": "nobody", "category": "nothing", "by": "category", "incomplete": "drop", "covariates": "length",
         "coefficients": {"length": 1}, "order_effect": True, "judges": "separate", "mu": 2.0, "reference": {"x": 1},

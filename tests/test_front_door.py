@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 import ppe
-from ppe.api.llm_stages import Run
+from ppe.api.stage_options import KINDS
 from ppe.cli.main import COMMANDS, app, main
 from ppe.errors import as_options, one_line
 
@@ -99,7 +99,9 @@ def test_a_command_has_the_options_defaults_choices_and_help_of_its_function(nam
     own = [key for key in parameters if key not in OF_COMMANDS_ALONE]
     assert [key for key in options if key not in OF_COMMANDS_ALONE] == own
     assert made.help == inspect.getdoc(function) and made.get_short_help_str(99) == COMMANDS[name][1].rstrip(".") + "."
-    told = comments(Run) | comments(function)
+    told = comments(function)
+    for kind in KINDS:
+        told = comments(kind) | told
     hints = get_type_hints(function, dict(vars(import_module(function.__module__)), JudgeChange=object))
     for key in own:
         option, default = options[key], parameters[key].default
@@ -192,6 +194,20 @@ def test_every_result_shows_itself():
         assert needed <= {*vars(kind)}, kind
 
 
+def _pipeline_cost() -> "ppe.results.Result":
+    from ppe.api.pipeline import Pipeline, PipelineCost, ServedModel, stage_costs
+
+    targets = ServedModel("*a*"), ServedModel("b_c_")
+    pipeline = Pipeline("questions.jsonl", (20, 30), targets, ServedModel("judge"), wordings=1, mode="hybrid")
+    return PipelineCost(pipeline, tuple(stage_costs(pipeline)))
+
+
+def _scored() -> "ppe.results.Result":
+    rows = [(question, model, question % 3) for question in range(4) for model in ("*a*", "b_c_")]
+    rows[1] = (0, "b_c_", None)
+    return ppe.rank(pd.DataFrame(rows, columns=["question_id", "model", "score"]))
+
+
 def _noted_results() -> dict[str, "ppe.results.Result"]:
     "A result of each kind, of verdicts that give each something to note."
     from ppe.comparisons import Comparisons
@@ -218,7 +234,8 @@ def _noted_results() -> dict[str, "ppe.results.Result"]:
         "compare --judges": ppe.compare(table, judges=True, judge=["one", "two"]), "diagnose": ppe.diagnose(broken),
         "cycles": ppe.cycles(broken), "check": ppe.check(broken), "show": ppe.show(broken, models=["m4", "m*1*"]),
         "graph": ppe.graph(one, 1), "report": ppe.report(broken), "report of two": ppe.report(one, table),
-        "plan": ppe.plan(models=4, questions=20), "design": ppe.design(models=models[2:], questions=range(9), calls=9),
+        "plan": ppe.plan(models=4, questions=20), "pipeline": _pipeline_cost(), "scores": _scored(),
+        "design": ppe.design(models=models[2:], questions=range(9), calls=9),
         "components": variance_components(Comparisons.of(ppe.read(table)), rng=stream(1, "components")),
         "next": ppe.next_calls(people, questions=range(9), models=[*models, "new"], calls=3), "ranking": won.ranking,
     }  # fmt: skip

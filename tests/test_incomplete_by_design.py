@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 from conftest import refused
 
+from ppe.comparisons import Comparisons
 from ppe.inference.graph_selection import Method
-from ppe.inference.leaderboard import invalid_verdicts, leaderboard, uneven_lines
+from ppe.inference.invalid_verdicts import invalid_verdicts, uneven_notes
+from ppe.inference.leaderboard import leaderboard
 from ppe.rankers.registry import rank_counts
 from ppe.verdicts import COLUMNS, validate_verdicts, write_verdicts
 
@@ -264,14 +266,15 @@ def test_the_note_on_uneven_invalid_verdicts_is_rarely_false():
         lost = {(q, m) for q in set(question) for m in {*a} | {*b} if rng.random() < 0.03}
         hit = [(q, x) in lost or (q, y) in lost for q, x, y in zip(question, a, b, strict=True)]
         tab = whole.assign(verdict=whole["verdict"].astype(str).mask(np.array(hit), "invalid"))
-        false += bool(uneven_lines(invalid_verdicts(tab)))
+        false += bool(uneven_notes(invalid_verdicts(Comparisons.of(validate_verdicts(tab), invalid=True))))
     assert false <= 6, "P(more than 6) of Binomial(150, 0.01) is 0.001"
 
 
 def test_invalid_verdicts_are_counted_by_a_stranger():
     "Counts and p against exchanging labels on each question by hand, 20,000 times."
     verdicts, rng = without_long_answers(spoilt(4, 30, 6, seed=10), "m01", 0.1, seed=3), np.random.default_rng(11)
-    table = invalid_verdicts(validate_verdicts(verdicts.astype(str))).set_index("name")
+    rows = Comparisons.of(validate_verdicts(verdicts.astype(str)), invalid=True)
+    table = invalid_verdicts(rows).set_index("name")
     bad = verdicts["verdict"] == "invalid"
     names, questions = ["m00", "m01", "m02", "m03"], verdicts["question_id"].astype(str)
     by = np.array([

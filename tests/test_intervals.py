@@ -14,7 +14,8 @@ from scipy.sparse import csr_array
 
 import ppe
 from ppe.errors import InputError
-from ppe.inference.diagnosis import diagnose_verdicts, open_ranks
+from ppe.inference.diagnosis import diagnose_verdicts
+from ppe.inference.findings import open_ranks
 from ppe.inference.graph_selection import Method
 from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard

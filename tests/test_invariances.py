@@ -100,12 +100,7 @@ SYMMETRIC = {  # verdicts of every question, and the rank and the range of every
 
 @pytest.mark.parametrize(
     ("ranker", "verdicts"),
-    [
-        (r, v)
-        for r in RANKERS
-        for v in SYMMETRIC
-        if RANKERS[r].takes == "counts" or v in ("rock, paper, scissors", "all ties")
-    ],
+    [(r, v) for r in COUNT_RANKERS for v in SYMMETRIC],
 )
 def test_models_that_only_their_names_tell_apart_share_ranks_and_ranges(ranker, verdicts):
     (rows, expected), rng = SYMMETRIC[verdicts], np.random.default_rng(0)

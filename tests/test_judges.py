@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import write
-from drawn import comparisons, drawn_rows, frame, refused, resampled
+from drawn import drawn_rows, frame, refused, resampled
 from scipy.special import expit
 from scipy.stats import spearmanr
 
@@ -16,8 +16,7 @@ from ppe.inference.diagnostics import own_models
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.people_and_judges import people_and_judges
 from ppe.random_streams import stream
-from ppe.rankers.judges import weighted_judges
-from ppe.rankers.order_effect import order_effect
+from ppe.rankers.predictor import order_effect
 from ppe.reports.comparison import judge_change
 from ppe.verdicts import read_verdicts, validate_verdicts
 
@@ -30,7 +29,7 @@ def table(seed, *, n_questions=16, judges=tuple(JUDGES), holes=0.0):
     return drawn_rows(seed, STRENGTH, judges, n_questions=n_questions, holes=holes)
 
 
-# ---- pooled, separate, weighted
+# ---- pooled, separate
 
 
 def test_pooled_judges_are_named_in_a_note_and_change_nothing(ppe_main, tmp_path):
@@ -83,65 +82,12 @@ def test_separate_refuses_what_has_no_distance(ppe_main, tmp_path):
     assert "judge hasty" in done.err and "penalty alone" in done.err
 
 
-def weighted(rows, **options):
-    return weighted_judges(rows.counts(rows.judge), models=rows.models, judges=rows.judges, **options)
-
-
-def test_weighted_says_what_each_judge_is(ppe_main, tmp_path):
-    rows = table(6)
-    words = "rank", write(tmp_path / "t.csv", rows), "--judges", "weighted"
-    done = ppe_main(*words, "--intervals", 39)
-    assert all(f"judge {judge}: discrimination" in done.out for judge in JUDGES)
-    assert "spread of log discrimination over judges" in done.out and "percentiles" in done.err
-    words = *words, "--intervals", 0
-    report, fitted = ppe_main(*words, "--format", "json").json(), weighted(comparisons(rows))
-    scores = dict(zip(fitted.models, fitted.scores, strict=True))
-    assert {row["model"]: row["score"] for row in report["models"]} == pytest.approx(scores, abs=1e-9)
-    assert all(report["fit"][name] == pytest.approx(value) for name, value in fitted.fit.estimates.items())
-    a = report["fit"]["discrimination"]
-    assert report["judges"] == "weighted" and a["careful"] > a["middling"] > a["hasty"]
-    one = ppe_main(*words, "--judge", "hasty", "--format", "json")
-    ordered = ppe_main("rank", words[1], "--order-effect", "--judge", "hasty", "--format", "json").json()
-    assert "nothing to weigh" in one.err and one.json()["fit"]["discrimination"] == {"hasty": 1.0}
-    for x, y in zip(one.json()["models"], ordered["models"], strict=True):
-        assert x["model"] == y["model"] and x["score"] == pytest.approx(y["score"], abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "fit"), [({"judges": "weighted"}, weighted), ({"order_effect": True}, order_effect)]
-)
-def test_limits_are_those_of_refits_to_resampled_questions(options, fit):
+def test_limits_are_those_of_refits_to_resampled_questions():
     rows, how = table(8, n_questions=8), {"n_resamples": 9, "level": 0.8, "seed": 3}
-    board = leaderboard(frame(rows), **options).with_intervals(**how)
+    board = leaderboard(frame(rows), order_effect=True).with_intervals(**how)
     for copies, scores in zip(resampled(rows, board, 9, 3), board.intervals.resampled.scores[:3], strict=False):
-        assert np.allclose(fit(copies, on_separation="ridge").scores, scores, atol=1e-6)
+        assert np.allclose(order_effect(copies, on_separation="ridge").scores, scores, atol=1e-6)
     assert not board.intervals.resampled.ridge[:3].any()
-
-
-def test_weighted_selects_keeps_and_refuses(ppe_main, tmp_path):
-    path, weigh = write(tmp_path / "t.csv", table(9)), ("--judges", "weighted", "--intervals", 0, "--format", "json")
-    selection = ppe_main("rank", path, *weigh, "--select", "global", "--keep", 30).json()
-    judges = {row["judge"] for row in selection["kept"]}
-    assert len(selection["kept"]) == 30 and set(selection["fit"]["discrimination"]) == judges
-    holes = write(tmp_path / "holes.csv", table(9, holes=0.1))
-    assert ppe_main("rank", holes, *weigh, "--incomplete", "keep").json()["n_graphs"] == 48
-    for ranker in ("davidson", "copeland", "discrimination"):
-        refused(ppe_main("rank", path, "--judges", "weighted", "--ranker", ranker), "--judges weighted", ranker)
-    path = write(tmp_path / "always.csv", [(*row[:6], "a") if row[0] == "hasty" else row for row in table(9)])
-    refused(ppe_main("rank", path, "--judges", "weighted"), "judge hasty", "first place", "--on-separation ridge")
-    ridge = ppe_main("rank", path, *weigh, "--on-separation", "ridge").json()
-    assert ridge["fit"]["ridge"] > 0 and ridge["fit"]["first_place"]["hasty"] > 2
-
-
-def test_a_judge_cannot_take_over_a_weighted_ranking(ppe_main, tmp_path):
-    rows = table(3, n_questions=40)
-    order = {name: place for place, name in enumerate("ebadc")}  # of its own, and without noise
-    careful = [row for row in rows if row[0] == "careful"]
-    planted = [("sure", *row[1:6], "a" if order[row[4]] > order[row[5]] else "b") for row in careful]
-    fair, taken = write(tmp_path / "fair.csv", rows), write(tmp_path / "taken.csv", rows + planted)
-    assert ppe_main("rank", fair, "--judges", "weighted", "--intervals", 0).code == 0
-    words = "judge sure would hold", "rank by --judges pooled, or by one judge"
-    refused(ppe_main("rank", taken, "--judges", "weighted"), *words)
 
 
 # ---- people and judges
@@ -288,7 +234,7 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
     assert "sharpness: a-2024-05-13 on a" in page.read_text()
     alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
-    assert "cannot be told without another judge: a-2024-05-13 on a" in alone.out
+    assert "not measurable without another judge: a-2024-05-13 on a" in alone.out
     other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()
     assert other["judges_together"] == other["own_models"] == other["agreement"] == {}
 

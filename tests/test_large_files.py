@@ -243,8 +243,7 @@ def test_rows_decide_what_is_large_whatever_they_are_written_in(tmp_path, ppe_ma
 def test_what_needs_graphs_gets_them_from_a_large_file(tmp_path, ppe_main, all_large, monkeypatch):
     path = write(tmp_path / "v.csv", random_pool())
     for words in (
-        ("--select", "block", "--keep", 1), ("--ranker", "discrimination"), ("--incomplete", "drop"),
-        ("--intervals", 50),
+        ("--select", "block", "--keep", 1), ("--incomplete", "drop"), ("--intervals", 50),
     ):  # fmt: skip
         assert ppe_main("rank", path, *words, "--format", "json").json()["n_graphs"] == 24
         monkeypatch.setattr("ppe.api.inputs.ROW_BYTES", 2**60)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ppe.designs import adaptive
-from ppe.designs.adaptive import TOGETHER, Goal, is_settled, next_calls
+from ppe.designs import adaptive, stopping
+from ppe.designs.adaptive import TOGETHER, next_calls
+from ppe.designs.stopping import Goal, is_settled
 from ppe.errors import InputError
 from ppe.rankers import likelihood
 
@@ -89,7 +90,7 @@ def test_the_rule_written_out(seed, top, placed):
         others = (calls[2] != 0) & (calls[3] != 0)
         calls = [column[others] for column in calls]
     goal = Goal("top" if top else "rank", top, placed) if placed is not None else Goal("top", top) if top else None
-    chosen = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=number, goal=goal, rng=rng)
+    chosen = next_calls(calls, n_models=n, n_variants=wordings, n_calls=number, goal=goal, rng=rng)
     rows = list(zip(*(column.tolist() for column in calls[:4]), strict=True))
     own = [row for row in rows if placed is None or placed in row[2:]]
     met = Counter(tuple(sorted(row[2:])) for row in rows)
@@ -147,19 +148,19 @@ def test_a_new_model_meets_every_opponent_first_and_every_pair_of_its_own_once()
     turned = calls[2] > calls[3]  # the others stand in the same place always, which is no matter of the new one's
     calls[2:] = [*(np.where(turned, calls[k], calls[5 - k]) for k in (2, 3)), np.where(turned, calls[4], 1 - calls[4])]
     how = dict(n_models=n, n_variants=wordings, goal=Goal("rank", model=new))
-    first = next_calls(*calls, n_calls=2 * n - 2, rng=rng, **how)
+    first = next_calls(calls, n_calls=2 * n - 2, rng=rng, **how)
     pairs = [sorted(row[2:]) for row in rows_of(first)]
     assert all(new in pair for pair in pairs) and len({*map(tuple, pairs[: n - 1])}) == n - 1
     assert len(set(first.question.tolist())) == 2 * n - 2, "each on another question"
     assert abs((first.first == new).sum() - (n - 1)) <= 1, "as often shown first as second"
     asked = []
     while len(asked) < 40 * (n - 1):
-        more = next_calls(*calls, n_calls=70, rng=rng, **how)
+        more = next_calls(calls, n_calls=70, rng=rng, **how)
         calls = judged_too(calls, more, rng.choice([0.0, 0.5, 1.0, np.nan], size=more.n_calls))
         asked += rows_of(more)
     assert len({(*row[:2], *sorted(row[2:])) for row in asked}) == len(asked) == 200
     with pytest.raises(InputError, match="every pair of the model to place"):
-        next_calls(*calls, n_calls=1, rng=rng, **how)
+        next_calls(calls, n_calls=1, rng=rng, **how)
 
 
 def test_nothing_depends_on_the_order_of_the_rows():
@@ -168,7 +169,7 @@ def test_nothing_depends_on_the_order_of_the_rows():
     calls = judged(6, wordings, 150, rng)
     shuffled = rng.permutation(150)
     one, two = (
-        next_calls(*part, n_models=6, n_variants=wordings, n_calls=60, rng=np.random.default_rng(3))
+        next_calls(part, n_models=6, n_variants=wordings, n_calls=60, rng=np.random.default_rng(3))
         for part in (calls, [column[shuffled] for column in calls])
     )
     assert rows_of(one) == rows_of(two)
@@ -178,10 +179,12 @@ def test_compiled_functions_and_plain_ones_choose_and_settle_alike(monkeypatch):
     calls = judged(6, wordings := np.tile([2, 1, 3], 10), 150, np.random.default_rng(5))
     results = []
     for run in (lambda function: function, likelihood._plain):
-        monkeypatch.setattr(adaptive, "compiled_or_plain", lambda function, *more, cost, run=run: run(function)(*more))
+        for module in (adaptive, stopping):
+            plain = lambda function, *more, cost, run=run: run(function)(*more)  # noqa: E731
+            monkeypatch.setattr(module, "compiled_or_plain", plain)
         rng = np.random.default_rng(1)
-        new = next_calls(*calls, n_models=6, n_variants=wordings, n_calls=60, goal=Goal("top", 2), rng=rng)
-        look, quick = (is_settled(*calls, n_models=6, goal=Goal("top", 2), ranges=ranges) for ranges in (True, False))
+        new = next_calls(calls, n_models=6, n_variants=wordings, n_calls=60, goal=Goal("top", 2), rng=rng)
+        look, quick = (is_settled(calls, n_models=6, goal=Goal("top", 2), ranges=ranges) for ranges in (True, False))
         assert (
             sorted(quick.open.tolist()) == sorted(look.open.tolist())
             and (quick.z[*look.open.T] == look.z[*look.open.T]).all()
@@ -197,12 +200,12 @@ def test_every_pair_is_judged_once_on_every_wording_and_then_there_is_none(batch
     everything, asked = 6 * wordings.sum(), []
     while len(asked) < everything:
         size = batch if asked else max(batch, 3)
-        new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=size, rng=rng)
+        new = next_calls(calls, n_models=n, n_variants=wordings, n_calls=size, rng=rng)
         calls = judged_too(calls, new, rng.choice([0.0, 0.5, 1.0, np.nan], size=new.n_calls))
         asked += rows_of(new)
     assert len({(*row[:2], *sorted(row[2:])) for row in asked}) == everything == len(asked)
     with pytest.raises(InputError, match="nothing is left to judge"):
-        next_calls(*calls, n_models=n, n_variants=wordings, n_calls=1, rng=rng)
+        next_calls(calls, n_models=n, n_variants=wordings, n_calls=1, rng=rng)
 
 
 def test_balance_of_places_questions_and_pairs_and_no_model_twice_on_a_question_that_need_not_be():
@@ -210,7 +213,7 @@ def test_balance_of_places_questions_and_pairs_and_no_model_twice_on_a_question_
     theta = np.linspace(3, -3, n)  # far apart: the scores say that most pairs are not worth a call
     calls = [column[:0] for column in judged(n, wordings, 1, rng)]
     for _ in range(12):
-        new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=50, rng=rng)
+        new = next_calls(calls, n_models=n, n_variants=wordings, n_calls=50, rng=rng)
         points = (rng.random(new.n_calls) < 1 / (1 + np.exp(theta[new.second] - theta[new.first]))).astype(float)
         calls = judged_too(calls, new, points)
     question, _, first, second, _ = calls
@@ -232,7 +235,7 @@ def test_no_more_calls_are_prepared_than_there_are():
     rng, wordings = np.random.default_rng(6), np.array([2, 1, 1])
     calls = judged(4, wordings, 10, rng)
     left, more = (
-        next_calls(*calls, n_models=4, n_variants=wordings, n_calls=n, rng=np.random.default_rng(1))
+        next_calls(calls, n_models=4, n_variants=wordings, n_calls=n, rng=np.random.default_rng(1))
         for n in (14, 10**18)
     )
     assert left.n_calls == 4 * 6 - 10
@@ -243,18 +246,18 @@ def test_an_invalid_verdict_is_spent_and_says_nothing():
     wordings, n = np.array([1, 1, 1]), 3
     question, first, second = np.array([[0, 1, 2, 0], [0, 1, 2, 1], [1, 2, 0, 2]])
     calls = question, 0 * question, first, second, np.array([1.0, 0.0, 0.5, np.nan])
-    new = next_calls(*calls, n_models=n, n_variants=wordings, n_calls=9, rng=np.random.default_rng(1))
+    new = next_calls(calls, n_models=n, n_variants=wordings, n_calls=9, rng=np.random.default_rng(1))
     asked = {(q, *sorted(pair)) for q, _, *pair in rows_of(new)}
     assert new.n_calls == 5 and (0, 1, 2) not in asked
     # Which model the spent call showed first is all that it tells.
     other = tuple(column.copy() for column in calls)
     other[4][3] = 1.0
-    told = next_calls(*other, n_models=n, n_variants=wordings, n_calls=9, rng=np.random.default_rng(1))
+    told = next_calls(other, n_models=n, n_variants=wordings, n_calls=9, rng=np.random.default_rng(1))
     assert told.n_calls == 5
 
 
 def test_a_model_that_nobody_has_judged_comes_first():
     rng, wordings = np.random.default_rng(5), np.ones(200, dtype=int)
     calls = judged(5, wordings, 300, rng, invalid=0.0)
-    new = next_calls(*calls, n_models=6, n_variants=wordings, n_calls=20, rng=rng)
+    new = next_calls(calls, n_models=6, n_variants=wordings, n_calls=20, rng=rng)
     assert ((new.first == 5) | (new.second == 5)).sum() >= 16

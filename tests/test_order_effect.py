@@ -14,7 +14,8 @@ from ppe.comparisons import Comparisons
 from ppe.errors import InputError
 from ppe.inference.diagnostics import first_place_rates
 from ppe.inference.presentation_order import order_caution
-from ppe.rankers.order_effect import ORDER_FORMS, order_effect
+from ppe.rankers.order_effect import ORDER_FORMS
+from ppe.rankers.predictor import order_effect
 from ppe.rankers.registry import RANKERS
 from ppe.verdicts import COLUMNS
 
@@ -36,7 +37,7 @@ def assert_fits(report, rows):
     fitted = order_effect(comparisons(rows))
     assert scores_of(report) == pytest.approx(dict(zip(fitted.models, fitted.scores, strict=True)), abs=1e-8)
     for name in ("first_place", "first_place_se"):
-        assert report["fit"][name] == pytest.approx(fitted.fit.estimates[name], abs=1e-8)
+        assert report["fit"][name] == pytest.approx(fitted.fit.to_dict()[name], abs=1e-8)
     assert report["fit"]["log_likelihood"] == pytest.approx(fitted.fit.log_likelihood, abs=1e-8)
     for judge, effect in report["fit"]["first_place"].items():
         assert report["fit"]["equal_first_wins"][judge] == pytest.approx(expit(effect), abs=1e-8)
@@ -80,8 +81,8 @@ def test_selection_intervals_and_formats(ppe_main, tmp_path, ranker, words):
     assert widths[0] < widths[1] or words  # a selection has percentiles alone
     lines = ppe_main(*common).out.splitlines()
     for judge, effect in report["fit"]["first_place"].items():
-        line = next(line for line in lines if line.startswith(f"first place with judge {judge}"))
-        assert f"{effect:+.4f} ± {report['fit']['first_place_se_questions'][judge]:.4f}" in line
+        line = next(line for line in lines if line.startswith(f"First-position bias of {judge}"))
+        assert f"log-odds {effect:.2f}, SE {report['fit']['first_place_se_questions'][judge]:.2f} over" in line
         assert f"{100 * report['fit']['equal_first_wins'][judge]:.1f} %" in line
     assert ppe_main(*common, "--format", "csv").out.splitlines()[0].startswith("model,score,rank,score_low")
 
@@ -119,7 +120,7 @@ def test_standard_errors_over_questions_are_those_of_left_out_questions(ranker):
     rows = table(14, n_questions=30)
 
     def estimates(without=None):
-        return order_effect(comparisons([r for r in rows if r[1] != without]), ranker=ranker).fit.estimates
+        return order_effect(comparisons([r for r in rows if r[1] != without]), ranker=ranker).fit.to_dict()
 
     left = [estimates(question)["first_place"] for question in range(30)]
     for judge, error in estimates()["first_place_se_questions"].items():
@@ -130,13 +131,13 @@ def test_a_single_question_has_no_error_over_questions(ppe_main, tmp_path):
     rows = [(row[0], 0, "any", row[1], *row[4:]) for row in table(15, n_questions=6)]
     fit = ppe_main("rank", write(tmp_path / "t.csv", rows), "--order-effect", "--format", "json").json()["fit"]
     assert fit["first_place_se_questions"] == {"one": None, "two": None} and fit["first_place_se"]["one"] > 0
-    assert "of independent verdicts" in ppe_main("rank", tmp_path / "t.csv", "--order-effect").out
+    assert "if verdicts are independent" in ppe_main("rank", tmp_path / "t.csv", "--order-effect").out
 
 
 def test_many_judges_are_cut_short_in_the_readable_form(ppe_main, tmp_path):
     rows = [(f"{row[0]} {row[1] % 6}", *row[1:]) for row in table(16, n_questions=36)]
     out = ppe_main("rank", write(tmp_path / "t.csv", rows), "--order-effect").out
-    assert out.count("first place with judge") == 10 and "and 2 more judges" in out
+    assert out.count("First-position bias of") == 10 and "and 2 more judges" in out
 
 
 # ---- how often the first answer wins
@@ -200,14 +201,14 @@ def test_one_order_is_a_caution_in_every_command_and_form(ppe_main, tmp_path, or
 
 def test_an_estimate_from_one_order_never_stands_without_its_caveat(ppe_main, tmp_path):
     done = ppe_main("rank", write(tmp_path / "t.csv", table(7, fixed=True)), "--order-effect")
-    lines = [line for line in done.out.splitlines() if line.startswith("first place with judge")]
-    assert len(lines) == 2 and all("by the model alone" in line for line in lines)
+    *_, last, caveat = done.out[: done.out.index("by the model alone")].splitlines()
+    assert last.startswith("First-position bias of two") and caveat.startswith("Nearly every pair")
     assert "also with --order-effect" in done.err
     assert "by the model alone" in str(ppe.rank(tmp_path / "t.csv", order_effect=True))
 
 
 def is_refused(ppe_main, path):
-    for words in (("--order-effect",), ("--order-effect", *RIDGE), ("--judges", "weighted", *RIDGE)):
+    for words in (("--order-effect",), ("--order-effect", *RIDGE)):
         refused(ppe_main("rank", path, *words), "the order of the answers is lost")
 
 
@@ -241,7 +242,7 @@ def test_several_files_keep_which_rows_lost_their_order(ppe_main, tmp_path):
         refused(ppe_main(*words, "--order-effect"), "merged, in 2,400 of 2,580 verdicts")
         if order == "coins":
             alone = ppe_main(*words, "--order-effect", "--judge", "me")
-            assert alone.code == 0 and "first place with judge me" in alone.out
+            assert alone.code == 0 and "First-position bias of me" in alone.out
     frame_ = pd.concat([ppe.load("mt-bench-gpt4"), ppe.read(tmp_path / "coins.csv")], ignore_index=True)
     with pytest.raises(InputError, match="merged, in 2,400 of 2,580 verdicts"):
         ppe.rank(frame_, order_effect=True, on_separation="ridge")
@@ -292,7 +293,7 @@ def test_randomised_single_orders_stay_estimable():
         names = tuple(f"m{k:02}" for k in range(40))
         rows = Comparisons(first, second, lost.astype(int), zeros, each, zeros, each, names, ("me",), 780)
         assert not order_caution(rows)
-        found.append(order_effect(rows, on_separation="ridge").fit.estimates["equal_first_wins"]["me"])
+        found.append(order_effect(rows, on_separation="ridge").fit.to_dict()["equal_first_wins"]["me"])
     assert 0.5 < min(found) and max(found) < 0.7 and abs(np.mean(found) - 0.6) < 4 * np.std(found) / 60**0.5
 
 

@@ -223,7 +223,7 @@ def test_next_and_judge_in_a_loop_end_when_the_goal_is_settled_and_pay_nothing_t
     "The loop of site/plan.md in a shell, killed after its first judging, and the same in Python."
     clear = reader(lambda question, a, b: tagged("A" if a.split("of ")[1] < b.split("of ")[1] else "B"))
     clear.name = f"api {NOBODY}/v1"
-    monkeypatch.setattr("ppe.api.llm_stages.Run.answering", lambda run, model: clear)
+    monkeypatch.setattr("ppe.api.stage_options.Endpoint.connect", lambda endpoint, model: clear)
     file, questions = answers(tmp_path, 60, "wxyz"), tmp_path / "questions.csv"
     questions.write_text("question_id\n" + "".join(f"{q}\n" for q in range(60)))
     table, pairs, batch = (tmp_path / name for name in ("verdicts.csv", "more.csv", "batch.csv"))

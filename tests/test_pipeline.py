@@ -56,12 +56,12 @@ def test_markdown_holds_names_as_they_are(ppe_main, tmp_path):
     run = ppe_main("compare", old, new, "--format", "markdown", "--fail-if", "worse")
     told = ppe_main("compare", old, new, "--format", "json").json()
     sentence, table, noticed, notes = blocks(run.out)
-    assert run.code == 4 and sentence.startswith(f"{NAMES['v2']} is worse than {NAMES['v1']}: -")
+    assert run.code == 4 and sentence.startswith(f"WORSE: {NAMES['v2']} would win 0.3 % against {NAMES['v1']} (")
     assert told["low"] is None and table[1][table[0].index("low")] == "" and run.out.startswith("**")
     assert table[0] == ["log odds", "low", "high", "points of 100", "questions"]
     numbers = [told[name] for name in ("difference", "high", "points", "n_questions")]
     assert [float(cell) for cell in table[1] if cell] == pytest.approx(numbers, rel=1e-5)
-    share = re.match(r"With 100 questions a drop of 5 points \(0.2 log odds\) would be noticed (\d+) %", noticed)[1]
+    share = re.match(r"Power: a drop to 45 % would be detected (\d+) % of the time", noticed)[1]
     assert notes == told["notes"] and int(share) == round(100 * told["power"])
     assert run.out.endswith("\n\n")  # more can follow
     run = ppe_main("check", old, "--format", "markdown")
@@ -115,10 +115,10 @@ def properties(found: ET.Element) -> dict[str, object]:
 
 
 GATES = {  # tables, options → code without and with --fail-if worse, the outcome of the test, words of its sentence
-    "worse": (("gate_old", "gate_new"), "", 0, 4, "failure", "v2 is worse than v1: -"),
-    "back": (("gate_new", "gate_old"), "", 0, 0, "system-out", "v1 is better than v2: +"),
-    "margin": (("gate_old", "gate_new"), "--margin 9", 0, 0, "system-out", "not shown to be worse than v1 by more"),
-    "copies": (("gate_old", "copy"), "--model v1", 0, 0, "skipped", "not known: all questions say the same"),
+    "worse": (("gate_old", "gate_new"), "", 0, 4, "failure", "WORSE: v2 would win 0.3 %"),
+    "back": (("gate_new", "gate_old"), "", 0, 0, "system-out", "BETTER: v1 would win 99.7 %"),
+    "margin": (("gate_old", "gate_new"), "--margin 9", 0, 0, "system-out", "NOT SHOWN TO BE WORSE by more than 9 log"),
+    "copies": (("gate_old", "copy"), "--model v1", 0, 0, "skipped", "unknown, since all questions say the same"),
     "lost": (("gate_lost_half_old", "gate_lost_half_new"), "", 0, 5, "error", "has no valid verdict on 50 of the 100"),
     "twice": (("gate_old", "gate_old"), "--model v1", 2, 2, "error", "gate_old.csv is given twice"),
     "nobody": (("gate_old", "gate_new"), "--model nobody", 2, 2, "error", "no verdicts of model 'nobody'"),
@@ -153,7 +153,7 @@ def test_names_stand_in_junit_as_they_are(ppe_main, tmp_path):
     old, new = write(tmp_path / "old.csv", named("gate_old")), write(tmp_path / "new.csv", named("gate_new"))
     found = suite(ppe_main("compare", old, new, "--format", "junit").out)
     assert json.loads(properties(found)["models"]) == [NAMES["v1"], NAMES["v2"]]
-    assert found.find("testcase/failure").get("message").startswith(f"{NAMES['v2']} is worse than {NAMES['v1']}: ")
+    assert found.find("testcase/failure").get("message").startswith(f"WORSE: {NAMES['v2']} would win ")
 
 
 def test_judges_have_no_gate(ppe_main):
@@ -284,7 +284,7 @@ def test_the_workflow_stops_where_the_version_is_worse(steps, tmp_path):
     assert outcomes(suite((tmp_path / "compare.xml").read_text())) == {"not worse": "failure"}
     assert "failure" not in outcomes(suite((tmp_path / "check.xml").read_text())).values()
     sentence, *_ = blocks((tmp_path / "summary.md").read_text())
-    assert sentence.startswith("product, new is worse than product, old: -")
+    assert sentence.startswith("WORSE: product, new would win ")
     new, old = ((tmp_path / name).read_text().count("\n") for name in ("new.csv", "ci/old.csv"))
     assert new == old == 25  # the same pairs again
 
@@ -303,7 +303,7 @@ def test_the_workflow_judges_the_product_alone(steps, tmp_path):
 def test_the_workflow_goes_on_where_it_is_not(steps, tmp_path):
     prepare(steps, tmp_path)
     assert steps("good-2") == 0
-    assert (tmp_path / "summary.md").read_text().startswith("**product, new is not shown to be worse than product, old")
+    assert (tmp_path / "summary.md").read_text().startswith("**NOT SHOWN TO BE WORSE: product, new would win ")
 
 
 def test_the_workflow_stops_where_nothing_can_be_told(steps, tmp_path):

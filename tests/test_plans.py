@@ -13,19 +13,8 @@ import pytest
 from drawn import frame
 
 from ppe.cli.main import main
-from ppe.designs.plans import (
-    MOST_EFFECTS,
-    PUBLIC,
-    Beliefs,
-    Forecast,
-    Layout,
-    Target,
-    calls_text,
-    make_plan,
-    pilot_beliefs,
-    prior_of,
-    public_beliefs,
-)
+from ppe.designs.beliefs import MOST_EFFECTS, PUBLIC, Beliefs, pilot_beliefs, prior_of, public_beliefs
+from ppe.designs.plans import Forecast, Layout, Target, calls_text, make_plan
 from ppe.errors import InputError
 from ppe.random_streams import stream
 from ppe.verdicts import read_verdicts
@@ -111,7 +100,7 @@ def test_a_pilot_with_wordings_says_what_another_would_buy():
     plain, worded, many = (pilot_beliefs(frame(t.values.tolist()), n_draws=400, rng=stream(4)) for t in tables)
     assert many.scores.std(axis=0).mean() < worded.scores.std(axis=0).mean() < plain.scores.std(axis=0).mean()
     (said,) = worded.notes
-    assert said.startswith("by the components of the pilot, four times the questions would narrow the ranges by")
+    assert said.startswith("by the components of the pilot, four times the questions would narrow the intervals by")
     assert "three more wordings" in said and not plain.notes and not many.notes
 
 

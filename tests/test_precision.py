@@ -8,8 +8,9 @@ from definitions import definitions
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+from ppe.designs.beliefs import expected_distance
 from ppe.designs.pair_designs import PairDesign, Sharing
-from ppe.designs.plans import Layout, expected_distance
+from ppe.designs.plans import Layout
 from ppe.errors import InputError
 from ppe.rankers.ranking import mid_ranks, spearman_distance
 

@@ -78,7 +78,8 @@ def keep_k() -> object:
 
 
 def plans() -> Iterator[object]:
-    from ppe.designs.plans import make_plan, parse_target, public_beliefs
+    from ppe.designs.beliefs import public_beliefs
+    from ppe.designs.plans import make_plan, parse_target
     from ppe.random_streams import stream
 
     for n, how in ((6, {"target": parse_target("top=2", 6)}), (15, {"n_calls": 1000}), (20, {"n_calls": 1000})):
@@ -131,9 +132,7 @@ def leaderboards() -> Iterator[object]:
     from ppe import leaderboard
     from ppe.sources.datasets import load_verdicts
 
-    for name, options in (("mt-bench-human", {"judges": "weighted"}), ("h2o-gpt4", {"order_effect": True})):
-        board = leaderboard(load_verdicts(name), on_separation="ridge", **options)
-        yield board.table()
+    yield leaderboard(load_verdicts("h2o-gpt4"), on_separation="ridge", order_effect=True).table()
 
 
 def judges() -> object:

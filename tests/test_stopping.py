@@ -12,7 +12,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from ppe.cli.main import main
-from ppe.designs.adaptive import Goal, is_settled, needed_pairs, parse_goal, reached
+from ppe.designs.stopping import Goal, is_settled, needed_pairs, parse_goal, reached
 
 
 def random_calls(n, questions, size, rng, theta=None, sigma=1.0):
@@ -30,7 +30,7 @@ def test_standard_errors_written_out(seed):
     rng, n = np.random.default_rng(seed), 4
     question, variant, first, second, points = random_calls(n, 25, 160, rng, np.array([0.8, 0.3, 0.0, -1.0]), 1.5)
     points[rng.random(160) < 0.05] = np.nan
-    found = is_settled(question, variant, first, second, points, n_models=n, goal=Goal("order"))
+    found = is_settled((question, variant, first, second, points), n_models=n, goal=Goal("order"))
     rows = [(q, i, j, y) for q, i, j, y in zip(question, first, second, points, strict=True) if not np.isnan(y)]
 
     def loss(theta):
@@ -72,14 +72,14 @@ def test_a_model_that_wins_or_loses_all_settles_and_stays_settled(won, goal):
     settled, evidence = [], []
     for size in (10, 40, 100, 400, 4000):
         at = np.arange(size)
-        found = is_settled(at % 1000, 0 * at, 0 * at, 0 * at + 1, 0 * at + won, n_models=2, goal=Goal("order"))
+        found = is_settled((at % 1000, 0 * at, 0 * at, 0 * at + 1, 0 * at + won), n_models=2, goal=Goal("order"))
         settled.append(found.settled)
         evidence.append(found.evidence[(0, 1) if won else (1, 0)])
     assert settled == [False, True, True, True, True] and (np.diff(evidence) > 0).all()
     rng, at = np.random.default_rng(4), np.arange(1200)
     first, second = np.where(at % 3 == 2, 1, 0), np.where(at % 3 == 0, 1, 2)  # 400 calls of each pair
     points = np.where(first == 0, won, rng.integers(0, 2, 1200))
-    found = is_settled(at % 100, at // 100, first, second, points, n_models=3, goal=parse_goal(goal))
+    found = is_settled((at % 100, at // 100, first, second, points), n_models=3, goal=parse_goal(goal))
     assert found.settled == (goal == "top=1" and won == 1) and (found.low[0], found.high[0]) == (
         (1, 1) if won else (3, 3)
     )
@@ -88,9 +88,9 @@ def test_a_model_that_wins_or_loses_all_settles_and_stays_settled(won, goal):
 def test_what_no_call_has_told_apart_is_not_settled():
     "Two models that win all against a third, one of them much more often; and ties alone."
     first, at = np.repeat([0, 1], (400, 20)), np.r_[:400, :20]
-    found = is_settled(at, 0 * at, first, 0 * at + 2, 1.0 + 0 * at, n_models=3, goal=Goal("order"))
+    found = is_settled((at, 0 * at, first, 0 * at + 2, 1.0 + 0 * at), n_models=3, goal=Goal("order"))
     assert found.open.tolist() in ([[0, 1]], [[1, 0]]) and abs(found.z[0, 1]) < 0.2 and found.z[1, 2] > 3
-    tied = is_settled(at, 0 * at, first, 0 * at + 2, 0.5 + 0 * at, n_models=3, goal=Goal("top", 1))
+    tied = is_settled((at, 0 * at, first, 0 * at + 2, 0.5 + 0 * at), n_models=3, goal=Goal("top", 1))
     assert not tied.settled and (tied.z == 0).all() and np.isfinite(tied.z).all()
 
 
@@ -108,17 +108,17 @@ def test_what_certain_differences_leave_open_by_hand():
 
 def test_ranges_are_one_more_than_the_certainly_better_to_all_less_the_certainly_worse():
     calls = random_calls(4, 3000, 3000, np.random.default_rng(3), np.array([-3.0, 3.0, 0.1, 0.0]), sigma=0.0)
-    found = is_settled(*calls, n_models=4, goal=parse_goal("width=1"))
+    found = is_settled(calls, n_models=4, goal=parse_goal("width=1"))
     assert found.low.tolist() == [4, 1, 2, 2] and found.high.tolist() == [4, 1, 3, 3] and found.settled
     assert found.open.tolist() == []
-    tight = is_settled(*calls, n_models=4, goal=parse_goal("width=0"))
+    tight = is_settled(calls, n_models=4, goal=parse_goal("width=0"))
     assert not tight.settled and {*tight.open.ravel().tolist()} >= {2, 3}
 
 
 @pytest.mark.parametrize(("goal", "shares"), [("top=1", 2), ("top=3", 2), ("order", 2), ("width=0", 20)])
 def test_two_statements_share_the_chance_of_an_error_and_all_of_them_that_of_ranges(goal, shares):
     calls = random_calls(5, 900, 700, np.random.default_rng(8), np.array([2.0, 1.0, 0.0, -1.0, -2.0]), sigma=0.5)
-    look = is_settled(*calls, n_models=5, goal=parse_goal(goal))
+    look = is_settled(calls, n_models=5, goal=parse_goal(goal))
     order, k = np.argsort(-look.scores), parse_goal(goal).number or 5
     needed = [
         (i, j)
@@ -128,7 +128,7 @@ def test_two_statements_share_the_chance_of_an_error_and_all_of_them_that_of_ran
     hardest = min(float(look.evidence[i, j]) for i, j in needed)
     for slack, settled in ((1e-4, True), (-1e-4, False)):
         level = 1 - shares * np.exp(slack - hardest)
-        assert is_settled(*calls, n_models=5, goal=parse_goal(goal), level=level).settled == settled
+        assert is_settled(calls, n_models=5, goal=parse_goal(goal), level=level).settled == settled
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_of_a_placed_model_its_own_statements_count_and_no_others(goal, shares):
         rng = np.random.default_rng(seed)
         calls = random_calls(n, 300, 900, rng, np.array([0.0, 1.5, 2.5, 3.5, 0.5 + 0.5 * seed]), 0.3)
         part = [column[:size] for column in calls]
-        of_all = is_settled(*part, n_models=n, goal=Goal("order"))
+        of_all = is_settled(part, n_models=n, goal=Goal("order"))
         for level in (0.2, 0.8, 0.97, 0.999):
-            found = is_settled(*part, n_models=n, goal=goal, level=level)
+            found = is_settled(part, n_models=n, goal=goal, level=level)
             better, worse = ([of_all.evidence[pair] for pair in zip(*sides, strict=True)]
                              for sides in (([4] * 4, range(4)), (range(4), [4] * 4)))  # fmt: skip
             everywhere = np.log(2 * (n - 1) / (1 - level))
@@ -168,18 +168,18 @@ def test_nothing_is_certain_of_a_model_behind_which_there_are_few_questions():
     size = np.arange(4000)
     for questions, settled in ((9, False), (10, True), (40, True)):
         calls = size % questions, size // questions, 0 * size, 0 * size + 1, np.where(size % 47 == 0, 0.0, 1.0)
-        found = is_settled(*calls, n_models=2, goal=Goal("order"))
+        found = is_settled(calls, n_models=2, goal=Goal("order"))
         assert found.settled == settled and found.n_questions == questions
 
 
 def test_nothing_judged_and_a_model_that_never_was():
     empty = [np.empty(0, dtype=int)] * 4 + [np.empty(0)]
-    found = is_settled(*empty, n_models=3, goal=parse_goal("top=1"))
+    found = is_settled(empty, n_models=3, goal=parse_goal("top=1"))
     assert not found.settled and found.n_calls == 0
     assert (found.low.tolist(), found.high.tolist()) == ([1, 1, 1], [3, 3, 3])
     calls = random_calls(3, 500, 900, np.random.default_rng(1), np.array([2.0, 0.0, -2.0]), sigma=0.0)
-    assert is_settled(*calls, n_models=3, goal=Goal("order")).settled
-    more = is_settled(*calls, n_models=4, goal=Goal("order"))
+    assert is_settled(calls, n_models=3, goal=Goal("order")).settled
+    more = is_settled(calls, n_models=4, goal=Goal("order"))
     assert not more.settled and (more.low[3], more.high[3]) == (1, 4)
 
 

@@ -131,7 +131,8 @@ def test_forecasts(prd, mt_bench):
 
 def test_what_it_says(prd, mt_bench):
     study = variance_components(prd, rng=stream(SEED))
-    assert study.sentence().startswith("Four times the questions would narrow the ranges by 7 %; another judge by ")
+    four_times = "Four times the questions would narrow the intervals by about 7 %; another judge by "
+    assert study.sentence().startswith(four_times)
     table, said = study.to_frame(), json.loads(json.dumps(study.to_dict(), allow_nan=False))
     assert np.isclose(table["share"].sum(), 1) and (table["variance"] == table["raw"].clip(lower=0)).all()
     assert [row["component"] for row in said["components"]] == table["component"].tolist()

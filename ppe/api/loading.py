@@ -20,7 +20,7 @@ from ..errors import first_five
 from ..importers.layouts import LAYOUTS, unused_columns
 from ..importers.records import RecordFile
 from ..inference.diagnostics import repeated_questions
-from ..inference.leaderboard import invalid_verdicts, uneven_lines
+from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
 from ..inference.presentation_order import order_caution, order_p_value
 from ..rankers.order_effect import no_place_effect
 from ppe.api.inputs import (
@@ -153,7 +153,8 @@ def check(
     repeat another. Rows that break a rule of verdict tables are named, with exit code 2.
     """
     table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
-    rows, invalid, repeats = Comparisons.of(table), invalid_verdicts(table), repeated_questions(table)
+    all_rows = Comparisons.of(table, invalid=True)
+    rows, invalid, repeats = all_rows.valid(), invalid_verdicts(all_rows), repeated_questions(table, all_rows)
     counts = rows.counts().sum(axis=1)
     n, met = len(rows.models), counts.sum(axis=0)
     pairs, both = (met + met.T > 0), (met > 0) & (met.T > 0)
@@ -185,7 +186,7 @@ def check(
         orders = "each pair is shown in one order only"
         too_few = order_p_value(rows) is None
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
-    uneven = uneven_lines(invalid)
+    uneven = uneven_notes(invalid)
     unsure = "skipped" if no_effect or caution or too_few else ""
     cases = (
         Case(ROWS, f"{len(table):,} verdicts"),

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from .inputs import Columns, verdict_table, words_checked
-from .ranking import One
+from .inputs import Columns, One, verdict_table, words_checked
 from ..errors import InputError, first_five
 from ..inference.fragility import fragility
-from ..inference.leaderboard import REFUSALS, leaderboard
+from ..inference.leaderboard import leaderboard
+from ..inference.leaderboard_ranges import REFUSALS
 from ..inference.pair_questions import on_questions, pair_counts, pair_questions, pair_verdicts, worst
 from ..results import Heading, Parts, Result, Shown
 from ..schemas import whole_number

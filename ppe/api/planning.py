@@ -18,16 +18,16 @@ from typing import Annotated, Any
 import pandas as pd
 import pyarrow as pa
 
-from ..designs.adaptive import Goal, Settled, is_settled, judged_calls, parse_goal
 from ..designs.adaptive import next_calls as chosen_calls
-from ..designs.adaptive import wordings as n_wordings
+from ..designs.stopping import Goal, Settled, is_settled, judged_calls, parse_goal
+from ..designs.stopping import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
-from ..designs.plans import ENOUGH_QUESTIONS, Beliefs, Plan, make_plan, n_draws_for, parse_target
-from ..designs.plans import pilot_beliefs, public_beliefs
-from .ranking import One, check_numbers
+from ..designs.beliefs import ENOUGH_QUESTIONS, Beliefs, n_draws_for, pilot_beliefs, public_beliefs
+from ..designs.plans import Plan, make_plan, parse_target
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
-from .inputs import Columns, Verdicts, check_words, opened, text_columns, verdict_table, words_checked
+from .inputs import Columns, One, Verdicts, check_numbers, check_words, opened, text_columns, verdict_table
+from .inputs import words_checked
 from ..pairs import write_pairs
 from ..sources.datasets import load_verdicts
 from ..pool import default_models
@@ -358,14 +358,14 @@ def next_calls(
             remarks.append(f"no verdict on {place} yet: its first calls meet each of the others once")
     cells = cells_from(questions)
     judged, n, rng = judged_calls(table, model_names, cells), len(model_names), stream(seed, "next", len(table))
-    state = None if goal is None else is_settled(*judged, n_models=n, goal=goal, level=level)
+    state = None if goal is None else is_settled(judged, n_models=n, goal=goal, level=level)
     facts, words = ({}, "") if state is None else (state.report(model_names), state.words(model_names))
     pairs = partial(Pairs, settled=state, remarks=tuple(remarks))
     if state is not None and state.settled:
         empty = pd.DataFrame(columns=["question_id", "variant", "model_a", "model_b"])
         return pairs(empty, facts | {"pairs": 0}, f"{words}; nothing was written")
     try:
-        made = chosen_calls(*judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=chosen, rng=rng)
+        made = chosen_calls(judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=chosen, rng=rng)
     except InputError as error:  # nothing is left to judge: how far that has come is worth knowing
         raise InputError(f"{error}{f'; {words}' if words else ''}") from None
     said = f"{made.n_calls} pairs on {len({*made.question.tolist()})} questions{f'; {words}' if words else ''}"

@@ -24,15 +24,19 @@ from typing import Annotated, Any
 import pandas as pd
 
 from .. import __version__
-from .inputs import Columns, Verdicts, merged_columns, opened, selected, verdict_table, words_checked
-from .ranking import One, Reference, check_numbers, compare, diagnose, rank
+from .comparing import compare
+from .inputs import Columns, One, Verdicts, check_numbers, merged_columns, opened, selected, verdict_table
+from .inputs import words_checked
+from .ranking import Reference, rank
+from .verdict_quality import diagnose
 from .pair_evidence import show
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import read_whole, unpacked, write_text
-from ..inference.leaderboard import Incomplete, Leaderboard
+from ..inference.leaderboard import Leaderboard
+from ..inference.ranked_verdicts import Incomplete
 from ..inference.real_cycles import real_cycles
 from ..parallel import progress_bar
-from ..rankers.registry import RANKERS
+from ..rankers.registry import COUNT_RANKERS
 from ..reports.svg import svg_picture
 from ..reports.tables import further_calls, judge_agreement, judge_table, worst_questions
 from ..results import Heading, Note, Parts, Result, Shown, result_html, visible
@@ -345,7 +349,7 @@ def report(
     out: str | os.PathLike | None = None,  # Page to write: .html.
     judge: str | None = None,  # Only this judge.
     category: str | None = None,  # Only this category.
-    ranker: Annotated[str, RANKERS] = "bradley-terry",  # How verdicts become scores.
+    ranker: Annotated[str, COUNT_RANKERS] = "bradley-terry",  # How verdicts become scores.
     # CSV with the columns model,rating to measure distances to.
     reference: Annotated[Reference, "REF.csv"] = None,
     incomplete: Incomplete = "auto",  # Graphs that lack a pair; auto: their valid verdicts count, keep, drop.

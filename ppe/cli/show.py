@@ -116,7 +116,9 @@ def _parameter(parameter: inspect.Parameter, read_help: Callable[[], str | None]
         more += rest if origin is Annotated else []
         several |= origin in (tuple, Sequence)
     required, meant = parameter.default is parameter.empty, more[0] if more else None
-    metavar = f"[{'|'.join(meant)}]" if isinstance(meant, Mapping) else meant if isinstance(meant, str) else None
+    metavar = (
+        f"[{'|'.join(meant)}]" if isinstance(meant, (tuple, Mapping)) else meant if isinstance(meant, str) else None
+    )
     if parameter.kind is not parameter.KEYWORD_ONLY:
         several |= str(metavar).endswith("...")
         return click.Argument([parameter.name], nargs=-1 if several else 1, required=required, metavar=metavar)

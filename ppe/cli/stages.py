@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +18,8 @@ from typing import Annotated, Any, Literal
 import click
 
 from .show import Positive, command, emit, function_command
-from ..api.llm_stages import Collected, Run, check_files, judge, perturb, respond
+from ..api.llm_stages import Collected, judge, perturb, respond
+from ..api.stage_options import OPTIONS, Run
 from ..errors import InputError, as_options, first_five
 from ..files import check_outputs, write_csv
 from ..pairs import read_pairs
@@ -128,9 +128,8 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
         raise InputError(f"launch {' '.join(arguments[:1])!r}: {way_out}")
     command, files, reader = _STAGES[arguments[0]]
     given = command.make_context(arguments[0], list(arguments[1:])).params
-    run = Run(**{option.name: given[option.name] for option in fields(Run)})
-    read = [given[files], given.get("pairs"), given.get("prompts")]
-    check_files(arguments[0], run, *read, details=given.get("details"))
+    run = Run.of({name: given[name] for name in OPTIONS})
+    run.output.check(arguments[0], [given[files], given.get("pairs"), given.get("prompts")], given.get("details"))
     rows = reader(given[files])
     if (path := given.get("pairs")) is not None:
         # A job without a pair to judge, or an answer to give, would have nothing to do.

@@ -15,7 +15,8 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from ..errors import InputError, first_five, plural
-from .diagnostics import clustered_interval, jackknife_half_width
+from .diagnostics import clustered_interval
+from .jackknife import jackknife_half_width
 from .matching import BATTLE, Match, matched_verdicts
 from ..results import Concern, Heading, Note, Parts, Result, Shown
 

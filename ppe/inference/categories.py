@@ -13,7 +13,10 @@ from typing import Any
 import pandas as pd
 
 from ..errors import InputError, NoMaximumError, first_five
-from .leaderboard import REFUSALS, JudgeLeaderboards, Leaderboard, part_leaderboard
+from .intervals import usual_draws
+from .judge_leaderboards import ranks_side_by_side, stacked_frame
+from .leaderboard import Leaderboard, part_leaderboard
+from .leaderboard_ranges import REFUSALS
 from .score_tests import questions_needed
 from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import select_verdicts
@@ -78,11 +81,8 @@ class CategoryLeaderboards(Result):
     def ranks(self) -> pd.DataFrame:  # model, all, then a column for each category, "low–high" behind the rank
         "Ranks side by side, in the order over all."
         boards = self.all_boards()
-        columns = {
-            name: JudgeLeaderboards({name: board}).ranks().set_index("model")[name] for name, board in boards.items()
-        }
-        known = list(dict.fromkeys(model for board in boards.values() for model in board.table()["model"]))
-        table = pd.DataFrame(columns, index=pd.Index(known))
+        models = list(dict.fromkeys(model for board in boards.values() for model in board.table()["model"]))
+        table = ranks_side_by_side(boards).reindex(models)
         if self.overall is None:
             table.insert(0, "all", "")
         return table.fillna("").rename_axis("model").reset_index()
@@ -92,7 +92,7 @@ class CategoryLeaderboards(Result):
 
     def to_frame(self) -> pd.DataFrame:  # category ("all" first), model, score, rank, and the limits
         "One row for each category and model."
-        return JudgeLeaderboards(self.all_boards()).to_frame().rename(columns={"judge": "category"})
+        return stacked_frame(self.all_boards(), "category")
 
     def to_dict(self) -> dict[str, Any]:
         "Everything as JSON takes it (`ppe rank --by category --format json`)."
@@ -111,7 +111,7 @@ class CategoryLeaderboards(Result):
         notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
         levels = [board.intervals.level for board in self.boards.values() if board.intervals]
         needed = max(map(questions_needed, levels), default=0)
-        if few := [name for name, board in self.boards.items() if (board.n_questions or needed) < needed]:
+        if few := [name for name, board in self.boards.items() if (board.verdicts.n_questions or needed) < needed]:
             text = f"fewer than {needed} questions decide nothing at this level: {first_five(few)}"
             notes.append(Note(text, Concern.MISSING))
         overall = [] if self.overall is None else self.overall.notes()
@@ -121,15 +121,24 @@ class CategoryLeaderboards(Result):
         "The level of each category's ranges, so that those of all hold together."
         return 1 - (1 - level) / max(len(self.boards), 1)
 
-    def with_intervals(self, *, level: float, **how: Any) -> "CategoryLeaderboards":
+    def with_intervals(
+        self,
+        *,
+        n_resamples: int | None = None,  # as many as are cheap, if no number is given
+        level: float = 0.95,
+        **options: Any,  # of `Leaderboard.with_intervals`
+    ) -> "CategoryLeaderboards":
         """As `Leaderboard.with_intervals`; the simultaneous ranges of the categories hold for all of them at once.
 
         Raises, as it does, where no category has ranges.
         """
-        each, boards, remarks, refusals = self.level_of_each(level), {}, [*self.remarks], []
+        level_of_each = self.level_of_each(level)
+        if n_resamples is None:
+            n_resamples = usual_draws(level_of_each)
+        boards, remarks, refusals = {}, [*self.remarks], []
         for name, board in self.boards.items():
             try:
-                boards[name] = board.with_intervals(level=each, **how)
+                boards[name] = board.with_intervals(n_resamples=n_resamples, level=level_of_each, **options)
             except REFUSALS as error:
                 boards[name] = board
                 refusals.append(error)
@@ -139,7 +148,9 @@ class CategoryLeaderboards(Result):
             raise InputError(
                 f"category {next(iter(boards))}, at the level of {len(boards)} categories at once: {first}"
             )
-        overall = None if self.overall is None else self.overall.with_intervals(level=level, **how)
+        overall = self.overall
+        if overall is not None:
+            overall = overall.with_intervals(n_resamples=n_resamples, level=level, **options)
         return replace(self, overall=overall, boards=boards, level=level, remarks=tuple(remarks))
 
 

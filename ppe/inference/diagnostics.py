@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MISFIT_FLIPS', 'BASES', 'BY_CHANCE', 'Misfit', 'misfit', 'order_flips', 'clustered_interval', 'first_place_rates',
-           'family', 'SharedErrors', 'jackknife_half_width', 'shared_errors', 'judges_agree', 'own_models',
-           'repeated_questions', 'wording_spread']
+           'family', 'SharedErrors', 'shared_errors', 'judges_agree', 'own_models', 'repeated_questions',
+           'wording_spread']
 
 # %% ../../nbs/inference/diagnostics.ipynb #cell-03
 import re
@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import betainccinv, betaincinv, expit, gammaincinv, ndtri, stdtrit
 
-from ..comparisons import Comparisons
+from ..comparisons import Comparisons, as_comparisons
 from ..errors import InputError, NoMaximumError, first_five
-from .model_change import jackknife_error, question_wins, strengths_without
+from .jackknife import jackknife_half_width, question_wins, strengths_without
 from .presentation_order import FEWEST_TURNS, NOT_RANDOM, order_p_value
 from .real_cycles import by_question
 from .score_tests import questions_needed
@@ -87,13 +87,15 @@ def order_flips(
     verdicts: pd.DataFrame,  # with pairs judged in both orders
     *,
     by: Sequence[str] = (),  # verdict columns to group by, such as category
+    rows: Comparisons | None = None,  # the same as numbers, invalid ones too, if they are there
 ) -> pd.DataFrame:  # counts pairs, both_valid, changed, reversed; changed_rate, reversed_rate of both_valid
     """How often a judge's verdict on a pair changes with the presentation order.
 
     Raises: InputError if the order is lost, no pair was judged in both orders, or a pair more than once in the same
     order. Verdicts whose order is lost are left out.
     """
-    rows = Comparisons.of(verdicts, invalid=True)
+    if rows is None:
+        rows = Comparisons.of(verdicts, invalid=True)
     if rows.n_order_lost == len(rows):
         raise InputError(f"{LOST}: changes with the order cannot be counted")
     if rows.order_lost is not None:
@@ -101,7 +103,7 @@ def order_flips(
         rows = rows.take(~rows.order_lost)
     unit = graph_codes(verdicts, ["judge", "question_id", "category"])[0]
     forward = rows.first < rows.second
-    points = np.where(forward, rows.points, 1 - rows.points)  # of the model with the lower number
+    points = rows.lower_first().points
     table = verdicts[list(by)].assign(unit=unit, pair=rows.pair, forward=forward, points=points)
     if table.duplicated(["unit", "pair", "forward"]).any():
         raise InputError("a pair is judged twice in the same order; select one verdict per order first")
@@ -169,7 +171,7 @@ def _basis(rows: Comparisons) -> tuple[str, str, np.ndarray]:
 
 # %% ../../nbs/inference/diagnostics.ipynb #first-12-b
 def first_place_rates(
-    verdicts: pd.DataFrame,  # validated verdict table; model_a was shown first
+    verdicts: pd.DataFrame | Comparisons,  # validated verdict table; model_a was shown first
     *,
     level: float = 0.95,  # of the interval, in (0, 1)
 ) -> pd.DataFrame:  # one row for each judge
@@ -184,7 +186,7 @@ def first_place_rates(
     """
     if not 0 < level < 1:
         raise InputError(f"level = {level}: it lies between 0 and 1")
-    everything, table = Comparisons.of(verdicts), []
+    everything, table = as_comparisons(verdicts), []
     for number, judge in enumerate(everything.judges):
         rows = everything.take(everything.judge == number)
         if rows.n_order_lost == len(rows):
@@ -230,13 +232,12 @@ class SharedErrors:
     effective_high: float
 
 
-def _battles(verdicts: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _battles(verdicts: pd.DataFrame | Comparisons) -> tuple[pd.DataFrame, tuple[str, ...]]:
     "Valid verdicts as points of the model with the lower number, with a number for each battle; and the models."
-    rows = Comparisons.of(verdicts)
+    rows = as_comparisons(verdicts).lower_first()
     battle = pd.DataFrame({"question": rows.question, "wording": rows.wording, "pair": rows.pair})
     table = {"judge": np.array(rows.judges, dtype=object)[rows.judge], "question": rows.question}
-    table |= {"first": np.minimum(rows.first, rows.second), "second": np.maximum(rows.first, rows.second)}
-    table |= {"points": np.where(rows.first < rows.second, rows.points, 1 - rows.points)}
+    table |= {"first": rows.first, "second": rows.second, "points": rows.points}
     return pd.DataFrame(table).assign(battle=battle.groupby([*battle], sort=False).ngroup()), rows.models
 
 
@@ -248,11 +249,6 @@ def _wins(table: pd.DataFrame, n: int, question: np.ndarray | None = None) -> np
 
 def _scores(table: pd.DataFrame, n: int) -> np.ndarray:
     return bradley_terry_batch(wins := _wins(table, n), np.zeros_like(wins)).scores[0]
-
-
-def jackknife_half_width(values: np.ndarray, level: float) -> float:
-    "Of an estimate and what it is without each question, which come after it: Student's t times the jackknife error."
-    return -float(stdtrit(len(values) - 2, (1 - level) / 2) * jackknife_error(values)) if len(values) > 2 else np.nan
 
 
 def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float) -> tuple[float, float, float]:
@@ -281,7 +277,7 @@ def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float
 
 
 def shared_errors(
-    verdicts: pd.DataFrame,  # validated verdict table
+    verdicts: pd.DataFrame | Comparisons,  # validated verdict table
     *,
     level: float = 0.95,
 ) -> SharedErrors:
@@ -306,7 +302,7 @@ def shared_errors(
 
 
 def judges_agree(
-    verdicts: pd.DataFrame,  # validated verdict table
+    verdicts: pd.DataFrame | Comparisons,  # validated verdict table
     *,
     level: float = 0.95,
 ) -> pd.DataFrame:  # one row for each judge with something to compare, and one named "" of all
@@ -351,7 +347,7 @@ def _own(mine: pd.DataFrame, theta: np.ndarray, own: np.integer, kin: np.ndarray
 
 
 def own_models(
-    verdicts: pd.DataFrame,  # validated verdict table
+    verdicts: pd.DataFrame | Comparisons,  # validated verdict table
     *,
     level: float = 0.95,  # that all rows hold together
 ) -> pd.DataFrame:  # one row for each judge and model of its family
@@ -380,9 +376,11 @@ BY_CHANCE = 1e-4  # questions that are expected to be alike, at most, for a note
 
 def repeated_questions(
     verdicts: pd.DataFrame,  # validated verdict table
+    rows: Comparisons | None = None,  # the same as numbers, invalid ones too, if they are there
 ) -> list[list]:
     "Groups of questions with the same verdicts on everything, the same answer first, where chance would give none."
-    rows = Comparisons.of(verdicts, invalid=True)
+    if rows is None:
+        rows = Comparisons.of(verdicts, invalid=True)
     keys = pd.DataFrame({"judge": rows.judge, "wording": rows.wording, "pair": rows.pair})
     unit = keys.groupby([*keys], sort=False).ngroup().to_numpy()
     said = unit * 8 + (rows.first < rows.second) * 4 + rows.outcome

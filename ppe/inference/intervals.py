@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['INTERVAL_KINDS', 'RANGES', 'FIRST', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies',
-           'question_weights', 'question_resample', 'percentile_limits', 'mean_interval', 'jackknife_error',
-           'means_without', 'question_variance', 'holm', 'canonical_kind', 'resamples_needed', 'usual_draws',
-           'ModelLimits', 'RankIntervals', 'score_label', 'symmetric_root', 'pool_tests', 'check_draws_once',
-           'rank_intervals', 'normal_intervals', 'fitted_intervals', 'facet_intervals']
+           'question_weights', 'question_resample', 'percentile_limits', 'mean_interval', 'means_without',
+           'question_variance', 'holm', 'canonical_kind', 'resamples_needed', 'usual_draws', 'ModelLimits',
+           'RankIntervals', 'score_label', 'symmetric_root', 'pool_tests', 'check_draws_once', 'rank_intervals',
+           'normal_intervals', 'fitted_intervals', 'facet_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
@@ -132,14 +132,6 @@ def mean_interval(
     return mean, mean - half, mean + half
 
 # %% ../../nbs/inference/intervals.ipynb #delete-one-02
-def jackknife_error(
-    values: np.ndarray,  # (1 + U, …) of everything, and without each unit
-) -> np.ndarray:  # (…)
-    "Standard error over the units. Source: Tukey 1958; Efron and Stein 1981."
-    without = values[1:]
-    return np.sqrt((len(without) - 1) / len(without) * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
-
-
 def means_without(
     losses: np.ndarray,  # (P, Q) of each pool, with each question deleted: from what it is measured against, too
     inside: np.ndarray,  # (P, Q) bool: the pool holds the question, and its loss without it is not looked at

@@ -23,12 +23,15 @@ def pair_verdicts(
 ) -> pd.DataFrame:  # ahead, behind (models), question_id, category, variant, judge, order, verdict: out of VIEWS
     "Each verdict as seen from the model that ranks higher; order: the place, first or second, at which it was shown."
     rows = Comparisons.of(verdicts, models=models, invalid=True)
-    ahead, behind = np.sort([rows.first, rows.second], axis=0)
-    later = rows.first > rows.second
-    said = np.array(VIEWS, dtype=object)[np.where(later, np.array([1, 0, 2, 3])[rows.outcome], rows.outcome)]
-    names = {"ahead": pd.Categorical.from_codes(ahead, models), "behind": pd.Categorical.from_codes(behind, models)}
-    known = verdicts[["question_id", "category", "variant", "judge"]].reset_index(drop=True)
-    return pd.DataFrame(names).join(known).assign(order=np.where(later, "second", "first"), verdict=said)
+    ordered = rows.lower_first()
+    views = np.array(VIEWS, dtype=object)[ordered.outcome]
+    names = {
+        "ahead": pd.Categorical.from_codes(ordered.first, models),
+        "behind": pd.Categorical.from_codes(ordered.second, models),
+    }
+    columns = verdicts[["question_id", "category", "variant", "judge"]].reset_index(drop=True)
+    order = np.where(rows.first > rows.second, "second", "first")
+    return pd.DataFrame(names).join(columns).assign(order=order, verdict=views)
 
 
 def pair_questions(

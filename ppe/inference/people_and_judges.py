@@ -19,7 +19,8 @@ from scipy.special import fdtrc, stdtrit
 
 from ..charts import draw_ranges
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import RankIntervals, jackknife_error, normal_intervals, score_label
+from .intervals import RankIntervals, normal_intervals, score_label
+from .jackknife import jackknife_error
 from .leaderboard import LIMITS
 from .matching import BATTLE, Match, matched_verdicts
 from ..rankers.bradley_terry import fit_newton
@@ -194,7 +195,7 @@ def _best_weights(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 class PeopleAndJudges(Result):
     "The people's scores by prediction-powered inference, as a leaderboard."
 
-    ranking: Ranking  # scores are mean-centred log strengths; the weight of each judge is among its estimates
+    ranking: Ranking  # scores are mean-centred log strengths
     covariance: np.ndarray  # (n, n) of the scores; rows add up to 0
     weights: Mapping[str, float]  # λ by judge
     n_people: int  # battles that people judged
@@ -393,7 +394,7 @@ def _fitted(battles: Battles, weights: Mapping[str, float] | None) -> PeopleAndJ
             "judge more battles"
         )
     named = dict(zip(battles.judges, current.tolist(), strict=True))
-    fit = Fit(True, rounds, solver="newton", estimates={"weight": named})
+    fit = Fit(True, rounds, solver="newton")
     ranking = Ranking.from_scores("people-and-judges", battles.models, theta, fit)
     return PeopleAndJudges(
         ranking=ranking,

@@ -429,17 +429,15 @@ class ScoreTests:
         if columns.shape[1] == 2 and not design.offset.any():  # the order does not matter: both orders are one row
             swapped = columns[:, 0] > columns[:, 1]
             columns, points = np.sort(columns, axis=1), np.where(swapped, 1 - points, points)
-        table = pd.DataFrame(np.column_stack([columns, design.values[:, 2:], design.offset]))
-        row = table.groupby([*table], sort=True).ngroup().to_numpy()
-        rows = np.unique(row, return_index=True)[1]
-        unlike = replace(design, columns=columns[rows], values=design.values[rows], offset=design.offset[rows])
+        unlike, row = replace(design, columns=columns).distinct()
+        n_rows = len(unlike.columns)
         unit, tied, n_units = numbers % MOST, points == 0.5, min(len(questions), MOST)
         ties = tie_parameter and 0 < tied.sum() < len(points)  # nothing but ties: nu has no estimate
         half = 0.0 if ties else 0.5
         parts = np.stack([(points == 1) + half * tied, (points == 0) + half * tied, tied * (1.0 - 2 * half)])
         outcome, verdict = np.nonzero(parts)
-        cells = unit[verdict], row[verdict] + outcome * len(rows)
-        outcomes = sparse.csr_array((parts[outcome, verdict], cells), (n_units, 3 * len(rows)))
+        cells = unit[verdict], row[verdict] + outcome * n_rows
+        outcomes = sparse.csr_array((parts[outcome, verdict], cells), (n_units, 3 * n_rows))
         met = np.zeros((n_models, n_models))
         met[columns[:, 0], columns[:, 1]] = 1.0
         fixed = unlike.columns, unlike.values, unlike.offset
@@ -466,7 +464,7 @@ class ScoreTests:
         dispersion = max(1 - tied.sum() / (4 * spread), 0.0) if tied.any() and not ties else 1.0
         if noise is None:
             noise = int(rng.integers(2**63))
-        usual, more = _usual(outcomes[:, : len(rows)] + outcomes[:, len(rows) : -len(rows)] + outcomes[:, -len(rows) :])
+        usual, more = _usual(sum(outcomes[:, side * n_rows : (side + 1) * n_rows] for side in range(3)))
         up = np.pad(signs[: 2**n_units if n_units <= LISTED else None] > 0, ((0, 0), (0, -n_units % TABULATED)))
         codes = np.packbits(up.reshape(len(up), -1, TABULATED), axis=2, bitorder="little")[:, :, 0]
         made: Any = flips, codes, start, ridge, joined, elsewhere, dispersion, noise

@@ -377,12 +377,15 @@ class VarianceComponents(Components, Result):
 
     def sentence(self, scale: str = "scores") -> str:
         "What to buy next."
-        said, last = [], ""
-        for what, gain in self.gains(scale).items():
+        clauses, last_verb = [], ""
+        for purchase, gain in self.gains(scale).items():
             verb = "narrow" if gain >= 0 else "widen"
-            said.append(f"{what} {f'would {verb} the ranges ' * (verb != last)}by {100 * abs(gain):.0f} %")
-            last = verb
-        return "; ".join(said or ["nothing is left to narrow"]).capitalize() + "."
+            does = "" if verb == last_verb else f"would {verb} the intervals "
+            clauses.append(f"{purchase} {does}by about {100 * abs(gain):.0f} %")
+            last_verb = verb
+        if not clauses:
+            return "Nothing is left to narrow."
+        return "; ".join(clauses).capitalize() + "."
 
     def sentences(self) -> list[str]:
         "What to buy next for the scores and, where that is another answer, for the ranks."

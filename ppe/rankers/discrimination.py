@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MOST', 'LARGEST_SHARE', 'REACH', 'STEP', 'SHARP', 'CLIMB_STEPS', 'STEP_TOLERANCE', 'ROUGHLY', 'BEGIN', 'draw_graphs',
-           'climb', 'DiscriminationFit', 'fit_discrimination_batch', 'fit_discrimination', 'discrimination',
-           'discrimination_batch']
+           'climb', 'DiscriminationFit', 'fit_discrimination_batch', 'fit_discrimination', 'DiscriminationSpread',
+           'discrimination', 'discrimination_batch']
 
 # %% ../../nbs/rankers/discrimination.ipynb #0a71b9b8
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from ..errors import ConvergenceError
 from ..pool import Pool, block_units, check_weights
 from .bradley_terry import bradley_terry, bradley_terry_batch
 from .likelihood import RIDGE
-from .ranking import BatchScores, Fit, OnSeparation, Ranking
+from .ranking import BatchScores, Estimates, Fit, OnSeparation, Ranking
 
 # %% ../../nbs/rankers/discrimination.ipynb #c18b5d58
 def draw_graphs(
@@ -237,6 +237,22 @@ def fit_discrimination(
     return fit_discrimination_batch(pool, np.ones((1, len(pool))))[0]
 
 
+@dataclass(frozen=True, slots=True)
+class DiscriminationSpread(Estimates):
+    "How much the graphs differ in how well they separate the models."
+
+    spread: float  # standard deviation of log discrimination
+    block_share: float  # share of its variance that belongs to the question
+
+    def lines(self) -> list[str]:
+        lines = [
+            f"Spread of log discrimination: {self.spread:.2f}, {100 * self.block_share:.0f} % of it over questions."
+        ]
+        if self.spread > 1:
+            lines.append("Above a spread of 1 several answers can fit equally well: look at bradley-terry beside it.")
+        return lines
+
+
 def discrimination(
     pool: Pool,
     *,
@@ -244,9 +260,9 @@ def discrimination(
 ) -> Ranking:  # scores are the strengths θ, in logits at the graph of mean log a
     "Rank by the model with a discrimination for each graph. Raises as `fit_discrimination`."
     fit = fit_discrimination(pool, on_separation=on_separation)
-    estimates = {"spread": fit.spread, "block_share": fit.block_share}
-    told = Fit(True, fit.steps, fit.log_marginal, ridge=fit.ridge, solver="BFGS", estimates=estimates)
-    return Ranking.from_scores("discrimination", pool.models, fit.theta, told)
+    estimates = DiscriminationSpread(fit.spread, fit.block_share)
+    ended = Fit(True, fit.steps, fit.log_marginal, ridge=fit.ridge, solver="BFGS", estimates=estimates)
+    return Ranking.from_scores("discrimination", pool.models, fit.theta, ended)
 
 
 def discrimination_batch(

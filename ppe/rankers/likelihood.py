@@ -11,12 +11,13 @@ __all__ = ['FULL_NEWTON', 'NEWTON_TOLERANCE', 'AT_MAXIMUM', 'MAX_STEPS', 'FAR', 
 # %% ../../nbs/rankers/likelihood.ipynb #dfd74ba1
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, log1p
 from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ..comparisons import Comparisons
 from ..compiled import Compiled, njit
@@ -395,6 +396,13 @@ class Design:
         tables = np.stack(columns, axis=1).astype(np.int64), np.stack(values, axis=1).astype(np.float64)
         return cls(*tables, np.zeros(shape) + offset, tuple(models), tuple(effects))
 
+    def distinct(self) -> tuple["Design", np.ndarray]:  # and the number of each row among them (R,)
+        "The rows that differ from each other."
+        table = pd.DataFrame(np.column_stack([self.columns, self.values[:, 2:], self.offset]))
+        number = table.groupby([*table], sort=True).ngroup().to_numpy()
+        at = np.unique(number, return_index=True)[1]
+        return replace(self, columns=self.columns[at], values=self.values[at], offset=self.offset[at]), number
+
     def log_chances(
         self,
         beta: np.ndarray,  # (m,)
@@ -496,12 +504,13 @@ def fit_ranking(
     on_separation: OnSeparation,
     way_out: str = "",  # what else helps where no unique maximum exists
 ) -> tuple[Ranking, Maximum]:
-    "One fit as a ranking; `fit.estimates` holds nu, with Davidson's ties. Raises as `maximise`."
+    "One fit as a ranking; `fit.nu` is the parameter of Davidson's ties. Raises as `maximise`."
     ties = ranker == "davidson"
     fit = maximise(design, counts[None], tie_parameter=ties, on_separation=on_separation, way_out=way_out)
-    log_nu, estimates = float(fit.log_nu[0]), {"nu": float(np.exp(fit.log_nu[0]))} if ties else {}
+    log_nu = float(fit.log_nu[0])
+    nu = float(np.exp(log_nu)) if ties else None
     value = float((counts * design.log_chances(np.append(fit.strengths[0], fit.effects[0]), log_nu)).sum())
-    ended = Fit(True, int(fit.steps[0]), value, RIDGE * bool(fit.penalised[0]), "newton", estimates)
+    ended = Fit(True, int(fit.steps[0]), value, RIDGE * bool(fit.penalised[0]), "newton", nu)
     return Ranking.from_scores(ranker, design.models, fit.strengths[0], ended), fit
 
 # %% ../../nbs/rankers/likelihood.ipynb #668db868

@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['TIE_TOLERANCE', 'DISTANCES', 'OnSeparation', 'mid_ranks', 'best_first', 'at_least', 'shown_ranks', 'tied_places',
            'spearman_distance', 'kendall_distance', 'footrule_distance', 'chebyshev_distance', 'check_counts',
-           'check_models', 'check_on_separation', 'check_given', 'Fit', 'Ranking', 'BatchScores', 'rank_one',
-           'reference_ranks']
+           'check_models', 'check_on_separation', 'check_given', 'Estimates', 'Fit', 'Ranking', 'BatchScores',
+           'rank_one', 'reference_ranks']
 
 # %% ../../nbs/rankers/ranking.ipynb #cell-03
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -279,6 +279,24 @@ def check_given(
     return W, T, check_models(models, len(W))
 
 # %% ../../nbs/rankers/ranking.ipynb #cell-53
+class Estimates:
+    "What a method estimated beside the scores; each method that does so has a class of its own."
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        "The estimates by name, as JSON takes them."
+        return {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
+
+    def lines(self) -> list[str]:
+        "What stands below the scores, a line for each estimate."
+        return []
+
+    def notes(self) -> list[Note]:
+        "What to know before the estimates, or the scores with them, are relied on."
+        return []
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Fit(Result):
     "How a fit ended, and what it estimated."
@@ -288,18 +306,19 @@ class Fit(Result):
     log_likelihood: float | None = None  # None where the method has no likelihood
     ridge: float = 0.0  # penalty or pseudo-count of the fallback, 0 when it was not used
     solver: str = ""  # name of the algorithm
-    # What the method estimated besides the scores: a number, a word, None, or these by judge; as JSON takes it
-    estimates: Mapping[str, Any] = field(default_factory=dict, hash=False)
-
-    @property
-    def nu(self) -> float | None:
-        "Tie parameter of a Davidson model, None for a method without one."
-        nu = self.estimates.get("nu")
-        return None if nu is None else float(nu)
+    nu: float | None = None  # tie parameter of a Davidson model; None for a method without one
+    estimates: Estimates | None = field(default=None, hash=False)  # what else was estimated
 
     def to_dict(self) -> dict[str, Any]:
         "How it ended, then every estimate."
-        return {name: getattr(self, name) for name in self.__slots__[:-1]} | dict(self.estimates)
+        report = {
+            name: getattr(self, name) for name in ("converged", "iterations", "log_likelihood", "ridge", "solver")
+        }
+        if self.nu is not None:
+            report["nu"] = self.nu
+        if self.estimates is not None:
+            report |= self.estimates.to_dict()
+        return report
 
     def to_frame(self) -> pd.DataFrame:  # name, value
         "The same, a row each."
@@ -348,7 +367,8 @@ class Ranking(Result):
         }
 
     def parts(self) -> Parts:
-        return [Shown(self.to_frame()[["rank", "model", "score"]]), "", self.ranker]
+        lines = [] if self.fit.estimates is None else self.fit.estimates.lines()
+        return [Shown(self.to_frame()[["rank", "model", "score"]]), "", self.ranker, *lines]
 
     def cautions(self) -> list[Note]:
         "Whether the scores are those of a fallback, or of a fit that did not end."

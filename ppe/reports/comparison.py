@@ -19,8 +19,9 @@ from ..plot_style import GREY
 from ..comparisons import Comparisons
 from ..errors import InputError, plural
 from ..inference.agreement import agreement_measures
-from ..inference.model_change import jackknife_error, question_wins, strengths_without
-from ..inference.intervals import holm, questions_needed
+from ..inference.intervals import holm
+from ..inference.jackknife import jackknife_error, question_wins, strengths_without
+from ..inference.score_tests import questions_needed
 from ..inference.presentation_order import order_caution
 from ..rankers.ranking import best_first
 from .tables import INVALID, agreement, cells, shared

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from ..comparisons import Comparisons
-from ..designs.adaptive import Goal, Settled, is_settled, judged_calls, next_calls, wordings
+from ..designs.adaptive import next_calls
+from ..designs.stopping import Goal, Settled, is_settled, judged_calls, wordings
 from ..errors import InputError
 from ..inference.agreement import agreement_measures
 from ..inference.diagnostics import family, first_place_rates, order_flips
@@ -103,13 +104,13 @@ def further_calls(
     cells = verdicts[["question_id", "variant"]].astype(str).drop_duplicates(ignore_index=True)
     calls = judged_calls(verdicts, models, cells)
     n = len(models)
-    best, order = (is_settled(*calls, n_models=n, goal=goal, level=level) for goal in (Goal("top", 1), Goal("order")))
+    best, order = (is_settled(calls, n_models=n, goal=goal, level=level) for goal in (Goal("top", 1), Goal("order")))
     n_variants, n_calls = wordings(cells), min(MOST_CALLS, max(20, len(verdicts) // 10))
     # No pair stands there twice: so many calls are every pair on every wording.
     if new := len(verdicts) >= len(cells) * n * (n - 1) // 2:
         n_variants = np.concatenate([n_variants, np.ones(max(len(n_variants), 20), dtype=np.int64)])
     rng = stream(seed, "next", len(verdicts))
-    design = next_calls(*calls, n_models=n, n_variants=n_variants, n_calls=n_calls, rng=rng)
+    design = next_calls(calls, n_models=n, n_variants=n_variants, n_calls=n_calls, rng=rng)
     # The model that is ahead first; pairs with most calls first, then by the places of the two.
     by_place = best_first(order.scores)
     ends = np.sort(np.argsort(by_place)[[design.first, design.second]], axis=0)
@@ -131,11 +132,10 @@ def cells(
 ) -> pd.DataFrame:  # the columns of `by` as categories, low and high (numbers of the models), outcome
     "One row for each verdict, the model with the lower number first."
     rows = Comparisons.of(verdicts, models=models, invalid=True)
-    sides = np.sort([rows.first, rows.second], axis=0)
-    said = np.array([1, -1, 0, INVALID])[rows.outcome]
-    outcome = np.where((rows.first > rows.second) & (said != INVALID), -said, said)
+    ordered = rows.lower_first()
+    outcome = np.array([1, -1, 0, INVALID])[ordered.outcome]
     keys = {name: verdicts[name].astype(str).astype("category") for name in by}
-    return pd.DataFrame(keys | {"low": sides[0], "high": sides[1], "outcome": outcome})
+    return pd.DataFrame(keys | {"low": ordered.first, "high": ordered.second, "outcome": outcome})
 
 
 def shared(

@@ -124,9 +124,10 @@ def require_row_set(
         first: dict[object, tuple[object, str]] = {}
         others, key = [], attrgetter(*of)
         for row, place in zip(rows, places, strict=True):
-            known, where = first.setdefault(key(row), (getattr(row, name), place))
-            if (value := getattr(row, name)) != known:
-                others.append(f"question {key(row)!r:.60} has {known!r:.40} in {where} and {value!r:.40} in {place}")
+            value = getattr(row, name)
+            before, where = first.setdefault(key(row), (value, place))
+            if value != before:
+                others.append(f"question {key(row)!r:.60} has {before!r:.40} in {where} and {value!r:.40} in {place}")
         if others:
             raise InputError(rule.format(first_five(others)))
 
@@ -140,17 +141,20 @@ def read_rows(
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,  # brings a line into the layout
 ) -> tuple[AnyRow, ...]:  # in the order of the files and lines
     "Read and check a set of rows. Raises InputError naming file, line and value."
-    rows, places, known = [], [], {field.name: field.default is MISSING for field in fields(make)}
+    rows, places = [], []
+    is_needed = {field.name: field.default is MISSING for field in fields(make)}
     for source in sources:
         if isinstance(source, pd.DataFrame):
             records = source.astype(object).where(source.notna(), None).to_dict("records")
             name, entries = "the frame", [(f"row {number}", row) for number, row in enumerate(records, 1)]
         else:
             name, entries = Path(source).name, read_json_lines(Path(source))[0]
-        for line, found in entries:
-            with errors_at(place := f"{name}, {line}"):
-                needed_fields(row := prepare(found), *(name for name, needed in known.items() if needed))
-                rows.append(make(**{name: row[name] for name in known if name in row}))
+        for line, entry in entries:
+            place = f"{name}, {line}"
+            with errors_at(place):
+                row = prepare(entry)
+                needed_fields(row, *(field for field, needed in is_needed.items() if needed))
+                rows.append(make(**{field: row[field] for field in is_needed if field in row}))
             places.append(place)
     require_row_set(rows, places)
     return tuple(rows)
@@ -222,7 +226,8 @@ def math(
     if not files:
         needed = "point at a folder whose folders are the subjects of MATH, such as MATH/test"
         raise InputError(f"{folder} holds no <subject>/<number>.json: {needed}")
-    if odd := sorted(path for path in files if not re.fullmatch(r"[0-9]+", path.stem)):
+    odd = sorted(path for path in files if not re.fullmatch(r"[0-9]+", path.stem))
+    if odd:
         names = first_five(path.relative_to(folder).as_posix() for path in odd)
         raise InputError(f"{names} in {folder.name}: problems of MATH are named by a number; move other files away")
     for path in sorted(files, key=lambda path: (path.parent.name, int(path.stem), path.stem)):

@@ -61,12 +61,9 @@ class Request:
     def key(self) -> str:
         "64 hexadecimal digits that name the request, the same in every process."
         name = [self.stage, self.backend, self.model, self.prompt_version]
-        said = [[message.role, message.text] for message in self.messages]
-        content = [*name, said, asdict(self.decoding), self.order, self.repeat]
-        try:
-            return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
-        except UnicodeEncodeError:
-            raise InputError(f"a prompt for {self.stage} holds half of a surrogate pair; repair the input") from None
+        messages = [[message.role, message.text] for message in self.messages]
+        content = [*name, messages, asdict(self.decoding), self.order, self.repeat]
+        return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
 
     @property
     def characters(self) -> int:
@@ -128,15 +125,16 @@ def check_base_url(
     allow_insecure: bool = False,  # accept http to another machine
 ) -> str:  # without a slash at the end
     "The address in one spelling; refuses one over which the key could be read. Raises `InputError`."
+    url = url.strip()
     try:
-        parts = urlsplit(url := url.strip())
+        parts = urlsplit(url)
         sound = parts.port != 0 and parts.hostname and re.fullmatch(r"(?i)https?://[!-~]+", url)
     except ValueError:  # brackets, a port that is none
         sound = False
     if not sound or set(url) & set("@?#\\"):
-        shown = "" if "@" in url or "?" in url else f" {url!r:.60}"
+        quotation = "" if "@" in url or "?" in url else f" {url!r:.60}"
         way_out = "without user name, password or parameters: secrets come from the environment, see --key-variable"
-        raise InputError(f"base URL{shown}: an address such as https://api.openai.com/v1 is needed, {way_out}")
+        raise InputError(f"base URL{quotation}: an address such as https://api.openai.com/v1 is needed, {way_out}")
     if parts.scheme == "http" and not (_THIS_MACHINE.fullmatch(parts.hostname or "") or allow_insecure):
         way_out = "use https, or --allow-insecure on a network that you trust"
         raise InputError(f"base URL {url!r}: http to another machine sends prompts and key in the clear; {way_out}")
@@ -168,8 +166,8 @@ def quoted(
     secret: str = "",
 ) -> str:
     "What an endpoint said, fit for a message: without the key, without control characters, and short."
-    shown = "".join(c if c.isprintable() else " " for c in redact(str(said), secret))
-    return " ".join(shown.split())[:300]
+    printable = "".join(c if c.isprintable() else " " for c in redact(str(said), secret))
+    return " ".join(printable.split())[:300]
 
 # %% ../../nbs/stages/chat.ipynb #cell-23
 _TAGS = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "seed:think")
@@ -209,7 +207,8 @@ def clean_text(text: str) -> str:
             counted = lone.end()
             place = place if fences % 2 else counted  # not in code
     cleaned = text[place:]
-    if invented := _NEXT_TURN.search(cleaned):
+    invented = _NEXT_TURN.search(cleaned)
+    if invented:
         cleaned = cleaned[: invented.start()].rstrip()
     marks, end = list((_AT_END if "<s>" in cleaned else _AT_END_OR_S).finditer(cleaned)), len(cleaned)
     while marks and not cleaned[marks[-1].end() : end].strip():
@@ -266,8 +265,9 @@ def refused_parameter(
     message, name = str(error.get("message")), error.get("param")
     if not (str(error.get("code")).startswith("unsupported_") or _UNSUPPORTED.search(message)):
         return ""
-    if name is None and (quoted_name := re.search(rf"['\"`]({_PARAMETER})['\"`]", message)):
-        name = quoted_name[1]
+    if name is None:
+        quoted_name = re.search(rf"['\"`]({_PARAMETER})['\"`]", message)
+        name = quoted_name[1] if quoted_name else None
     if not isinstance(name, str) or not re.fullmatch(_PARAMETER, name):
         return ""
     return "" if OTHER_NAME.get(name) in refused else name  # a limit on tokens is never left out
@@ -288,7 +288,8 @@ def reply_from_body(
     error = body.get("error") if isinstance(body, dict) else None
     try:
         choice = body["choices"][0]
-        if (reason := choice.get("finish_reason") or "") == "error":  # of a provider behind a router
+        reason = choice.get("finish_reason") or ""
+        if reason == "error":  # of a provider behind a router
             error = choice.get("error")
             raise KeyError(reason)
         message = (choice.get("message") or {}) if reason else choice["message"]
@@ -296,10 +297,11 @@ def reply_from_body(
         if isinstance(content, list):  # of parts, as some servers send it
             content = "".join(part.get("text") or "" for part in content if isinstance(part, dict))
     except (AttributeError, IndexError, KeyError, TypeError):
-        said = error.get("message") if isinstance(error, dict) else error
-        said = said or (body if isinstance(body, str) else "no chat completion with choices[0].message")
+        detail = error.get("message") if isinstance(error, dict) else error
+        if not detail:
+            detail = body if isinstance(body, str) else "no chat completion with choices[0].message"
         kind = refusal(error)
-        raise CallFailed(kind or "malformed reply", quoted(said, secret), decided=bool(kind), charged=True) from None
+        raise CallFailed(kind or "malformed reply", quoted(detail, secret), decided=bool(kind), charged=True) from None
     # Half a surrogate pair can be written in JSON but neither stored nor printed.
     raw, thought = (
         redact(part.encode("utf-8", "replace").decode("utf-8"), secret) if isinstance(part, str) else ""
@@ -326,21 +328,24 @@ def _failure(
     "What an error of HTTP means for the run."
     error = body.get("error", body) if isinstance(body, dict) else body
     message, code = (error.get("message", error), error.get("code")) if isinstance(error, dict) else (error, "")
-    said, fatal = quoted(message, secret), _FATAL_STATUS.get(status, "")
+    detail, fatal = quoted(message, secret), _FATAL_STATUS.get(status, "")
     if 300 <= status < 400:
-        fatal, said = "the endpoint sends us elsewhere", "give its right address as the base URL"
+        fatal, detail = "the endpoint sends us elsewhere", "give its right address as the base URL"
     elif status == 429 and code == "insufficient_quota":
         fatal = "the account has no credit left"
     if fatal:
-        return CallFailed(f"http {status}", f"{fatal}: {said}", fatal=True)
+        return CallFailed(f"http {status}", f"{fatal}: {detail}", fatal=True)
     parameter = refused_parameter(error, refused) if status in (400, 422) else ""
     if parameter and parameter not in refused:
-        return CallFailed(f"refused: {parameter}", f"http {status}: {said}", parameter=parameter)
-    if kind := TOO_LONG if status == 413 else refusal(body) if status in (400, 422) else "":
-        return CallFailed(kind, f"http {status}: {said}", decided=True)
+        return CallFailed(f"refused: {parameter}", f"http {status}: {detail}", parameter=parameter)
+    kind = refusal(body) if status in (400, 422) else ""
+    if status == 413:
+        kind = TOO_LONG
+    if kind:
+        return CallFailed(kind, f"http {status}: {detail}", decided=True)
     passing = status in (408, 409, 425, 429) or status >= 500
-    asked = re.fullmatch(r"\d{1,2}(?:\.\d+)?", headers.get("retry-after", ""))  # longer than 99 seconds nobody waits
-    return CallFailed(f"http {status}", said, retryable=passing, wait=float(asked[0]) if asked else None)
+    seconds = re.fullmatch(r"\d{1,2}(?:\.\d+)?", headers.get("retry-after", ""))  # nobody waits longer than 99
+    return CallFailed(f"http {status}", detail, retryable=passing, wait=float(seconds[0]) if seconds else None)
 
 # %% ../../nbs/stages/chat.ipynb #cell-41
 async def _take_whole(response: Any) -> None:

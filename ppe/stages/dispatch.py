@@ -28,7 +28,7 @@ from .chat import TOO_LONG, CallFailed, Reply, Request, quoted, refused_paramete
 from .chat import reply_from_body, request_body
 from .ledger import CUT_REASONING, Ledger, Open, note_refusal, open_requests, refused_parameters
 from .ledger import run_progress, settle
-from .prompts import UnreadableReply, read_reply
+from .replies import UnreadableReply, read_reply
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-06
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,10 @@ def estimate(ledger: Ledger, run: int, limits: Limits = Limits()) -> WorkDone:
         "WHERE status = 'open' AND id IN (SELECT request FROM uses WHERE run = ?)", run,
     )  # fmt: skip
     now, cost = run_progress(ledger, run), limits.cost(most_in, most_out)
-    plan = WorkDone(0, 0, 0, now.done + now.invalid, now.unfinished, now.batch, ceil(tokens_in), int(most_out), cost)
-    plan.stopped = "nothing was to be sent" * bool(plan.left)
-    return plan
+    return WorkDone(
+        reused=now.done + now.invalid, left=now.unfinished, in_batch=now.batch, tokens_in=ceil(tokens_in),
+        tokens_out=int(most_out), cost=cost, stopped="nothing was to be sent" if now.unfinished else "",
+    )  # fmt: skip
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-15
 CUT = "length"  # finish reason of a reply that came to the limit on new tokens
@@ -98,7 +99,9 @@ def _read(expects: str, reply: Reply, final: bool) -> Reply:
     text, filtered = reply.text or "", reply.finish_reason.startswith("content_filter")
     blank = not text.strip()
     if filtered or (reply.finish_reason == CUT and (blank or expects != "text")):
-        why = FILTERED if filtered else CUT_REASONING if blank else "unreadable: cut off, length"
+        why = CUT_REASONING if blank else "unreadable: cut off, length"
+        if filtered:
+            why = FILTERED
     else:
         try:
             return replace(reply, status="done", parsed=read_reply(expects, text))
@@ -158,7 +161,8 @@ class _Work:
         self.flying[asyncio.current_task()] = most
         if limits.requests_per_minute and not self.stopping.is_set():
             now = asyncio.get_running_loop().time()
-            self.free_at = (start := max(now, self.free_at)) + 60 / limits.requests_per_minute
+            start = max(now, self.free_at)
+            self.free_at = start + 60 / limits.requests_per_minute
             await self.pause(start - now)
         return not self.stopping.is_set()
 
@@ -198,7 +202,8 @@ class _Work:
                 summary.tokens_in, summary.tokens_out = summary.tokens_in + read, summary.tokens_out + written
                 summary.cost += limits.cost(read, written)
                 reply = _read(request.expects, reply, current.attempts + 1 >= limits.attempts)
-                if (cut := reply.why == CUT_REASONING) and current.doubled:
+                cut = reply.why == CUT_REASONING
+                if cut and current.doubled:
                     reply = replace(reply, status="invalid")
                 current = replace(current, attempts=current.attempts + 1, doubled=current.doubled or cut)
                 pause = 0.0 if reply.status == "open" else None
@@ -256,16 +261,16 @@ class _Work:
     def blame(self) -> None:
         "End with an error: nothing was read, so what failed decides nothing."
         if self.readable:
-            what = f"{len(self.held)} requests in a row were refused"
+            fault = f"{len(self.held)} requests in a row were refused"
         elif self.unread >= self.limits.outage:
-            what = f"none of {self.unread} replies could be read"
+            fault = f"none of {self.unread} replies could be read"
         else:
-            what = f"{len(self.held)} requests were refused or unreadable and none was answered"
+            fault = f"{len(self.held)} requests were refused or unreadable and none was answered"
         way_out = "correct the setting at fault, or the account, or leave these texts out"
         if self.unread >= self.limits.outage and not self.readable:
             way_out = "look at a reply (ppe ledger show), take another model, or prompts that it follows (--prompts)"
         self.error = (
-            f"{what}, the last: {self.last}; that decides nothing and they are open: raise --max-tokens if they were "
+            f"{fault}, the last: {self.last}; that decides nothing and they are open: raise --max-tokens if they were "
             f"used up (reasoning counts), {way_out}, and give the same command again"
         )
         self.stop(self.error)
@@ -312,8 +317,8 @@ def _is_readable(
 ) -> bool:
     "Whether any reply was read under the settings of these requests."
     same = "SELECT stage, backend, model, decoding FROM requests WHERE id IN (SELECT value FROM json_each(?))"
-    known = f"SELECT 1 FROM requests WHERE status = 'done' AND (stage, backend, model, decoding) IN ({same}) LIMIT 1"
-    return bool(ledger.query(known, json.dumps(list(requests))))
+    done = f"SELECT 1 FROM requests WHERE status = 'done' AND (stage, backend, model, decoding) IN ({same}) LIMIT 1"
+    return bool(ledger.query(done, json.dumps(list(requests))))
 
 
 def _is_answered(
@@ -323,8 +328,8 @@ def _is_answered(
     "Whether any text was answered under the settings of these requests."
     same = "SELECT backend, model, decoding FROM requests WHERE id IN (SELECT value FROM json_each(?))"
     text = "trim(reply, char(9, 10, 13, 32)) <> '' AND finish_reason IS NOT 'length'"
-    known = f"SELECT 1 FROM requests WHERE {text} AND (backend, model, decoding) IN ({same}) LIMIT 1"
-    return bool(ledger.query(known, json.dumps(list(requests))))
+    with_text = f"SELECT 1 FROM requests WHERE {text} AND (backend, model, decoding) IN ({same}) LIMIT 1"
+    return bool(ledger.query(with_text, json.dumps(list(requests))))
 
 # %% ../../nbs/stages/dispatch.ipynb #cell-32
 class _Heedless:
@@ -377,8 +382,8 @@ class Session:
 
         summary = before = estimate(self.ledger, run, self.limits)
         if not isinstance(self.backend, str):
-            shown = {"desc": label, "unit": "req", "file": _Heedless(), "disable": not self.progress}
-            with tqdm(total=before.reused + before.to_send, initial=before.reused, **shown) as bar:
+            look: Any = {"desc": label, "unit": "req", "file": _Heedless(), "disable": not self.progress}
+            with tqdm(total=before.reused + before.to_send, initial=before.reused, **look) as bar:
                 work = _Work(self, run, bar)
                 try:
                     asyncio.get_running_loop()
@@ -408,7 +413,9 @@ def write_batch(
     token_parameter: str = "max_tokens",
 ) -> list[Path]:  # the files written; none if nothing is open
     "Write the open requests of a run as files for the Batch API, and note it, so that nobody sends them live."
-    path, written, lines, size = Path(path), list[Path](), dict[int, str](), 0
+    path, size = Path(path), 0
+    written: list[Path] = []
+    lines: dict[int, str] = {}
 
     def write() -> None:
         target = path.with_name(f"{path.stem}-{len(written) + 1}.jsonl") if written else path
@@ -473,11 +480,12 @@ def read_batch(
         try:
             code = response.get("status_code") if isinstance(response, dict) else None
             if failure or code != 200:
-                said = json.dumps(failure or response, ensure_ascii=False)
-                kind = refusal(said) if code in (400, 413, 422) else ""
-                if (parameter := _refused_in_batch(response)) and not kind:
-                    note_refusal(ledger, backend, model, parameter, quoted(said))
-                raise CallFailed(kind or "batch", quoted(said), decided=bool(kind))
+                detail = json.dumps(failure or response, ensure_ascii=False)
+                kind = refusal(detail) if code in (400, 413, 422) else ""
+                parameter = _refused_in_batch(response)
+                if parameter and not kind:
+                    note_refusal(ledger, backend, model, parameter, quoted(detail))
+                raise CallFailed(kind or "batch", quoted(detail), decided=bool(kind))
             reply = _read(expects, reply_from_body(response.get("body")), before + 1 >= limits.attempts)
         except CallFailed as fault:
             reply = Reply(None, status="invalid" if fault.decided else "open", why=str(fault))

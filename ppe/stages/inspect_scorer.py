@@ -13,7 +13,8 @@ from typing import Any
 
 from ..errors import InputError
 from .chat import clean_text
-from .prompts import Message, PromptSet, UnreadableReply, load_prompts, read_reply
+from .prompts import Message, PromptSet, load_prompts
+from .replies import UnreadableReply, read_reply
 from .responses import Answer, read_answers
 
 # %% ../../nbs/stages/inspect_scorer.ipynb #is05
@@ -30,13 +31,13 @@ async def compare_answer(
     prompts: PromptSet,
 ) -> list[dict[str, Any]]:  # rows of the verdict table, two for each of the others
     "Judge an answer against others in both orders. Raises `InputError` for texts that cannot be sent."
-    rows, own = [], clean_text(answer)
+    rows, text = [], clean_text(answer)
     for other in others:
-        pair = ((model, own), (other.model, other.answer))
+        pair = ((model, text), (other.model, other.answer))
         for game, (first, second) in (("g1", pair), ("g2", pair[::-1])):
-            text = prompts.render("pairwise", instruction=other.prompt, answer_a=first[1], answer_b=second[1])
+            messages = prompts.render("pairwise", instruction=other.prompt, answer_a=first[1], answer_b=second[1])
             try:
-                verdict = read_reply("verdict", await ask(text))
+                verdict = read_reply("verdict", await ask(messages))
             except UnreadableReply:
                 verdict = "invalid"
             rows.append({

@@ -46,7 +46,9 @@ class Worker:
                 shares.append(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu / 10)
         except pynvml.NVMLError as error:
             return f"out of order ({error})"
-        return "silent about memory and use" if not shares else "busy" if max(shares) >= 1 else ""
+        if not shares:
+            return "silent about memory and use"
+        return "busy" if max(shares) >= 1 else ""
 
 
 def free_workers(
@@ -78,11 +80,11 @@ def free_workers(
         say(f"no GPU is visible, CUDA_VISIBLE_DEVICES is {mask!r}: jobs run on the CPU")
         return [Worker(f"CPU {number + 1}") for number in range(limit or 1)]
     objections = [(gpu, gpu.objection()) for gpu in gpus.values()]
-    taken = [f"{gpu.name}: it is {why}" for gpu, why in objections if why]
-    for line in taken:
+    busy = [f"{gpu.name}: it is {why}" for gpu, why in objections if why]
+    for line in busy:
         say(f"left out {line}")
-    if len(taken) == len(gpus):
-        raise PpeError(f"no GPU is free, {first_five(taken)}: wait, or {to_the_cpu}")
+    if len(busy) == len(gpus):
+        raise PpeError(f"no GPU is free, {first_five(busy)}: wait, or {to_the_cpu}")
     return [gpu for gpu, why in objections if not why][:limit]
 
 # %% ../../nbs/stages/launch.ipynb #59002e78
@@ -118,9 +120,10 @@ def run_command(
 ) -> int:  # its status, negative for a signal
     "Run a command until it ends."
     guarded = 'exec 3<&0; (trap "" TERM; read end <&3; kill -s KILL 0) & exec "$@" < /dev/null 3<&-'
-    how: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
-    how["env"] = os.environ | {"CUDA_VISIBLE_DEVICES": device}
-    with open(log, "ab") as sink, subprocess.Popen(["sh", "-c", guarded, "sh", *words], stdout=sink, **how) as command:
+    options: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
+    options["env"] = os.environ | {"CUDA_VISIBLE_DEVICES": device}
+    words = ["sh", "-c", guarded, "sh", *words]
+    with open(log, "ab") as sink, subprocess.Popen(words, stdout=sink, **options) as command:
         while command.poll() is None and not stop.is_set():
             time.sleep(0.1)
         for number, seconds in ((signal.SIGTERM, 0), (signal.SIGCONT, grace_seconds), (signal.SIGKILL, 0)):
@@ -167,7 +170,8 @@ def launch(
                 if objection or not fits:
                     change.wait(1.0)  # seconds, then look again
                     continue
-                waiting.remove(job := fits[0])
+                job = fits[0]
+                waiting.remove(job)
                 running.append(job)
             heading = f"{job.name}, attempt {len(job.attempts) + 1}, {worker.name}"
             say(f"{heading}: started")

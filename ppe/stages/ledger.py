@@ -28,7 +28,7 @@ from .chat import Decoding, Reply, Request
 from .prompts import Message
 
 # %% ../../nbs/stages/ledger.ipynb #cell-06
-VERSION = 2  # in version 1 no request said which endpoint it was for
+VERSION = 2
 SCHEMA = """
 CREATE TABLE ledger (version INTEGER NOT NULL);
 CREATE TABLE texts (id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, text TEXT NOT NULL);
@@ -118,25 +118,26 @@ class Ledger(AbstractContextManager):
         "Raises: InputError when the file is no ledger, or one of another version; PpeError if another run uses it."
         self.path, self._lock = Path(path), -1
         if not (self.path.is_file() if use == "look" else self.path.parent.is_dir()):
-            what = f"no ledger {path}" if use == "look" else f"cannot make the ledger {path}: its folder does not exist"
-            raise InputError(f"{what}; name the file that a stage was given with --ledger")
+            missing = "no ledger" if use == "look" else "cannot make the ledger"
+            fault = f"{missing} {path}" if use == "look" else f"{missing} {path}: its folder does not exist"
+            raise InputError(f"{fault}; name the file that a stage was given with --ledger")
         try:
             if use != "look":  # the system gives the lock back when the process ends, even by kill -9
                 self._lock = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
                 fcntl.flock(self._lock, (fcntl.LOCK_EX if use == "alone" else fcntl.LOCK_SH) | fcntl.LOCK_NB)
             self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None, check_same_thread=False)
-            there = {name for (name,) in self.query("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if use != "look" and not there:
+            tables = {name for (name,) in self.query("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if use != "look" and not tables:
                 self.query("PRAGMA journal_mode = WAL")
                 self._db.executescript(f"BEGIN; {SCHEMA} INSERT INTO ledger VALUES ({VERSION}); COMMIT")
-            versions = [version for (version,) in self.query("SELECT version FROM ledger LIMIT 2")]
-            if versions != [VERSION]:
-                seen = f"{path} is a ledger of version {', '.join(map(str, versions)) or 'unknown'}"
+            versions = [str(version) for (version,) in self.query("SELECT version FROM ledger LIMIT 2")]
+            if versions != [str(VERSION)] or "workers" in tables:  # ppe 1.x had a table of workers
+                number = "1" if "workers" in tables else ", ".join(versions) or "unknown"
                 way_out = "use the ppe that made it, or name another file with --ledger"
-                raise InputError(f"{seen}, this ppe reads version {VERSION}: {way_out}")
+                raise InputError(f"{path} is a ledger of version {number}, this ppe reads version {VERSION}: {way_out}")
             self.query("SELECT 1 FROM texts, requests, attempts, runs, uses LIMIT 0")
             self.query("PRAGMA synchronous = FULL")
-            if use != "look" and "refusals" not in there:
+            if use != "look" and "refusals" not in tables:
                 self._db.execute(REFUSALS)
         except BlockingIOError:
             raise PpeError(
@@ -144,10 +145,6 @@ class Ledger(AbstractContextManager):
             ) from None
         except (OSError, sqlite3.DatabaseError) as error:
             raise InputError(f"cannot use {path} as a ledger: {error}; name another file with --ledger") from None
-        if use != "look" and "workers" in there:  # a ledger of 1.x, where a process marked what it was sending
-            with self.transaction() as db:
-                db.execute("UPDATE requests SET status = 'open', owner = NULL WHERE owner IS NOT NULL")
-                db.execute("DROP TABLE workers")
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -167,8 +164,8 @@ class Ledger(AbstractContextManager):
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
         except sqlite3.OperationalError as error:
-            kept = "what was in it is kept: mend that, go on"
-            raise PpeError(f"the ledger {self.path} cannot be written: {error}; {kept}") from None
+            way_out = "what was in it is kept: mend that, go on"
+            raise PpeError(f"the ledger {self.path} cannot be written: {error}; {way_out}") from None
 
     def query(self, sql: str, *values: Any) -> list[tuple]:
         "All rows of a statement."
@@ -213,7 +210,7 @@ def plan_run(
     add = "INSERT OR IGNORE INTO uses (run, position, request, item) SELECT ?, ?, id, ? FROM requests WHERE key = ?"
     new = f"INSERT INTO requests (key, {_REQUEST_COLUMNS}, characters, most_tokens) VALUES (?{', ?' * 11})"
 
-    def kept(part: str) -> str | int:
+    def stored(part: str) -> str | int:
         if len(part) <= _PART_SIZE:
             return part
         row = hashlib.sha256(part.encode()).digest(), part
@@ -222,15 +219,16 @@ def plan_run(
     uses = iter(uses)
     while chunk := list(islice(uses, _CHUNK)):
         with ledger.transaction() as db:
-            number = lru_cache(None)(kept)
+            number = lru_cache(None)(stored)
             for use in chunk:
-                key, asked = use.request.key, use.request
+                request = use.request
+                key = request.key
                 if not ledger.query("SELECT 1 FROM requests WHERE key = ?", key):
-                    messages = [[message.role, list(map(number, message.parts))] for message in asked.messages]
+                    messages = [[message.role, list(map(number, message.parts))] for message in request.messages]
                     db.execute(new, (
-                        key, asked.stage, asked.backend, asked.model, asked.prompt_version,
-                        json.dumps(messages, ensure_ascii=False), json.dumps(asdict(asked.decoding)), asked.order,
-                        asked.repeat, asked.expects, asked.characters, asked.most_tokens,
+                        key, request.stage, request.backend, request.model, request.prompt_version,
+                        json.dumps(messages, ensure_ascii=False), json.dumps(asdict(request.decoding)), request.order,
+                        request.repeat, request.expects, request.characters, request.most_tokens,
                     ))  # fmt: skip
                 db.execute(add, (run, use.position, json.dumps(use.item, ensure_ascii=False), key))
     if complete:
@@ -267,10 +265,12 @@ def _request(ledger: Ledger, number: int) -> Request:
     row = ledger.query(f"SELECT {_REQUEST_COLUMNS} FROM requests WHERE id = ?", number)[0]
     stage, backend, model, version, messages, decoding, order, repeat, expects = row
     text = "SELECT text FROM texts WHERE id = ?"
-    whole = [(role, (ledger.query(text, part)[0][0] if isinstance(part, int) else part for part in parts))
-             for role, parts in json.loads(messages)]  # fmt: skip
-    said, how = tuple(Message(role, tuple(parts)) for role, parts in whole), Decoding(**json.loads(decoding))
-    return Request(stage, backend, model, version, said, how, order, repeat, expects)
+    turns = []
+    for role, parts in json.loads(messages):
+        texts = [ledger.query(text, part)[0][0] if isinstance(part, int) else part for part in parts]
+        turns.append(Message(role, tuple(texts)))
+    decoded = Decoding(**json.loads(decoding))
+    return Request(stage, backend, model, version, tuple(turns), decoded, order, repeat, expects)
 
 
 def open_requests(ledger: Ledger, run: int) -> Iterator[Open]:
@@ -361,21 +361,23 @@ def exchange(
     key: str,  # or its first characters
 ) -> dict[str, Any]:
     "One request in full: what was sent, what came back, how it was read. Raises `InputError` unless one key begins so."
-    found = ledger.query("SELECT id FROM requests WHERE substr(key, 1, ?) = ? LIMIT 2", len(key), key)
-    if len(found) != 1:
-        seen = "several keys begin so" if found else "no key begins so"
-        raise InputError(f"request {key!r}: {seen}; give more of a key, as in details.csv")
-    number, request = found[0][0], _request(ledger, found[0][0])
-    known = ("stage", "backend", "model", "prompt_version", "order", "repeat")
-    asked = {name: getattr(request, name) for name in known}
-    asked["messages"] = [{"role": message.role, "content": message.text} for message in request.messages]
+    numbers = ledger.query("SELECT id FROM requests WHERE substr(key, 1, ?) = ? LIMIT 2", len(key), key)
+    if len(numbers) != 1:
+        number_of = "several keys begin" if numbers else "no key begins"
+        raise InputError(f"request {key!r}: {number_of} so; give more of a key, as in details.csv")
+    ((number,),) = numbers
+    request = _request(ledger, number)
+    columns = ("stage", "backend", "model", "prompt_version", "order", "repeat")
+    record: dict[str, Any] = {name: getattr(request, name) for name in columns}
+    record["messages"] = [{"role": message.role, "content": message.text} for message in request.messages]
     names = "key, status, reply, raw, parsed, finish_reason, tokens_in, tokens_out, seconds, endpoint, time"
     values = ledger.query(f"SELECT {names} FROM requests WHERE id = ?", number)[0]
     failed = ledger.query("SELECT outcome, reply, time FROM attempts WHERE request = ? ORDER BY number", number)
-    asked |= {"decoding": asdict(request.decoding)} | dict(zip(names.split(", "), values, strict=True))
-    if refused := refused_parameters(ledger, request.backend).get(request.model):
-        asked["refused_parameters"] = sorted(refused)
-    return asked | {"failed_attempts": [dict(zip(("outcome", "reply", "time"), row, strict=True)) for row in failed]}
+    record |= {"decoding": asdict(request.decoding)} | dict(zip(names.split(", "), values, strict=True))
+    refused = refused_parameters(ledger, request.backend).get(request.model)
+    if refused:
+        record["refused_parameters"] = sorted(refused)
+    return record | {"failed_attempts": [dict(zip(("outcome", "reply", "time"), row, strict=True)) for row in failed]}
 
 # %% ../../nbs/stages/ledger.ipynb #cell-55
 def reopen_invalid(

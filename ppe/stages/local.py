@@ -73,7 +73,8 @@ class LocalBackend:
             way_out = "name the folder of a model, a .gguf file, or a model on the Hugging Face hub (owner/name)"
             raise InputError(f"no model at {model}, no {gguf_file or 'config.json'} in it: {way_out}")
         needed = ("torch", "transformers", "accelerate", *(["gguf"] if gguf_file else []))
-        if missing := [package for package in needed if find_spec(package) is None]:
+        missing = [package for package in needed if find_spec(package) is None]
+        if missing:
             raise InputError(f"a model on this machine needs {', '.join(missing)}: pip install {' '.join(missing)}")
         self._source, self._dtype, self.loaded = str(model if on_hub else path), dtype, False
         self._files = {"gguf_file": gguf_file} if gguf_file else {}
@@ -135,28 +136,30 @@ class LocalBackend:
         if not prompts:
             return []
         started, temperature, top_p = time.perf_counter(), request.decoding.temperature, request.decoding.top_p
-        how: dict[str, Any] = {"do_sample": temperature != 0, "max_new_tokens": request.decoding.max_tokens}
+        options: dict[str, Any] = {"do_sample": temperature != 0, "max_new_tokens": request.decoding.max_tokens}
         if temperature != 0:  # what a request leaves open is plain sampling
-            how |= {"temperature": temperature or 1.0, "top_p": top_p or 1.0, "top_k": 0}
-        how["stopping_criteria"] = [lambda ids, _: torch.full(ids.shape[:1], self.stop.is_set(), device=ids.device)]
+            options |= {"temperature": temperature or 1.0, "top_p": top_p or 1.0, "top_k": 0}
+        options["stopping_criteria"] = [lambda ids, _: torch.full(ids.shape[:1], self.stop.is_set(), device=ids.device)]
         torch.manual_seed(int(request.key[:15], 16))
         batch = self.tokenizer.pad({"input_ids": prompts}, return_tensors="pt").to(self.network.device)
         width = batch["input_ids"].shape[1]
         try:
             with torch.inference_mode():
-                generated = self.network.generate(**batch, **how)[:, width:].tolist()
+                generated = self.network.generate(**batch, **options)[:, width:].tolist()
         except torch.OutOfMemoryError:
             generated = None
         if generated is None:  # outside the handler, which holds the tensors of the failed attempt
             torch.accelerator.empty_cache()
-            if (half := len(prompts) // 2) == 0:
+            half = len(prompts) // 2
+            if half == 0:
                 return [CallFailed("out of memory", f"a prompt of {width} tokens", decided=True)]
             return [*self._generate(prompts[:half], request), *self._generate(prompts[half:], request)]
         replies, seconds = list[Reply | CallFailed](), (time.perf_counter() - started) / len(prompts)
         for prompt, tokens in zip(prompts, generated, strict=True):
             end = next((place for place, token in enumerate(tokens) if token in self.ends), len(tokens))
-            text = clean_text(said := self.tokenizer.decode(tokens[:end]))
-            reason, raw = "stop" if end < len(tokens) else "length", None if text == said else said
+            decoded = self.tokenizer.decode(tokens[:end])
+            text = clean_text(decoded)
+            reason, raw = "stop" if end < len(tokens) else "length", None if text == decoded else decoded
             replies.append(Reply(text, len(prompt), min(end + 1, len(tokens)), reason, seconds, raw))
         return replies
 
@@ -192,9 +195,9 @@ class LocalBackend:
                 try:
                     outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self.answer, requests)
                 except Exception as error:  # whatever the libraries raise
-                    said = " ".join(f"{type(error).__name__}: {error}"[:500].split())
-                    what = "model failed" if self.loaded else "model not loaded"
-                    outcomes = [CallFailed(what, said, fatal=True)] * len(batch)
+                    detail = " ".join(f"{type(error).__name__}: {error}"[:500].split())
+                    kind = "model failed" if self.loaded else "model not loaded"
+                    outcomes = [CallFailed(kind, detail, fatal=True)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     if future.done():
                         continue

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from ..errors import InputError, first_five
-from ..files import check_name, entry_places
+from ..files import check_name, check_text, entry_places
 from ..pairs import validate_pairs
 from .benchmarks import Prompt, Row, read_rows, require_row_set
 from .chat import TOO_LONG, Decoding, Request
@@ -72,16 +72,18 @@ def instances(
     wanted, draws = list(prompts), ""
     if repeats > 1:
         first = [p for p in prompts if p.variant == 0]
-        if lost := sorted({str(p.question_id) for p in prompts} - {str(p.question_id) for p in first}):
+        without = sorted({str(p.question_id) for p in prompts} - {str(p.question_id) for p in first})
+        if without:
             way_out = "repeated draws answer the original; add it, or use repeats = 1"
-            raise InputError(f"question {first_five(lost)} has no variant 0: {way_out}")
+            raise InputError(f"question {first_five(without)} has no variant 0: {way_out}")
         wanted = [replace(p, variant=draw) for p in first for draw in range(repeats)]
         draws = f"; with {repeats} draws the variant is the number of the draw, 0 to {repeats - 1}"
     if pairs is None:
         return wanted
     rows = [*validate_pairs(pairs).astype(str).itertuples(index=False, name=None)]  # a list is all numbers or all text
     there = {(str(p.question_id), str(p.variant)): p for p in wanted}
-    if strange := dict.fromkeys(f"question {q}, variant {v}" for q, v, *_ in rows if (q, v) not in there):
+    strange = dict.fromkeys(f"question {q}, variant {v}" for q, v, *_ in rows if (q, v) not in there)
+    if strange:
         way_out = "give the prompts that the list was made for"
         raise InputError(f"{first_five(strange)}: in the list of pairs, but not among the prompts{draws}; {way_out}")
     needed = {(q, v) for q, v, *models in rows if name in models}
@@ -128,6 +130,8 @@ def answer_prompts(
             f"repeats = {repeats} at temperature 0: greedy decoding gives the same answer each time; "
             "use temperature 1 as the sampling control does, or repeats = 1"
         )
+    if system is not None:
+        check_text(system, "system prompt", "leave it out if there is none")
     wanted = instances(prompts, repeats=repeats, pairs=pairs, name=name)
     settings = {
         "backend": session.name, "model": model, "system": system, "decoding": asdict(decoding), "repeats": repeats,
@@ -145,8 +149,9 @@ def answer_prompts(
     summary = session.work(run, f"respond: {name}")
     answers, missing, n_cut = list[Answer](), [], 0
     for p, result in zip(wanted, results(ledger, run), strict=True):
-        if (said := result.parsed) is not None:
-            answers.append(Answer(p.question_id, p.category, p.variant, p.prompt, name, said, result.raw, p.rubric))
+        text = result.parsed
+        if text is not None:
+            answers.append(Answer(p.question_id, p.category, p.variant, p.prompt, name, text, result.raw, p.rubric))
             n_cut += result.finish_reason == CUT
         else:
             missing.append(result.item | {"model": name, "reason": result.why, "key": result.key})
