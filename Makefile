@@ -28,8 +28,8 @@ help: ## list the targets
 
 setup: .venv/dev.stamp ## create .venv with everything (library, notebooks, tests, benchmarks)
 
-paper: .venv/paper.stamp ## run the paper's notebooks in place: nbs/, figures/ (PROFILE=quick: build/quick/; SCHEDULER=tcp://…: on Dask)
-	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
+paper: .venv/paper.stamp ## run the paper's notebooks in place: nbs/, figures/ (PROFILE=quick: build/quick/; SCHEDULER=tcp://…: on Dask; VERDICTS=my.csv REFERENCE=ref.csv: on your own, build/mine/)
+	@$(BIN)/ppe paper run --profile $(PROFILE) --workers $(WORKERS) $(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(if $(VERDICTS),--verdicts "$(VERDICTS)") $(if $(REFERENCE),--reference "$(REFERENCE)") $(if $(OUT),--out "$(OUT)")
 
 verify: .venv/paper.stamp ## the full profile again, in build/verify/: does it come out as published? (half an hour; resumable)
 	@$(BIN)/ppe paper run --profile verify --workers $(WORKERS) && echo "all is as published"

@@ -62,11 +62,12 @@ class Pool:
     _counted: list[CycleCounts] = field(default_factory=list, init=False, repr=False)  # empty until asked for
 
     def __post_init__(self) -> None:
-        shape, seen = (len(self.blocks), *2 * [len(self.models)]), f"{self.adjacency.dtype} {self.adjacency.shape}"
+        shape = (len(self.blocks), len(self.models), len(self.models))
+        found_shape = f"{self.adjacency.dtype} {self.adjacency.shape}"
         n_scores = len(self.blocks if self.given_scores is None else self.given_scores)
         if self.adjacency.shape != shape or self.adjacency.dtype != bool or n_scores != len(self.blocks):
             rule = f"graphs of these models and blocks need bool {shape}, and a score each"
-            raise InputError(f"adjacency {seen} and {n_scores} scores: {rule}")
+            raise InputError(f"adjacency {found_shape} and {n_scores} scores: {rule}")
 
     @classmethod
     def of(
@@ -287,8 +288,8 @@ def block_units(
     blocks: np.ndarray,  # (G,) question of each
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # graph of each entry, first entry and copies of each unit
     "Graphs taken c times stand in c copies of their question; what these copies have in common is a unit, stored once."
-    taken = np.flatnonzero(weights)
-    order, base = taken[np.argsort(blocks[taken], kind="stable")], int(weights.max()) + 1
+    used = np.flatnonzero(weights)
+    order, base = used[np.argsort(blocks[used], kind="stable")], int(weights.max()) + 1
     levels, of = np.unique(blocks[order] * base + weights[order], return_inverse=True)  # a unit each
     first = np.searchsorted(levels // base, levels // base)  # unit of its question
     number = of - first[of] + 1  # of units that each graph is in

@@ -253,7 +253,8 @@ def _as_words(values: pd.Series) -> pd.Series:
     words = values
     if not isinstance(values.dtype, pd.CategoricalDtype) or not pd.api.types.is_string_dtype(values.cat.categories):
         words = _as_text(values).astype("category")
-    return words.cat.remove_unused_categories()
+    counts = np.bincount(words.cat.codes + 1, minlength=len(words.cat.categories) + 1)
+    return words if counts[1:].all() else words.cat.remove_unused_categories()  # which sorts all rows
 
 
 def spell_alike(
@@ -307,7 +308,10 @@ def model_codes(
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:  # codes of model_a and model_b (rows,), the names
     "Integer codes of both model columns in one common order of names."
     columns = [verdicts["model_a"].cat, verdicts["model_b"].cat]
-    used = {name for column in columns for name in column.categories[np.unique(column.codes)]}
+    used = set()
+    for column in columns:
+        counts = np.bincount(column.codes + 1, minlength=len(column.categories) + 1)  # a missing name has the code −1
+        used.update(column.categories[counts[1:] > 0])
     models = tuple(sorted(used) if models is None else models)
     if strangers := sorted(used - {*models}):
         raise InputError(f"verdicts on {first_five(strangers)}, which are not among the given models")
@@ -321,9 +325,13 @@ def graph_codes(
 ) -> tuple[np.ndarray, np.ndarray]:  # code per row (rows,), first row of each code (units,)
     "Number the graphs (or other units) in source order, the order of first appearance in the table."
     key = np.zeros(len(verdicts), dtype=np.int64)
-    for column in columns:  # both factors are at most the number of rows, so no product overflows
+    n_columns = 0  # that tell rows apart
+    for column in columns:
         codes, values = pd.factorize(verdicts[column])
-        key = pd.factorize(key * len(values) + codes)[0]
+        if len(values) > 1:
+            n_columns += 1
+            # Both factors are at most the number of rows, so no product overflows.
+            key = codes.astype(np.int64) if n_columns == 1 else pd.factorize(key * len(values) + codes)[0]
     # Codes count up in order of first appearance, so a new unit starts exactly where the running maximum rises.
     return key, np.flatnonzero(np.diff(np.maximum.accumulate(key), prepend=-1))
 
@@ -351,7 +359,9 @@ def check_table(
     unit, first = graph_codes(table, schema.unit)
     low, high = (np.minimum(a, b), np.maximum(a, b)) if schema.either_way else (a, b)
     pair = (unit * len(models) + low) * len(models) + high
-    if len(repeated := np.flatnonzero(pd.Series(pair).duplicated())):
+    shared = np.flatnonzero(np.bincount(unit)[unit] > 1)  # a row alone in its unit repeats none
+    repeated = shared[pd.Series(pair[shared]).duplicated().to_numpy()]
+    if len(repeated):
         faults.add("twice", "", repeated, **table.iloc[repeated[0]])
     faults.raise_first()
     return table

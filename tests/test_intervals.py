@@ -52,8 +52,10 @@ def two_judges(one_judge):
 def test_a_second_judge_of_the_same_questions_narrows_no_interval(one_judge, two_judges):
     for kind in ("percentile", "single", "simultaneous"):
         alone, both = (leaderboard(t).with_intervals(n_resamples=99, kind=kind) for t in (one_judge, two_judges))
-        assert both.n_graphs == 2 * alone.n_graphs
-        pd.testing.assert_frame_equal(alone.table(), both.table(), atol=1e-6)
+        assert both.verdicts.n_graphs == 2 * alone.verdicts.n_graphs
+        ends = ["score_low", "score_high"]  # the floor of the variance tells copies from independent verdicts by moments
+        pd.testing.assert_frame_equal(alone.table()[ends], both.table()[ends], atol=0.05)
+        pd.testing.assert_frame_equal(alone.table().drop(columns=ends), both.table().drop(columns=ends), atol=1e-6)
     *notes, pooled = both.notes()
     assert alone.notes() == notes != [] and pooled.startswith("verdicts of 2 judges are pooled")
 
@@ -216,7 +218,7 @@ def test_ten_questions_are_drawn_and_a_design_without_balance_widens_its_limits(
         effect = 2 * rng.standard_normal((12, 6))
         points = (rng.logistic(size=240) < effect[question, first] - effect[question, second]).astype(float)
         tests = ScoreTests.of(Design.of(first, second, [*"uvwxyz"]), points, question, n_flips=399, rng=rng)
-        assert not tests.listed and len(tests.flips) == 399
+        assert not tests.listed and len(tests.draws.flips) == 399
         as_balanced = replace(tests, unusual=csr_array(tests.unusual.shape))
         ends = [some.limits(np.array([1.0, -1, 0, 0, 0, 0]), level=0.9) for some in (tests, as_balanced)]
         width, narrower = (high - low for low, high in ends)

@@ -184,7 +184,8 @@ def test_what_a_judge_lacks_changes_no_vote():
     absent = [row for row, is_gone in zip(judged, gone, strict=True) if not is_gone]
     invalid = [(*row[:6], "invalid") if is_gone else row for row, is_gone in zip(judged, gone, strict=True)]
     fits = [people_and_judges(frame(people), frame(rows)) for rows in (absent, invalid)]
-    assert np.allclose(fits[0].ranking.scores, fits[1].ranking.scores) and fits[0].n_missing == {"good": 20, "guess": 0}
+    assert np.allclose(fits[0].ranking.scores, fits[1].ranking.scores)
+    assert fits[0].votes.n_missing == {"good": 20, "guess": 0}
     assert fits[0].weights["good"] > 0.1 and np.allclose(fits[0].covariance, fits[1].covariance)
     own = leaderboard(frame(people)).ranking.scores
     nothing = {"good": 0, "guess": 0}
@@ -207,7 +208,7 @@ def test_games_and_votes_are_one_battle():
     ]
     votes = [(*row[:3], number, *row[4:]) for row in people for number in (1, 2, 3)]
     once, several = (people_and_judges(frame(v), frame(j)) for v, j in ((people, judged), (votes, games)))
-    assert np.allclose(once.ranking.scores, several.ranking.scores) and several.n_people == 80
+    assert np.allclose(once.ranking.scores, several.ranking.scores) and several.votes.n_people == 80
     assert "variants 1, 2 of the judges are games" in several.notes()[-1]
 
 

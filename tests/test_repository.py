@@ -132,7 +132,7 @@ MAY_IMPORT = {
     "stages": {""},
     "theory": {"", "rankers"},
     "sources": {"", "rankers"},
-    "paper": {"", "rankers", "inference", "sources", "theory"},
+    "paper": {"", "rankers", "inference", "sources", "theory", "api"},
     "paper.studies": {"", "rankers", "inference", "designs", "sources", "theory", "paper"},
     "reports": {"", "rankers", "inference", "designs"},
     "api": {"", "importers", "rankers", "inference", "designs", "sources", "stages", "reports"},

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from .inputs import Columns, Verdicts, check_numbers, selected, verdict_table, words_checked
+from .inputs import Columns, Verdicts, selected, verdict_table
+from .options import check_numbers, words_checked
 from ..errors import InputError
 from ..inference.model_change import Change, model_change
 from ..inference.variance_components import Over, facets_over

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from .inputs import Columns, One, verdict_table, words_checked
+from .inputs import Columns, One, verdict_table
+from .options import words_checked
 from ..charts import shortened
 from ..errors import InputError, first_five
 from ..plot_style import GREY, OKABE_ITO, picture_axes

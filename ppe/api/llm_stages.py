@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pandas as pd
 
-from .inputs import check_numbers, words_checked
+from .options import check_numbers, words_checked
 from .stage_options import File, Output, Run, has_run_options
 from ..errors import InputError, first_five
 from ..files import plain_whole, write_csv, write_json
@@ -87,7 +87,7 @@ class Collected(Result):
         sentences = {"said": [*self.lines], "notes": self.notes()}
         return {"stage": self.stage, "complete": self.complete, **self.counts, **sentences}
 
-
+# %% ../../nbs/api/llm_stages.ipynb #3aea2fbd
 def _estimate_lines(
     plan: WorkDone,
     later: str = "",  # what may follow

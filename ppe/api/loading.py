@@ -23,16 +23,8 @@ from ..inference.diagnostics import repeated_questions
 from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
 from ..inference.presentation_order import order_caution, order_p_value
 from ..rankers.order_effect import no_place_effect
-from ppe.api.inputs import (
-    Columns,
-    Verdicts,
-    imported,
-    is_frame,
-    merged_columns,
-    selected,
-    verdict_table,
-    words_checked,
-)
+from .inputs import Columns, Verdicts, imported, is_frame, merged_columns, selected, verdict_table
+from .options import words_checked
 from ..results import ROWS, Case, Concern, Note, Parts, Result, Shown
 from ..schemas import column_names, graph_codes
 from ..verdicts import COLUMNS, ORDER_KNOWN

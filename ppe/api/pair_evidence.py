@@ -14,7 +14,8 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from .inputs import Columns, One, verdict_table, words_checked
+from .inputs import Columns, One, verdict_table
+from .options import words_checked
 from ..errors import InputError, first_five
 from ..inference.fragility import fragility
 from ..inference.leaderboard import leaderboard
@@ -163,15 +164,14 @@ def show(
     if is_shared:
         counted = f"{len(lost)} of {len(said)} questions go to {behind}"
     contested = f"{len(disputed)} questions with opposite verdicts on the same wording"
+    won_there = on_questions(shown[shown["verdict"] == "won"], carrying)
+    carried = sentence.removesuffix(".")
+    if len(won_there):
+        carried += "; the verdicts won there"
     for why, what, questions, part in (
         ("against", counted, lost, shown[shown["verdict"] == "lost"]),
         ("disputed", contested, disputed, decided[opposite]),
-        (
-            "carrying",
-            f"{sentence.removesuffix('.')}; the verdicts won there",
-            carrying,
-            shown[shown["verdict"] == "won"],
-        ),
+        ("carrying", carried, carrying, won_there),
     ):
         listed = f": {first_five(questions)}" if questions else ""
         tables[why] = f"{what}{listed}", on_questions(part, questions)

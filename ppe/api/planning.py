@@ -26,8 +26,8 @@ from ..designs.beliefs import ENOUGH_QUESTIONS, Beliefs, n_draws_for, pilot_beli
 from ..designs.plans import Plan, make_plan, parse_target
 from ..errors import InputError, first_five
 from ..files import check_name, read_whole, require_distinct, unpacked
-from .inputs import Columns, One, Verdicts, check_numbers, check_words, opened, text_columns, verdict_table
-from .inputs import words_checked
+from .inputs import Columns, One, Verdicts, opened, text_columns, verdict_table
+from .options import check_numbers, check_words, words_checked
 from ..pairs import write_pairs
 from ..sources.datasets import load_verdicts
 from ..pool import default_models

@@ -18,13 +18,12 @@ from ppe.api.inputs import (
     Several,
     Verdicts,
     check_match,
-    check_numbers,
     judges_and_people,
     merged_columns,
     read_input,
     text_columns,
-    words_checked,
 )
+from .options import check_numbers, words_checked
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import json_object, plain_number, read_whole, require_distinct
 from ..inference.categories import CategoryLeaderboards, category_leaderboards

@@ -25,8 +25,8 @@ import pandas as pd
 
 from .. import __version__
 from .comparing import compare
-from .inputs import Columns, One, Verdicts, check_numbers, merged_columns, opened, selected, verdict_table
-from .inputs import words_checked
+from .inputs import Columns, One, Verdicts, merged_columns, opened, selected, verdict_table
+from .options import check_numbers, words_checked
 from .ranking import Reference, rank
 from .verdict_quality import diagnose
 from .pair_evidence import show

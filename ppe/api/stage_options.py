@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastcore.meta import delegates
 
-from .inputs import check_numbers, check_words
+from .options import check_numbers, check_words
 from ..errors import InputError, first_five
 from ..files import check_outputs, plain_number
 from ..stages.chat import ApiBackend, Decoding, api_name

@@ -23,13 +23,12 @@ from ppe.api.inputs import (
     Several,
     Verdicts,
     check_match,
-    check_numbers,
     judges_and_people,
     merged_columns,
     require_one_stdin,
     verdict_table,
-    words_checked,
 )
+from .options import check_numbers, words_checked
 from ..errors import InputError
 from ..inference.agreement import Agreement, agreement_with_people
 from ..inference.diagnosis import Diagnosis, diagnose_verdicts

@@ -142,6 +142,7 @@ def main(
         _forget(sys.stdout)
         return _failed(f"{error.strerror or error}: {error.filename or 'writing to standard output'}")
     except (ValueError, TypeError) as error:
-        if said := _damaged(error):
-            return _failed(said)
+        damage = _damaged(error)
+        if damage:
+            return _failed(damage)
         raise

@@ -71,6 +71,11 @@ def paper_run(
     names: tuple[str, ...] = (),
     *,
     profile: Profile,
+    # Verdicts of your own, in any known form: the notebooks of nbs/own run on them, and write one page.
+    verdicts: Annotated[str | None, "FILE"] = None,
+    # With --verdicts: model,rating (and category), or verdicts of others. Without it the judge's other questions serve.
+    reference: Annotated[str | None, "FILE"] = None,
+    out: Annotated[str | None, "FOLDER"] = None,  # With --verdicts: where the page goes; build/mine/ if not given.
     # Parameter of the notebook in place of the profile's; repeat for more. All goes to build/set/.
     set: Annotated[tuple[str, ...], "NAME=VALUE"] = (),
     workers: Positive = 2,  # Notebooks run at a time.
@@ -79,8 +84,11 @@ def paper_run(
     """Run the named figures and tables (all of them if none is named); what is up to date is left alone.
 
     The profile full runs the notebooks in place and writes figures/; verify runs full again in build/verify/ and
-    compares every file with the published one.
+    compares every file with the published one. With --verdicts the studies of the paper's section 4 run on your file.
     """
+    from pathlib import Path
+
+    from ppe.paper.own_runner import run_own
     from ppe.paper.runner import run
 
     settings = {}
@@ -92,6 +100,13 @@ def paper_run(
             settings[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             settings[name] = value  # a word needs no quotes
+    if verdicts is not None:
+        if profile != "full" or scheduler:
+            raise InputError("--verdicts runs on this machine, in one profile: leave out --profile and --scheduler")
+        place = Path(out) if out else None
+        return run_own(verdicts, reference or "", out=place, names=names, settings=settings, workers=workers).exit_code
+    if reference is not None or out is not None:
+        raise InputError("--reference and --out go with --verdicts FILE: name the verdicts")
     return run(names or None, profile=profile, settings=settings, workers=workers, scheduler=scheduler).exit_code
 
 

@@ -115,10 +115,10 @@ def _parameter(parameter: inspect.Parameter, read_help: Callable[[], str | None]
         kind, *rest = get_args(kind)
         more += rest if origin is Annotated else []
         several |= origin in (tuple, Sequence)
-    required, meant = parameter.default is parameter.empty, more[0] if more else None
-    metavar = (
-        f"[{'|'.join(meant)}]" if isinstance(meant, (tuple, Mapping)) else meant if isinstance(meant, str) else None
-    )
+    required, hint = parameter.default is parameter.empty, more[0] if more else None
+    metavar = hint if isinstance(hint, str) else None
+    if isinstance(hint, (tuple, Mapping)):
+        metavar = f"[{'|'.join(hint)}]"
     if parameter.kind is not parameter.KEYWORD_ONLY:
         several |= str(metavar).endswith("...")
         return click.Argument([parameter.name], nargs=-1 if several else 1, required=required, metavar=metavar)
@@ -127,8 +127,13 @@ def _parameter(parameter: inspect.Parameter, read_help: Callable[[], str | None]
     if kind is bool and parameter.default is True:
         name, settings = f"{name}/--no-{name[2:]}", {"default": True, "show_default": True}
     elif kind is not bool:
-        kind = click.Choice(get_args(kind)) if origin is Literal else str if kind is Any else _TYPES.get(kind, kind)
-        settings = {"type": meant if isinstance(meant, click.ParamType) else kind, "required": required}
+        if origin is Literal:
+            kind = click.Choice(get_args(kind))
+        elif kind is Any:
+            kind = str
+        else:
+            kind = _TYPES.get(kind, kind)
+        settings = {"type": hint if isinstance(hint, click.ParamType) else kind, "required": required}
         settings |= {"multiple": several, "metavar": metavar}
         if not required and parameter.default is not None and parameter.default != ():
             settings |= {"default": parameter.default, "show_default": True}
@@ -302,8 +307,13 @@ def _cells(column: "pd.Series") -> list[str]:
     "A column as printed: numbers of ordinary size with three decimals, so that their points stand below each other."
     if column.dtype.kind != "f":
         return [one_line(str(value)) for value in column]
-    ordinary = ".4g" if not column.abs().max() < 1e4 else "g" if (column % 0.5 == 0).all() else ".3f"  # halves: ranks
-    digits = ".0f" if (column % 1 == 0).all() else ordinary
+    digits = ".3f"
+    if (column % 1 == 0).all():
+        digits = ".0f"
+    elif not column.abs().max() < 1e4:
+        digits = ".4g"
+    elif (column % 0.5 == 0).all():  # ranks
+        digits = "g"
     return [f"{value:{digits}}" for value in column]
 
 # %% ../../nbs/cli/show.ipynb #c07-rich-1-b
@@ -342,15 +352,18 @@ def _fitting(shown: Shown, console: "Console") -> "Iterator[Table | str]":
         tables = (_rich_table(part, length) for length in lengths)
         return next((t for t in tables if console.measure(t, options=unlimited).maximum <= console.width), None)
 
-    if (whole := drawn(shown, (*BARS, TIGHT))) is not None:
-        return (yield whole)
-    ends = [at for name in shown.bar or () if (at := columns.index(name)) >= lead]
-    halves = range(min((at for at in ends if at > lead), default=len(columns) - 1), lead, -1)
-    some = next(((k, t) for k in halves if (t := drawn(Shown(shown.table[columns[:k]]), (0, TIGHT)))), None)
-    if some is None:
-        return (yield _for_terminal(as_text(shown.table)))
-    rest = columns[:lead] + columns[some[0] :]
-    yield some[1]
+    table = drawn(shown, (*BARS, TIGHT))
+    if table is not None:
+        return (yield table)
+    ends = [columns.index(name) for name in shown.bar or ()]
+    n_columns = min((at for at in ends if at > lead), default=len(columns) - 1)
+    while table is None:
+        if n_columns <= lead:
+            return (yield _for_terminal(as_text(shown.table)))
+        table = drawn(Shown(shown.table[columns[:n_columns]]), (0, TIGHT))
+        n_columns -= 1
+    rest = columns[:lead] + columns[n_columns + 1 :]
+    yield table
     yield from _fitting(Shown(shown.table[rest], shown.bar if {*(shown.bar or ())} <= {*rest} else None), console)
 
 
@@ -368,7 +381,9 @@ def emit_parts(parts: Parts) -> None:
     for part in parts:
         if isinstance(part, Shown):
             for at, drawn in enumerate(_fitting(part, console)):
-                console.print(*[""] * (at > 0), drawn, sep="\n")
+                if at > 0:
+                    console.print()
+                console.print(drawn)
         elif isinstance(part, Heading):
             console.print(Text(one_line(part), style="bold cyan"))
         else:

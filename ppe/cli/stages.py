@@ -45,8 +45,8 @@ def _say(text: str) -> None:
 def _stage(function: Callable[..., Collected], *places: Any, **options: Any) -> int:
     "Run a stage and say what came of it."
     outcome = function(*places, **options)
-    said = outcome.notes() if options["dry_run"] else [*outcome.notes(), *map(str, outcome.parts())]
-    for line in said:
+    lines = outcome.notes() if options["dry_run"] else [*outcome.notes(), *map(str, outcome.parts())]
+    for line in lines:
         _say(f"ppe: {as_options(line)}")
     if options["dry_run"]:
         emit(str(outcome))
@@ -127,13 +127,15 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
         way_out = "after -- comes perturb, respond or judge with its options"
         raise InputError(f"launch {' '.join(arguments[:1])!r}: {way_out}")
     command, files, reader = _STAGES[arguments[0]]
-    given = command.make_context(arguments[0], list(arguments[1:])).params
-    run = Run.of({name: given[name] for name in OPTIONS})
-    run.output.check(arguments[0], [given[files], given.get("pairs"), given.get("prompts")], given.get("details"))
-    rows = reader(given[files])
-    if (path := given.get("pairs")) is not None:
+    options = command.make_context(arguments[0], list(arguments[1:])).params
+    path, details = options.get("pairs"), options.get("details")
+    Run.of({name: options[name] for name in OPTIONS}).output.check(
+        arguments[0], [options[files], path, options.get("prompts")], details
+    )
+    rows = reader(options[files])
+    if path is not None:
         # A job without a pair to judge, or an answer to give, would have nothing to do.
-        target = (given["name"] or given["model"]) if arguments[0] == "respond" else None
+        target = (options["name"] or options["model"]) if arguments[0] == "respond" else None
         pairs = read_pairs(path).astype(str)
         if target is not None:
             pairs = pairs[(pairs[["model_a", "model_b"]] == target).any(axis=1)]
@@ -169,8 +171,9 @@ def launch_command(
     jobs = [Job(name, command) for name, command in category_jobs(arguments, _input_categories(arguments))]
     stage = _STAGES[arguments[0]][0]
     Ledger(stage.make_context(arguments[0], list(arguments[1:])).params["ledger"]).close()  # is it free?
-    how: dict[str, Any] = {"log_folder": Path(logs), "workers": workers, "attempts": attempts}
-    results = launch(jobs, say=lambda text: _say(f"ppe: {text}"), **how)
+    results = launch(
+        jobs, log_folder=Path(logs), workers=workers, attempts=attempts, say=lambda text: _say(f"ppe: {text}")
+    )
     _say("\n".join(map(str, results)))
     if any(result.outcome != "done" for result in results):
         return INCOMPLETE

@@ -49,13 +49,13 @@ def counts_command(
     """
     target = new_file(out, "a file of counts", force=force, inputs=file_names(files))
     source = read_input(files, judge=judge, category=category, columns=merged_columns(columns, {}))
-    seen = source if isinstance(source, Streamed) else Streamed.of(source)
-    if not seen.counts.n_verdicts:
+    streamed = source if isinstance(source, Streamed) else Streamed.of(source)
+    if not streamed.counts.n_verdicts:
         raise InputError("no valid verdict: nothing to count; at least one that says a, b or tie is needed")
-    write_counts(seen.counts, target)
-    emit(f"{seen.counts.n_verdicts} verdicts on {len(seen.counts.models)} models")
-    caution = "" if seen.shown is None else counts_caution(seen.shown)
-    for line in filter(None, (caution, *seen.remarks)):
+    write_counts(streamed.counts, target)
+    emit(f"{streamed.counts.n_verdicts} verdicts on {len(streamed.counts.models)} models")
+    caution = "" if streamed.shown is None else counts_caution(streamed.shown)
+    for line in filter(None, (caution, *streamed.remarks)):
         note(line)
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-07b
@@ -74,8 +74,10 @@ def import_command(
     table = selected(import_verdicts(files, columns=columns, **options), files, category=category)
     facts = check(table)
     write_verdicts(table, target)
-    known = [f"layout {table.attrs['report']['layout']}, by the fields of the first record"]
-    emit_result(format, facts, known if options["layout"] is None and columns is None else [])
+    notes = []
+    if options["layout"] is None and columns is None:
+        notes.append(f"layout {table.attrs['report']['layout']}, by the fields of the first record")
+    emit_result(format, facts, notes)
 
 
 # These print what their functions return:

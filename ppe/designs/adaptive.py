@@ -171,7 +171,8 @@ def _counted(
     placed: int,  # model whose calls alone count; −1: all of them
 ) -> _Counts:
     "What was judged: calls of questions and wordings, of models there, of pairs."
-    n, n_questions, n_graphs, n_pairs = len(covariance), len(start) - 1, int(start[-1]), pairs.shape[1]
+    n, n_pairs = len(covariance), pairs.shape[1]
+    n_questions, n_graphs = len(start) - 1, int(start[-1])
     number = np.zeros((n, n), np.int64)
     number[pairs[0], pairs[1]] = number[pairs[1], pairs[0]] = np.arange(n_pairs)
     pair, graph = number[calls.first, calls.second], start[calls.question] + calls.variant

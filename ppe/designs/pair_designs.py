@@ -154,18 +154,18 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
     "Turns of all questions; each turn takes the pairs that had the fewest calls, and matches them with its questions."
     pairs, wordings = np.stack(pair_round(n), axis=1), _shuffled(n_variants, rng)
     called, met = np.zeros(len(pairs), np.int64), np.zeros((len(n_variants), n))
-    seen = np.zeros((len(n_variants), len(pairs)), dtype=bool)
+    was_paired = np.zeros((len(n_variants), len(pairs)), dtype=bool)
     parts: list[tuple[np.ndarray, ...]] = []
 
     def price(question: np.ndarray, pair: np.ndarray) -> np.ndarray:
         "Calls that the models of each pair had on each question."
         had = met[question]
-        return had[:, pairs[pair, 0]] + had[:, pairs[pair, 1]] + _NEVER * seen[np.ix_(question, pair)]
+        return had[:, pairs[pair, 0]] + had[:, pairs[pair, 1]] + _NEVER * was_paired[np.ix_(question, pair)]
 
     while sum(len(part[0]) for part in parts) < n_rows:  # whole turns, so that longer designs begin alike
         turns, again = len(parts), len(parts) // len(pairs)
         if turns % len(pairs) == 0:  # each question has had each pair as often as the others
-            seen[:] = False
+            was_paired[:] = False
         active = rng.permutation(np.flatnonzero(n_variants > again))
         offered = np.repeat(np.arange(len(pairs)), len(active) // len(pairs) + 2)
         offered = offered[np.lexsort((offered, called[offered] + _copies(offered)))][: len(active)]
@@ -174,7 +174,7 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
             costs = price(active[rows], offered[rows])
             which, at = linear_sum_assignment(costs)
             if costs[which, at].max() >= _NEVER:  # few are left: any pair that a question lacks, the least called first
-                left = np.repeat(np.arange(len(pairs)), (~seen[active[rows]]).sum(axis=0))
+                left = np.repeat(np.arange(len(pairs)), (~was_paired[active[rows]]).sum(axis=0))
                 calls = (called + np.bincount(offered[: rows[0]], minlength=len(pairs)))[left] + _copies(left)
                 which, at = linear_sum_assignment(price(active[rows], left) + 1000 * calls)
                 order = np.lexsort((left[at], calls[at]))
@@ -182,7 +182,7 @@ def _spread(n: int, n_variants: np.ndarray, n_rows: int, rng: np.random.Generato
             question[rows[at]] = active[rows[which]]
         turned = (called[offered] + _copies(offered)) % 2
         called += np.bincount(offered, minlength=len(pairs))
-        seen[question, offered] = True
+        was_paired[question, offered] = True
         met[question[:, None], pairs[offered]] += 1
         first, second = pairs[offered, turned], pairs[offered, 1 - turned]
         parts.append((question, offered, np.full(len(active), turns), first, second))
@@ -215,7 +215,7 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
     pairs, wordings = np.stack(pair_round(size), axis=1), _shuffled(n_variants, rng)
     start = np.cumsum(n_variants) - n_variants
     met, used, lead = np.zeros((n, n)), np.zeros(n), np.zeros(n)
-    held: list[list[set[int]]] = [[] for _ in wordings]  # blocks of each graph
+    blocks_of: list[list[set[int]]] = [[] for _ in wordings]  # blocks of each graph
     parts = []
     for block in range(-(-n_rows // len(pairs))):
         turn, at = divmod(block, len(n_variants))
@@ -228,8 +228,11 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
                 cost[models] = np.inf
                 models.append(int(cost.argmin()))
             graphs = (start[question] + wordings[start[question] + turn % n_variants[question]] for question in free)
-            fits = (k for k, graph in enumerate(graphs) if all(len(other & {*models}) < 2 for other in held[graph]))
-            if (place := next(fits, None)) is not None:
+            fits = (
+                k for k, graph in enumerate(graphs) if all(len(other & {*models}) < 2 for other in blocks_of[graph])
+            )
+            place = next(fits, None)
+            if place is not None:
                 break
         else:
             raise InputError(
@@ -238,7 +241,7 @@ def _blocks(n: int, n_variants: np.ndarray, n_rows: int, size: int, rng: np.rand
             )
         question = free.pop(place)
         variant = wordings[start[question] + turn % n_variants[question]]
-        held[start[question] + variant].append({*models})
+        blocks_of[start[question] + variant].append({*models})
         used[models] += 1
         met[np.ix_(models, models)] += 1
         first, second = np.array(models)[np.argsort(lead[models], kind="stable")][pairs].T
@@ -298,7 +301,8 @@ def design_pairs(
         question, variant = np.repeat(question, 2), np.repeat(variant, 2)
         first, second = np.stack([first, second], axis=1).ravel(), np.stack([second, first], axis=1).ravel()
     design = PairDesign(question, variant, first, second, n, len(n_variants))
-    if (groups := same_component(design.pair_counts[None])[1][0]) > 1:
+    groups = same_component(design.pair_counts[None])[1][0]
+    if groups > 1:
         raise InputError(
             f"{n_calls} calls in blocks of {block_size} leave the models in {groups} groups that never meet: "
             "ask for more calls, take smaller blocks, or spread the pairs"

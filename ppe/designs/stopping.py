@@ -278,7 +278,8 @@ def _from_equal(
     of_ties,  # a quarter for each tie
 ):  # (P,) the difference of each pair, one step from the fit in which it is none; (P,) its variance over questions
     "Both are finite if a model won everything; no number where there is no fit. Cost: O(P (n³ + R)) at most."
-    n, n_calls, n_units, n_cells = len(scores), len(unit), unit.max() + 1, len(columns)
+    n, n_cells = len(scores), len(columns)
+    n_calls, n_units = len(unit), unit.max() + 1
     gaps, variances, total = np.empty(len(pairs)), np.full(len(pairs), np.nan), counts[0] + counts[1]
     signs, offset = np.ones((n_cells, 2)), np.zeros(n_cells)
     signs[:, 1] = -1.0
@@ -331,7 +332,7 @@ def _gaps_over_questions(
     variance[variance < 1e-12] = np.inf  # ties alone
     return gap, variance
 
-
+# %% ../../nbs/designs/stopping.ipynb #9d7a6f06
 def is_settled(
     calls: Sequence[np.ndarray],  # judged so far, as `JudgedCalls`
     *,

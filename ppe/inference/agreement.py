@@ -6,7 +6,7 @@
 __all__ = ['KAPPAS', 'TWO_PEOPLE', 'CLEAR', 'agreement_measures', 'Agreement', 'agreement_with_people']
 
 # %% ../../nbs/inference/agreement.ipynb #agree-03
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from ..errors import InputError, first_five, plural
 from .diagnostics import clustered_interval
 from .jackknife import jackknife_half_width
-from .matching import BATTLE, Match, matched_verdicts
+from .matching import BATTLE, Match, Matched, matched_verdicts
 from ..results import Concern, Heading, Note, Parts, Result, Shown
 
 # %% ../../nbs/inference/agreement.ipynb #agree-05
@@ -151,11 +151,6 @@ TWO_PEOPLE = "two people"  # in the place of a judge: what a person says beside 
 CLEAR = 0.75  # a base rate that is said
 
 
-def _limits(row: dict, name: str, scale: float = 100, form: str = ".1f") -> str:
-    low, high = (scale * row[f"{name}_{end}"] for end in ("low", "high"))
-    return f" [{low:{form}}, {high:{form}}]" if low == low else ""
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Agreement(Result):
     "How far judges agree with people, and people with each other."
@@ -202,27 +197,56 @@ class Agreement(Result):
         "A sentence for each judge, one for people, and one on what is required."
         lines = []
         for row in self.measures[self.measures["category"] == ""].to_dict("records"):
-            who = "two people say the same" if row["judge"] == TWO_PEOPLE else f"{row['judge']} says what a person says"
-            line = f"{who} in {100 * row['agreement']:.1f} %{_limits(row, 'agreement')} of {row['cases']:,} cases on "
-            line += f"{plural(row['questions'], 'question')}, where chance gives {100 * row['chance']:.0f} %"
-            if row["decided"]:
-                line += f"; in {100 * row['without_ties']:.1f} %{_limits(row, 'without_ties')} where neither says tie"
-            if row["kappa"] == row["kappa"]:
-                line += f"; kappa {row['kappa']:.2f}{_limits(row, 'kappa', 1, '.2f')}"
-            lines.append(f"{line}, AC1 {row['ac1']:.2f}{_limits(row, 'ac1', 1, '.2f')}")
-            if (beyond := 100 * row["beyond_people"]) == beyond:
-                more = f"{abs(beyond):.1f} points {'less' if beyond < 0 else 'more'} often than they with each other"
-                ends = _limits(row, "beyond_people")
-                lines.append(f"{row['judge']} agrees with people {more}{ends}, where two of them judged")
+            lines.append(_share_line(row, self.level))
+            if np.isfinite(row["beyond_people"]):
+                lines.append(_beyond_line(row))
         if self.required is not None:
-            low, high = (self.judges[f"agreement_{end}"] for end in ("low", "high"))
-            shown, refuted = low >= self.required, high < self.required
-            says = {"shown for {}": shown, "refuted for {} (the whole interval lies below)": refuted}
-            says |= {"not decided for {} (the interval does not tell)": ~(shown | refuted)}
-            names = {text: self.judges.loc[rows, "judge"] for text, rows in says.items() if rows.any()}
-            told = [text.format(first_five(judges)) for text, judges in names.items()]
-            lines.append(f"agreement of at least {self.required:g}, ties counted, is {', '.join(told)}")
-        return [*lines, self.matching] if self.matching else lines
+            lines.append(_requirement_line(self.judges, self.required))
+        if self.matching:
+            lines.append(self.matching)
+        return lines
+
+# %% ../../nbs/inference/agreement.ipynb #35e66af8
+def _ends(row: dict, name: str, scale: float = 100, form: str = ".1f") -> str:
+    "Both limits in brackets, after a space; empty where there are none."
+    low, high = (scale * row[f"{name}_{end}"] for end in ("low", "high"))
+    return f" [{low:{form}}, {high:{form}}]" if np.isfinite(low) else ""
+
+
+def _share_line(row: dict, level: float) -> str:
+    "How often a judge, or a person, agrees with people."
+    who = "Two people agree" if row["judge"] == TWO_PEOPLE else f"{row['judge']} agrees with people"
+    low, high = 100 * row["agreement_low"], 100 * row["agreement_high"]
+    chance = f"{plural(row['questions'], 'question')}; chance {100 * row['chance']:.0f} %"
+    if np.isfinite(low):
+        chance = f"{100 * level:g} % interval {low:.0f} to {high:.0f}; {chance}"
+    line = f"{who} in {100 * row['agreement']:.0f} % of {plural(row['cases'], 'comparison')} ({chance})"
+    if row["decided"]:
+        line += f", in {100 * row['without_ties']:.0f} % where neither says tie"
+    if np.isfinite(row["kappa"]):
+        line += f"; Cohen's kappa {row['kappa']:.2f}{_ends(row, 'kappa', 1, '.2f')}"
+    return f"{line}; Gwet's AC1 {row['ac1']:.2f}{_ends(row, 'ac1', 1, '.2f')}."
+
+
+def _beyond_line(row: dict) -> str:
+    "How much more often a judge agrees with people than they with each other."
+    beyond = 100 * row["beyond_people"]
+    more = "less" if beyond < 0 else "more"
+    often = f"{abs(beyond):.1f} points {more} often than they with each other{_ends(row, 'beyond_people')}"
+    return f"{row['judge']} agrees with people {often}, where two of them judged."
+
+
+def _requirement_line(judges: pd.DataFrame, required: float) -> str:
+    "Of which judges the required agreement is shown, refuted or not decided."
+    low, high = judges["agreement_low"], judges["agreement_high"]
+    is_shown, is_refuted = low >= required, high < required
+    kinds = {
+        "shown for {}": is_shown,
+        "refuted for {} (the whole interval lies below)": is_refuted,
+        "not decided for {} (the interval does not tell)": ~(is_shown | is_refuted),
+    }
+    clauses = [words.format(first_five(judges.loc[rows, "judge"])) for words, rows in kinds.items() if rows.any()]
+    return f"agreement of at least {required:g}, ties counted, is {', '.join(clauses)}"
 
 # %% ../../nbs/inference/agreement.ipynb #agree-12
 def _base_rate(cases: pd.DataFrame) -> float:
@@ -232,8 +256,8 @@ def _base_rate(cases: pd.DataFrame) -> float:
     of_all, of_question = (table.groupby(key)["margin"].transform("sum") for key in (pair, [*pair, "question_id"]))
     margin = (of_all - of_question).round(9)
     hit = np.where(margin == 0, (cases["said_other"] != 0) / 2, np.sign(margin) == cases["said_other"])
-    known = cases.groupby(pair)["question_id"].transform("nunique") > 1
-    return float(np.average(hit[known], weights=cases["weight"][known])) if known.any() else np.nan
+    has_others = cases.groupby(pair)["question_id"].transform("nunique") > 1
+    return float(np.average(hit[has_others], weights=cases["weight"][has_others])) if has_others.any() else np.nan
 
 
 def _naming(cases: pd.DataFrame, models: Sequence[str]) -> str:
@@ -263,12 +287,50 @@ def _pairs_of_verdicts(judged: pd.DataFrame, voted: pd.DataFrame) -> tuple[pd.Da
     # Votes under one name may be those of one person.
     by_two = voted.merge(voted, on=BATTLE, suffixes=("", "_other")).query("judge < judge_other")
     by_two = by_two.merge(judged[BATTLE].drop_duplicates()).assign(weight=1.0)
-    beside = judged.merge(by_two.drop(columns="weight"), on=BATTLE, suffixes=("_of", ""))
-    beside["hits"] = beside[["said", "said_other"]].eq(beside["said_of"], axis=0).mean(axis=1)
-    beside["hits"] -= beside["said"] == beside["said_other"]
-    return cases, by_two, beside
+    with_two = judged.merge(by_two.drop(columns="weight"), on=BATTLE, suffixes=("_of", ""))
+    with_two["hits"] = with_two[["said", "said_other"]].eq(with_two["said_of"], axis=0).mean(axis=1)
+    with_two["hits"] -= with_two["said"] == with_two["said_other"]
+    return cases, by_two, with_two
+
+# %% ../../nbs/inference/agreement.ipynb #ff6df2c9
+def _by_category(
+    mine: pd.DataFrame, others: pd.DataFrame, categories: pd.Series
+) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    "All cases, under an empty name, and where there are several categories those of each."
+    yield "", mine, others
+    if categories.nunique() > 1:
+        of_mine, of_others = (table["question_id"].map(categories) for table in (mine, others))
+        for name in sorted(set(of_mine)):
+            yield name, mine[of_mine == name], others[of_others == name]
 
 
+def _measured(judge: str, cases: pd.DataFrame, with_two: pd.DataFrame, level: float, n_words: int) -> dict[str, float]:
+    "The row of a judge in a category."
+    columns = (cases[name] for name in ("question_id", "said", "said_other"))
+    row = agreement_measures(*columns, level=level, weight=cases["weight"], n_words=n_words)
+    beyond, low, high = _beyond_people(with_two, level)
+    row |= {"beyond_people": beyond, "beyond_people_low": low, "beyond_people_high": high}
+    return row | {"base_rate": np.nan if judge == TWO_PEOPLE else _base_rate(cases)}
+
+
+def _remarks(rows: list[dict], matched: Matched, cases: pd.DataFrame) -> list[Note]:
+    "Where chance, or always naming the better model, does as well."
+    remarks = []
+    for row in rows:
+        if row["category"]:
+            continue
+        if row["chance"] > 0.5:
+            much = f"chance alone gives {100 * row['chance']:.0f} % of {row['judge']}"
+            text = f"most verdicts are ties, and {much}: kappa is low even if agreement is high; see AC1"
+            remarks.append(Note(text))
+        if row["base_rate"] >= CLEAR:
+            naming = _naming(cases[cases["judge"] == row["judge"]], matched.models)
+            rates = f"{100 * row['base_rate']:.1f} %, {row['judge']} does in {100 * row['agreement']:.1f} %"
+            text = f"{naming} would agree with people in {rates}; kappa does not take that off"
+            remarks.append(Note(text, Concern.ROUGH))
+    return remarks
+
+# %% ../../nbs/inference/agreement.ipynb #d04d52d8
 def agreement_with_people(
     judges: pd.DataFrame,  # validated verdict table of one or more judges
     people: pd.DataFrame,  # validated verdict table of one or more people
@@ -288,43 +350,24 @@ def agreement_with_people(
     tables = [table.dropna(subset="points") for table in (matched.judged, matched.voted)]
     judged, voted = (table[[*BATTLE, "judge"]].assign(said=2 * table["points"] - 1) for table in tables)
     n_words = 3 if any((table["said"] == 0).any() for table in (judged, voted)) else 2
-    cases, by_two, beside = _pairs_of_verdicts(judged, voted)
+    cases, by_two, with_two = _pairs_of_verdicts(judged, voted)
     if cases.empty:
         raise InputError(
             "no battle has a valid verdict of a judge and one of people: look at the invalid ones, or judge them again"
         )
     pairs = pd.concat([cases, by_two.assign(judge=TWO_PEOPLE)])
-    kinds = matched.judged.drop_duplicates("question_id").set_index("question_id")["category"]
-    several, rows = kinds[pairs["question_id"].unique()].nunique() > 1, []
+    categories = matched.judged.drop_duplicates("question_id").set_index("question_id")["category"]
+    rows = []
     for judge in sorted(set(pairs["judge"]), key=lambda name: (name == TWO_PEOPLE, name)):
-        mine, others = pairs[pairs["judge"] == judge], beside[beside["judge_of"] == judge]
-        parts = {"": (mine, others)}
-        if several:
-            kind, of_others = (table["question_id"].map(kinds) for table in (mine, others))
-            parts |= {each: (mine[kind == each], others[of_others == each]) for each in sorted(set(kind))}
-        for category, (some, by_people) in parts.items():
-            columns = (some[name] for name in ("question_id", "said", "said_other"))
-            row = agreement_measures(*columns, level=level, weight=some["weight"], n_words=n_words)
-            beyond = _beyond_people(by_people, level)
-            row |= dict(zip(("beyond_people", "beyond_people_low", "beyond_people_high"), beyond, strict=True))
-            row["base_rate"] = np.nan if judge == TWO_PEOPLE else _base_rate(some)
+        mine, others = pairs[pairs["judge"] == judge], with_two[with_two["judge_of"] == judge]
+        for category, mine_of, others_of in _by_category(mine, others, categories[pairs["question_id"].unique()]):
+            row = _measured(judge, mine_of, others_of, level, n_words)
             rows.append({"judge": judge, "category": category} | row)
-    remarks = []
+    remarks = _remarks(rows, matched, cases)
     if by_two.empty:
         why = "no battle was judged by two of them, each under a name of their own"
-        remarks.append(Note(f"how far people agree with each other cannot be told: {why}", Concern.MISSING))
-    if alone := sorted({*judges["judge"].astype(str)} - {*pairs["judge"]}):
-        remarks.append(Note(f"{first_five(alone)}: no valid verdict on a battle of the people", Concern.MISSING))
-    for row in rows:
-        if row["category"] == "" and row["chance"] > 0.5:
-            much = f"chance alone gives {100 * row['chance']:.0f} % of {row['judge']}"
-            text = f"most verdicts are ties, and {much}: kappa is low even if agreement is high; see AC1"
-            remarks.append(Note(text))
-        if row["category"] == "" and row["base_rate"] >= CLEAR:
-            naming = _naming(cases[cases["judge"] == row["judge"]], matched.models)
-            share = f"{100 * row['base_rate']:.1f} %"
-            text = (
-                f"{naming} would agree with people in {share}, {row['judge']} does in {100 * row['agreement']:.1f} %; "
-            )
-            remarks.append(Note(f"{text}kappa does not take that off", Concern.ROUGH))
+        remarks.insert(0, Note(f"how far people agree with each other cannot be told: {why}", Concern.MISSING))
+    absent = sorted({*judges["judge"].astype(str)} - {*pairs["judge"]})
+    if absent:
+        remarks.append(Note(f"{first_five(absent)}: no valid verdict on a battle of the people", Concern.MISSING))
     return Agreement(pd.DataFrame(rows), level, required, tuple(remarks), matched.sentence, matched.counts)

@@ -104,14 +104,15 @@ class CategoryLeaderboards(Result):
 
     def cautions(self) -> list[str]:
         "What came up, one sentence each, and in which category."
-        told: dict[str, Any] = {"intervals": None}
+        plain_fields: dict[str, Any] = {"intervals": None}
         if self.overall is not None and self.overall.order_note:
-            told["order_note"] = ""
-        plain = {name: replace(board, **told).notes() for name, board in self.boards.items()}
+            plain_fields["order_note"] = ""
+        plain = {name: replace(board, **plain_fields).notes() for name, board in self.boards.items()}
         notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
         levels = [board.intervals.level for board in self.boards.values() if board.intervals]
         needed = max(map(questions_needed, levels), default=0)
-        if few := [name for name, board in self.boards.items() if (board.verdicts.n_questions or needed) < needed]:
+        few = [name for name, board in self.boards.items() if (board.verdicts.n_questions or needed) < needed]
+        if few:
             text = f"fewer than {needed} questions decide nothing at this level: {first_five(few)}"
             notes.append(Note(text, Concern.MISSING))
         overall = [] if self.overall is None else self.overall.notes()
@@ -167,8 +168,9 @@ def category_leaderboards(
     names = verdicts["category"].astype(str).drop_duplicates().tolist()
     if len(names) < 2:
         raise InputError(f"one category, {names[0]}: --by category needs at least two; leave it out")
-    if taken := {"all", "model"}.intersection(names):
-        raise InputError(f"a category is called {min(taken)!r}, as a column of the ranks by category is; rename it")
+    reserved = {"all", "model"}.intersection(names)
+    if reserved:
+        raise InputError(f"a category is called {min(reserved)!r}, as a column of the ranks by category is; rename it")
     boards, remarks = dict[str, Leaderboard](), list[str]()
     for name in names:
         try:

@@ -56,7 +56,7 @@ class GateSettings:
             rule = f"level above 0, at most {MOST_LEVEL}; margin from 0 to {most}; drop above 0, at most {most}"
             raise InputError(f"level = {level}, margin = {margin}, drop = {drop}: {rule}")
 
-
+# %% ../../nbs/inference/change_tests.ipynb #2e3223f5
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
     "What drop a test would see."
@@ -93,7 +93,7 @@ class ChangeLimits(NamedTuple):
     high: float | None
     points: float | None  # in a hundred that the new one takes from the old one; None: not known
 
-
+# %% ../../nbs/inference/change_tests.ipynb #e806827f
 @dataclass(frozen=True, slots=True)
 class ChangeEstimate:
     "A change with its limits, the test at the margin, and for whom both hold."
@@ -246,10 +246,10 @@ def over_facets(
     half = float(stdtrit(freedom, (1 + settings.level) / 2) * error)
     low, high = (round(end, 7) + 0.0 for end in (difference - half, difference + half))
     confidence = float(stdtr(freedom, (-settings.margin - difference) / error))
-    seen = sensitivity(float(error), float(freedom), settings)
+    detected = sensitivity(float(error), float(freedom), settings)
     return ChangeEstimate(
         ChangeLimits(difference, low, high, win_points(difference)),
-        MarginTest(high < -settings.margin, confidence, seen),
+        MarginTest(high < -settings.margin, confidence, detected),
         over=tuple(f"{name}s" for name in over),
         promise=study.promise(over),
     )

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import betainccinv, betaincinv, expit, gammaincinv, ndtri, stdtrit
 
 from ..comparisons import Comparisons, as_comparisons
-from ..errors import InputError, NoMaximumError, first_five
+from ..errors import InputError, NoMaximumError, first_five, plural
 from .jackknife import jackknife_half_width, question_wins, strengths_without
 from .presentation_order import FEWEST_TURNS, NOT_RANDOM, order_p_value
 from .real_cycles import by_question
@@ -56,8 +56,9 @@ def misfit(
     Raises: InputError for too few questions, and where no models are compared in a circle. Cost: O(R Q n²).
     Source: Hemerik, Goeman and Finos (2020); this notebook.
     """
-    if (n_questions := pool.n_questions) < (fewest := questions_needed(level)):
-        raise InputError(f"{n_questions} question{'s' * (n_questions != 1)}: fewer than {fewest} can show no misfit")
+    n_questions, fewest = pool.n_questions, questions_needed(level)
+    if n_questions < fewest:
+        raise InputError(f"{plural(n_questions, 'question')}: fewer than {fewest} can show no misfit")
     net, met = by_question(pool)
     total, (i, j) = met.sum(axis=0), np.triu_indices(pool.n_models, 1)
     theta = bradley_terry_batch(*(counts[None] for counts in pool.counts())).scores[0]
@@ -68,7 +69,8 @@ def misfit(
     # What moves the strengths is taken out of each question: at the maximum the sum of it is zero.
     rest -= rest @ sides @ np.linalg.pinv(sides.T @ (bend[:, None] * sides), hermitian=True) @ (bend[:, None] * sides).T
     size = np.sqrt((rest**2).sum(axis=0))
-    if not (free := size > 1e-6).any():
+    free = size > 1e-6
+    if not free.any():
         raise InputError("no models are compared in a circle, so that any verdicts fit some scores")
     rest = rest[:, free] / size[free]
     z, null = rest.sum(axis=0), rng.choice([-1.0, 1.0], size=(MISFIT_FLIPS, len(rest))) @ rest
@@ -155,14 +157,15 @@ def _basis(rows: Comparisons) -> tuple[str, str, np.ndarray]:
     balanced = np.bincount(unit, np.where(forward, 1, -1))[unit] == 0
     if 2 * balanced.sum() >= len(balanced):
         return "both orders", "", everything[balanced]
-    if (p := order_p_value(rows)) is None:
+    p = order_p_value(rows)
+    if p is None:
         return "confounded", "too few verdicts to see whether the order of the answers is random", everything
     if p < NOT_RANDOM:
         pair = np.unique(rows.pair, return_inverse=True)[1]
         often, times = np.bincount(pair, forward), np.bincount(pair)
         fixed = (times > 1).any() and ((often == 0) | (often == times))[times > 1].all()
-        how = "every pair is in one order only" if fixed else f"orders drawn at random are as uneven with p = {p:.3f}"
-        return "confounded", f"the order of the answers is not random ({how}), or the file has lost it", everything
+        why = "every pair is in one order only" if fixed else f"orders drawn at random are as uneven with p = {p:.3f}"
+        return "confounded", f"the order of the answers is not random ({why}), or the file has lost it", everything
     decided = rows.outcome[rows.outcome < 2]
     if len(decided) >= FEWEST_TURNS and len(set(decided.tolist())) == 1:
         alike = "every decided verdict is for the same place: a file that writes winners in one column looks the same"
@@ -248,7 +251,8 @@ def _wins(table: pd.DataFrame, n: int, question: np.ndarray | None = None) -> np
 
 
 def _scores(table: pd.DataFrame, n: int) -> np.ndarray:
-    return bradley_terry_batch(wins := _wins(table, n), np.zeros_like(wins)).scores[0]
+    wins = _wins(table, n)
+    return bradley_terry_batch(wins, np.zeros_like(wins)).scores[0]
 
 
 def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float) -> tuple[float, float, float]:
@@ -268,10 +272,10 @@ def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float
             return unknown
         without -= without.mean(axis=1, keepdims=True)
         moved.append(((without - without.mean(axis=0)) ** 2).sum(axis=1))
-    every, alone = moved[0], np.mean(moved[1:], axis=0)
-    if min(every.sum() - every.max(), alone.sum() - alone.max()) < 1e-12:
+    every, single = moved[0], np.mean(moved[1:], axis=0)
+    if min(every.sum() - every.max(), single.sum() - single.max()) < 1e-12:
         return unknown
-    ratio = np.log(np.append(alone.sum(), alone.sum() - alone) / np.append(every.sum(), every.sum() - every))
+    ratio = np.log(np.append(single.sum(), single.sum() - single) / np.append(every.sum(), every.sum() - every))
     half = jackknife_half_width(ratio, level)
     return tuple(np.exp([ratio[0], ratio[0] - half, ratio[0] + half]).tolist())
 
@@ -311,9 +315,9 @@ def judges_agree(
     Columns: judge, n (verdicts compared), share, low, high (questions as clusters).
     """
     table = _battles(verdicts)[0]
-    said, seen = (2 * table["points"]).astype(int).to_numpy(), table["battle"].to_numpy()
-    counts = np.bincount(seen * 3 + said, minlength=3 * (seen.max() + 1)).reshape(-1, 3)
-    hits, trials = (part - 1 for part in (counts[seen, said], counts.sum(axis=1)[seen]))
+    outcome, battle = (2 * table["points"]).astype(int).to_numpy(), table["battle"].to_numpy()
+    counts = np.bincount(battle * 3 + outcome, minlength=3 * (battle.max() + 1)).reshape(-1, 3)
+    hits, trials = (part - 1 for part in (counts[battle, outcome], counts.sum(axis=1)[battle]))
     compared = pd.DataFrame({"judge": table["judge"], "question": table["question"], "hits": hits, "trials": trials})
     compared, rows = compared[trials > 0], []
     for judge, part in [("", compared), *compared.groupby("judge")] if len(compared) else []:
@@ -334,15 +338,15 @@ def _own(mine: pd.DataFrame, theta: np.ndarray, own: np.integer, kin: np.ndarray
         share = expit(a * gap[apart])
         step = ((points[apart] - share) @ gap[apart]) / max((share * (1 - share)) @ gap[apart] ** 2, 1e-9)
         a = float(np.clip(a + step, a / 2, 2 * a))
-    said, share = sign * (points - mine["others"].to_numpy()), expit(a * gap)
+    excess, share = sign * (points - mine["others"].to_numpy()), expit(a * gap)
     sharper = sign * (share - expit(gap))
-    mean, slope = float((said - sharper)[here].mean()), (sign * gap * share * (1 - share))[here].mean()
+    mean, slope = float((excess - sharper)[here].mean()), (sign * gap * share * (1 - share))[here].mean()
     bend = max((share * (1 - share))[apart] @ gap[apart] ** 2, 1e-9)
-    moved = here * (said - sharper - mean) / n - apart * slope * (points - share) * gap / bend
+    moved = here * (excess - sharper - mean) / n - apart * slope * (points - share) * gap / bend
     parts = np.bincount(question, moved)
     q = len(np.unique(question[here]))
     half = -stdtrit(q - 1, (1 - level) / 2) * np.sqrt(q / (q - 1) * (parts @ parts)) if q > 1 else np.nan
-    row = {"battles": int(n), "difference": float(said[here].mean()), "sharper": float(sharper[here].mean())}
+    row = {"battles": int(n), "difference": float(excess[here].mean()), "sharper": float(sharper[here].mean())}
     return row | {"excess": mean, "low": mean - half, "high": mean + half}
 
 
@@ -383,10 +387,10 @@ def repeated_questions(
         rows = Comparisons.of(verdicts, invalid=True)
     keys = pd.DataFrame({"judge": rows.judge, "wording": rows.wording, "pair": rows.pair})
     unit = keys.groupby([*keys], sort=False).ngroup().to_numpy()
-    said = unit * 8 + (rows.first < rows.second) * 4 + rows.outcome
-    times = np.bincount(said, minlength=8 * (unit.max() + 1)).reshape(-1, 8)
+    cells = unit * 8 + (rows.first < rows.second) * 4 + rows.outcome
+    times = np.bincount(cells, minlength=8 * (unit.max() + 1)).reshape(-1, 8)
     alike = np.log((times**2).sum(axis=1) / times.sum(axis=1) ** 2.0)
-    table = pd.DataFrame({"question": verdicts["question_id"].to_numpy(), "said": said, "chance": alike[unit]})
+    table = pd.DataFrame({"question": verdicts["question_id"].to_numpy(), "said": cells, "chance": alike[unit]})
     table = table.sort_values("said").groupby("question", sort=False, observed=True)
     table = table.agg(said=("said", tuple), chance=("chance", "sum"))
     likely = table["chance"] + np.log(len(table) * (len(table) - 1) / 2 + 1e-9) < np.log(BY_CHANCE)
@@ -419,8 +423,8 @@ def wording_spread(
     with np.errstate(divide="ignore", invalid="ignore"):
         # Degrees of freedom of a chi-square that varies as the mean does; Student's t in place of the normal.
         half = n * mean**2 / variance.var(ddof=1).round(12).to_numpy() * (ndtri(tail) / stdtrit(n - 1, tail)) ** 2
-        known = np.maximum(half, tail)  # below which both ends of the chi-square are 0
-        low, high = (mean * known / gammaincinv(known, side) for side in (1 - tail, tail))
+        bounded = np.maximum(half, tail)  # below which both ends of the chi-square are 0
+        low, high = (mean * bounded / gammaincinv(bounded, side) for side in (1 - tail, tail))
     # Where all questions say the same, their variance says nothing: how many of them could have said something else.
     even, seldom = ~np.isfinite(half), 1 - tail ** (1 / n)
     low, high = np.where(even, mean * (1 - seldom), low), np.where(even, mean + (most - mean) * seldom, high)

@@ -85,7 +85,7 @@ def independent_judges(data: Examined) -> Answer:
         why = ": that they err together is not shown"
     return Answer(f"{errors.judges_of_all} judges are worth {worth} independent ones{why}", numbers)
 
-
+# %% ../../nbs/inference/findings_of_judges.ipynb #fbcb692f
 def judges_and_people(data: Examined) -> Answer:
     "How often a judge says what a person says."
     if data.people is None:
@@ -129,11 +129,11 @@ def wordings(data: Examined) -> Answer:
     most, least = table.iloc[[0, -1]].to_dict("records")
     amounts = [f"{100 * row['spread']:.1f} of 100{with_ends(row['low'], row['high'], '.1f')}" for row in (most, least)]
     is_shown = round(most["low"], 9) > round(least["high"], 9)
-    shown = "is shown" if is_shown else "is not shown"
+    verb = "is shown" if is_shown else "is not shown"
     sentence = (
         f"Wordings (variants) of a question move the points of {most['model']} most, by {amounts[0]}, and those of "
         f"{least['model']} least, by {amounts[1]}: standard deviations, limits for all models at once; that the two "
-        f"differ {shown}"
+        f"differ {verb}"
     )
     return Answer(sentence, rows_as_numbers(table, table["model"], "spread"))
 
@@ -147,7 +147,7 @@ def repeats(data: Examined) -> Answer:
     sentence = f"{n_more} questions repeat the verdicts of another, all of them (the first: {first}): "
     return Answer(f"{sentence}does a batch stand twice?", {"questions": n_more})
 
-
+# %% ../../nbs/inference/findings_of_judges.ipynb #b2cacaa8
 def cautions(data: Examined) -> Answer:
     "What makes the other findings unreliable."
     pool, texts = data.pool, dict[str, str]()

@@ -25,13 +25,13 @@ from ..results import Parts, Result, Shown
 class Upset(NamedTuple):
     "A change of the order, and the fewest questions without which it is there."
 
-    what: str  # leader; top 3: who they are, in whatever order; neighbours; pair: the two that were asked for
+    kind: str  # leader; top 3: who they are, in whatever order; neighbours; pair: the two that were asked for
     ahead: str  # the model that gives way
     behind: str  # the one that takes its place
     questions: list[str] | None  # those that speak most against the change first; None: none do it
     exact: bool  # no fewer questions do it; otherwise fewer may
     shared: tuple[str, ...] = ()  # models that share the place in question, two or more
-    alone: bool = False  # the one behind is then first, and none with it
+    is_alone: bool = False  # the one behind is then first, and none with it
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -44,14 +44,14 @@ class Fragility(Result):
 
     def sentence(self) -> str:
         "Of the leader and the top 3, or of the pair."
-        first, third = self.changes[0], {change.what: change for change in self.changes}.get("top 3")
+        first, third = self.changes[0], {change.kind: change for change in self.changes}.get("top 3")
         sentence = "Robustness: "
         if first.shared:
-            place = "their rank" if first.what == "pair" else "the first place"
+            place = "their rank" if first.kind == "pair" else "the first place"
             sentence += f"{_listed(first.shared)} share {place}; "
         if first.questions is None:
-            seen = "" if first.exact else "was found that "
-            return f"{sentence}no choice of questions to drop {seen}would {_change(first)}."
+            which = "" if first.exact else "was found that "
+            return f"{sentence}no choice of questions to drop {which}would {_change(first)}."
         fewest = "the fewest that can" if first.exact else "fewer may do"
         dropping = f"dropping {len(first.questions):,} of the {self.n_questions:,} questions ({fewest})"
         sentence += f"{dropping} would {_change(first)}"
@@ -64,18 +64,29 @@ class Fragility(Result):
     def parts(self) -> Parts:
         return [Shown(self.to_frame()), "", self.sentence()]
 
-    def to_frame(self) -> pd.DataFrame:  # what, ahead, behind, questions (their number), exact, shared (names)
+    def to_frame(self) -> pd.DataFrame:  # what, ahead, behind, questions (their number), exact, shared, alone
         "One row for each change."
-        table = pd.DataFrame(self.changes, columns=Upset._fields)
+        table = pd.DataFrame(self.changes, columns=["what", "ahead", "behind", "questions", "exact", "shared", "alone"])
         numbers = table["questions"].map(len, na_action="ignore").astype("Int64")
         return table.assign(questions=numbers, shared=table["shared"].map(", ".join))
 
     def to_dict(self) -> dict[str, Any]:
         "With the names of the questions."
-        changes = [change._asdict() | {"shared": list(change.shared)} for change in self.changes]
+        changes = [
+            {
+                "what": change.kind,
+                "ahead": change.ahead,
+                "behind": change.behind,
+                "questions": change.questions,
+                "exact": change.exact,
+                "shared": list(change.shared),
+                "alone": change.is_alone,
+            }
+            for change in self.changes
+        ]
         return {"exact": self.exact, "n_questions": self.n_questions, "changes": changes}
 
-
+# %% ../../nbs/inference/fragility.ipynb #1cfa062f
 def _listed(names: Sequence[str]) -> str:
     "Names of two models or more in a sentence."
     if len(names) > 5:
@@ -85,13 +96,13 @@ def _listed(names: Sequence[str]) -> str:
 
 def _change(change: Upset) -> str:
     "What dropping questions would do, as the end of a sentence."
-    if change.what == "pair":
+    if change.kind == "pair":
         return f"put {change.behind} above {change.ahead}"
     if change.questions is None:
         return "put one of them above the others" if change.shared else f"put another model before {change.ahead}"
     if not change.shared:
         return f"put {change.behind} first"
-    return f"put {change.behind} first alone" if change.alone else f"put {change.behind} above {change.ahead}"
+    return f"put {change.behind} first alone" if change.is_alone else f"put {change.behind} above {change.ahead}"
 
 # %% ../../nbs/inference/fragility.ipynb #24999344
 TOP = 3  # models, of which it is asked who they are
@@ -139,14 +150,15 @@ def _refitted(
     most: int,  # more questions than this, or as many, are of no use
 ) -> np.ndarray | None:  # as `_fewest`
     "Few questions without which the maximum puts the one behind first, by efficient scores chosen anew in turn."
-    n, kept, best, at_least = len(design.models), np.ones(cells.shape[0]), None, 1
+    n, kept_questions = len(design.models), np.ones(cells.shape[0])
+    best, at_least = None, 1
     contrast, beta, direction = np.zeros((3, n + tie_parameter))
     contrast[ahead], contrast[behind] = 1.0, -1.0
     fixed, weights = (design.columns, design.values, design.offset), np.empty((3, len(design.columns)))
     for _ in range(ROUNDS):
-        counts = (kept @ cells).reshape(3, -1)
-        how = tie_parameter, n, 0.0, contrast, 0.0, beta, direction
-        if not compiled_or_plain(ascend, *fixed, counts, *how, cost=80.0 * counts.size + n**3):
+        counts = (kept_questions @ cells).reshape(3, -1)
+        options = tie_parameter, n, 0.0, contrast, 0.0, beta, direction
+        if not compiled_or_plain(ascend, *fixed, counts, *options, cost=80.0 * counts.size + n**3):
             break
         compiled_or_plain(efficient_weights, *fixed, tie_parameter, beta, direction, weights, cost=10.0 * counts.size)
         # In points: of complete graphs the direction is level but for these two models.
@@ -154,9 +166,9 @@ def _refitted(
         left_out = _fewest(scores, at_least)
         if left_out is None or len(left_out) >= most:
             break
-        kept, at_least = np.ones(len(kept)), len(left_out) + 1
-        kept[left_out] = 0.0
-        fit = maximise(design, (kept @ cells).reshape(1, 3, -1), tie_parameter=tie_parameter)
+        kept_questions, at_least = np.ones(len(kept_questions)), len(left_out) + 1
+        kept_questions[left_out] = 0.0
+        fit = maximise(design, (kept_questions @ cells).reshape(1, 3, -1), tie_parameter=tie_parameter)
         if not fit.penalised[0] and fit.strengths[0, behind] > fit.strengths[0, ahead] + TIE_TOLERANCE:
             best, most, at_least = left_out, len(left_out), 1
     return best
@@ -200,6 +212,115 @@ def fragility_cost(
     return n_fits * (SECONDS_PER_ROW * (cells.shape[1] // 3) + SECONDS_PER_CUBE * n**3)
 
 # %% ../../nbs/inference/fragility.ipynb #39907b11
+@dataclass(frozen=True, slots=True, eq=False)
+class _Search:
+    "An order of models, and what each question says for it."
+
+    pool: Pool
+    cells: Any  # of `_counted`
+    design: Design
+    tie_parameter: bool
+    points: np.ndarray  # (Q, n) of each question
+    is_exact: bool  # every question compares all pairs equally often: points decide
+
+    def scores(self, kept: np.ndarray) -> np.ndarray:  # (Q,) bool
+        "Scores of the models by what these questions say."
+        if self.is_exact:
+            return kept @ self.points
+        counts = (kept @ self.cells).reshape(1, 3, -1)
+        fit = maximise(self.design, counts, tie_parameter=self.tie_parameter, on_separation="error")
+        return fit.strengths[0]
+
+    def fewest(
+        self,
+        ahead: int,
+        behind: int,
+        most: int,
+        singles: np.ndarray | None,  # of `_single_questions`, where points do not decide
+    ) -> np.ndarray | None:
+        "Few questions, fewer than `most`, without which the one behind is above the one ahead."
+        if singles is None:
+            left_out = _fewest(self.points[:, ahead] - self.points[:, behind])
+            return left_out if left_out is not None and len(left_out) < most else None
+        gaps = np.nan_to_num((singles[:, behind] - singles[:, ahead]).round(9))
+        if gaps.max() > TIE_TOLERANCE and most > 1:
+            return np.array([gaps.argmax()])
+        if most <= 2:
+            return None
+        return _refitted(self.cells, self.design, self.tie_parameter, ahead, behind, most)
+
+    def names(self, questions: np.ndarray) -> list[str]:
+        "Names of questions by their numbers."
+        first_graph = np.unique(self.pool.questions, return_index=True)[1]
+        questions_of = self.pool.index.get("question_id", pd.Series(self.pool.blocks))
+        return questions_of.astype(str).iloc[first_graph[questions]].tolist()
+
+
+def _search(pool: Pool, tie_parameter: bool) -> _Search:
+    "Raises `InputError` for a single question, and for too many that need fits."
+    from scipy import sparse
+
+    if pool.n_questions < 2:
+        raise InputError("one question: without it nothing is left; use at least two")
+    cells, design = _counted(pool)
+    n_rows, n = len(design.columns), pool.n_models
+    is_exact = _is_exact(cells, n)
+    if not is_exact and pool.n_questions > MOST_QUESTIONS:
+        few = f"up to {MOST_QUESTIONS:,} are left out in turn; give a part of the table (--judge, --category)"
+        raise InputError(f"{pool.n_questions:,} questions that do not compare all pairs equally often: {few}")
+    rows, (first, second) = np.arange(n_rows), design.columns[:, :2].T
+    winner = sparse.csr_array((np.ones(n_rows), (rows, first)), shape=(n_rows, n))
+    loser = sparse.csr_array((np.ones(n_rows), (rows, second)), shape=(n_rows, n))
+    points = (cells @ sparse.vstack([winner, loser, (winner + loser) / 2])).toarray()
+    return _Search(pool, cells, design, tie_parameter, points, is_exact)
+
+# %% ../../nbs/inference/fragility.ipynb #53ba1083
+@dataclass(frozen=True, slots=True, eq=False)
+class _Order:
+    "Models in their order, and those that share a rank."
+
+    search: _Search
+    models: list[int]  # best first
+    ranks: np.ndarray  # (n,) by model
+    singles: np.ndarray | None  # of `_single_questions`, where points do not decide
+
+    def tied(self, model: int) -> list[int]:
+        "The models that share the rank of this one, if any do."
+        alike = [other for other in self.models if self.ranks[other] == self.ranks[model]]
+        return alike if len(alike) > 1 else []
+
+    def change(
+        self,
+        kind: str,
+        size: int,  # of the set at the top that is to change; 0: of two models
+        pairs: Iterable[tuple[int, int]],  # ahead and behind: each could bring it about
+        shared: Sequence[int] = (),
+    ) -> Upset:
+        "The pair that needs the fewest questions, and who is first without them."
+        pool, candidates = self.search.pool, [*pairs]
+        best, most = None, pool.n_questions
+        ahead, behind = candidates[0]
+        for one, other in candidates:
+            left_out = self.search.fewest(one, other, most, self.singles)
+            if left_out is not None:
+                best, most, ahead, behind = left_out, len(left_out), one, other
+        is_alone = False
+        if best is not None and size:
+            rest = self.search.scores(~np.isin(np.arange(pool.n_questions), best))
+            later = best_first(rest).tolist()
+            is_alone = bool(mid_ranks(rest)[later[0]] == 1)
+            if not shared:  # who passed need not be first
+                ahead = next(model for model in self.models[:size] if model not in later[:size])
+                behind = next(model for model in later[:size] if model not in self.models[:size])
+            elif is_alone and kind == "leader":
+                behind = later[0]
+                ahead = next(model for model in shared if model != behind)
+        questions = None if best is None else self.search.names(best)
+        is_exact = self.search.is_exact or (best is not None and len(best) <= 2)
+        sharing = tuple(pool.models[model] for model in shared)
+        return Upset(kind, pool.models[ahead], pool.models[behind], questions, is_exact, sharing, is_alone)
+
+# %% ../../nbs/inference/fragility.ipynb #bcab74fd
 def fragility(
     pool: Pool,
     *,
@@ -213,87 +334,26 @@ def fragility(
     Raises `InputError` for a single question; elsewhere `NoMaximumError`, and `ConvergenceError` as `maximise`.
     Source: Huang, Shen, Wei and Broderick (2025), of single preferences. Cost: O(n Q log Q); elsewhere O(n + Q) fits.
     """
-    from scipy import sparse
-
-    if pool.n_questions < 2:
-        raise InputError("one question: without it nothing is left; use at least two")
-    cells, design = _counted(pool)
-    n_rows, n, n_questions = len(design.columns), pool.n_models, pool.n_questions
-    exact = _is_exact(cells, n)
-    if not exact and n_questions > MOST_QUESTIONS:
-        few = f"up to {MOST_QUESTIONS:,} are left out in turn; give a part of the table (--judge, --category)"
-        raise InputError(f"{n_questions:,} questions that do not compare all pairs equally often: {few}")
-    rows, (first, second) = np.arange(n_rows), design.columns[:, :2].T
-    winner = sparse.csr_array((np.ones(n_rows), (rows, first)), shape=(n_rows, n))
-    loser = sparse.csr_array((np.ones(n_rows), (rows, second)), shape=(n_rows, n))
-    points = (cells @ sparse.vstack([winner, loser, (winner + loser) / 2])).toarray()
-
-    def scored(kept: np.ndarray) -> np.ndarray:  # (Q,) bool
-        "Scores of the models by what these questions say."
-        if exact:
-            return kept @ points
-        counts = (kept @ cells).reshape(1, 3, -1)
-        return maximise(design, counts, tie_parameter=tie_parameter, on_separation="error").strengths[0]
-
-    scores = scored(np.ones(n_questions, dtype=bool))
-    order, ranks = best_first(scores).tolist(), mid_ranks(scores)
-    singles = None if exact else _single_questions(cells, design, tie_parameter)
-
-    def fewest(ahead: int, behind: int, most: int) -> np.ndarray | None:
-        "Few questions, fewer than `most`, without which the one behind is above the one ahead."
-        if singles is None:
-            left_out = _fewest(points[:, ahead] - points[:, behind])
-            return left_out if left_out is not None and len(left_out) < most else None
-        gaps = np.nan_to_num((singles[:, behind] - singles[:, ahead]).round(9))
-        if gaps.max() > TIE_TOLERANCE and most > 1:
-            return np.array([gaps.argmax()])
-        return _refitted(cells, design, tie_parameter, ahead, behind, most) if most > 2 else None
-
-    def change(what: str, size: int, pairs: Iterable[tuple[int, int]], shared: Sequence[int] = ()) -> Upset:
-        pairs = [*pairs]
-        best, most, (ahead, behind) = None, n_questions, pairs[0]
-        for one, other in pairs:
-            left_out = fewest(one, other, most)
-            if left_out is not None:
-                best, most, ahead, behind = left_out, len(left_out), one, other
-        is_alone = False
-        if best is not None and size:
-            rest = scored(~np.isin(np.arange(n_questions), best))
-            later = best_first(rest).tolist()
-            is_alone = mid_ranks(rest)[later[0]] == 1
-            if is_alone and what == "leader" and shared:
-                behind = later[0]
-                ahead = next(model for model in shared if model != behind)
-        if best is not None and size and not shared:  # who passed need not be first
-            ahead = next(model for model in order[:size] if model not in later[:size])
-            behind = next(model for model in later[:size] if model not in order[:size])
-        chosen = None if best is None else names.iloc[at[best]].tolist()
-        is_exact = exact or (best is not None and len(best) <= 2)
-        who = tuple(pool.models[model] for model in shared)
-        return Upset(what, pool.models[ahead], pool.models[behind], chosen, is_exact, who, bool(is_alone))
-
-    at = np.unique(pool.questions, return_index=True)[1]
-    names = pool.index["question_id"].astype(str) if "question_id" in pool.index else pd.Series(pool.blocks.astype(str))
-
-    def tied(model: int) -> list[int]:
-        "The models that share the rank of this one, if any do."
-        alike = [other for other in order if ranks[other] == ranks[model]]
-        return alike if len(alike) > 1 else []
-
+    search = _search(pool, tie_parameter)
+    scores = search.scores(np.ones(pool.n_questions, dtype=bool))
+    models, ranks = best_first(scores).tolist(), mid_ranks(scores)
+    singles = None
+    if not search.is_exact:
+        singles = _single_questions(search.cells, search.design, tie_parameter)
+    order = _Order(search, models, ranks, singles)
     if pair:
         one, other = pool.models.index(pair[0]), pool.models.index(pair[1])
         shared = [one, other] if ranks[one] == ranks[other] else []
-        return Fragility((change("pair", 0, [(one, other)], shared),), exact, n_questions)
-    leaders = tied(order[0])
-    if leaders:
-        changes = [change("leader", 1, permutations(leaders, 2), leaders)]
-    else:
-        changes = [change("leader", 1, product(order[:1], order[1:]))]
-    if n > TOP:
-        shared = tied(order[TOP - 1]) if ranks[order[TOP]] == ranks[order[TOP - 1]] else []
-        changes.append(change("top 3", TOP, product(order[:TOP], order[TOP:]), shared))
-    changes += [
-        change("neighbours", 0, [both], tied(both[0]) if ranks[both[0]] == ranks[both[1]] else [])
-        for both in pairwise(order)
-    ]
-    return Fragility(tuple(changes), exact, n_questions)
+        changes = [order.change("pair", 0, [(one, other)], shared)]
+        return Fragility(tuple(changes), search.is_exact, pool.n_questions)
+    leaders = order.tied(models[0])
+    rivals = permutations(leaders, 2) if leaders else product(models[:1], models[1:])
+    changes = [order.change("leader", 1, rivals, leaders)]
+    if pool.n_models > TOP:
+        is_shared = ranks[models[TOP]] == ranks[models[TOP - 1]]
+        shared = order.tied(models[TOP - 1]) if is_shared else []
+        changes.append(order.change("top 3", TOP, product(models[:TOP], models[TOP:]), shared))
+    for one, other in pairwise(models):
+        shared = order.tied(one) if ranks[one] == ranks[other] else []
+        changes.append(order.change("neighbours", 0, [(one, other)], shared))
+    return Fragility(tuple(changes), search.is_exact, pool.n_questions)

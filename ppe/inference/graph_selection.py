@@ -177,5 +177,6 @@ def resample(
 def require_sources(methods: Iterable[Method], pools: Mapping[str, Pool]) -> None:
     "Raise `InputError` for a method whose source is not among the pools."
     needed = {method.source for method in methods}
-    if missing := sorted(needed - set(pools)):
+    missing = sorted(needed - set(pools))
+    if missing:
         raise InputError(f"no pool {', '.join(missing)}: the methods need {', '.join(sorted(needed))}")

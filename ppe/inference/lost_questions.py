@@ -92,8 +92,8 @@ def losses(
     valid_old, valid_new = old["verdict"].ne("invalid"), new["verdict"].ne("invalid")
     same_judge = old["judge"].astype(str).isin(new["judge"].astype(str).unique())
     asked_rows = of_old & valid_old & same_judge
-    asked, answered, tried = _answers(old, asked_rows), _answers(new, of_new & valid_new), _answers(new, of_new)
-    missing = asked.difference(answered, sort=False)
+    answers_old, answered, tried = _answers(old, asked_rows), _answers(new, of_new & valid_new), _answers(new, of_new)
+    missing = answers_old.difference(answered, sort=False)
     crashed = _without_rows(old, new, models[0], asked_rows, tried, missing)
     lost_answers = missing.intersection(tried, sort=False).union(crashed, sort=False)
 
@@ -105,8 +105,8 @@ def losses(
 
     by_old, by_new = (index.unique("question_id") for index in (_answers(old, of_old & valid_old), answered))
     return Losses(
-        unit="wording" if len(asked) > asked.get_level_values("question_id").nunique() else "question",
-        n_asked=len(asked),
+        unit="wording" if len(answers_old) > answers_old.get_level_values("question_id").nunique() else "question",
+        n_asked=len(answers_old),
         n_lost=len(lost_answers),
         categories=tuple((name, int(n_lost[name]), int(n_asked[name])) for name in most_first),
         n_added=len(by_new.difference(by_old)),

@@ -32,7 +32,7 @@ class Matched:
     judged: pd.DataFrame  # BATTLE, judge, category, points: a row for each verdict of a judge
     voted: pd.DataFrame  # the same of people
     models: tuple[str, ...]  # names in the order of their numbers
-    taken: str  # a sentence: what was taken for the same answers
+    what_is_alike: str  # a sentence: what was taken for the same answers
 
     @property
     def counts(self) -> dict[str, int]:
@@ -50,7 +50,7 @@ class Matched:
         of = self.counts
         unmet = f"{of['n_judged_unmet']:,} of {of['n_judged']:,} verdicts of judges and "
         unmet += f"{of['n_voted_unmet']:,} of {of['n_voted']:,} of people met none of the other side"
-        return f"{self.taken}; {unmet}"
+        return f"{self.what_is_alike}; {unmet}"
 
 
 def alike_identifiers(one: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -103,9 +103,9 @@ def _exchanged(rows: pd.DataFrame, variant: np.ndarray) -> np.ndarray:  # (V, V)
 def _games(rows: pd.DataFrame) -> list[tuple[str, ...]]:
     "The variants of one judge, those that are games of one wording together. Raises `InputError` if it is open which."
     variant, names = pd.factorize(rows["variant"], sort=True)
-    shared, said = _exchanged(rows, variant), [_game_of(name) for name in names]
-    if all(said):
-        wording = np.array([game[0] for game in said if game])
+    shared, games = _exchanged(rows, variant), [_game_of(name) for name in names]
+    if all(games):
+        wording = np.array([game[0] for game in games if game])
         shared[wording[:, None] != wording] = 0
     elif len(names) > 2:
         n_comparisons = len(names) * (len(names) - 1) / 2
@@ -133,7 +133,8 @@ def _wordings(judged: pd.DataFrame) -> tuple[pd.Series, Games, Games]:
     wording, games, unnamed = judged["variant"].copy(), dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
     for _, rows in judged.groupby("judge", sort=True):
         for group in _games(rows):
-            names = {game[0] for variant in group if (game := _game_of(variant))}
+            games_of_group = [_game_of(variant) for variant in group]
+            names = {game[0] for game in games_of_group if game}
             is_named = len(names) == 1 and names != {""}
             if len(group) > 1 or is_named:
                 name = names.pop() if is_named else " and ".join(group)
@@ -188,8 +189,8 @@ def _taken(variants: pd.Series, games: Games, reading: str, is_found: bool) -> s
     if reading == "votes":
         kinds.append(f"{_listed(variants)} of people are votes on them")
     fields = "question, wording and pair" if reading == "wording" else "question and pair"
-    asked = "" if is_found else ", as asked"
-    return f"Matched on {fields}{asked}" + (f": {', and '.join(kinds)}" if kinds else "")
+    as_asked = "" if is_found else ", as asked"
+    return f"Matched on {fields}{as_asked}" + (f": {', and '.join(kinds)}" if kinds else "")
 
 
 def matched_verdicts(
@@ -234,7 +235,7 @@ def matched_verdicts(
             f"{_WAY_OUT}"
         )
     columns = [*BATTLE, "judge", "category", "points"]
-    taken = _taken(voted["variant"], games, reading, match == "auto")
+    sentence = _taken(voted["variant"], games, reading, match == "auto")
     if match == "auto" and {*judged["wording"]} ^ {*voted["wording"]}:
-        taken += f" ({names}; if they number votes or games: --match question)"
-    return Matched(judged[columns], voted[columns], models, taken)
+        sentence += f" ({names}; if they number votes or games: --match question)"
+    return Matched(judged[columns], voted[columns], models, sentence)

@@ -106,11 +106,11 @@ class Change(Result):
 
     def to_dict(self) -> dict[str, Any]:
         "Every number, and whether it is decided."
-        compared, lost = asdict(self.compared), asdict(self.losses)
+        compared, losses = asdict(self.compared), asdict(self.losses)
         numbers: dict[str, Any] = {"models": self.models} | self.estimate.limits._asdict()
         numbers |= {"worse": self.worse, "decided": self.decided, "confidence": self.estimate.test.confidence}
         numbers |= asdict(self.estimate.test.sensitivity)
-        numbers |= compared | lost | asdict(self.settings)
+        numbers |= compared | losses | asdict(self.settings)
         numbers |= {"lost": numbers.pop("categories"), "over": self.estimate.over, "promise": self.estimate.promise}
         return numbers | {"notes": self.notes()}
 
@@ -183,8 +183,8 @@ def _answer(change: Change) -> list[str]:
     if change.worse:
         return [f"WORSE{beyond}: {would_win}"]
     if not change.decided:
-        lost = change.losses.sentence(change.models)
-        return [f"NOT DECIDED whether {new} is worse than {old}{beyond}: {lost}.", f"On the others {would_win}"]
+        loss = change.losses.sentence(change.models)
+        return [f"NOT DECIDED whether {new} is worse than {old}{beyond}: {loss}.", f"On the others {would_win}"]
     if limits.low is not None and limits.low > 0:
         return [f"BETTER: {would_win}"]
     return [f"NOT SHOWN TO BE WORSE{beyond}: {would_win}"]
@@ -270,9 +270,9 @@ def _changed(before: set[str], after: set[str], one: bool, names: Sequence[str])
             f"--model NAME: {first_five(sorted(before))}"
         )
     elif len(only_old) != 1 or len(only_new) != 1:
-        seen = " only the new one ".join(first_five(some) or "none," for some in (only_old, only_new))
+        only_names = " only the new one ".join(first_five(some) or "none," for some in (only_old, only_new))
         raise InputError(
-            f"which model changed? Only the old table has {seen} and one in each was looked for; {way_out}"
+            f"which model changed? Only the old table has {only_names} and one in each was looked for; {way_out}"
         )
     else:
         pair = only_old[0], only_new[0]
@@ -326,9 +326,9 @@ def _refuse_what_decides_nothing(
     "Raise `InputError` for other judges, and for too few questions."
     judged = [sorted({rows.judges[judge] for judge in rows.judge[mine]}) for mine in of]
     if not paired.any() and not set(judged[0]) & set(judged[1]):
-        seen = f"the old one was judged by {first_five(judged[0])}, the new one by {first_five(judged[1])}"
+        by_whom = f"the old one was judged by {first_five(judged[0])}, the new one by {first_five(judged[1])}"
         raise InputError(
-            f"the judge changed too: {seen}; a change of the judge cannot be told from one of the model; let the same "
+            f"the judge changed too: {by_whom}; a change of the judge cannot be told from one of the model; let the same "
             "judge both, take those of one (--judge), or compare the judges (--judges)"
         )
     n_questions, fewest = len(np.unique(rows.question[paired])), questions_needed(level)
@@ -420,5 +420,5 @@ def model_change(
         shown_first=shown_first,
         order_note=order_caution(counted, "Judge in random or both orders"),
     )
-    lost = losses(tables[0], tables[-1], names)
-    return Change(names, _estimated(joined, names, over, settings), compared, lost, settings)
+    estimate = _estimated(joined, names, over, settings)
+    return Change(names, estimate, compared, losses(tables[0], tables[-1], names), settings)

@@ -59,11 +59,12 @@ def order_p_value(
         return None
     net = csr_matrix((np.where(first < second, 1.0, -1.0), (pair, unit)), shape=(len(pairs), unit.max() + 1))
     of_model = np.eye(n)[pairs // n].T - np.eye(n)[pairs % n].T
-    met, shown = np.bincount(pair)[:, None], np.maximum(np.bincount(np.append(first, second), minlength=n), 1)[:, None]
+    met = np.bincount(pair)[:, None]
+    n_shown = np.maximum(np.bincount(np.append(first, second), minlength=n), 1)[:, None]
 
     def unevenness(turns: np.ndarray) -> np.ndarray:  # (units,) → (2,)
         of_pairs = (net @ turns)[:, None]
-        return np.array([(of_pairs**2 / met).sum(), ((of_model @ of_pairs) ** 2 / shown).sum()])
+        return np.array([(of_pairs**2 / met).sum(), ((of_model @ of_pairs) ** 2 / n_shown).sum()])
 
     rng, there = stream(0, "order of the answers", rows.judges[0]), unevenness(np.ones(net.shape[1]))
     turned = [unevenness(rng.choice([-1.0, 1.0], size=net.shape[1])) for _ in range(N_FLIPS)]
@@ -86,16 +87,16 @@ def _seen(rows: Comparisons, level: float) -> str:
     "The pairs in one order only, counted in words; empty where they are not nearly all, or chance."
     unit = rows.question if rows.n_questions > 1 else rows.graph
     _, first, second = np.unique(np.stack([unit, rows.first, rows.second]), axis=1)
-    shown = np.zeros((len(rows.models), len(rows.models)))
-    np.add.at(shown, (first, second), 1.0)
-    n_one, n_pairs, chance = pairs_in_one_order(shown)
+    counts = np.zeros((len(rows.models), len(rows.models)))
+    np.add.at(counts, (first, second), 1.0)
+    n_one, n_pairs, chance = pairs_in_one_order(counts)
     nearly_every = n_pairs > 0 and bool(at_least(n_one / n_pairs, NEARLY_EVERY))
     if nearly_every and chance < level:
         return f"{n_one:,} of {n_pairs:,} that met several times"
-    met = shown + shown.T
+    met = counts + counts.T
     if not nearly_every and met[met > 1].sum() >= met.sum() / 2:
         return ""
-    n_listed, n_all = _by_list(shown)
+    n_listed, n_all = _by_list(counts)
     if not at_least(n_listed / n_all, ONE_ORDER):
         return ""
     opponents = (met > 0).sum(axis=1)
@@ -120,16 +121,16 @@ def order_caution(
         return ""
     if not valid.all():
         rows = rows.take(valid)
-    seen, by = _seen(rows, NOT_RANDOM), ""
-    if not seen and len(rows.judges) > 1:
+    evidence, by = _seen(rows, NOT_RANDOM), ""
+    if not evidence and len(rows.judges) > 1:
         level = NOT_RANDOM / len(rows.judges)
         by_judge = {name: _seen(rows.take(rows.judge == k), level) for k, name in enumerate(rows.judges)}
         by_judge = {name: words for name, words in by_judge.items() if words}
         if by_judge:
-            by, seen = f" by {first_five(by_judge)}", next(iter(by_judge.values()))
+            by, evidence = f" by {first_five(by_judge)}", next(iter(by_judge.values()))
             if len(by_judge) > 1:
-                seen = f"of {next(iter(by_judge))} {seen}"
-    return _caution(seen, by, way_out, with_effect) if seen else ""
+                evidence = f"of {next(iter(by_judge))} {evidence}"
+    return _caution(evidence, by, way_out, with_effect) if evidence else ""
 
 
 def _caution(seen: str, by: str, way_out: str, with_effect: bool) -> str:

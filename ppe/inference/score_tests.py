@@ -6,7 +6,7 @@
 __all__ = ['MOST', 'OPEN_FROM', 'ROUNDING', 'WEIGHTS_AT_ONCE', 'LISTED', 'LISTED_DRAWS', 'QUANTILES', 'BALANCED', 'EVEN',
            'EVEN_OF_MANY', 'MANY', 'LEAST_KEPT', 'TABULATED', 'questions_needed', 'draws_needed', 'critical',
            'crossing', 'PairStatistics', 'rank_limits', 'bounded_groups', 'Contributions', 'all_signs',
-           'normal_quantiles', 'ScoreTests']
+           'normal_quantiles', 'Draws', 'ScoreTests']
 
 # %% ../../nbs/inference/score_tests.ipynb #e993d746
 from collections.abc import Callable
@@ -224,8 +224,11 @@ def _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, pena
     for u in range(len(start) - 1):
         for at in range(start[u], start[u + 1]):
             r = row[at]
-            for c in range(k):
-                moved[columns[r, c], u] += more[at] * of_row[r] * values[r, c]
+            part = more[at] * of_row[r]
+            moved[columns[r, 0], u] += part
+            moved[columns[r, 1], u] -= part
+            for c in range(2, k):
+                moved[columns[r, c], u] += part * values[r, c]
             if ties:
                 moved[m - 1, u] += more[at] * of_ties[r]
 
@@ -337,6 +340,92 @@ def _leverages(
     return missed
 
 # %% ../../nbs/inference/score_tests.ipynb #c48e2c0a
+@njit(cache=True, error_model="numpy")
+def _inverse(columns, values, offset, counts, ties, n_models, ridge, beta):
+    "Inverse of the information at a fit; without rows where there is none."
+    m = len(beta)
+    information, score, root, inverse = np.empty((m, m)), np.empty(m), np.empty(len(columns)), np.eye(m)
+    fill_information(columns, values, offset, counts, ties, n_models, ridge, beta, root, score, information)
+    return inverse if solve(information, inverse) else inverse[:0]
+
+
+@njit(cache=True, error_model="numpy")
+def _add_rows(columns, values, rows, times, bend, mixed, of_ties, total):
+    "Add the information of some rows, each so many times, to the matrix `total`, in place."
+    last, k = len(total) - 1, columns.shape[1]
+    for at in range(len(rows)):
+        r = rows[at]
+        for c in range(k):
+            i, part = columns[r, c], times[at] * values[r, c]
+            for d in range(k):
+                total[i, columns[r, d]] += part * bend[r] * values[r, d]
+            if of_ties[r] > 0.0:
+                total[i, last] += part * mixed[r]
+                total[last, i] += part * mixed[r]
+        total[last, last] += times[at] * of_ties[r]
+
+
+@njit(cache=True, error_model="numpy")
+def _question_gram(columns, values, usual, start, row, more, bend, mixed, of_ties, penalty, inverse):
+    "Σ J_u I⁻¹ J_u over the questions; a verdict of row r adds bend x x', and beside log nu mixed x and of_ties."
+    m = len(inverse)
+    gram, common, product = np.zeros((m, m)), penalty * np.eye(m), np.empty((m, m))
+    _add_rows(columns, values, np.arange(len(columns)), usual, bend, mixed, of_ties, common)
+    for u in range(len(start) - 1):
+        own = slice(start[u], start[u + 1])
+        information = common.copy()
+        _add_rows(columns, values, row[own], more[own], bend, mixed, of_ties, information)
+        product[:] = 0.0
+        for i in range(m):  # the diagonal is 0 where the question tells nothing of a parameter
+            for j in range(m):
+                if information[i, i] != 0.0 and information[j, j] != 0.0:
+                    product[i] += information[i, j] * inverse[j]
+        for i in range(m):
+            for j in range(m):
+                if information[i, i] != 0.0 and information[j, j] != 0.0:
+                    gram[i] += product[i, j] * information[j]
+    return gram
+
+# %% ../../nbs/inference/score_tests.ipynb #42083a7c
+@njit(cache=True, error_model="numpy")
+def _value_moments(columns, values, offset, counts, ties, usual, start, row, more, n_models, beta, contrast, inverse):
+    "Σ |A_u|² over the strengths, and the bias of the sum of the scores for each unit of dispersion."
+    last, n_rows, direction = len(beta) - 1, len(columns), np.zeros(len(beta))
+    for i in range(len(beta)):
+        direction += contrast[i] * inverse[i]
+    variance = (contrast * direction).sum()
+    of_row, of_ties, weights = np.empty(n_rows), np.empty(n_rows), np.empty((3, n_rows))
+    common, moved = np.empty(len(beta)), np.empty((len(beta), len(start) - 1))
+    row_information(columns, values, offset, ties, beta, direction, of_row, of_ties)
+    _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, np.zeros(len(beta)), common, moved)
+    efficient_weights(columns, values, offset, ties, beta, direction, weights)
+    bias, nu = 0.0, np.exp(beta[last]) if ties else 0.0
+    deviation = np.zeros((3, 2))  # won, lost, tied: of half the difference of wins and losses, and of ties
+    for r in range(n_rows):
+        log_odds, of_pair, of_both, of_tie = offset[r], 0.0, 0.0, inverse[last, last] - direction[last] ** 2 / variance
+        along = 0.0
+        for c in range(columns.shape[1]):
+            along += values[r, c] * direction[columns[r, c]]
+            log_odds += values[r, c] * beta[columns[r, c]]
+            of_both += values[r, c] * inverse[columns[r, c], last]
+            for d in range(columns.shape[1]):
+                of_pair += values[r, c] * values[r, d] * inverse[columns[r, c], columns[r, d]]
+        of_pair -= along**2 / variance  # x'Mx
+        of_both -= along * direction[last] / variance
+        won, lost = np.exp(0.5 * log_odds), np.exp(-0.5 * log_odds)
+        total = won + lost + nu
+        p, q, draw = won / total, lost / total, nu / total
+        deviation[:, 0] = q + 0.5 * draw, -(p + 0.5 * draw), 0.5 * (q - p)
+        if ties:
+            deviation[:, 1] = -draw, -draw, 1.0 - draw
+        n_verdicts = counts[0, r] + counts[1, r] + counts[2, r]
+        for outcome, chance in enumerate((p, q, draw)):
+            one, other = deviation[outcome]
+            square = one**2 * of_pair + 2 * one * other * of_both + other**2 * of_tie
+            bias -= 0.5 * n_verdicts * chance * weights[outcome, r] * square
+    return (moved[:n_models] ** 2).sum(), bias
+
+# %% ../../nbs/inference/score_tests.ipynb #08c87ec8
 class Contributions(NamedTuple):
     "What the questions add to the estimates of P contrasts, each from a fit under its hypothesis."
 
@@ -346,8 +435,10 @@ class Contributions(NamedTuple):
     leverage: np.ndarray  # (P,) share of the variance that draws lose on average
     kept: np.ndarray  # (P, B) share that each draw keeps; (P, 1) where all keep everything
     missed: int  # fits that were not reached
+    expected: np.ndarray  # (P,) variance of the sum, by the fitted chances and, for a value, what questions do
+    bias: np.ndarray  # (P,) of the sum; 0 for equality
 
-# %% ../../nbs/inference/score_tests.ipynb #42083a7c
+# %% ../../nbs/inference/score_tests.ipynb #69434c41
 def all_signs(
     n_questions: int,
 ) -> np.ndarray:  # (2^Q, Q) ±1
@@ -385,7 +476,78 @@ def _usual(
     cells = np.append(times.row[~inside], unit), np.append(times.col[~inside], frequent[place])
     return usual, sparse.csr_array((data, cells), (n_units, n_rows))
 
-# %% ../../nbs/inference/score_tests.ipynb #08c87ec8
+
+def _row_moments(
+    design: Design,
+    beta: np.ndarray,  # (m,) of a fit
+    ties: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # (R,) each
+    "Of one verdict of each row: expected points, information of the log odds, with log nu, and of log nu."
+    log_odds = (design.values * beta[design.columns]).sum(axis=1) + design.offset
+    won, lost = np.exp(log_odds / 2), np.exp(-log_odds / 2)
+    nu = np.exp(beta[-1]) if ties else 0.0
+    p, q, draw = np.stack([won, lost, np.full_like(won, nu)]) / (won + lost + nu)
+    return p + draw / 2, p * q + draw * (p + q) / 4, draw * (q - p) / 2, draw * (p + q)
+
+
+def _effect_variance(
+    design: Design,
+    outcomes: Any,  # sparse (U, 3 R)
+    start: np.ndarray,  # (m,) of a fit
+    ties: bool,
+    dispersion: float,
+) -> float:
+    "τ² of what a question does to a strength, by moments; 0 where verdicts on a question do not hang together."
+    from scipy import sparse
+
+    n_rows, n_models = len(design.columns), len(design.models)
+    won, lost, tied = (outcomes[:, k * n_rows : (k + 1) * n_rows] for k in range(3))
+    times, (expected, bend, _, _) = won + lost + tied, _row_moments(design, start, ties)
+    first, second = design.columns[:, 0], design.columns[:, 1]
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    pair = np.unique(low * n_models + high, return_inverse=True)[1]
+
+    ones, place = np.ones(n_rows), np.arange(n_rows)
+    of_first = sparse.csr_array((ones, (place, first)), (n_rows, n_models))
+    of_second = sparse.csr_array((ones, (place, second)), (n_rows, n_models))
+    of_pair = sparse.csr_array((ones, (place, pair)))
+    scores = (won + 0.5 * tied - times.multiply(expected)) @ (of_first - of_second)
+    information = times.multiply(bend).tocsr()
+    diagonal, beside = information @ (of_first + of_second), information @ of_pair
+    squares = diagonal.power(2).sum() + 2 * beside.power(2).sum()
+    return max(float((scores.power(2).sum() - dispersion * diagonal.sum()) / squares), 0.0)
+
+# %% ../../nbs/inference/score_tests.ipynb #565fb3de
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    "What stands for chance in every draw."
+
+    flips: np.ndarray  # (B, U + K) ±1; for what comes from elsewhere, standard normal
+    codes: np.ndarray  # (B, G) uint8, without repeats: the signs of `TABULATED` questions in binary digits
+    elsewhere: np.ndarray  # (n, K) what K independent errors of one standard deviation add to the scores
+    noise: int  # seed of the draws that stand for variance which was not seen
+
+    @classmethod
+    def of(
+        cls,
+        n_units: int,  # questions, or groups of them
+        elsewhere: np.ndarray,  # (n, K) see above
+        *,
+        n_flips: int,
+        rng: np.random.Generator,
+    ) -> "Draws":
+        if n_units <= LISTED:
+            signs = np.tile(all_signs(n_units), (LISTED_DRAWS >> n_units, 1))
+            normal, noise = _antithetic(np.random.default_rng(0), elsewhere.shape[1]).T, 1
+        else:
+            signs = rng.integers(2, size=(n_flips, n_units)) * 2.0 - 1
+            normal = rng.standard_normal((n_flips, elsewhere.shape[1]))
+            noise = int(rng.integers(2**63))
+        up = np.pad(signs[: 2**n_units if n_units <= LISTED else None] > 0, ((0, 0), (0, -n_units % TABULATED)))
+        codes = np.packbits(up.reshape(len(up), -1, TABULATED), axis=2, bitorder="little")[:, :, 0]
+        return cls(np.hstack([signs, normal]), codes, elsewhere, noise)
+
+# %% ../../nbs/inference/score_tests.ipynb #2bd0c2df
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTests:
     "Verdicts by question, and the signs that are given to the questions in every draw."
@@ -396,14 +558,12 @@ class ScoreTests:
     unusual: Any  # sparse (U, R): how many more a question has
     counts: np.ndarray  # (3, R) won, lost and tied on all questions
     ties: bool  # with a tie parameter
-    flips: np.ndarray  # (B, U + K) ±1; for what comes from elsewhere, standard normal
-    codes: np.ndarray  # (B, G) uint8, without repeats: the signs of `TABULATED` questions in binary digits
+    draws: Draws
     start: np.ndarray  # (m,) the maximum without a hypothesis; penalised where there is none
     ridge: float  # of the fits; 0 where there is a maximum
     joined: np.ndarray  # (n, n) bool: comparisons lead from one to the other
-    elsewhere: np.ndarray  # (n, K) what K independent errors of one standard deviation add to the scores
     dispersion: float  # variance of a verdict over that of a win or a loss with its chance
-    noise: int  # seed of the draws that stand for variance which was not seen
+    effect_variance: float  # of what a question does to a strength, log odds squared: `_effect_variance`
 
     @classmethod
     def of(
@@ -443,14 +603,7 @@ class ScoreTests:
         fixed = unlike.columns, unlike.values, unlike.offset
         joined = same_component((met + met.T)[None])[0][0]
         elsewhere = np.empty((n_models, 0)) if elsewhere is None else elsewhere
-        if n_units <= LISTED:
-            signs = np.tile(all_signs(n_units), (LISTED_DRAWS >> n_units, 1))
-            normal, noise = _antithetic(np.random.default_rng(0), elsewhere.shape[1]).T, 1
-        else:
-            signs = rng.integers(2, size=(n_flips, n_units)) * 2.0 - 1
-            normal = rng.standard_normal((n_flips, elsewhere.shape[1]))
-            noise = None
-        flips = np.hstack([signs, normal])
+        draws = Draws.of(n_units, elsewhere, n_flips=n_flips, rng=rng)
         counts = outcomes.sum(axis=0).reshape(3, -1)
         for ridge in (0.0, RIDGE) if joined.all() else (RIDGE,):
             start = np.zeros(max(n_models, int(columns.max()) + 1) + ties)
@@ -462,13 +615,9 @@ class ScoreTests:
         chance = 1 / (1 + np.exp(-(unlike.values * start[unlike.columns]).sum(axis=1) - unlike.offset))
         spread = float((counts.sum(axis=0) * chance * (1 - chance)).sum())
         dispersion = max(1 - tied.sum() / (4 * spread), 0.0) if tied.any() and not ties else 1.0
-        if noise is None:
-            noise = int(rng.integers(2**63))
         usual, more = _usual(sum(outcomes[:, side * n_rows : (side + 1) * n_rows] for side in range(3)))
-        up = np.pad(signs[: 2**n_units if n_units <= LISTED else None] > 0, ((0, 0), (0, -n_units % TABULATED)))
-        codes = np.packbits(up.reshape(len(up), -1, TABULATED), axis=2, bitorder="little")[:, :, 0]
-        made: Any = flips, codes, start, ridge, joined, elsewhere, dispersion, noise
-        return cls(unlike, outcomes, usual, more, counts, ties, *made)
+        moved = _effect_variance(unlike, outcomes, start, ties, dispersion)
+        return cls(unlike, outcomes, usual, more, counts, ties, draws, start, ridge, joined, dispersion, moved)
 
     @property
     def n_models(self) -> int:
@@ -477,7 +626,7 @@ class ScoreTests:
     @property
     def n_units(self) -> int:
         "Questions, or groups of them."
-        return self.flips.shape[1] - self.elsewhere.shape[1]
+        return self.draws.flips.shape[1] - self.draws.elsewhere.shape[1]
 
     @property
     def listed(self) -> bool:
@@ -487,7 +636,7 @@ class ScoreTests:
     @property
     def n_signs(self) -> int:
         "Rows of the flips without repeats."
-        return 2**self.n_units if self.listed else len(self.flips)
+        return 2**self.n_units if self.listed else len(self.draws.flips)
 
     def share(
         self,
@@ -498,9 +647,13 @@ class ScoreTests:
         return float((drawn + far.sum()) / (drawn + len(far)))
 
     def _contributions(
-        self, contrasts: np.ndarray, values: np.ndarray, ridge: float, starts: np.ndarray | None = None
+        self,
+        contrasts: np.ndarray,  # (P, n)
+        values: np.ndarray,  # (P,) under the hypothesis
+        ridge: float,
+        starts: np.ndarray | None = None,  # (m,) where the fits begin
+        gram: tuple[np.ndarray, np.ndarray] | None = None,  # of `_gram`: the leverage is read at one fit
     ) -> Contributions:
-        "Of contrasts (P, n) with values (P,) under the hypothesis, from fits that begin at starts (m,)."
         n, n_rows, m = len(contrasts), len(self.design.columns), len(self.start)
         padded = np.zeros((n, m))
         padded[:, : self.n_models] = contrasts
@@ -512,11 +665,41 @@ class ScoreTests:
         scores = (self.outcomes @ np.ascontiguousarray(weights.reshape(n, -1).T)).T
         variance = (padded * directions).sum(axis=1)
         leverage, kept = np.zeros(n), np.ones((n, 1))
-        if self.unusual.nnz and not missed:
+        common = self._leverage_at_start(padded, *gram) if gram else None
+        if common is not None and common.max() < EVEN_OF_MANY:
+            leverage, kept = common, 1 - common[:, None]
+        elif self.unusual.nnz and not missed:
             kept, parts = np.empty((n, self.n_signs)), (self.unusual.indptr, self.unusual.indices, self.unusual.data)
             even = EVEN if self.n_units < MANY else EVEN_OF_MANY
-            missed = _leverages(*fixed, self.usual, *parts, self.codes, padded, fits, leverage, kept, even)
-        return Contributions(scores, fits, variance, leverage, kept, missed)
+            missed = _leverages(*fixed, self.usual, *parts, self.draws.codes, padded, fits, leverage, kept, even)
+        expected = self.dispersion * variance
+        return Contributions(scores, fits, variance, leverage, kept, missed, expected, np.zeros(n))
+
+    def _gram(self) -> tuple[np.ndarray, np.ndarray] | None:
+        "I⁻¹ and Σ J_u I⁻¹ J_u at the fit without a hypothesis; None where each hypothesis has a leverage of its own."
+        if self.n_units < MANY or not self.unusual.nnz:
+            return None
+        design = self.design.columns, self.design.values, self.design.offset
+        inverse = _inverse(*design, self.counts, self.ties, self.n_models, self.ridge, self.start)
+        if not len(inverse):
+            return None
+        parts = self.unusual.indptr, self.unusual.indices, self.unusual.data
+        moments = _row_moments(self.design, self.start, self.ties)[1:]
+        penalty = self.ridge / self.n_units
+        return inverse, _question_gram(*design[:2], self.usual, *parts, *moments, penalty, inverse)
+
+    def _leverage_at_start(self, contrasts: np.ndarray, inverse: np.ndarray, gram: np.ndarray) -> np.ndarray:  # (P,)
+        directions, (_, bend, mixed, of_ties) = contrasts @ inverse, _row_moments(self.design, self.start, self.ties)
+        variance = (directions * contrasts).sum(axis=1)
+        along = (directions[:, self.design.columns] * self.design.values).sum(axis=2)
+        shares = along**2 * bend
+        if self.ties:
+            shares += 2 * along * directions[:, -1:] * mixed + directions[:, -1:] ** 2 * of_ties
+        penalty = self.ridge / self.n_units * (directions**2).sum(axis=1)
+        of_questions = self.unusual @ shares.T + (shares @ self.usual + penalty)
+        taken = ((directions @ gram) * directions).sum(axis=1) - (of_questions**2).sum(axis=0) / variance
+        leverage = np.maximum(taken / variance, 0.0)
+        return np.where(leverage < BALANCED, 0.0, leverage)
 
     def contributions(
         self,
@@ -528,12 +711,24 @@ class ScoreTests:
         for ridge in (self.ridge, RIDGE):
             parts = self._contributions(contrast[None], np.array([value]), ridge, start)
             if not parts.missed:
-                return parts
+                return self._with_moments(parts, contrast, ridge)
         raise ConvergenceError(f"no fit with a contrast of {value:g} was reached: the verdicts are too uneven")
+
+    def _with_moments(self, parts: Contributions, contrast: np.ndarray, ridge: float) -> Contributions:
+        "With the variance that is expected of the sum, and its bias, at the fit for a value."
+        design = self.design.columns, self.design.values, self.design.offset, self.counts, self.ties
+        inverse = _inverse(*design, self.n_models, ridge, parts.fits[0])
+        if not len(inverse):
+            return parts
+        padded = np.append(contrast, np.zeros(len(self.start) - self.n_models))
+        questions = self.usual, self.unusual.indptr, self.unusual.indices, self.unusual.data
+        spread, bias = _value_moments(*design, *questions, self.n_models, parts.fits[0], padded, inverse)
+        expected = parts.expected + self.effect_variance * spread
+        return parts._replace(expected=expected, bias=bias * expected / parts.variance)
 
     def flipped(self, parts: Contributions) -> np.ndarray:  # (B, P), or without repeats
         "Sums of the scores with the signs of every draw, each as wide as if the fit took nothing from it."
-        signs = self.flips[: self.n_signs, : self.n_units]
+        signs = self.draws.flips[: self.n_signs, : self.n_units]
         return signs @ parts.scores.T / np.sqrt(parts.kept.T)
 
     def _standard(
@@ -541,27 +736,27 @@ class ScoreTests:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # z (P,), draws, deviation of the noise, standard error
         "In standard errors, infinite where scores are just what the hypothesis says; without more (P, K) in the draws."
         seen = (parts.scores**2).sum(axis=1) / np.maximum(1 - parts.leverage, LEAST_KEPT)
-        unseen = np.maximum(self.dispersion * parts.variance - seen, 0.0)
+        unseen = np.maximum(parts.expected - seen, 0.0)
         size = np.sqrt(seen + unseen + (more**2).sum(axis=1))
         nothing = size < 1e-9  # just what the hypothesis says
         size = np.where(nothing, np.inf, size)
         null = self.flipped(parts._replace(scores=parts.scores / size[:, None]))
-        return parts.scores.sum(axis=1) / size, null, np.sqrt(unseen) / size, size
+        return (parts.scores.sum(axis=1) - parts.bias) / size, null, np.sqrt(unseen) / size, size
 
     def _together(
         self, parts: Contributions, more: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         "The same with what comes from elsewhere in the draws; the noise is drawn for all contrasts at once."
         z, null, noise, size = self._standard(parts, more)
-        null = np.tile(null, (len(self.flips) // len(null), 1))
+        null = np.tile(null, (len(self.draws.flips) // len(null), 1))
         if more.size:
-            null += self.flips[:, self.n_units :] @ (more / size[:, None]).T
+            null += self.draws.flips[:, self.n_units :] @ (more / size[:, None]).T
         return z, null, noise, size
 
     def _add_noise(self, null: np.ndarray, noise: np.ndarray) -> np.ndarray:
         "Draws (B, P) with the variance that was not seen, in place."
         if noise.any():
-            rng = np.random.default_rng(self.noise)
+            rng = np.random.default_rng(self.draws.noise)
             drawn = _antithetic(rng, len(noise)) if self.listed else rng.standard_normal(null.shape[::-1])
             null += drawn.T * noise
         return null
@@ -570,15 +765,15 @@ class ScoreTests:
         "Tests of equality of all pairs that comparisons join. Cost: O(n² (R k² + m³ + E + m² U + m B U / 5))."
         first, second = np.nonzero(np.triu(self.joined, 1))
         z, noise, missed = np.zeros(len(first)), np.zeros(len(first)), 0
-        null = np.empty((len(self.flips), len(first)))
+        null, gram = np.empty((len(self.draws.flips), len(first))), self._gram()
         n_parts = max(len(first) * len(self.design.columns) // WEIGHTS_AT_ONCE, 1)
         for some in np.array_split(np.arange(len(first)), n_parts):
             contrasts = np.zeros((len(some), self.n_models))
             contrasts[np.arange(len(some)), first[some]] = 1.0
             contrasts[np.arange(len(some)), second[some]] = -1.0
-            parts = self._contributions(contrasts, np.zeros(len(some)), self.ridge)
+            parts = self._contributions(contrasts, np.zeros(len(some)), self.ridge, gram=gram)
             missed += parts.missed
-            z[some], null[:, some], noise[some], _ = self._together(parts, contrasts @ self.elsewhere)
+            z[some], null[:, some], noise[some], _ = self._together(parts, contrasts @ self.draws.elsewhere)
         if missed:
             raise ConvergenceError(
                 f"{missed} of {len(first)} fits with two models of equal strength were not reached: the counts are too "
@@ -593,7 +788,7 @@ class ScoreTests:
         start: np.ndarray | None = None,  # (m,) where the fit begins
     ) -> tuple[float, np.ndarray, float, np.ndarray]:  # z, its draws, the standard error, the fit (m,)
         "Test of one contrast. Beside each of listed signs stand quantiles of the noise, and nothing is drawn."
-        parts, more = self.contributions(contrast, value, start), (contrast @ self.elsewhere)[None]
+        parts, more = self.contributions(contrast, value, start), (contrast @ self.draws.elsewhere)[None]
         if self.listed:
             z, null, noise, size = self._standard(parts, more)
             spread = float(np.hypot(noise, np.sqrt((more**2).sum()) / size)[0])
@@ -674,7 +869,7 @@ class ScoreTests:
             each = []
             for contrast in contrasts:
                 parts = self.contributions(contrast, float(contrast @ strengths))
-                each.append(self._together(parts, (contrast @ self.elsewhere)[None]))
+                each.append(self._together(parts, (contrast @ self.draws.elsewhere)[None]))
             null, noise = np.hstack([row[1] for row in each]), np.concatenate([row[2] for row in each])
             largest = np.abs(self._add_noise(null, noise)).max(axis=1)
             least = float(critical(largest, level, listed=self.listed))

@@ -61,10 +61,12 @@ def facets_over(
     over: Over,
 ) -> Names:
     "The facets that levels are drawn anew of. Raises `InputError` for words that are not in OVER, and for none."
-    several = over.split(",") if isinstance(over, str) else over if isinstance(over, Iterable) else [over]
-    words = [str(word).strip() for word in several]
-    if strange := [word for word in words if word not in OVER] or ["nothing"] * (not words):
-        raise InputError(f"--over {first_five(strange)}: choose from {', '.join(OVER)}, with commas between them")
+    if isinstance(over, str):
+        over = over.split(",")
+    words = [str(word).strip() for word in (over if isinstance(over, Iterable) else [over])]
+    unknown = [word for word in words if word not in OVER] if words else ["nothing"]
+    if unknown:
+        raise InputError(f"--over {first_five(unknown)}: choose from {', '.join(OVER)}, with commas between them")
     return tuple(facet for word, facet in OVER.items() if word in words)
 
 
@@ -97,19 +99,19 @@ def verdict_cells(
     columns, _, scores = design.scores(*where)
     inverse = np.linalg.inv(design.information(counts[:, met], *where))[:, :n]
     influence = np.einsum("orc,rcn->orn", scores, inverse[columns]).reshape(-1, n)
-    said = rows.outcome * len(columns) + which[rows.first, rows.second]
-    size, shown = np.bincount(rows.graph), np.unique(rows.graph, return_index=True)[1]
-    facets = {"question": rows.question[shown], "judge": rows.judge[shown]}
-    facets[variant or variant_kind(rows)] = np.unique(rows.wording[shown], return_inverse=True)[1]
-    outcomes = sparse.csr_array((np.ones(len(rows)), (rows.graph, said)), (len(size), len(influence)))
+    cell = rows.outcome * len(columns) + which[rows.first, rows.second]
+    size, first_rows = np.bincount(rows.graph), np.unique(rows.graph, return_index=True)[1]
+    facets = {"question": rows.question[first_rows], "judge": rows.judge[first_rows]}
+    facets[variant or variant_kind(rows)] = np.unique(rows.wording[first_rows], return_inverse=True)[1]
+    outcomes = sparse.csr_array((np.ones(len(rows)), (rows.graph, cell)), (len(size), len(influence)))
     deviations = (outcomes @ influence) * (len(rows) / size)[:, None]
     return Cells(rows.models, where[0], deviations, size / len(rows), facets)
 
 
 def variant_kind(rows: Comparisons) -> Variant:
     "Order, if the two verdicts on a pair always differ in it, else wording."
-    asked = _numbers(rows.judge, rows.question, rows.pair)
-    forward, total = np.bincount(asked, rows.first < rows.second), np.bincount(asked)
+    comparison = _numbers(rows.judge, rows.question, rows.pair)
+    forward, total = np.bincount(comparison, rows.first < rows.second), np.bincount(comparison)
     return "order" if total.max() == 2 and (forward[total == 2] == 1).all() else "wording"
 
 # %% ../../nbs/inference/variance_components.ipynb #f95dc269
@@ -140,12 +142,12 @@ def facet_levels(
         code = cells.facets[name]
         n_levels, n_units = len(np.unique(code)), len(np.unique(_numbers(question, code)))
         if n_levels > 1 and n_units > (1 if n_levels < n_units and name == "judge" else len(np.unique(question))):
-            facets[name], own = code, n_levels == n_units
+            facets[name], is_nested = code, n_levels == n_units
             if name != "judge" and shared is None:
                 p[name] = shared_wordings(cells, name, rng=rng)
             if name != "judge":
-                own = p[name] >= SHARED if shared is None else not shared
-            nested |= {name} if own else set()
+                is_nested = p[name] >= SHARED if shared is None else not shared
+            nested |= {name} if is_nested else set()
     sets = [names for size in range(1, len(facets) + 1) for names in combinations(facets, size)]
     sets = [names for names in sets if "question" in names or not nested & {*names}]
     return {names: _numbers(*(facets[name] for name in names)) for names in sets}, p
@@ -163,9 +165,9 @@ def component_matrices(
     """
     share = weights / weights.sum()
     moved = (deviations - share @ deviations) * share[:, None]
-    held = {each: np.bincount(code, share) for each, code in levels.items()}
-    size = {each: float(shares @ shares) for each, shares in held.items()}
-    of_cell = np.stack([held[each][levels[each]] for each in names])
+    shares_of = {each: np.bincount(code, share) for each, code in levels.items()}
+    size = {each: float(shares @ shares) for each, shares in shares_of.items()}
+    of_cell = np.stack([shares_of[each][levels[each]] for each in names])
     union = [[size[next(s for s in levels if set(s) == {*one, *other})] for other in names] for one in names]
     sizes = np.array([size[each] for each in names])
     system = np.array(union) - 2 * (of_cell * share) @ of_cell.T + np.outer(sizes, sizes)
@@ -176,7 +178,7 @@ def component_matrices(
     matrices = np.linalg.solve(system, squares.reshape(len(names), -1)).reshape(squares.shape)
     for each, matrix in zip(names, matrices.copy(), strict=True):  # what is left where all fixed levels are there
         if (less := tuple(name for name in each if name not in FIXED)) != each and less in names:
-            matrices[names.index(less)] += matrix * len(held[less]) / len(held[each])
+            matrices[names.index(less)] += matrix * len(shares_of[less]) / len(shares_of[each])
     return matrices, sizes
 
 # %% ../../nbs/inference/variance_components.ipynb #aff9ac41
@@ -235,7 +237,8 @@ class Components:
         Raises `InputError` for a facet that has no two levels here.
         """
         numbers, fresh = self.levels | dict(levels or {}), {*self.levels} if over is None else {*over}
-        if unknown := sorted({*numbers, *fresh} - {*self.levels}):
+        unknown = sorted({*numbers, *fresh} - {*self.levels})
+        if unknown:
             raise InputError(
                 f"{first_five(unknown)}: only what differs among the verdicts can be studied, here "
                 f"{', '.join(self.levels)}; leave {unknown[0]}s out, or add verdicts of others on the same questions, "
@@ -300,7 +303,8 @@ class Components:
     ) -> tuple[np.ndarray, np.ndarray]:  # (m,) each
         "Of contrasts, had other levels of these facets been drawn, and its degrees of freedom. Raises as `errors`."
         added, n = self.covariance(over=fresh, scale=scale), len(self.scores)
-        if few := [name for name in fresh if name not in {*self.without, *self.nested}]:
+        few = [name for name in fresh if name not in {*self.without, *self.nested}]
+        if few:
             raise InputError(
                 f"{few[0]}: limits over a facet need at least three of it, here are {self.levels[few[0]]:g}; add one, "
                 f"or ask for limits that are not over {few[0]}s"
@@ -353,14 +357,14 @@ class VarianceComponents(Components, Result):
     def uncovered(self) -> str:
         "What ranges over questions alone leave out, in a sentence; empty where it is little."
         errors = ((self.deviation(over=over, scale=each) for over in (["question"], None)) for each in SCALES)
-        alone, matched = (part / (whole or 1.0) for part, whole in errors)
-        if not self.crossed or round(100 * alone) >= COVERED:
+        covered, matched = (of_questions / (of_all or 1.0) for of_questions, of_all in errors)
+        if not self.crossed or round(100 * covered) >= COVERED:
             return ""
         others = " and ".join(f"other {name}s" for name in self.crossed)
         able = [word for word, name in OVER.items() if name in self.crossed and self.levels[name] > 2]
-        way_out = f" (--over {','.join(['questions', *able])})" * bool(able)
+        way_out = f" (--over {','.join(['questions', *able])})" if able else ""
         return (
-            f"For {others} too, the standard error of a score is {1 / alone:.1f} times that over questions alone; "
+            f"For {others} too, the standard error of a score is {1 / covered:.1f} times that over questions alone; "
             f"after matching spread, on which ranks depend, {1 / matched:.1f} times{way_out}."
         )
 
@@ -445,7 +449,8 @@ class VarianceComponents(Components, Result):
             number = f"(p = {p:.2g}, if the number means nothing)"
             text = f"{name.capitalize()}s of the same number are taken as {own} on every question {number}."
             notes.append(Note(text))
-        if below := [f"{' × '.join(each)} ({v:.2g})" for each, v in zip(self.names, raw, strict=True) if v < 0]:
+        below = [f"{' × '.join(names)} ({v:.2g})" for names, v in zip(self.names, raw, strict=True) if v < 0]
+        if below:
             notes.append(Note(f"Estimated below 0, and taken as 0: {', '.join(below)}."))
         return notes
 
@@ -467,14 +472,14 @@ def generalizability(
     sizes = {each: int(code.max()) + 1 for each, code in levels.items()}
     names = [each for each in levels if all(sizes[less] < sizes[each] for less in levels if {*less} < {*each})]
     nested = tuple(name for name in max(levels, key=len) if (name,) not in levels)
-    held = {name: float(sizes[name,]) for name in max(levels, key=len) if name not in nested}
-    held |= {name: sizes["question", name] / held["question"] for name in nested}
-    if held["question"] < 2:
+    n_levels = {name: float(sizes[name,]) for name in max(levels, key=len) if name not in nested}
+    n_levels |= {name: sizes["question", name] / n_levels["question"] for name in nested}
+    if n_levels["question"] < 2:
         raise InputError("one question: what others would change is not known; at least two are needed")
     without: dict[str, list[np.ndarray]] = {}
     try:
         matrices, shares = component_matrices(cells.deviations, cells.weights, levels, names)
-        for name in (each for each in held if groups and each not in nested and held[each] > 2):
+        for name in (each for each in n_levels if groups and each not in nested and n_levels[each] > 2):
             group = levels[name,] % groups
             for keep in (group != left for left in range(group.max() + 1)):
                 rest = {each: code[keep] for each, code in levels.items()}
@@ -482,10 +487,10 @@ def generalizability(
                 without.setdefault(name, []).append(left)
     except np.linalg.LinAlgError:
         raise InputError(
-            f"{', '.join(held)} cannot be told apart, or not without one level: too few cells have one in common and "
+            f"{', '.join(n_levels)} cannot be told apart, or not without one level: too few cells have one in common and "
             "differ in another; take one judge, or questions that all judges judged"
         ) from None
-    about = cells.models, cells.scores, held, nested, tuple(names), matrices, shares
+    about = cells.models, cells.scores, n_levels, nested, tuple(names), matrices, shares
     groups_out, n_judges = (
         {name: np.array(each) for name, each in without.items()},
         len({*cells.facets.get("judge", [0])}),

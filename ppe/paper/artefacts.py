@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Json', 'PROFILES', 'FOLDERS', 'ProfileName', 'BEYOND', 'notebook_cells', 'cell_tags', 'code_cells', 'what_runs',
-           'Item', 'read_items', 'Artefact', 'saved_at', 'read_entries', 'read_manifest', 'Front', 'read_fronts',
-           'plain_markdown']
+           'declared_parameters', 'Item', 'read_items', 'Artefact', 'saved_at', 'read_entries', 'read_manifest',
+           'Front', 'read_fronts', 'plain_markdown']
 
 # %% ../../nbs/paper/artefacts.ipynb #fe1b1b75
 import ast
@@ -57,7 +57,7 @@ def what_runs(cells: Iterable[Json]) -> list[tuple[str, list[str]]]:
 _TITLE_AND_ANSWER = re.compile(r"# +(\S[^\n]*\?)[ \t]*\n\s*\n((?:>[^\n]*(?:\n|$))+)")
 
 
-def _declared_parameters(cells: Sequence[Json], name: str) -> dict[str, object]:  # parameter → default
+def declared_parameters(cells: Sequence[Json], name: str) -> dict[str, object]:  # parameter → default
     "The literals that the notebook's one cell tagged `parameters` assigns."
     try:
         (source,) = (cell["source"] for cell in cells if "parameters" in cell_tags(cell))
@@ -138,7 +138,7 @@ def _item(root: Path, name: str, table: Any) -> Item:
         raise InputError(f"{where}: a table has the texts item and title, the table quick, no more")
     path, parameters = root / folder / f"{name}.ipynb", {}
     cells = tuple(cell for cell in notebook_cells(path) if "injected-parameters" not in cell_tags(cell))
-    declared = _declared_parameters(cells, path.name)
+    declared = declared_parameters(cells, path.name)
     quick = {**declared, **table["quick"]}
     _check_parameters(f"{where}, quick", declared, quick)
     if missing := sorted({"seed", "output_dir"} - declared.keys()):

@@ -47,30 +47,51 @@ def _product(one, other):
 
 
 @njit(cache=True, error_model="numpy")
+def _eliminate(matrix, k):
+    "Take four rows from k on off all rows below, in one pass: a large matrix does not fit the cache."
+    a, b, c, d = 1.0 / matrix[k, k], 1.0 / matrix[k + 1, k + 1], 1.0 / matrix[k + 2, k + 2], 1.0 / matrix[k + 3, k + 3]
+    for i in range(k + 4, len(matrix)):
+        row, one, two, three, four = (
+            matrix[i, i:],
+            matrix[k, i:],
+            matrix[k + 1, i:],
+            matrix[k + 2, i:],
+            matrix[k + 3, i:],
+        )
+        e, f, g, h = one[0] * a, two[0] * b, three[0] * c, four[0] * d
+        for j in range(len(row)):
+            row[j] = row[j] - e * one[j] - f * two[j] - g * three[j] - h * four[j]
+
+
+@njit(cache=True, error_model="numpy")
 def solve(matrix, vectors):
     "Solve for the rows of `vectors`, in place; False if the matrix is not positive definite."
     m = len(matrix)
     least = np.empty(m)
     for k in range(m):
         least[k] = SINGULAR * matrix[k, k]
-    for k in range(m):
-        if not matrix[k, k] > least[k]:
-            return False
-        inverse = 1.0 / matrix[k, k]
-        for i in range(k + 1, m):
-            factor = matrix[k, i] * inverse
-            for j in range(i, m):
-                matrix[i, j] -= factor * matrix[k, j]
+    for begin in range(0, m, 4):
+        end = min(begin + 4, m)
+        for k in range(begin, end):
+            if not matrix[k, k] > least[k]:
+                return False
+            inverse = 1.0 / matrix[k, k]
+            for i in range(k + 1, end):
+                factor = matrix[k, i] * inverse
+                for j in range(i, m):
+                    matrix[i, j] -= factor * matrix[k, j]
+        if end < m:
+            _eliminate(matrix, begin)
     for v in range(len(vectors)):
         for k in range(m):
             share = vectors[v, k] / matrix[k, k]
             for i in range(k + 1, m):
                 vectors[v, i] -= matrix[k, i] * share
         for k in range(m - 1, -1, -1):
-            total = vectors[v, k]
-            for j in range(k + 1, m):
-                total -= matrix[k, j] * vectors[v, j]
-            vectors[v, k] = total / matrix[k, k]
+            value = vectors[v, k] / matrix[k, k]
+            vectors[v, k] = value
+            for i in range(k):
+                vectors[v, i] -= matrix[i, k] * value
     return True
 
 # %% ../../nbs/rankers/likelihood.ipynb #ce034e8f
@@ -102,6 +123,46 @@ def _chances(root, nu):
 
 
 @njit(cache=True, error_model="numpy")
+def _fill_pairs(columns, offset, counts, beta, scale, score, information):
+    "The same of strengths alone, a tie being half a win for either side; False where odds are too far apart for it."
+    skill = np.empty(len(beta))
+    for i in range(len(beta)):
+        if not abs(beta[i]) < FAR:
+            return False
+        skill[i] = exp(beta[i])
+    for r in range(len(columns)):
+        if offset[r] != 0.0:
+            return False
+        scale[r] = 1.0 / (skill[columns[r, 0]] + skill[columns[r, 1]])
+    diagonal = np.zeros(len(beta))
+    leader, slopes, bends = columns[0, 0], 0.0, 0.0  # sums over rows with the same first model, which mostly follow
+    for r in range(len(columns)):
+        total = counts[0, r] + counts[1, r] + counts[2, r]
+        if total != 0.0:
+            first, second = columns[r, 0], columns[r, 1]
+            if first != leader:
+                score[leader] += slopes
+                diagonal[leader] += bends
+                leader, slopes, bends = first, 0.0, 0.0
+            p, q = skill[first] * scale[r], skill[second] * scale[r]
+            slope = (counts[0, r] + 0.5 * counts[2, r]) * q - (counts[1, r] + 0.5 * counts[2, r]) * p
+            bend = total * p * q
+            slopes += slope
+            bends += bend
+            score[second] -= slope
+            diagonal[second] += bend
+            if first < second:
+                information[first, second] -= bend
+            else:
+                information[second, first] -= bend
+    score[leader] += slopes
+    diagonal[leader] += bends
+    for i in range(len(beta)):
+        information[i, i] = diagonal[i]
+    return True
+
+
+@njit(cache=True, error_model="numpy")
 def fill_information(columns, values, offset, counts, ties, n_models, ridge, beta, root, score, information):
     "Score (m,) and upper triangle of the information (m, m), in place; counts (3, R): won, lost, tied."
     m, k = len(beta), columns.shape[1]
@@ -109,9 +170,18 @@ def fill_information(columns, values, offset, counts, ties, n_models, ridge, bet
         score[i] = 0.0
         for j in range(m):
             information[i, j] = 0.0
-    _roots(columns, values, offset, beta, root)  # in a loop of its own: twice as fast
+    if (
+        k == 2
+        and len(columns) > 0
+        and not ties
+        and _fill_pairs(columns, offset, counts, beta, root, score, information)
+    ):
+        n_rows = 0
+    else:
+        n_rows = len(columns)
+        _roots(columns, values, offset, beta, root)  # in a loop of its own: twice as fast
     nu = exp(min(beta[m - 1], FAR)) if ties else 0.0
-    for r in range(len(columns)):
+    for r in range(n_rows):
         won, lost, tied = counts[0, r], counts[1, r], counts[2, r]
         p, q, draw = _chances(root[r], nu)
         total = won + lost + tied
@@ -143,11 +213,31 @@ def fill_information(columns, values, offset, counts, ties, n_models, ridge, bet
         score[i] -= ridge * beta[i]
         information[i, i] += ridge if information[i, i] + ridge > 0.0 else 1.0  # no verdict tells of it: it stays
         trace += information[i, i] if i < n_models else 0.0
+    share = trace / n_models**2
     for i in range(n_models):
-        for j in range(n_models):
-            information[i, j] += trace / n_models**2
+        for j in range(i, n_models):
+            information[i, j] += share
 
 # %% ../../nbs/rankers/likelihood.ipynb #6e22ab7c
+@njit(cache=True, error_model="numpy")
+def _farthest(columns, values, counts, ties, n_models, step):
+    "How far a step moves the log odds of any row that has verdicts, or log nu; at most so far, where that is little."
+    reach = abs(step[len(step) - 1]) if ties else 0.0
+    if columns.shape[1] == 2:
+        low, high = step[0], step[0]
+        for i in range(1, n_models):
+            low, high = min(low, step[i]), max(high, step[i])
+        if high - low < FULL_NEWTON:
+            return max(reach, high - low)
+    for r in range(len(columns)):
+        move = step[columns[r, 0]] - step[columns[r, 1]]
+        for c in range(2, columns.shape[1]):
+            move += values[r, c] * step[columns[r, c]]
+        if counts[0, r] + counts[1, r] + counts[2, r] != 0.0:
+            reach = max(reach, abs(move))
+    return reach
+
+
 @njit(cache=True, error_model="numpy")
 def ascend(
     columns,  # (R, k) int64, numbers of parameters: first model, second model, further ones
@@ -180,13 +270,7 @@ def ascend(
             for i in range(m):
                 direction[i] = vectors[1, i]
                 vectors[0, i] -= back * direction[i]
-        reach = abs(vectors[0, m - 1]) if ties else 0.0
-        for r in range(len(columns)):
-            move = vectors[0, columns[r, 0]] - vectors[0, columns[r, 1]]
-            for c in range(2, columns.shape[1]):
-                move += values[r, c] * vectors[0, columns[r, c]]
-            if counts[0, r] + counts[1, r] + counts[2, r] != 0.0:
-                reach = max(reach, abs(move))
+        reach = _farthest(columns, values, counts, ties, n_models, vectors[0])
         if not reach < 1e300:
             return 0
         length = 1.0 if reach < FULL_NEWTON else log1p(reach) / reach
@@ -262,6 +346,8 @@ def strengths_exist(columns, counts, n_models, ties):
                 elif seen[second] and not seen[first] and counts[1, r] + counts[2, r] > 0.0:
                     seen[first] = True
                     reached += 1
+                if reached == n_models:
+                    break
         if reached < n_models:
             return False
     changed, position = ties, np.zeros(n_models)
@@ -294,23 +380,39 @@ def _centre(values, n):
 
 
 @njit(cache=True, error_model="numpy")
-def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, steps, penalised):
-    "Fit outcomes (B, 3, R): in place beta (B, m), steps (B,), and which of them are penalised."
+def _extremes(counts):
+    "The least positive count, infinite if there is none, and the largest."
+    least, most = np.inf, 0.0
+    for outcome in range(3):
+        for r in range(counts.shape[1]):
+            count = counts[outcome, r]
+            most = max(most, count)
+            least = min(least, count if count > 0.0 else np.inf)
+    return least, most
+
+
+@njit(cache=True, error_model="numpy")
+def _fit_all(columns, values, offset, outcomes, ties, n_models, ridge, beta, steps, penalised, extremes):
+    "Fit outcomes (B, 3, R): in place beta (B, m), steps (B,), who is penalised, least and largest count (2, B)."
     m = beta.shape[1]
+    gained, lost = np.empty(n_models), np.empty(n_models)
     for b in range(len(outcomes)):
-        counts, gained, lost = outcomes[b], np.empty(n_models), np.empty(n_models)
+        counts = outcomes[b]
         gained.fill(0.5)
         lost.fill(0.5)
-        for r in range(len(columns)):
-            for side in range(2):
-                points = counts[side, r] + 0.5 * counts[2, r]
-                gained[columns[r, side]] += points
-                lost[columns[r, 1 - side]] += points
         total, drawn = 0.0, 0.0
-        for side in range(3):
-            for r in range(len(columns)):
-                total += counts[side, r]
-                drawn += counts[side, r] if side == 2 else 0.0
+        for r in range(len(columns)):
+            won, given, tied = counts[0, r], counts[1, r], counts[2, r]
+            first, second = columns[r, 0], columns[r, 1]
+            gained[first] += won + 0.5 * tied
+            gained[second] += given + 0.5 * tied
+            lost[first] += given + 0.5 * tied
+            lost[second] += won + 0.5 * tied
+            total += won + given + tied
+            drawn += tied
+        extremes[0, b], extremes[1, b] = _extremes(counts)
+        if not extremes[1, b] <= extremes[0, b] * LARGEST_RATIO:
+            continue
         decided = max(total - drawn, 0.01 * total)
         with_ties = ties and drawn > 0.0  # without any nu is 0
         point = beta[b] if with_ties or not ties else beta[b, : m - 1]
@@ -465,19 +567,20 @@ def maximise(
     """
     n_fits, n, m = len(outcomes), len(design.models), len(design.models) + len(design.effects)
     counts = np.ascontiguousarray(outcomes, dtype=np.float64)
-    flat = counts.reshape(n_fits, 3 * len(design.columns))
-    least, most = np.where(flat > 0, flat, np.inf).min(axis=1, initial=np.inf), flat.max(axis=1, initial=0)
-    if (wide := ~(most <= least * LARGEST_RATIO)).any():
+    beta, steps = np.zeros((n_fits, m + tie_parameter)), np.zeros(n_fits, dtype=np.int64)
+    fixed, penalised = (design.columns, design.values, design.offset), np.zeros(n_fits, dtype=np.bool_)
+    extremes = np.empty((2, n_fits))
+    places = beta, steps, penalised, extremes
+    compiled_or_plain(
+        _fit_all, *fixed, counts, tie_parameter, n, ridge, *places, cost=n_fits * (80.0 * design.columns.size + m**3)
+    )
+    least, most = extremes
+    wide = ~(most <= least * LARGEST_RATIO)
+    if wide.any():
         raise InputError(
             f"counts range from {least[wide][0]:g} to {most[wide][0]:g}: a likelihood in double precision weighs "
             f"counts up to a factor of {LARGEST_RATIO:g} apart; leave the smallest out, or take copeland"
         )
-    beta, steps = np.zeros((n_fits, m + tie_parameter)), np.zeros(n_fits, dtype=np.int64)
-    fixed, penalised = (design.columns, design.values, design.offset), np.zeros(n_fits, dtype=np.bool_)
-    places = beta, steps, penalised
-    compiled_or_plain(
-        _fit_all, *fixed, counts, tie_parameter, n, ridge, *places, cost=n_fits * (80.0 * design.columns.size + m**3)
-    )
     if penalised.any() and on_separation == "error":
         _explain(design, outcomes[int(penalised.argmax())], tie_parameter, way_out)
         steps[penalised] = 0  # there is a maximum after all

@@ -277,7 +277,7 @@ def refusal(said: object) -> str:  # kind of a failed call; empty for any other 
     "What an error says of the text that was sent."
     return next((kind for kind, words in _REFUSED.items() if words.search(str(said))), "")
 
-
+# %% ../../nbs/stages/chat.ipynb #2e076c9b
 def reply_from_body(
     body: Any,  # parsed JSON of a chat completion
     *,
@@ -360,7 +360,7 @@ async def _take_whole(response: Any) -> None:
     response.headers.pop("content-encoding", None)  # none was asked for
     response.stream, response.is_stream_consumed, response.is_closed = httpx2.ByteStream(bytes(received)), False, False
 
-
+# %% ../../nbs/stages/chat.ipynb #afd6e4a5
 @dataclass(eq=False)
 class ApiBackend:
     "An endpoint that speaks the OpenAI API, through the official client."

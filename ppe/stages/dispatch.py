@@ -118,8 +118,10 @@ class _Work:
     "A run while it is under way."
 
     def __init__(self, session: "Session", run: int, bar: Any):
-        self.ledger, self.limits, self.backend, self.bar = session.ledger, session.limits, session.backend, bar
-        self.waiting, self.summary, self.last, self.error = open_requests(session.ledger, run), WorkDone(), "", ""
+        self.ledger, self.limits = session.ledger, session.limits
+        self.backend, self.bar = session.backend, bar
+        self.waiting, self.summary = open_requests(session.ledger, run), WorkDone()
+        self.last = self.error = ""
         self.counted = [*session.history, self.summary]  # against the limits
         self.flying: dict[Any, float] = {}  # tasks whose call is not on the disk yet, and the most that it costs
         self.landed, self.stopping = asyncio.Event(), asyncio.Event()
@@ -310,7 +312,7 @@ class _Work:
         elif self.held and not self.stopping.is_set():
             self.blame()
 
-
+# %% ../../nbs/stages/dispatch.ipynb #ed7a3ed8
 def _is_readable(
     ledger: Ledger,
     requests: Iterable[int],  # ids

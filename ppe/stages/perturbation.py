@@ -42,16 +42,16 @@ def filter_candidates(
     candidates: Iterable[str],  # in the order of the reply
 ) -> tuple[list[str], list[tuple[str, str]]]:  # kept; dropped, each with "empty", "unchanged" or "duplicate"
     "Drop candidates that are, normalised, empty, the original again, or an earlier candidate again."
-    kept, dropped = [], []
-    known = {normalise(original): "unchanged", "": "empty"}
+    distinct, dropped = [], []
+    reasons = {normalise(original): "unchanged", "": "empty"}
     for candidate in candidates:
         form = normalise(candidate)
-        if form in known:
-            dropped.append((candidate, known[form]))
+        if form in reasons:
+            dropped.append((candidate, reasons[form]))
         else:
-            kept.append(candidate.strip())
-            known[form] = "duplicate"
-    return kept, dropped
+            distinct.append(candidate.strip())
+            reasons[form] = "duplicate"
+    return distinct, dropped
 
 # %% ../../nbs/stages/perturbation.ipynb #cell-24
 GENERATION = Decoding(temperature=0.7, max_tokens=12_000)
@@ -170,7 +170,7 @@ class Decodings:
     generation: Decoding = GENERATION
     checking: Decoding = CHECKING
 
-
+# %% ../../nbs/stages/perturbation.ipynb #c29c0d84
 def perturb_questions(
     questions: Sequence[Question],
     *,

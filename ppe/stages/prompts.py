@@ -124,9 +124,9 @@ def _template_text(where: str, value: object, slots: Slots = Slots(())) -> str:
         elif is_fenced and name in slots.material and (places.count(name) != 1 or f"{{{{{name}}}}}" not in lines):
             wrong.append(f"{name} stands twice or shares its line")
     if wrong:
-        shown = " ".join(f"{{{{{name}}}}}" for name in needed) or "no places"
+        rule = " ".join(f"{{{{{name}}}}}" for name in needed) or "no places"
         fenced = ", and with {{marker}} material once and on a line of its own" if slots.material else ""
-        raise InputError(f"{where}: {first_five(wrong)}: it needs {shown}{fenced}")
+        raise InputError(f"{where}: {first_five(wrong)}: it needs {rule}{fenced}")
     return text
 
 # %% ../../nbs/stages/prompts.ipynb #cell-17

@@ -191,8 +191,8 @@ def _read_verdict(text: str, n: int | None) -> str:
         raise UnreadableReply("no [A], [B] or [C] in the reply")
     text = _own_words(text)
     runs_on = _NEXT_QUESTION.search(text, len(text) - len(text.lstrip()) + 1)
-    own, rest = (text[: runs_on.start()], text[runs_on.start() :]) if runs_on else (text, "")
-    tags = _claims(_TAG, own)
+    spoken, rest = (text[: runs_on.start()], text[runs_on.start() :]) if runs_on else (text, "")
+    tags = _claims(_TAG, spoken)
     kinds = {tag["tag"].upper() for tag in tags}
     stated = [tag for tag in tags if _states(tag)]
     if not stated and len(kinds) == 1 and _ends_reply(tags[-1]):
@@ -202,15 +202,15 @@ def _read_verdict(text: str, n: int | None) -> str:
     last = stated[-1]
     verdict = last["tag"].upper()
     other = next((tag for tag in reversed(stated) if tag["tag"].upper() != verdict), None)
-    if other and not (_CHANGE.match(own, other.end()) or _SELF.search(own, other.end(), last.start())):
+    if other and not (_CHANGE.match(spoken, other.end()) or _SELF.search(spoken, other.end(), last.start())):
         raise UnreadableReply(f"[{other['tag'].upper()}], then [{verdict}], and no word that takes the first back")
     for tag in (*tags[tags.index(last) + 1 :], *_claims(_TAG, rest)):
         if tag["tag"].upper() != verdict:
             raise UnreadableReply(f"the reply names [{tag['tag'].upper()}] after the verdict [{verdict}]")
-    remark = own[tags[-1].end() :]
+    remark = spoken[tags[-1].end() :]
     if re.search(r"\w", _LINE_ENDS.sub("", remark)) and not (_NAMES.search(remark) or _REASON.search(remark)):
         raise UnreadableReply(f"the verdict [{verdict}] is followed by a remark that is no reason")
-    if _DOUBT.search(own, last.end("tag")):
+    if _DOUBT.search(spoken, last.end("tag")):
         raise UnreadableReply(f"the reply doubts or disowns the verdict [{verdict}]")
     return {"A": "a", "B": "b", "C": "tie"}[verdict]
 
@@ -236,12 +236,12 @@ def _read_result(pattern: re.Pattern, valid: tuple[str, ...], text: str, n: int 
     result, *others = dict.fromkeys(claim["tag"].upper() for claim in claims)
     if others:
         raise UnreadableReply(f"different results in one reply: {first_five([result, *others])}")
-    own = [claim for claim in _claims(pattern, _own_words(_spoken(text))) if _is_own(claim)]
-    if not own or _DOUBT.search(own[-1].string, own[-1].end("tag")):
+    stated = [claim for claim in _claims(pattern, _own_words(_spoken(text))) if _is_own(claim)]
+    if not stated or _DOUBT.search(stated[-1].string, stated[-1].end("tag")):
         raise UnreadableReply(f"the result {result} is quoted, and the reply has none of its own")
-    if own[-1]["end"] is None or result not in valid:
+    if stated[-1]["end"] is None or result not in valid:
         raise UnreadableReply(
-            f"the last [RESULT] begins with {own[-1]['tag']}, but is not just one of {', '.join(valid)}"
+            f"the last [RESULT] begins with {stated[-1]['tag']}, but is not just one of {', '.join(valid)}"
         )
     return result.lower()
 
@@ -285,7 +285,7 @@ def _decoded(array: str) -> list[str]:
         raise ValueError(f"character {ord(unfit[0]):#x} in a string, which is no text")
     return strings
 
-
+# %% ../../nbs/stages/replies.ipynb #0e5d5dd4
 def _read_array(labels: bool, text: str, n: int | None) -> str:
     "The one array of strings that stands by itself, as JSON in one spelling; labels are YES and NO."
     unnested: dict[str, None] = {}  # in order

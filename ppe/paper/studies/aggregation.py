@@ -26,7 +26,7 @@ from .contrasts import Contrast
 from ...parallel import parallel_map
 from ...pool import Pool, half_tie_wins
 from ...rankers.bradley_terry import bradley_terry_batch
-from ...rankers.ranking import at_least, mid_ranks
+from ...rankers.ranking import DISTANCES, at_least, mid_ranks
 from ...rankers.registry import rank_batch
 from ...random_streams import stream
 
@@ -208,7 +208,19 @@ class _Deletions:
         count = self.rest[:n].sum(axis=(1, 2))[:, None] - self.verdicts.sum(axis=(1, 2))
         return (of_rest - of_question) / np.where(self.inside[:n], np.inf, count)
 
-    def losses(self, scores: np.ndarray) -> dict[str, np.ndarray]:  # (p, draws, n), first pools → (p, Q + 1) each
+    def _own_distances(self, ranks: np.ndarray, distance: str) -> np.ndarray:  # (p, draws, n) → (p, Q + 1)
+        "Mean distance of the draws from the judge's ranking of the rest; 0 where a pool holds the question."
+        pools, deleted = np.nonzero(~self.inside[: len(ranks)])
+        values = np.zeros((len(ranks), self.inside.shape[1]))
+        own = self.own[pools, deleted]
+        values[pools, deleted] = DISTANCES[distance](ranks[pools], own[:, None]).mean(axis=1)
+        return values
+
+    def losses(
+        self,
+        scores: np.ndarray,  # (p, draws, n) of the first pools
+        distances: Collection[str] = (),  # further ones from the judge's own ranking
+    ) -> dict[str, np.ndarray]:  # (p, Q + 1) each
         "By reference; where a pool holds the question, no number of meaning."
         ranks, n = mid_ranks(scores), len(scores)
         among = mid_ranks(scores[..., self.known]).mean(axis=1)[:, None]
@@ -218,7 +230,8 @@ class _Deletions:
         own = mean_spearman(ranks.mean(axis=1)[:, None], self.own[:n])
         surprise = np.logaddexp(0, -scale * (scores[..., :, None] - scores[..., None, :])).mean(axis=1)
         held_out = (self._held_out(values) for values in (ahead, surprise))  # (P, n, n) each: the row won
-        return {self.label: given} | dict(zip(OWN, (own, *held_out), strict=True))
+        further = {f"own, {name}": self._own_distances(ranks, name) for name in distances}
+        return {self.label: given} | dict(zip(OWN, (own, *held_out), strict=True)) | further
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2-b
 def _study_cell(
@@ -229,6 +242,7 @@ def _study_cell(
     n_slow_pools: int,
     n_resamples: int,
     seed: int,
+    distances: Collection[str],
 ) -> StudyCell:
     (judged, n_questions), pool = cell, cell[0].pool
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
@@ -243,7 +257,7 @@ def _study_cell(
         first = rows[: stops[-1]]
         scores, ridge = method_scores(way, pool, first, **how) if isinstance(way, Method) else way(pool, first)
         separated[name] = float(ridge.mean())
-        for reference, values in deletions.losses(scores).items():
+        for reference, values in deletions.losses(scores, distances).items():
             parts = [means_without(values[:stop, :-1], deletions.inside[:stop, :-1]) for stop in stops]
             losses[name, reference] = Losses(values[:, -1], tuple(parts))
     same = frozenset(
@@ -267,6 +281,7 @@ def replication_cells(
     seed: int,
     methods: Sequence[Method] = tuple(COMPARED.values()),
     rules: Mapping[str, Rule] = {},  # beside them, by name: scores of every pool
+    distances: Collection[str] = (),  # from the judge's own ranking, beside Spearman's: keys of DISTANCES
     workers: int = 1,
 ) -> list[StudyCell]:  # one per set and size
     """Measure every method on random pools of every set, whole and with each question deleted.
@@ -281,6 +296,7 @@ def replication_cells(
     cells = [(judged, size) for judged in sets for size in pool_sizes]
     every = {method.name: method for method in methods} | dict(rules)
     how: dict[str, Any] = {"methods": every, "n_pools": n_pools, "n_slow_pools": n_slow_pools or n_pools}
+    how["distances"] = tuple(distances)
     run = partial(_study_cell, n_resamples=n_resamples, seed=seed, **how)
     return parallel_map(run, cells, workers=workers)
 
