@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from . import findings, findings_of_judges
-from .findings import Answer, Examined
+from .findings import SectionAnswer, Examined
 from .matching import Match
 from ..random_streams import SEED
 from ..results import Result
@@ -71,7 +71,7 @@ ADVICE = (
     "models farther from the judge's other questions, by 0.014 (0.007 to 0.021) in Spearman distance, and no other "
     "choice of graphs was shown to be closer."
 )
-SECTIONS: dict[str, tuple[str, Callable[[Examined], Answer]]] = {  # what each is about, and what finds it
+SECTIONS: dict[str, tuple[str, Callable[[Examined], SectionAnswer]]] = {  # what each is about, and what finds it
     "pool": ("Contents", findings.contents),
     "invalid": ("Invalid verdicts", findings.invalid_counts),
     "misspecification": ("Fit", findings.score_fit),
@@ -79,12 +79,12 @@ SECTIONS: dict[str, tuple[str, Callable[[Examined], Answer]]] = {  # what each i
     "ranks": ("Open ranks", findings.rank_ranges),
     "fragility": ("Robustness", findings.robustness),
     "components": ("Worth of more questions, wordings or judges", findings.purchases),
-    "wordings": ("Effect of wordings", findings_of_judges.wordings),
+    "wordings": ("Effect of wordings", findings_of_judges.moved_by_wordings),
     "order_flips": ("Position flips", findings_of_judges.position_flips),
     "first_place": ("First-position bias", findings_of_judges.first_place),
     "agreement": ("Agreement of judges", findings_of_judges.judges_with_each_other),
     "judges_together": ("Independence of judges", findings_of_judges.independent_judges),
-    "people": ("Agreement with people", findings_of_judges.judges_and_people),
+    "people": ("Agreement with people", findings_of_judges.agreement_of_people),
     "own_models": ("Favour for the own family", findings_of_judges.own_family),
     "repeated": ("Repeated questions", findings_of_judges.repeats),
     "cautions": ("Cautions", findings_of_judges.cautions),
@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _as_findings(section: str, answer: Answer, level: float) -> list[Finding]:
+def _as_findings(section: str, answer: SectionAnswer, level: float) -> list[Finding]:
     "Each number of an answer; the first has the sentence, which begins with a capital and ends with a stop."
     sentence = answer.sentence[:1].upper() + answer.sentence[1:]
     if sentence and sentence[-1] not in "?.":

@@ -279,7 +279,7 @@ def _effective_judges(table: pd.DataFrame, models: tuple[str, ...], level: float
     half = jackknife_half_width(ratio, level)
     return tuple(np.exp([ratio[0], ratio[0] - half, ratio[0] + half]).tolist())
 
-
+# %% ../../nbs/inference/diagnostics.ipynb #3fe7d813
 def shared_errors(
     verdicts: pd.DataFrame | Comparisons,  # validated verdict table
     *,

@@ -192,7 +192,7 @@ def _taken(variants: pd.Series, games: Games, reading: str, is_found: bool) -> s
     as_asked = "" if is_found else ", as asked"
     return f"Matched on {fields}{as_asked}" + (f": {', and '.join(kinds)}" if kinds else "")
 
-
+# %% ../../nbs/inference/matching.ipynb #c6350b27
 def matched_verdicts(
     judges: pd.DataFrame,  # validated verdict table of one or more judges
     people: pd.DataFrame,  # validated verdict table of one or more people

@@ -26,7 +26,7 @@ from ppe.inference.change_tests import (
     over_facets,
 )
 from .intervals import FEW_QUESTIONS
-from .lost_questions import MOST_LOST, Losses, losses
+from .lost_questions import MOST_LOST, LostQuestions, losses
 from .presentation_order import order_caution
 from .score_tests import MOST, ScoreTests, draws_needed, questions_needed
 from ..random_streams import SEED, stream
@@ -86,7 +86,7 @@ class Change(Result):
     models: tuple[str, str]  # old, new, as they are shown
     estimate: ChangeEstimate
     compared: Compared
-    losses: Losses
+    losses: LostQuestions
     settings: GateSettings
 
     @property

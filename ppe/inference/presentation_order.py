@@ -132,7 +132,7 @@ def order_caution(
                 evidence = f"of {next(iter(by_judge))} {evidence}"
     return _caution(evidence, by, way_out, with_effect) if evidence else ""
 
-
+# %% ../../nbs/inference/presentation_order.ipynb #ec98f0eb
 def _caution(seen: str, by: str, way_out: str, with_effect: bool) -> str:
     text = f"Nearly every pair of models is shown{by} in one order only ({seen}): "
     if with_effect:

@@ -85,7 +85,7 @@ def _markdown_body(finding: Finding) -> list[str]:  # paragraphs
     what, *details = map(plain_markdown, finding.caption)
     parts += [what, "<details><summary>Details: n, data, intervals</summary>", "\n\n".join(details), "</details>"]
     if finding.paper:
-        parts.append("**The paper prints:** " + " ".join(map(plain_markdown, finding.paper)))
+        parts.append("**In the paper:** " + " ".join(map(plain_markdown, finding.paper)))
     return parts
 
 # %% ../../nbs/paper/own_page.ipynb #own-09
@@ -183,7 +183,8 @@ def level_and_difference(
         place = change[across] + shift * (at - (len(looks) - 1) / 2)
         right.errorbar(place, change["difference"], yerr=errors, linestyle="none", **look)
     right.axhline(0, color=GREY, linewidth=0.6, zorder=0)
-    left.set(xlabel=label, ylabel="normalised Spearman distance", ylim=(0, None))
+    left.set(xlabel=label, ylabel="normalised Spearman distance")
+    left.set_ylim(0, 1.08 * max(levels["distance"].max(), 0.01))
     right.set(xlabel=label, ylabel=f"distance less that of {baseline}\n← closer     farther →")
     fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return fig
@@ -286,7 +287,7 @@ def _html_section(folder: Path, section: Section) -> str:
         parts.append(f"<p>{escape(finding.caption[0])}</p>")
         parts.append(f"<details><summary>Details: n, data, intervals</summary>{details}</details>")
     if finding.paper:
-        parts.append(f'<p class="paper"><b>The paper prints:</b> {escape(" ".join(finding.paper))}</p>')
+        parts.append(f'<p class="paper"><b>In the paper:</b> {escape(" ".join(finding.paper))}</p>')
     links = [f'<a href="{escape(file)}">{kind}</a>' for kind, file in _further_files(folder, section).items()]
     return "\n".join([*parts, f'<p class="links">{" · ".join(links)}</p>'])
 
