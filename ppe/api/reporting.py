@@ -24,8 +24,6 @@ from typing import Annotated, Any
 import pandas as pd
 
 from .. import __version__
-from .display import draw_into
-from .display import page as result_html
 from .comparing import compare
 from .inputs import Columns, One, Verdicts, merged_columns, opened, selected, verdict_table
 from .options import check_numbers, words_checked
@@ -39,9 +37,9 @@ from ..inference.ranked_verdicts import Incomplete
 from ..inference.real_cycles import real_cycles
 from ..parallel import progress_bar
 from ..rankers.registry import COUNT_RANKERS
-from ..reports.charts import drawn, visible
+from ..reports.svg import svg_picture
 from ..reports.tables import further_calls, judge_agreement, judge_table, worst_questions
-from ..results import Heading, Note, Parts, Result, Shown
+from ..results import Heading, Note, Parts, Result, Shown, result_html, visible
 from ..random_streams import SEED, stream
 from ..verdicts import read_verdicts, reading
 
@@ -214,8 +212,8 @@ def _pictures(section: Section, result: Result, number: int) -> Iterator[str]:
         kind = options.get("kind", "")
         title = f"{section.heading}: {kind}" if kind else section.heading
         try:
-            chart = partial(draw_into, result=result, **options)
-            svg = drawn(chart, key=f"p{number}-{at}", title=title, description=repr(result))
+            chart = partial(result.plot, **options)
+            svg = svg_picture(chart, key=f"p{number}-{at}", title=title, description=repr(result))
         except REFUSALS:
             continue
         yield f'<figure class="wide">{svg}</figure>'

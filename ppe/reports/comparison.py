@@ -8,11 +8,14 @@ __all__ = ['JudgeChange', 'judge_change']
 # %% ../../nbs/reports/comparison.ipynb #422dce35
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
+from ..charts import draw_ranges
+from ..plot_style import GREY
 from ..comparisons import Comparisons
 from ..errors import InputError, plural
 from ..inference.agreement import agreement_measures
@@ -24,6 +27,10 @@ from ..rankers.ranking import best_first
 from .tables import INVALID, agreement, cells, shared
 from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import model_codes, one_of_each
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -89,6 +96,14 @@ class JudgeChange(Result):
             f"linking error {self.linking_error:.3f} log odds after {n:,} questions judged by both, "
             f"{self.wanted_error:.3f} after {self.n_needed:,}",
         ]
+
+# %% ../../nbs/reports/comparison.ipynb #9bd28076
+@patch
+def plot(self: JudgeChange, ax: "Axes | Figure | None" = None) -> "Axes":
+    "Draw the changes of the scores with their limits, into axes, an empty figure, or a new one."
+    axes = draw_ranges(ax, self.to_frame(), ("change", "low", "high"), "change of the score, log odds")
+    axes.axvline(0, color=GREY, lw=0.8, zorder=0.5)
+    return axes
 
 # %% ../../nbs/reports/comparison.ipynb #judged-03
 def _limits(values: np.ndarray, level: float) -> np.ndarray:  # (4, …)
