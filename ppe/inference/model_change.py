@@ -328,8 +328,8 @@ def _refuse_what_decides_nothing(
     if not paired.any() and not set(judged[0]) & set(judged[1]):
         by_whom = f"the old one was judged by {first_five(judged[0])}, the new one by {first_five(judged[1])}"
         raise InputError(
-            f"the judge changed too: {by_whom}; a change of the judge cannot be told from one of the model; let the same "
-            "judge both, take those of one (--judge), or compare the judges (--judges)"
+            f"the judge changed too: {by_whom}; a change of the judge cannot be told from one of the model; let the "
+            "same judge both, take those of one (--judge), or compare the judges (--judges)"
         )
     n_questions, fewest = len(np.unique(rows.question[paired])), questions_needed(level)
     if n_questions >= fewest:

@@ -315,7 +315,8 @@ class PeopleAndJudges(Result):
         saved = f"{self.variance:.4g} in place of {self.variance_people:.4g}"
         lines = [
             f"people-and-judges, weights of the judges: {weights}",
-            f"as good as {worth}; people judged {self.votes.n_people:,} (mean variance of a difference of scores {saved})",
+            f"as good as {worth}; people judged {self.votes.n_people:,} "
+            f"(mean variance of a difference of scores {saved})",
         ]
         if self.limits:
             lines.append(self.limits.sentence(self.kind))
