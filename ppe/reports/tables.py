@@ -51,9 +51,10 @@ def judge_table(
     pairs with valid verdicts in both orders; changed and reversed: shares of them, NaN if there are none (no_flips says
     why).
     """
-    valid, tied = (verdicts["verdict"] != "invalid").to_numpy(), (verdicts["verdict"] == "tie").to_numpy()
-    said = pd.DataFrame({"judge": verdicts["judge"].astype(str), "verdicts": True, "invalid": ~valid, "ties": tied})
-    table = said.groupby("judge").sum().reset_index()
+    valid = (verdicts["verdict"] != "invalid").to_numpy()
+    tied = (verdicts["verdict"] == "tie").to_numpy()
+    rows = pd.DataFrame({"judge": verdicts["judge"].astype(str), "verdicts": True, "invalid": ~valid, "ties": tied})
+    table = rows.groupby("judge").sum().reset_index()
     table = table.sort_values(["verdicts", "judge"], ascending=[False, True], ignore_index=True).head(LISTED_JUDGES)
     listed = verdicts[valid & verdicts["judge"].isin(table["judge"]).to_numpy()].reset_index(drop=True)
     columns = ["judge", "rate", "low", "high", "basis", "reason"]
@@ -73,10 +74,10 @@ def worst_questions(
     pool: Pool,  # made from a verdict table
 ) -> pd.DataFrame:  # question_id, category, graphs, score, c3_bad, c4_bad; worst first
     "Mean cycle scores of the complete graphs of each question. Raises `InputError` if there are none."
-    whole = complete_graphs(pool)
-    if not whole.any():
+    is_complete = complete_graphs(pool)
+    if not is_complete.any():
         raise InputError("no graph has all its pairs, and cycle scores of others cannot be compared")
-    pool = pool.subset(whole)
+    pool = pool.subset(is_complete)
     scored = pool.index[["question_id", "category"]].astype({"category": str})
     scored = scored.assign(score=pool.scores(1.0), c3_bad=pool.cycles.c3_bad, c4_bad=pool.cycles.c4_bad)
     means = {name: (name, "mean") for name in ("score", "c3_bad", "c4_bad")}
@@ -107,7 +108,8 @@ def further_calls(
     best, order = (is_settled(calls, n_models=n, goal=goal, level=level) for goal in (Goal("top", 1), Goal("order")))
     n_variants, n_calls = wordings(cells), min(MOST_CALLS, max(20, len(verdicts) // 10))
     # No pair stands there twice: so many calls are every pair on every wording.
-    if new := len(verdicts) >= len(cells) * n * (n - 1) // 2:
+    new = len(verdicts) >= len(cells) * n * (n - 1) // 2
+    if new:
         n_variants = np.concatenate([n_variants, np.ones(max(len(n_variants), 20), dtype=np.int64)])
     rng = stream(seed, "next", len(verdicts))
     design = next_calls(calls, n_models=n, n_variants=n_variants, n_calls=n_calls, rng=rng)
@@ -156,10 +158,10 @@ def agreement(
     Shares are NaN where there is nothing to count.
     """
     valid = both[(both[["outcome_one", "outcome_other"]] != INVALID).all(axis=1)]
-    told = agreement_measures(valid["question_id"], valid["outcome_one"], valid["outcome_other"], level=level)
+    measures = agreement_measures(valid["question_id"], valid["outcome_one"], valid["outcome_other"], level=level)
     names = {"valid": "cases", "same": "same", "share": "agreement", "low": "agreement_low", "high": "agreement_high"}
     names |= {"decided": "decided", "decided_share": "without_ties"}
-    return {"cells": len(both)} | {name: told[of] for name, of in names.items()}
+    return {"cells": len(both)} | {name: measures[of] for name, of in names.items()}
 
 
 def judge_agreement(
