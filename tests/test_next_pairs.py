@@ -146,6 +146,8 @@ def test_a_new_model_is_judged_once_on_every_wording_against_every_other():
     others = (calls[2] != new) & (calls[3] != new)
     calls = [part[others] for part in calls]
     how = dict(n_models=n, n_variants=wordings, goal=Goal("rank", model=new))
+    few = next_calls(calls, n_calls=2 * n - 2, rng=rng, **how)
+    assert len(set(few.question.tolist())) == 2 * n - 2, "each on another question"
     while len(asked) < 40 * (n - 1):
         more = next_calls(calls, n_calls=70, rng=rng, **how)
         calls = judged_too(calls, more, rng.choice([0.0, 0.5, 1.0, np.nan], size=more.n_calls))
