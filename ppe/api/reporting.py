@@ -121,12 +121,11 @@ def lead_sentence(board: Leaderboard) -> str:
         ahead = f"{leaders[0]} is ahead"
     else:
         ahead = f"{first_five(leaders)} share the lead"
-    candidates = []
-    if board.intervals is not None:
-        candidates = list(board.intervals.among(1))
-    if not candidates:
+    ranges = board.intervals
+    candidates = list(ranges.among(1)) if ranges else []
+    if ranges is None or not candidates:
         return f"{ahead} of {models}, by {evidence}, without a statement of how sure that is."
-    confidence = f"with {100 * board.intervals.level:.4g} % confidence"
+    confidence = f"with {100 * ranges.level:.4g} % confidence"
     if candidates == leaders and len(leaders) == 1:
         return f"{leaders[0]} is first of {models}, {confidence}, by {evidence}."
     if len(candidates) == len(table):

@@ -159,8 +159,10 @@ def judge_change(
     "Compare two judges on what both judged. Raises `InputError`, and `NoMaximumError` where scores have none."
     judges = [sorted(table["judge"].astype(str).unique()) for table in (old, new)]
     if len(judges[0]) != 1 or len(judges[1]) != 1 or judges[0] == judges[1]:
-        names = " and of ".join(", ".join(part) for part in judges)
-        raise InputError(f"verdicts of {names}: two judges are compared, one in each table; take one of each (--judge)")
+        listed = " and of ".join(", ".join(part) for part in judges)
+        raise InputError(
+            f"verdicts of {listed}: two judges are compared, one in each table; take one of each (--judge)"
+        )
     everyone = tuple(sorted({*model_codes(old)[2], *model_codes(new)[2]}))
     fewest = max(questions_needed(level), 2)
     parts = [cells(table, everyone, by=("question_id", "variant")) for table in (old, new)]
