@@ -40,7 +40,8 @@ def project_root() -> Path:  # absolute path of the checkout
     "The checkout that holds the current folder. Raises `PpeError` outside a checkout, and in another project."
     here = Path.cwd()
     for folder in (here, *here.parents):
-        if not (settings := folder / "settings.ini").is_file():
+        settings = folder / "settings.ini"
+        if not settings.is_file():
             continue
         library = re.search(r"(?m)^\s*lib_name\s*[=:]\s*(.*?)\s*$", settings.read_text("utf-8", errors="replace"))
         if (folder / "nbs").is_dir() and (library is None or library[1] == "ppe"):
@@ -80,15 +81,19 @@ def refuse_other_than_file(
 ) -> None:
     "Raise InputError where a link, a folder or another thing that is no file stands: it would be replaced."
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        kind = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "a device or a pipe"
+        kind = "a device or a pipe"
+        if path.is_symlink():
+            kind = "a link"
+        elif path.is_dir():
+            kind = "a folder"
         raise InputError(f"cannot write {what}{path}: it is {kind}, not a file; name a file of its own")
 
 
 def _identity(path: Path) -> tuple:
     "The same for two names of one file, whether it is there or not."
     try:
-        found = path.stat()
-        return found.st_dev, found.st_ino
+        status = path.stat()
+        return status.st_dev, status.st_ino
     except OSError:
         return (os.path.realpath(path),)
 
@@ -98,13 +103,14 @@ def check_outputs(
     others: Mapping[str, Iterable[str | Path]],  # files that must stay as they are, by what they are
 ) -> None:
     "Refuse to write where something else stands or nothing can be written. Raises `InputError`; leaves nothing behind."
-    taken = {_identity(Path(path)): what for what, paths in others.items() for path in paths}
+    owners = {_identity(Path(path)): owner for owner, paths in others.items() for path in paths}
     for option, name in outputs.items():
         if name is None:
             continue
         path = Path(name)
-        if what := taken.get(_identity(path)):
-            raise InputError(f"{option} {path} is {what}: it would be overwritten; name another file")
+        owner = owners.get(_identity(path))
+        if owner:
+            raise InputError(f"{option} {path} is {owner}: it would be overwritten; name another file")
         refuse_other_than_file(path, f"{option} ")
         try:
             with tempfile.TemporaryFile(dir=next(folder for folder in path.absolute().parents if folder.exists())):
@@ -112,7 +118,7 @@ def check_outputs(
         except OSError as error:
             reason = error.strerror or error
             raise InputError(f"{option} {path} cannot be written: {reason}; name another file") from None
-        taken[_identity(path)] = f"the file of {option}"
+        owners[_identity(path)] = f"the file of {option}"
 
 # %% ../nbs/files.ipynb #cell-28-b
 def write_bytes(
@@ -308,7 +314,8 @@ def single_keys(
     pairs: list[tuple[str, object]],  # of a JSON object
 ) -> dict[str, object]:
     "The object. Raises InputError for a key that is written twice."
-    if len(row := dict(pairs)) < len(pairs):
+    row = dict(pairs)
+    if len(row) < len(pairs):
         require_distinct([key for key, _ in pairs], entry_places(pairs), "each key of an object is written once")
     return row
 
@@ -324,8 +331,9 @@ def json_object(
     except UnicodeDecodeError:
         raise InputError(f"{text[:40]!r} is not UTF-8; save the file with UTF-8 encoding") from None
     except (ValueError, RecursionError):
-        goes_on = text.rstrip().endswith((b"{", b"[", b","))
-        way_out = " on one line; `jq -c . FILE` puts objects that are written over several lines on one" * goes_on
+        way_out = ""
+        if text.rstrip().endswith((b"{", b"[", b",")):
+            way_out = " on one line; `jq -c . FILE` puts objects that are written over several lines on one"
         raise InputError(f"{text[:40]!r} is not JSON; one whole object is needed{way_out}") from None
     if not isinstance(row, dict):
         raise InputError(f"{text[:40]!r} is not a JSON object, {{…}}, with names and values")
@@ -360,10 +368,12 @@ def needed_fields(
     *keys: str,
 ) -> list[object]:  # the values of the keys
     "What a row must have; further keys are passed over. Raises InputError naming what is missing and what is there."
-    if missing := [key for key in keys if key not in row]:
+    missing = [key for key in keys if key not in row]
+    if missing:
         there = first_five(f"{key!r:.40}" for key in row) or "nothing"
-        seen = f"no {', '.join(missing)}: {', '.join(keys)} are needed, there is {there}"
-        raise InputError(f"{seen}; add what is missing")
+        raise InputError(
+            f"no {', '.join(missing)}: {', '.join(keys)} are needed, there is {there}; add what is missing"
+        )
     return [row[key] for key in keys]
 
 # %% ../nbs/files.ipynb #cell-19
@@ -372,7 +382,8 @@ def write_json_lines(
     path: str | PathLike,  # replaced in one step
 ) -> Path:  # the file written
     "Write one object a line, in UTF-8; raises InputError for none, and ValueError for what is no JSON."
-    path, lines = Path(path), [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
+    path = Path(path)
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
     if not lines:
         raise InputError(f"nothing to write to {path.name}: one JSON object per line is needed")
     return write_text("".join(lines), path)

@@ -77,7 +77,8 @@ def suspects(
                 where = f"temporary keys, 8 bytes a row, to {tempfile.gettempdir()}"
                 reason = f"{error.strerror or error}; name a folder with room in TMPDIR"
                 raise PpeError(f"cannot write {where}: {reason}") from None
-        doubted, keys = np.zeros(0, np.uint64), np.memmap(file, np.uint64, mode="r+")
+        doubted = np.zeros(0, np.uint64)
+        keys = np.memmap(file, np.uint64, mode="r+")
         keys.sort()
         for start in range(0, len(keys), KEYS):
             if len(doubted) < MAX_SUSPECTS:
@@ -103,7 +104,7 @@ class _Tally:
         self.pairs: set[tuple[int, int]] = set()  # judge and category
 
     def codes(self, batch: pa.RecordBatch) -> dict[str, np.ndarray]:  # (rows,) int64 of each column; -1: no word
-        found = {}
+        codes = {}
         for column, number in self.number.items():
             if column in batch.schema.names:
                 values = batch[column]
@@ -114,16 +115,16 @@ class _Tally:
                     if words[place] is not None:
                         table[place] = number.setdefault(whole_number(words[place]), len(number))
                         self.written[column].add(words[place])
-                found[column] = table[at]
-        return found
+                codes[column] = table[at]
+        return codes
 
     def names(self, column: str) -> list[str]:
         "The name of each code, as a table would have it."
         sides = ("model_a", "model_b")
         written = set[str]().union(*(self.written[side] for side in (sides if column in sides else (column,))))
         changed = one_spelling(written)
-        shown = {whole_number(word): changed.get(word, word) for word in written}
-        return [shown[number] for number in self.number[column]]
+        spelling = {whole_number(word): changed.get(word, word) for word in written}
+        return [spelling[number] for number in self.number[column]]
 
     def add(self, batch: pa.RecordBatch, place: dict[str, Any]) -> np.ndarray:  # keys of the rows
         "Check and count some rows."
@@ -137,7 +138,7 @@ class _Tally:
         self.pairs |= {divmod(pair, 2**32) for pair in pd.unique((judge << 32) + category).tolist()}
         chosen = verdict < len(Verdict)
         if self.faults.found:
-            chosen = np.logical_and.reduce([chosen, *(found >= 0 for found in codes.values())])
+            chosen = np.logical_and.reduce([chosen, *(code >= 0 for code in codes.values())])
         for column, name in self.wanted.items():
             chosen &= codes[column] == self.number[column].get(whole_number(name), -2)
         room = self.counts.shape[1]
@@ -175,8 +176,8 @@ class Streamed:
         counts = PairCounts(*win_tie_counts_from_table(verdicts))
         is_known = not (ORDER_KNOWN in verdicts and (verdicts[ORDER_KNOWN] == "no").any())
         is_known = is_known and counts.n_verdicts > 0
-        shown = Comparisons.of(verdicts).counts().sum(axis=(0, 1)) if is_known else None
-        return cls(counts, judges, len(verdicts), shown)
+        orders = Comparisons.of(verdicts).counts().sum(axis=(0, 1)) if is_known else None
+        return cls(counts, judges, len(verdicts), orders)
 
     @property
     def remarks(self) -> tuple[str, ...]:  # one line or none
@@ -189,9 +190,11 @@ class Streamed:
 
 def _chosen(tally: _Tally) -> Streamed:
     "The counts of the rows that were wanted, over their models by name."
-    pairs, names = tally.pairs, {column: tally.names(column) for column in ("judge", "category", "model_a")}
+    pairs = tally.pairs
+    names = {column: tally.names(column) for column in ("judge", "category", "model_a")}
     for at, column in enumerate(("judge", "category")):
-        if (wanted := tally.wanted.get(column)) is not None:
+        wanted = tally.wanted.get(column)
+        if wanted is not None:
             there = {names[column][pair[at]] for pair in pairs}
             name = find_name(wanted, there)
             if name is None:
@@ -199,14 +202,14 @@ def _chosen(tally: _Tally) -> Streamed:
             pairs = {pair for pair in pairs if names[column][pair[at]] == name}
     met = np.flatnonzero(tally.counts.sum(axis=(0, 1)) + tally.counts.sum(axis=(0, 2)))
     order = np.array(sorted(met, key=lambda code: names["model_a"][code]), dtype=np.int64)
-    won, lost, tied, invalid = tally.counts[:, order[:, None], order].astype(np.float64)
+    first_wins, second_wins, ties, invalid = tally.counts[:, order[:, None], order].astype(np.float64)
     n_rows = int(tally.counts.sum())
     if n_rows == invalid.sum():
         raise InputError(f"no valid verdict: all {n_rows} are invalid; at least one that says a, b or tie is needed")
     models = tuple(names["model_a"][code] for code in order)
     judges = tuple(sorted({names["judge"][judge] for judge, _ in pairs}))
-    shown = None if tally.is_order_lost else won + lost + tied
-    return Streamed(PairCounts(won + lost.T, tied + tied.T, models), judges, n_rows, shown)
+    shown = None if tally.is_order_lost else first_wins + second_wins + ties
+    return Streamed(PairCounts(first_wins + second_wins.T, ties + ties.T, models), judges, n_rows, shown)
 
 # %% ../nbs/large_files.ipynb #6a9dc726
 Pieces = Iterator[tuple[pa.RecordBatch, dict[str, Any]]]  # some rows, and their place as of `Faults.add`
@@ -219,15 +222,19 @@ def _look_again(
     rule: str,
 ) -> None:
     "Compare the rows with these keys as text. Raises `InputError` if some of them break the rule."
-    faults, first = Faults(VERDICTS), dict[tuple[str, ...], object]()  # what was said where a unit came first
+    faults = Faults(VERDICTS)
+    first: dict[tuple[str, ...], object] = {}  # by unit, what stood where it came first
     for batch, place in pieces:
-        rows, wrong = np.flatnonzero(np.isin(keys_of(batch), suspects)), list[tuple[int, dict[str, Any]]]()
+        rows = np.flatnonzero(np.isin(keys_of(batch), suspects))
+        wrong: list[tuple[int, dict[str, Any]]] = []
         for row, cells in zip(rows.tolist(), batch.take(pa.array(rows)).to_pylist(), strict=True):
             cells = {name: whole_number(str(cell)) for name, cell in cells.items()}
-            unit, says = (cells["question_id"],), cells["category"]
+            unit: tuple[str, ...] = (cells["question_id"],)
+            says: object = cells["category"]
             if rule == "twice":
                 pair = sorted((cells["model_a"], cells["model_b"]))
-                unit, says = (*(cells[name] for name in GRAPH_COLUMNS), *pair), (row, *place.values())
+                unit = (*(cells[name] for name in GRAPH_COLUMNS), *pair)
+                says = (row, *place.values())
             if first.setdefault(unit, says) != says:
                 wrong.append((row, cells))
         if wrong:
@@ -288,7 +295,8 @@ def _require_one_category(tally: _Tally, pieces: Callable[..., Pieces]) -> None:
         question = keys >> bits
         return question[1:][(question[1:] == question[:-1]) & (keys[1:] != keys[:-1])]
 
-    if len(doubted := suspects(entries(), doubt)):
+    doubted = suspects(entries(), doubt)
+    if len(doubted):
         _look_again(pieces("judge", "question_id", "category"), doubted, question_keys, "categories")
 
 # %% ../nbs/large_files.ipynb #stream-18

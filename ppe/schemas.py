@@ -41,7 +41,7 @@ from .files import is_name, read_whole, unpacked, write_bytes
 class Schema:
     "What the rows of a kind of table are, and what is said of those that break its rules."
 
-    what: str  # a table of this kind, as "verdict table"
+    kind: str  # a table of this kind, as "verdict table"
     row: str  # what a row is, as "verdict"
     cells: Mapping[str, Callable[[str], bool]]  # columns, and what is a good cell of each; `is_name` for names
     identifiers: tuple[str, ...]  # names that may be whole numbers
@@ -68,7 +68,7 @@ SAYS = {  # of all tables, in the order in which the rules are tried
 class _Fault:
     total: int = 0
     rows: list[str] = field(default_factory=list)  # the first five
-    shown: dict[str, None] = field(default_factory=dict)  # what was seen there, in order, six of them at most
+    examples: dict[str, None] = field(default_factory=dict)  # what was seen there, in order, six of them at most
     more: dict[str, Any] = field(default_factory=dict)  # what else the message names
 
 
@@ -94,7 +94,7 @@ class Faults:
         rule: str,
         column: str,
         rows: np.ndarray,  # numbers, from 0
-        shown: Iterable[str] = (),  # what was seen there, each once
+        examples: Iterable[str] = (),  # what was seen there, each once
         before: int = 0,  # rows that came before these
         file: str = "",  # that they are in, if there are several
         **more: Any,  # that the message names, of the first row
@@ -103,7 +103,7 @@ class Faults:
             fault = self.found.setdefault((rule, column), _Fault(more=more))
             fault.rows += [f"{before + row + 1}{file}" for row in rows[: 5 - len(fault.rows)]]
             fault.total += len(rows)
-            fault.shown |= dict.fromkeys(list(shown)[: 6 - len(fault.shown)])
+            fault.examples |= dict.fromkeys(list(examples)[: 6 - len(fault.examples)])
 
     def check(
         self,
@@ -117,20 +117,21 @@ class Faults:
         texts = values.dictionary if in_dictionary else values
         sure = np.zeros(len(texts), bool)
         if is_good is is_name:  # most are whole numbers, or printable ASCII without spaces around it
-            is_whole, pattern = pa.types.is_integer(texts.type), "^[!-~]([ -~]*[!-~])?$"
+            is_whole = pa.types.is_integer(texts.type)
+            pattern = "^[!-~]([ -~]*[!-~])?$"
             sure = texts.is_valid() if is_whole else pc.match_substring_regex(texts.cast(pa.string()), pattern)
             sure = sure.fill_null(False).to_numpy(zero_copy_only=False)
         doubted = np.flatnonzero(~sure)
-        said = dict(zip(doubted.tolist(), texts.take(pa.array(doubted)).to_pylist(), strict=True))
-        wrong = {at: text for at, text in said.items() if not text or not is_good(text)}
+        cells = dict(zip(doubted.tolist(), texts.take(pa.array(doubted)).to_pylist(), strict=True))
+        wrong = {at: text for at, text in cells.items() if not text or not is_good(text)}
         if not wrong and not values.null_count:
             return
         at = values.indices.fill_null(-1).to_numpy(zero_copy_only=False) if in_dictionary else np.arange(len(values))
         empty = [-1, *(at for at, text in wrong.items() if not text)]
         self.add("empty", column, np.flatnonzero(np.isin(at, empty)), **place)
         rows = np.flatnonzero(np.isin(at, [at for at, text in wrong.items() if text]))
-        seen = (f"{wrong[code]!r:.60}" for code in dict.fromkeys(at[rows].tolist()))
-        self.add("name" if is_good is is_name else "word", column, rows, seen, **place)
+        examples = (f"{wrong[code]!r:.60}" for code in dict.fromkeys(at[rows].tolist()))
+        self.add("name" if is_good is is_name else "word", column, rows, examples, **place)
 
     def raise_first(
         self,
@@ -138,45 +139,55 @@ class Faults:
     ) -> None:
         "Raise InputError for the first rule that was broken, in the first column where it was."
         for rule, column in product(rules or SAYS, (*self.schema.cells, "")):
-            if fault := self.found.get((rule, column)):
-                shown = ", ".join([*fault.shown][:5]) + ", …" * (len(fault.shown) > 5)
-                rows, text = rows_text(fault.rows, fault.total), SAYS[rule] + self.schema.says.get(rule, "")
-                rows = rows if self.all_found else rows.replace(" in all)", " or more)")
-                named = dict(column=column, rows=rows, shown=shown, row=self.schema.row)
-                raise InputError(text.format(**named | fault.more))
+            fault = self.found.get((rule, column))
+            if fault is None:
+                continue
+            examples = ", ".join([*fault.examples][:5])
+            if len(fault.examples) > 5:
+                examples += ", …"
+            rows = rows_text(fault.rows, fault.total)
+            if not self.all_found:
+                rows = rows.replace(" in all)", " or more)")
+            text = SAYS[rule] + self.schema.says.get(rule, "")
+            values = dict(column=column, rows=rows, shown=examples, row=self.schema.row)
+            raise InputError(text.format(**values | fault.more))
 
 # %% ../nbs/schemas.ipynb #3133788e
 COUNT_COLUMNS = ("model_a", "model_b", "wins_a", "wins_b", "ties")  # of a file of counts, which is no verdict table
 
 
 def require_columns(
-    found: Sequence[str],  # names in a file or frame
+    names: Sequence[str],  # in a file or frame
     schema: Schema,
 ) -> list[str]:  # those to be read
     "Raises `InputError` unless the columns of the schema are there, each once, and no other where that matters."
-    found, needed = list(found), [column for column in schema.cells if column not in schema.optional]
+    names = list(names)
+    needed = [column for column in schema.cells if column not in schema.optional]
     more = f", and may have {', '.join(schema.optional)}" if schema.optional else ""
-    wanted = f"a {schema.what} has the columns {', '.join(needed)}{more}"
-    if set(COUNT_COLUMNS) <= set(found) and "verdict" in needed and "verdict" not in found:
+    wanted = f"a {schema.kind} has the columns {', '.join(needed)}{more}"
+    if set(COUNT_COLUMNS) <= set(names) and "verdict" in needed and "verdict" not in names:
         raise InputError(
             f"these are counts of pairs ({', '.join(COUNT_COLUMNS)}), not verdicts: graphs and questions cannot be "
             "told apart in them; give the verdict table, or rank the counts with `ppe rank`"
         )
-    if {"question_id", "model", "score"} <= set(found) and "verdict" in needed and "verdict" not in found:
+    if {"question_id", "model", "score"} <= set(names) and "verdict" in needed and "verdict" not in names:
         raise InputError(
             "these are scores of answers (question_id, model, score), not verdicts on pairs: `ppe rank` ranks them; "
             "give a verdict table here"
         )
-    if missing := [column for column in needed if column not in found]:
+    missing = [column for column in needed if column not in names]
+    if missing:
         raise InputError(
-            f"missing column {', '.join(missing)}: {wanted}; found {', '.join(map(repr, found)) or 'none'}; "
+            f"missing column {', '.join(missing)}: {wanted}; found {', '.join(map(repr, names)) or 'none'}; "
             f"rename or add the missing ones{schema.says.get('missing', '')}"
         )
-    if schema.closed and (strange := [column for column in found if column not in schema.cells]):
-        raise InputError(f"column {first_five(map(repr, strange))} in a {schema.what}: {schema.closed}")
-    if repeated := [column for column in schema.cells if found.count(column) > 1]:
+    strange = [column for column in names if column not in schema.cells]
+    if schema.closed and strange:
+        raise InputError(f"column {first_five(map(repr, strange))} in a {schema.kind}: {schema.closed}")
+    repeated = [column for column in schema.cells if names.count(column) > 1]
+    if repeated:
         raise InputError(f"column {', '.join(repeated)} more than once: {wanted}, each once; remove the others")
-    return [column for column in schema.cells if column in found]
+    return [column for column in schema.cells if column in names]
 
 # %% ../nbs/schemas.ipynb #3055d9c6
 _DECIMAL = re.compile(r"(0|-?[1-9][0-9]*)\.0+|-0\.0+")
@@ -201,14 +212,15 @@ def one_spelling(
     3.0 and 3.5 keep their names.
     """
     written = set(words)
-    whole = {word: number for word in written if (number := whole_number(word)) != word}
-    if not whole:
+    numbers = {word: whole_number(word) for word in written}
+    changed = {word: number for word, number in numbers.items() if number != word}
+    if not changed:
         return {}
-    others = written - whole.keys()
+    others = written - changed.keys()
     if all(re.fullmatch("0|-?[1-9][0-9]*", word) for word in others):
-        return whole
-    ways = Counter(whole.values())
-    return {word: number for word, number in whole.items() if number in others or ways[number] > 1}
+        return changed
+    ways = Counter(changed.values())
+    return {word: number for word, number in changed.items() if number in others or ways[number] > 1}
 
 
 def identifier_column(
@@ -313,7 +325,8 @@ def model_codes(
         counts = np.bincount(column.codes + 1, minlength=len(column.categories) + 1)  # a missing name has the code −1
         used.update(column.categories[counts[1:] > 0])
     models = tuple(sorted(used) if models is None else models)
-    if strangers := sorted(used - {*models}):
+    strangers = sorted(used - {*models})
+    if strangers:
         raise InputError(f"verdicts on {first_five(strangers)}, which are not among the given models")
     a, b = (column.set_categories(list(models)).cat.codes.to_numpy(np.int64) for column in columns)
     return a, b, models
@@ -348,7 +361,8 @@ def check_table(
     columns = require_columns(list(frame.columns), schema)
     if not len(frame):
         raise no_rows(schema)
-    table, faults = _normal_form(frame, schema, columns), Faults(schema)
+    table = _normal_form(frame, schema, columns)
+    faults = Faults(schema)
     for column in columns:
         faults.check(column, pa.array(table[column]))
     faults.raise_first()
@@ -368,7 +382,7 @@ def check_table(
 
 
 def no_rows(schema: Schema) -> InputError:
-    return InputError(f"empty {schema.what}: it has a header but no rows; at least one {schema.row} is needed")
+    return InputError(f"empty {schema.kind}: it has a header but no rows; at least one {schema.row} is needed")
 
 # %% ../nbs/schemas.ipynb #6adb0981
 Source: TypeAlias = str | os.PathLike | BinaryIO | bytes  # a file, an open binary buffer, or its bytes
@@ -397,8 +411,10 @@ def reading(
         if "UTF8" in reason or isinstance(error, UnicodeDecodeError):
             raise InputError(f"{name} is not UTF-8: save it with UTF-8 encoding") from None
         if "straddling" in reason:
-            what = f"{name} has a row of more than {BYTES / 2**20:g} MiB"
-            raise InputError(f"{what}: rows of a table are short; is a quotation mark left open?") from None
+            raise InputError(
+                f"{name} has a row of more than {BYTES / 2**20:g} MiB: rows of a table are short; is a quotation mark "
+                "left open?"
+            ) from None
         raise InputError(f"cannot parse {name}: {reason}; expected {kinds}") from None
 
 # %% ../nbs/schemas.ipynb #fcba3d6d
@@ -456,12 +472,13 @@ def _batches(
     # Arrow's own files from here: its threads read ahead, and may still when Python ends.
     place = pa.BufferReader(source) if isinstance(source, bytes) else os.fspath(source)
     if not there:
-        raise InputError(f"the file is empty: a {schema.what} has a header and at least one row")
+        raise InputError(f"the file is empty: a {schema.kind} has a header and at least one row")
     wanted = require_columns(there, schema)
     words = [column for column in wanted if column not in schema.identifiers]
     if is_parquet:
         types = pa.parquet.read_schema(place)
-        if nested := [name for name in wanted if pa.types.is_nested(types.field(name).type)]:
+        nested = [name for name in wanted if pa.types.is_nested(types.field(name).type)]
+        if nested:
             raise InputError(f"{nested[0]} holds {types.field(nested[0]).type}: {CONVERT}")
         with pa.parquet.ParquetFile(place, read_dictionary=words, pre_buffer=False) as table:
             yield from table.iter_batches(batch_size=PIECE, columns=list(columns or wanted))
@@ -520,7 +537,8 @@ def write_table(
     if not path.name.endswith(ends):
         raise InputError(f"cannot write {path.name}: {what} ends in {', '.join(ends[:-1])} or {ends[-1]}")
     if path.name.endswith(".parquet"):
-        table.to_parquet(buffer := io.BytesIO(), index=False)
+        buffer = io.BytesIO()
+        table.to_parquet(buffer, index=False)
         return write_bytes(buffer.getvalue(), path)
     data = table.to_csv(index=False, lineterminator="\n").encode()
     return write_bytes(gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data, path)

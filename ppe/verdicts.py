@@ -100,11 +100,13 @@ def covariate_columns(
 ) -> list[str]:  # x_a, x_b of each
     "The columns of covariates. Raises `InputError` for a name twice, or one whose columns mean something else."
     columns = [f"{name}_{side}" for name in covariates for side in "ab"]
-    if twice := sorted({name for name in covariates if list(covariates).count(name) > 1}):
+    twice = sorted({name for name in covariates if list(covariates).count(name) > 1})
+    if twice:
         raise InputError(f"covariate {first_five(twice)} more than once: name each once")
-    if taken := [name for name in covariates if not name or {f"{name}_a", f"{name}_b"} & {*COLUMNS}]:
+    unfit = [name for name in covariates if not name or {f"{name}_a", f"{name}_b"} & {*COLUMNS}]
+    if unfit:
         raise InputError(
-            f"covariate {taken[0]!r:.60}: a name x stands for two columns x_a and x_b of numbers, beside those of "
+            f"covariate {unfit[0]!r:.60}: a name x stands for two columns x_a and x_b of numbers, beside those of "
             "every verdict table; name such columns, as length"
         )
     return columns
@@ -132,10 +134,11 @@ def _schema(covariates: Sequence[str]) -> Schema:
 def _numbers(values: pd.Series) -> np.ndarray:  # int64 if all are whole, else float64
     "The numbers that a column of words means. Raises `InputError` for one that is not finite."
     numbers = pd.to_numeric(values.astype(str), errors="coerce").to_numpy(np.float64)
-    if len(wrong := np.flatnonzero(~(np.abs(numbers) <= 1e15))):
-        shown = first_five(f"{text!r:.60}" for text in dict.fromkeys(values.iloc[wrong]))
+    wrong = np.flatnonzero(~(np.abs(numbers) <= 1e15))
+    if len(wrong):
+        texts = first_five(f"{text!r:.60}" for text in dict.fromkeys(values.iloc[wrong]))
         raise InputError(
-            f"{values.name} {shown} in {rows_text((wrong[:5] + 1).tolist(), len(wrong))}: a number is needed, at most "
+            f"{values.name} {texts} in {rows_text((wrong[:5] + 1).tolist(), len(wrong))}: a number is needed, at most "
             "1e15 in size; correct it, leave these rows out, or do not ask for this covariate"
         )
     return numbers.astype(np.int64) if (numbers == np.rint(numbers)).all() else numbers
@@ -147,9 +150,9 @@ def order_words(values: pd.Series) -> pd.Series:
     words = text.str.strip().str.lower().map(_KNOWN_WORDS)
     strange = np.flatnonzero(words.isna())
     if len(strange):
-        shown = first_five(f"{word!r:.60}" for word in dict.fromkeys(text.iloc[strange]))
+        examples = first_five(f"{word!r:.60}" for word in dict.fromkeys(text.iloc[strange]))
         raise InputError(
-            f"{ORDER_KNOWN} {shown} in {rows_text((strange[:5] + 1).tolist(), len(strange))}: it is no where nobody "
+            f"{ORDER_KNOWN} {examples} in {rows_text((strange[:5] + 1).tolist(), len(strange))}: it is no where nobody "
             "can say which answer was shown first, and yes or empty elsewhere; correct it, or rename the column"
         )
     return words

@@ -59,7 +59,8 @@ class Staging:
         self.out = out
         self.fronts: dict[str, Front] = read_fronts(ROOT)
         own = {path.name: path for path in sorted((ROOT / "site").glob("*.md"))}
-        notebooks = sorted((ROOT / "nbs").rglob("*.ipynb"))
+        # Those of nbs/own have no outputs: they run on verdicts of the reader.
+        notebooks = sorted(path for path in (ROOT / "nbs").rglob("*.ipynb") if path.parent.name != "own")
         # Where each page comes from, by its place in the site.
         self.pages = own | {name: ROOT / name for name in MARKDOWN}
         self.pages |= {

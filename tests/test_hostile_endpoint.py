@@ -368,14 +368,6 @@ def test_one_poisonous_reply_harms_itself_only(tmp_path, serve, name, capsys):
 # ---- time
 
 
-@pytest.mark.parametrize("asked, least", [("86400", 0), ("0.5", 0.5)], ids=["a day", "half a second"])
-def test_a_pause_is_kept_unless_nobody_can_keep_it(tmp_path, serve, asked, least):
-    busy, times = http(503, b"", f"Retry-After: {asked}\r\n"), []
-    server = serve(lambda *request: times.append(time.monotonic()) or (busy if len(times) == 1 else fine(*request)))
-    answers(tmp_path, models="xy")
-    assert judged(tmp_path, server.url, *SINGLE) == 0 and len(times) == 2 and least <= times[1] - times[0] < 3
-
-
 # ---- limits
 
 
@@ -565,16 +557,6 @@ def test_a_batch_file_leaves_out_what_the_one_before_was_refused_for(tmp_path, c
     (body, *_) = [row["body"] for row in read_rows(tmp_path / "batch-2.jsonl")]
     assert body["max_completion_tokens"] == 1024 and "max_tokens" not in body and body["temperature"] == 0.0
     assert "m refuses max_tokens" in capsys.readouterr().err
-
-
-def test_a_limit_on_tokens_that_goes_by_neither_name_is_a_failure(tmp_path, serve):
-    def neither(endpoint, text, writer):
-        name = next(name for name in ("max_tokens", "max_completion_tokens") if name in endpoint.bodies[-1])
-        return refusing(400, message=f"Unsupported parameter: '{name}'", param=name, code="unsupported_parameter")()
-
-    server = serve(neither)
-    answers(tmp_path, 1)
-    assert judged(tmp_path, server.url, *SINGLE) == 3 and server.asked <= 2 * 3
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -53,7 +53,8 @@ def test_a_second_judge_of_the_same_questions_narrows_no_interval(one_judge, two
     for kind in ("percentile", "single", "simultaneous"):
         alone, both = (leaderboard(t).with_intervals(n_resamples=99, kind=kind) for t in (one_judge, two_judges))
         assert both.verdicts.n_graphs == 2 * alone.verdicts.n_graphs
-        ends = ["score_low", "score_high"]  # the floor of the variance tells copies from independent verdicts by moments
+        # The floor of the variance tells copies from independent verdicts by moments.
+        ends = ["score_low", "score_high"]
         pd.testing.assert_frame_equal(alone.table()[ends], both.table()[ends], atol=0.05)
         pd.testing.assert_frame_equal(alone.table().drop(columns=ends), both.table().drop(columns=ends), atol=1e-6)
     *notes, pooled = both.notes()

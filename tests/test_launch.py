@@ -40,10 +40,6 @@ def workers(*results: Job) -> set[str]:
     return {worker for result in results for worker, _ in result.attempts}
 
 
-def all_done(results: tuple[Job, ...]) -> bool:
-    return all(result.outcome == "done" for result in results)
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch) -> Path:
     "An empty working folder."

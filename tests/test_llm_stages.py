@@ -313,19 +313,6 @@ def test_a_run_that_was_only_planned_in_the_order_of_the_files_is_drawn(tmp_path
     assert points(tmp_path)["z"] > 0
 
 
-def test_lists_and_the_hybrid_have_the_order_that_they_had(tmp_path, serve):
-    server = serve(always_first)
-    answers(tmp_path, 3)
-    pairs = tmp_path / "pairs.csv"
-    pairs.write_text("question_id,variant,model_a,model_b\n0,0,z,x\n1,0,x,y\n2,0,z,y\n")
-    assert single(tmp_path, server.url, "--pairs", str(pairs)) == 0
-    table = read_verdicts(tmp_path / "verdicts.csv")
-    assert table["model_a"].tolist() == ["z", "x", "z"]
-    assert main(judging(tmp_path, serve().url, "--order", "random")) == 2
-    assert main(judging(tmp_path, serve().url)) == 0
-    assert read_verdicts(tmp_path / "verdicts.csv")["model_a"].tolist() == ["x", "x", "y"] * 3
-
-
 def test_the_python_function_has_the_same_order(tmp_path, serve):
     server = serve(always_first)
     source = answers(tmp_path, 12)

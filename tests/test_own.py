@@ -194,6 +194,7 @@ def test_a_file_without_one_complete_graph_is_ranked_and_the_rest_is_said_to_lac
     assert "Model 04" in (tmp_path / "page" / "index.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verdicts", "reference"), [("oa-gpt4", ""), ("h2o-gpt4", ""), ("vicuna80-gpt4", "vicuna80-human")]
 )

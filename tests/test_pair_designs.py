@@ -80,16 +80,10 @@ def test_promises_at_every_prefix(kind, orders):
         keep_promises(design, n_variants.tolist(), kind, times)
         made += 1
     assert made >= (40 if kind == "blocks" else 120)
-
-
-@pytest.mark.parametrize(("n", "n_questions", "n_calls"), [(20, 100, 1000), (15, 300, 1500), (7, 40, 400)])
-def test_larger_designs_keep_the_promises(n, n_questions, n_calls):
-    for n_wordings in (1, 3):
-        n_variants = [n_wordings] * n_questions
-        for orders, times in (("one", 1), ("both", 2)):
-            rng = np.random.default_rng(n_wordings)
-            design = design_pairs(n, np.array(n_variants), n_calls, orders=orders, rng=rng)
-            keep_promises(design, n_variants, "spread", times)
+    if kind == "spread":  # more questions than are matched at once
+        n_variants = np.full(100, 3)
+        design = design_pairs(20, n_variants, 1000, orders=orders, rng=rng)
+        keep_promises(design, n_variants.tolist(), kind, times)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,15 +96,6 @@ def test_same_seed_same_rows_and_longer_designs_begin_with_shorter_ones(kind):
     assert rows(1200, 1) == long != rows(1200, 2)
     for n_calls in (60, 61, 199, 200, 201, 500, 1003, 1150):
         assert rows(n_calls, 1) == long[:n_calls]
-
-
-@pytest.mark.parametrize(("n", "n_questions", "n_calls"), [(8, 80, 560), (15, 80, 1050), (20, 500, 9500)])
-def test_many_calls_of_a_question_are_even_over_the_models(n, n_questions, n_calls):
-    "Within 2 % of what models that meet equally often would share, which is the least there is."
-    design = design_pairs(n, np.ones(n_questions, int), n_calls, rng=np.random.default_rng(8))
-    low, part = divmod(2 * n_calls / n_questions / n, 1)
-    least = ((1 - part) * low * (low - 1) + part * (low + 1) * low) / (2 * n_calls / n_questions / n)
-    assert least <= shared(design.question, design.first, design.second) <= 1.02 * least
 
 
 def test_more_blocks_than_questions_take_other_wordings_and_then_other_pairs():
@@ -148,11 +133,6 @@ PROMPTS = [
     for question in ("a", "b", "c")
     for variant in (0, 1)
 ]
-VERDICTS = """judge,question_id,category,variant,model_a,model_b,verdict
-me,7,any,0,x,y,a
-me,7,any,0,z,y,b
-me,9,any,1,x,z,tie
-"""
 
 
 def test_questions_from_whatever_holds_them(tmp_path):
@@ -165,26 +145,20 @@ def test_questions_from_whatever_holds_them(tmp_path):
     assert cells("p.jsonl", lines) == cells("p.jsonl.gz", gzip.compress(lines.encode())) == want
     questions = "".join(json.dumps({k: v for k, v in row.items() if k != "variant"}) + "\n" for row in PROMPTS[::2])
     assert cells("q.jsonl", questions) == [("a", 0), ("b", 0), ("c", 0)]
-    assert cells("q.csv", "question_id\n3\n1\n") == [(3, 0), (1, 0)]
     assert cells("q.csv.gz", gzip.compress(b"question_id\n3\n1\n")) == [(3, 0), (1, 0)]
     assert cells("v.csv", "variant,question_id,note\n0,q1,\n1,q1,x\n") == [("q1", 0), ("q1", 1)]
-    assert cells("verdicts.csv", VERDICTS) == [(7, 0), (9, 1)]
     pd.DataFrame({"question_id": [3, 1], "variant": [0, 2]}).to_parquet(tmp_path / "q.parquet")
     assert cells("q2.parquet", (tmp_path / "q.parquet").read_bytes()) == [(3, 0), (1, 2)]
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"--calls": 1}, "at least 2 are needed"),
     ({"--calls": 7}, "3 pairs on each of 2 wordings, 6 calls"),
-    ({"--calls": 5, "--orders": "both"}, "the number is even"),
-    ({"--kind": "blocks", "--block-size": 4}, "at most all models"),
     ({"--block-size": 2}, "only blocks have a size"),
     ({"--models": "x"}, "no file 'x', and no comma"),
     ({"--models": "x,y,x"}, "given twice: 'x'"),
     ({"q.csv": "id,prompt\n1,x\n"}, "missing column question_id"),
     ({"--out": "pairs.txt"}, "ends in .csv or .csv.gz"),
     ({"--questions": "nothing.csv"}, "cannot read nothing.csv"),
-    ({"--kind": "blocks", "--block-size": 0}, "at most all models"),
     ({"--models": "x,y,"}, "model ''"),
     ({"--models": "\u00e9,e\u0301"}, "look the same"),
     ({"q.csv": "question_id\n1\n1\n"}, "given twice"),

@@ -17,7 +17,7 @@ from ppe.stages.benchmarks import Prompt, write_rows
 from ppe.stages.dispatch import Session
 from ppe.stages.judging import judge_answers
 from ppe.stages.ledger import results
-from ppe.stages.responses import STOCHASTIC, answer_prompts
+from ppe.stages.responses import answer_prompts
 from ppe.verdicts import read_verdicts
 
 
@@ -80,11 +80,7 @@ def test_the_hybrid_asks_in_both_orders_whatever_the_list_says(ledger):
     ("pairs", "options", "said"),
     [
         (LIST, {"mode": "single", "order": "random"}, "'random' with a list of pairs"),
-        (LIST, {"mode": "single", "order": "both"}, "'both' with a list of pairs"),
         (LIST.replace("w", "v"), {}, r"no answer of v to question 2, variant 0: .*ppe respond PROMPTS .* --name v"),
-        (LIST.replace(2, 8), {}, "no answer of z to question 8, variant 0, w to question 8, variant 0"),
-        (LIST.assign(variant=3), {}, "no answer of z to question 2, variant 3, .*: the list of pairs needs it"),
-        (LIST[:0], {}, "empty list of pairs"),
         (LIST.drop(columns="variant"), {}, "missing column variant"),
     ],
 )
@@ -146,33 +142,6 @@ def test_only_the_answers_that_the_list_needs_are_generated(ledger):
     assert len(backend.sent) == 5
     whole = answer_prompts(PROMPTS, session=Session(ledger, backend), model="vendor/y", name="y")
     assert len(whole.answers) == 6 and len(backend.sent) == 5 + 4, "what was there is not asked again"
-
-
-def test_with_draws_the_variant_is_the_number_of_the_draw(ledger):
-    backend = echo()
-    pairs = table((1, 4, "x", "y"), (2, 0, "y", "x"), (2, 3, "x", "z"))
-    settings = {"session": Session(ledger, backend), "model": "x", "decoding": STOCHASTIC, "repeats": 5}
-    found = answer_prompts(PROMPTS, pairs=pairs, **settings)
-    assert [(a.question_id, a.variant, a.answer) for a in found.answers] == [
-        (1, 4, "Task 1.0 / 4"), (2, 0, "Task 2.0 / 0"), (2, 3, "Task 2.0 / 3"),
-    ]  # fmt: skip
-    with pytest.raises(InputError, match="question 1, variant 5: .*the number of the draw, 0 to 4"):
-        answer_prompts(PROMPTS, pairs=pairs.replace(4, 5), **settings)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "name", "said"),
-    [
-        (NEEDS, "w", "w stands in no pair of the list, .* x, y, z; name it as the list does"),
-        (NEEDS.replace(3, 9), "x", "question 9, variant 0: in the list of pairs, but not among the prompts"),
-        (NEEDS.assign(variant=2), "x", "question 1, variant 2, question 3, variant 2"),
-    ],
-)
-def test_a_list_that_cannot_be_answered_sends_nothing(ledger, pairs, name, said):
-    backend = echo()
-    with pytest.raises(InputError, match=said):
-        answer_prompts(PROMPTS, session=Session(ledger, backend), model="m", name=name, pairs=pairs)
-    assert not backend.sent
 
 
 # ---- the commands

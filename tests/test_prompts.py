@@ -172,14 +172,6 @@ def test_what_is_quoted_before_the_verdict_does_not_decide(quoted: str, expects:
     assert found == ("2" if expects == "score" else "b") or (found is None and ambiguous)
 
 
-@given(st.sampled_from("AB"), st.sampled_from("AB"), st.sampled_from(["", " ", "\n", ", ", "/", " - "]))
-def test_two_verdicts_side_by_side_are_read_only_if_they_agree(one: str, two: str, between: str):
-    for first, second in ((f"Verdict: [{one}]", f"Verdict: [{two}]"), (f"Verdict: [{one}]", f"[{two}]")):
-        assert outcome("verdict", f"{first}{between}{second}") == (one.lower() if one == two else None)
-    found = outcome("result", f"[RESULT] {one}{between}[RESULT] {two}")
-    assert found == (one.lower() if one == two else None)
-
-
 PROSE = st.sampled_from(["", "Here they are:\n", "```json\n", "Sure! I wrote ", 'I used [these] and "those".\n'])
 
 
@@ -202,22 +194,6 @@ def test_an_array_comes_back_as_it_was_written(
     assert outcome(f"strings:{len(items) + 1}", array) is None
     found = outcome("strings", before + array + "\n" + after)
     assert found is None or json.loads(found) == items or "</think" in array or control
-
-
-# ---- the table of replies
-
-CASES = Path(__file__).parent / "cases"
-REPLIES = [
-    pytest.param(reply, expected, id=f"{language} {case['why']} {number}")
-    for case in tomllib.loads((CASES / "replies.toml").read_text("utf-8"))["case"]
-    for language, by_verdict in case.items() if language != "why"
-    for expected, replies in by_verdict.items() for number, reply in enumerate(replies)
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("reply, expected", REPLIES)
-def test_a_reply_is_read_as_the_table_says(reply: str, expected: str):
-    assert outcome("verdict", reply) == (expected or None)
 
 
 # ---- LaTeX in arrays

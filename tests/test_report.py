@@ -18,7 +18,7 @@ import ppe
 from ppe.cli.main import main
 from ppe.errors import InputError
 from ppe.random_streams import stream
-from ppe.rankers.registry import RANKERS
+from ppe.rankers.registry import COUNT_RANKERS
 from ppe.reports.tables import further_calls, judge_agreement, judge_table
 from ppe.sources.datasets import load_verdicts
 from ppe.verdicts import validate_verdicts, write_verdicts
@@ -122,7 +122,7 @@ def test_one_question_two_models_one_of_each():
         assert not {"nan", "None", "inf"} & set(re.findall(r"\w+", text_of(page.html)))
 
 
-@pytest.mark.parametrize("ranker", RANKERS)
+@pytest.mark.parametrize("ranker", COUNT_RANKERS)
 def test_every_ranker_makes_a_report(ranker):
     page = ppe.report(drawn(tuple("abcd"), 8), ranker=ranker, intervals=39)
     board = page.sections[0].result

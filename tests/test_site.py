@@ -168,7 +168,7 @@ def test_the_reference_has_every_public_name_with_its_parameters():
     entry = pages["api/ppe-rankers.md"].split("(api-rankers-registry-find-ranker)=")[1].split("\n(api-")[0]
     assert entry.split("\n\n")[1:] == [
         "```python\nfind_ranker(name)\n```",
-        "The method of this name; an unknown name is an InputError that lists the known ones, or what took its place.",
+        "The method of this name; an unknown name is an InputError that lists the known ones.",
         f"`name` : `str`\n: a key of [`RANKERS`](#{reference.label('rankers.registry', 'RANKERS')})",
         "**Returns** `Ranker`\n",
     ]

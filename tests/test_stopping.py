@@ -65,32 +65,9 @@ def test_standard_errors_written_out(seed):
         assert abs(found.z[i, j] - z) < 1e-3 and abs(found.z[j, i] + z) < 1e-3
 
 
-@pytest.mark.parametrize("won", [1.0, 0.0])
-@pytest.mark.parametrize("goal", ["top=1", "order", "width=0"])
-def test_a_model_that_wins_or_loses_all_settles_and_stays_settled(won, goal):
-    "Judged against one equal pair, which does not settle; the evidence grows with every call."
-    settled, evidence = [], []
-    for size in (10, 40, 100, 400, 4000):
-        at = np.arange(size)
-        found = is_settled((at % 1000, 0 * at, 0 * at, 0 * at + 1, 0 * at + won), n_models=2, goal=Goal("order"))
-        settled.append(found.settled)
-        evidence.append(found.evidence[(0, 1) if won else (1, 0)])
-    assert settled == [False, True, True, True, True] and (np.diff(evidence) > 0).all()
-    rng, at = np.random.default_rng(4), np.arange(1200)
-    first, second = np.where(at % 3 == 2, 1, 0), np.where(at % 3 == 0, 1, 2)  # 400 calls of each pair
-    points = np.where(first == 0, won, rng.integers(0, 2, 1200))
-    found = is_settled((at % 100, at // 100, first, second, points), n_models=3, goal=parse_goal(goal))
-    assert found.settled == (goal == "top=1" and won == 1) and (found.low[0], found.high[0]) == (
-        (1, 1) if won else (3, 3)
-    )
-
-
-def test_what_no_call_has_told_apart_is_not_settled():
-    "Two models that win all against a third, one of them much more often; and ties alone."
-    first, at = np.repeat([0, 1], (400, 20)), np.r_[:400, :20]
-    found = is_settled((at, 0 * at, first, 0 * at + 2, 1.0 + 0 * at), n_models=3, goal=Goal("order"))
-    assert found.open.tolist() in ([[0, 1]], [[1, 0]]) and abs(found.z[0, 1]) < 0.2 and found.z[1, 2] > 3
-    tied = is_settled((at, 0 * at, first, 0 * at + 2, 0.5 + 0 * at), n_models=3, goal=Goal("top", 1))
+def test_ties_alone_settle_nothing():
+    at = np.arange(400)
+    tied = is_settled((at, 0 * at, at % 2, 0 * at + 2, 0.5 + 0 * at), n_models=3, goal=Goal("top", 1))
     assert not tied.settled and (tied.z == 0).all() and np.isfinite(tied.z).all()
 
 
@@ -104,15 +81,6 @@ def test_what_certain_differences_leave_open_by_hand():
     ):  # fmt: skip
         settled, left = reached(parse_goal(goal), needed_pairs(parse_goal(goal), scores), certain, low, high)
         assert settled == (not expected) and sorted(left.tolist()) == expected, goal
-
-
-def test_ranges_are_one_more_than_the_certainly_better_to_all_less_the_certainly_worse():
-    calls = random_calls(4, 3000, 3000, np.random.default_rng(3), np.array([-3.0, 3.0, 0.1, 0.0]), sigma=0.0)
-    found = is_settled(calls, n_models=4, goal=parse_goal("width=1"))
-    assert found.low.tolist() == [4, 1, 2, 2] and found.high.tolist() == [4, 1, 3, 3] and found.settled
-    assert found.open.tolist() == []
-    tight = is_settled(calls, n_models=4, goal=parse_goal("width=0"))
-    assert not tight.settled and {*tight.open.ravel().tolist()} >= {2, 3}
 
 
 @pytest.mark.parametrize(("goal", "shares"), [("top=1", 2), ("top=3", 2), ("order", 2), ("width=0", 20)])
@@ -166,7 +134,7 @@ def test_of_a_placed_model_its_own_statements_count_and_no_others(goal, shares):
 
 def test_nothing_is_certain_of_a_model_behind_which_there_are_few_questions():
     size = np.arange(4000)
-    for questions, settled in ((9, False), (10, True), (40, True)):
+    for questions, settled in ((9, False), (10, True)):
         calls = size % questions, size // questions, 0 * size, 0 * size + 1, np.where(size % 47 == 0, 0.0, 1.0)
         found = is_settled(calls, n_models=2, goal=Goal("order"))
         assert found.settled == settled and found.n_questions == questions

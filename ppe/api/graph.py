@@ -7,21 +7,27 @@ __all__ = ['cycles_through', 'Graph', 'graph']
 
 # %% ../../nbs/api/graph.ipynb #b26bf119
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
 from .inputs import Columns, One, verdict_table
 from .options import words_checked
+from ..charts import shortened
 from ..errors import InputError, first_five
+from ..plot_style import GREY, OKABE_ITO, picture_axes
 from ..pool import Pool, comparison_graphs, compared_pairs, graph_table
 from ..results import Concern, Note, Parts, Result, Shown
 from ..schemas import whole_number
 
 if TYPE_CHECKING:
     import networkx
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/api/graph.ipynb #6191d210
 def cycles_through(
@@ -68,9 +74,9 @@ class Graph(Result):
             import networkx
         except ModuleNotFoundError:
             raise InputError("no networkx, which holds such a graph: pip install networkx") from None
-        made = networkx.from_pandas_edgelist(self.to_frame(), "model", "opponent", True, networkx.DiGraph)
-        made.add_nodes_from(self.pool.models)
-        return made
+        network = networkx.from_pandas_edgelist(self.to_frame(), "model", "opponent", True, networkx.DiGraph)
+        network.add_nodes_from(self.pool.models)
+        return network
 
     def parts(self) -> Parts:
         facts, worst = self.counts, self.to_frame().query("c3_bad + c4_bad > 0").head(10)
@@ -87,6 +93,53 @@ class Graph(Result):
             return []
         text = f"{n_pairs - n_met} of {n_pairs} pairs have no valid verdict: no cycle runs through them"
         return [Note(text, Concern.MISSING)]
+
+# %% ../../nbs/api/graph.ipynb #1c197243
+def _draw_edges(axes: "Axes", graph: Graph, place: Mapping[str, Any]) -> None:
+    "A win is one arrow. A tie is two from its middle, each in the colour of the cycles that run its way."
+    edges, counts = graph.to_frame(), graph.counts
+    in_three, in_four = edges["c3_bad"] > 0, edges["c4_bad"] > 0
+    looks = {  # what is drawn later lies on top
+        "in no bad cycle": (~in_three & ~in_four, GREY, 0.5),
+        f"bad 4-cycles ({counts['c4_bad']:,})": (in_four & ~in_three, OKABE_ITO["blue"], 0.9),
+        f"bad 3-cycles ({counts['c3_bad']:,})": (in_three, OKABE_ITO["vermillion"], 1.2),
+    }
+    for label, (rows, color, width) in looks.items():
+        look = {"arrowstyle": "-|>", "color": color, "lw": width, "mutation_scale": 4 + 4 * width, "shrinkB": 4}
+        for model, opponent, tie in edges.loc[rows, ["model", "opponent", "tie"]].itertuples(index=False, name=None):
+            start, end = place[model], place[opponent]
+            if tie:
+                start = (start + end) / 2
+            axes.annotate("", end, start, arrowprops=look | {"shrinkA": 0})
+        axes.plot([], [], color=color, lw=width, label=label)
+
+
+def _write_name(axes: "Axes", text: str, x: float, y: float) -> None:
+    "A name outside of the circle, on the side where its model stands."
+    side, height = "center", "center"
+    if abs(x) >= 0.1:
+        side = "left" if x > 0 else "right"
+    if abs(y) >= 0.9:
+        height = "bottom" if y > 0 else "top"
+    axes.text(x, y, text, ha=side, va=height)
+
+
+@patch
+def plot(self: Graph, ax: "Axes | Figure | None" = None) -> "Axes":
+    "Draw the graph, into axes, an empty figure, or a new one."
+    models = [self.pool.models[m] for m in np.argsort(-self.pool.adjacency[0].sum(axis=1), kind="stable")]
+    angle = np.pi / 2 - 2 * np.pi * np.arange(len(models)) / len(models)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    place = dict(zip(models, circle, strict=True))
+    with picture_axes(ax, 3.2) as axes:
+        _draw_edges(axes, self, place)
+        axes.scatter(circle[:, 0], circle[:, 1], s=40, color="black", zorder=3)
+        for name, text in shortened(models, 18).items():
+            _write_name(axes, text, *(1.1 * place[name]))
+        axes.set(aspect="equal", xlim=(-2.2, 2.2), ylim=(-1.25, 1.25))
+        axes.axis("off")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3)
+    return axes
 
 # %% ../../nbs/api/graph.ipynb #7f7eab84
 @words_checked
@@ -107,10 +160,11 @@ def graph(
     table = verdict_table(verdicts, judge=judge, columns=columns, **names)
     for name, value in (("question_id", question), ("variant", variant)):
         if value is not None:
-            seen = table[name].astype(str)
-            if not (here := seen == whole_number(str(value))).any():
-                raise InputError(f"no {name} {str(value)!r:.60}; there are {first_five(sorted(set(seen)))}")
-            table = table[here]
+            values = table[name].astype(str)
+            rows = values == whole_number(str(value))
+            if not rows.any():
+                raise InputError(f"no {name} {str(value)!r:.60}; there are {first_five(sorted(set(values)))}")
+            table = table[rows]
     pool = comparison_graphs(table, incomplete="keep")
     if len(pool) > 1:
         graphs = [f"judge {row.judge}, variant {row.variant}" for row in pool.index.itertuples()]

@@ -114,11 +114,11 @@ class Check(Result):
     def parts(self) -> Parts:
         "The counts, models and judges, and what can be done."
         width = max(map(len, self.facts))
-        shown = {name: f"{value:,}" for name, value in self.facts.items() if isinstance(value, int)}
+        texts = {name: f"{value:,}" for name, value in self.facts.items() if isinstance(value, int)}
         if "layout" in self.facts:
             left_out = ", ".join(f"{n} {reason}" for reason, n in self.facts["left_out"].items()) or "none"
-            shown = {"layout": self.facts["layout"], "left_out": left_out} | shown
-        lines = [f"{name:{width}}  {value}" for name, value in shown.items()]
+            texts = {"layout": self.facts["layout"], "left_out": left_out} | texts
+        lines = [f"{name:{width}}  {value}" for name, value in texts.items()]
         return [*lines, "", Shown(self.by), "", *self.fit_for]
 
     def to_frame(self) -> pd.DataFrame:
@@ -129,6 +129,20 @@ class Check(Result):
         return self.facts | {"by": self.by.to_dict("records"), "fit_for": [*self.fit_for], "notes": self.notes()}
 
 
+def _case(name: str, sentence: str, is_fit: bool, otherwise: str = "failure") -> Case:
+    return Case(name, sentence) if is_fit else Case(name, sentence, otherwise)
+
+
+def _star(rows: Comparisons, counts: np.ndarray, pairs: np.ndarray) -> Note | None:
+    "Where every pair holds one model: how often that one won."
+    hub = int(pairs.sum(axis=0).argmax())
+    n_met = int(np.triu(pairs, 1).sum())
+    if len(rows.models) <= 2 or not n_met == pairs[hub].sum() == len(rows.models) - 1:
+        return None
+    won = counts[0, hub].sum() + counts[1, :, hub].sum() + (counts[2, hub] + counts[2, :, hub]).sum() / 2
+    return Note(STAR.format(hub=rows.models[hub], share=won / len(rows)), Concern.ROUGH)
+
+# %% ../../nbs/api/loading.ipynb #37759af5
 @words_checked
 def check(
     verdicts: Annotated[Verdicts, "FILES..."],
@@ -146,31 +160,41 @@ def check(
     """
     table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
     all_rows = Comparisons.of(table, invalid=True)
-    rows, invalid, repeats = all_rows.valid(), invalid_verdicts(all_rows), repeated_questions(table, all_rows)
+    rows = all_rows.valid()
+    invalid = invalid_verdicts(all_rows)
+    repeats = repeated_questions(table, all_rows)
     counts = rows.counts().sum(axis=1)
-    n, met = len(rows.models), counts.sum(axis=0)
-    pairs, both = (met + met.T > 0), (met > 0) & (met.T > 0)
+    n_shown = counts.sum(axis=0)  # row first, column second
+    pairs = n_shown + n_shown.T > 0
+    both = (n_shown > 0) & (n_shown.T > 0)
     n_lost = int((table[ORDER_KNOWN] == "no").sum()) if ORDER_KNOWN in table else 0
-    n_pairs, n_met, n_both = n * (n - 1) // 2, int(np.triu(pairs, 1).sum()), int(np.triu(both, 1).sum())
-    sizes = np.bincount(rows.graph)
-    complete, n_graphs = int((sizes == n_pairs).sum()), len(graph_codes(table)[1])
-    said, report = table["verdict"].value_counts(), getattr(verdicts, "attrs", {}).get("report")
-    facts = {} if report is None else {
-        "layout": report["layout"], "left_out": report["left_out"], "files": len(report["files"]),
-        "records": report["n_records"],
-    }  # fmt: skip
+    n = len(rows.models)
+    n_pairs = n * (n - 1) // 2
+    n_met = int(np.triu(pairs, 1).sum())
+    n_both = int(np.triu(both, 1).sum())
+    n_complete = int((np.bincount(rows.graph) == n_pairs).sum())
+    n_graphs = len(graph_codes(table)[1])
+    outcomes = table["verdict"].value_counts()
+    report = getattr(verdicts, "attrs", {}).get("report")
+    facts = {}
+    if report is not None:
+        facts = {name: report[name] for name in ("layout", "left_out")}
+        facts |= {"files": len(report["files"]), "records": report["n_records"]}
     facts |= {
-        "verdicts": len(table), "invalid": int(said.get("invalid", 0)), "ties": int(said.get("tie", 0)),
+        "verdicts": len(table), "invalid": int(outcomes.get("invalid", 0)), "ties": int(outcomes.get("tie", 0)),
         "models": n, "judges": table["judge"].nunique(), "questions": table["question_id"].nunique(),
-        "categories": table["category"].nunique(), "graphs": n_graphs, "complete_graphs": complete,
+        "categories": table["category"].nunique(), "graphs": n_graphs, "complete_graphs": n_complete,
         "pairs": n_pairs, "pairs_met": n_met, "pairs_in_both_orders": n_both, "order_lost": n_lost,
         "questions_repeated": sum(map(len, repeats)) - len(repeats),
     }  # fmt: skip
     groups = connected_components(pairs, directed=False)[0]
     joined = "every model is joined to every other" if groups == 1 else f"{groups} groups of models never met"
-    whole = f"{complete:,} of {n_graphs:,} graphs are complete" if complete else "no graph is complete"
-    enough = "questions enough" if facts["questions"] >= 6 else "fewer than six questions decide nothing at 95 %"
-    no_effect, caution, too_few = no_place_effect(rows), order_caution(rows), False
+    complete = f"{n_complete:,} of {n_graphs:,} graphs are complete" if n_complete else "no graph is complete"
+    has_questions = facts["questions"] >= 6
+    enough = "questions enough" if has_questions else "fewer than six questions decide nothing at 95 %"
+    no_effect = no_place_effect(rows)
+    caution = order_caution(rows)
+    too_few = False
     orders = "pairs are shown in both orders, over all questions"
     if caution:
         orders = "nearly every pair is shown in one order only: the model alone tells the effect from strength"
@@ -179,15 +203,15 @@ def check(
         too_few = order_p_value(rows) is None
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
     uneven = uneven_notes(invalid)
-    unsure = "skipped" if no_effect or caution or too_few else ""
+    can_tell_order = not (no_effect or caution or too_few)
     cases = (
         Case(ROWS, f"{len(table):,} verdicts"),
-        Case("invalid verdicts", "".join(uneven) or f"{facts['invalid']:,} invalid", "failure" * bool(uneven)),
-        Case("questions that repeat another", repeated, "failure" * bool(repeats)),
-        Case("scores (ppe rank)", joined, "failure" * (groups > 1)),
-        Case("cycle scores (ppe cycles, --select)", whole, "skipped" * (not complete)),
-        Case("ranges of ranks", enough, "failure" * (facts["questions"] < 6)),
-        Case("an effect of the order (--order-effect)", no_effect or orders, unsure),
+        _case("invalid verdicts", "".join(uneven) or f"{facts['invalid']:,} invalid", not uneven),
+        _case("questions that repeat another", repeated, not repeats),
+        _case("scores (ppe rank)", joined, groups == 1),
+        _case("cycle scores (ppe cycles, --select)", complete, n_complete > 0, otherwise="skipped"),
+        _case("ranges of ranks", enough, has_questions),
+        _case("an effect of the order (--order-effect)", no_effect or orders, can_tell_order, otherwise="skipped"),
     )
     fit_for = tuple(f"{case.name}: {case.said}" for case in cases[3:])
     remarks = list[str]()
@@ -195,10 +219,9 @@ def check(
         remarks.append(Note(caution, Concern.BIASED))
     if repeats:
         remarks.append(Note(repeated, Concern.BIASED))
-    hub = int(pairs.sum(axis=0).argmax())
-    if n > 2 and n_met == pairs[hub].sum() == n - 1:
-        won = counts[0, hub].sum() + counts[1, :, hub].sum() + (counts[2, hub] + counts[2, :, hub]).sum() / 2
-        remarks.append(Note(STAR.format(hub=rows.models[hub], share=won / len(rows)), Concern.ROUGH))
+    star = _star(rows, counts, pairs)
+    if star:
+        remarks.append(star)
     if facts["judges"] > 1:
         judges = f"{facts['judges']} judges ({first_five(table['judge'].unique())})"
         remarks.append(f"{judges}, ranked together unless one is named (--judge NAME)")

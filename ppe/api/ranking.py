@@ -143,8 +143,8 @@ def _refuse_with_categories(chosen: Mapping[str, str]) -> None:
         raise InputError("--by category with --judges separate: choose one of them, or one judge (--judge)")
     if "interval_kind" in chosen:
         raise InputError(
-            f"--by category with {chosen['interval_kind']}: ranges by category hold for all models of all categories at "
-            "once; leave --interval-kind out, or rank one category (--category)"
+            f"--by category with {chosen['interval_kind']}: ranges by category hold for all models of all categories "
+            "at once; leave --interval-kind out, or rank one category (--category)"
         )
 
 # %% ../../nbs/api/ranking.ipynb #rk-06
@@ -255,8 +255,8 @@ def rank(
     """Rank the models in FILES.
 
     FILES hold one verdict table, in one or several files; or scores of answers with the columns question_id, model,
-    score; or counts of pairs with the columns model_a, model_b, wins_a, wins_b, ties, which are added up. More than five million verdicts are ranked by their counts, unless an option needs
-    graphs or questions.
+    score; or counts of pairs with the columns model_a, model_b, wins_a, wins_b, ties, which are added up. More than
+    five million verdicts are ranked by their counts, unless an option needs graphs or questions.
     """
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if ranker not in (None, "mean"):

@@ -9,10 +9,14 @@ __all__ = ['Cycles', 'cycles', 'diagnose', 'agree']
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
+from ..charts import draw_cycle_scores
+from ..truncation import global_top_k
 from ppe.api.inputs import (
     Columns,
     One,
@@ -34,6 +38,10 @@ from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..random_streams import SEED
 from ..results import Concern, Note, Parts, Result, Shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/api/verdict_quality.ipynb #vq-05
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -70,6 +78,19 @@ def _graphs_to_count(pool: Pool, incomplete: Incomplete) -> tuple[Pool, tuple[No
     text = f"{(~is_complete).sum():,} graphs that lack a pair left out, and {n_verdicts:,} valid verdicts with them: "
     text += "their scores cannot be compared; --incomplete keep shows them"
     return pool.subset(is_complete), (Note(text, Concern.LEFT_OUT),)
+
+# %% ../../nbs/api/verdict_quality.ipynb #6e6b67ad
+@patch
+def plot(
+    self: Cycles,
+    ax: "Axes | Figure | None" = None,  # axes, an empty figure, or None for a new one
+    keep: int | None = None,  # graphs with the lowest scores; all if not given
+) -> "Axes":
+    "Draw the distribution of the cycle scores."
+    scores = self.graphs["score"].to_numpy(float)
+    kept = np.zeros(len(scores), dtype=bool)
+    kept[global_top_k(scores, len(scores) if keep is None else keep)] = True
+    return draw_cycle_scores(ax, scores, kept)
 
 # %% ../../nbs/api/verdict_quality.ipynb #0db0ad78
 @words_checked

@@ -34,7 +34,7 @@ COMMANDS = {  # name → module, and first sentence of its help, which fits a li
     "import": ("verdicts", "Make a verdict table from the files of another project."),
     "next": ("verdicts", "Choose the pairs to judge next, after the verdicts in FILE."),
     "paper": ("paper", "The figures and tables of the paper."),
-    "pipeline": ("verdicts", "Say what the paper's pipeline costs on models of your own."),
+    "pipeline": ("stages", "Say what the paper's pipeline costs on models of your own."),
     "plan": ("verdicts", "Say what designs would cost, and how near they would come."),
     "rank": ("verdicts", "Rank the models in FILES."),
     "report": ("verdicts", "Write a report on the verdicts in FILE, as one HTML page."),

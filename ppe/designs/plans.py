@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, comb, exp, log, modf
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 from scipy.optimize import brentq
 
+from ..charts import draw_ranges
 from .beliefs import WORDING_SHARE, Beliefs, expected_distance, score_components
 from .pair_designs import Orders, Sharing
 from ..errors import InputError, plural
@@ -24,6 +26,10 @@ from ..files import plain_number
 from ..inference.intervals import symmetric_root
 from ..rankers.ranking import best_first
 from ..results import Parts, Result, Shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/designs/plans.ipynb #plan-17
 Spend = Literal["spread", "blocks", "complete", "paraphrases"]  # paraphrases: complete graphs on all wordings
@@ -310,6 +316,24 @@ class Plan(Result):
             "target": None if self.target is None else str(self.target), "top_k": self.top, "designs": rows,
             "all_questions_to_endless": self.beyond, "advice": self.advice, "notes": self.notes(),
         }  # fmt: skip
+
+# %% ../../nbs/designs/plans.ipynb #c4838828
+@patch
+def plot(self: Plan, ax: "Axes | Figure | None" = None) -> "Axes":
+    "Draw what each design comes to with its range, into axes, an empty figure, or a new one."
+    table = self.to_frame()
+    size = table["block_size"].map(lambda size: "" if pd.isna(size) else f" of {size}")
+    if table["calls_low"].notna().any():
+        value, label = "calls", "calls that reach the target"
+        orders = table["orders"].map({"one": "one order", "both": "both orders"})
+    else:
+        value, label = "distance", "expected distance after so many calls"
+        orders = table["orders"] + [f": {calls:,}" for calls in table["calls"]]
+    designs = table.assign(model=table["kind"].str.cat(size) + ", " + orders)
+    designs = designs.astype({"calls_low": float, "calls_high": float})
+    axes = draw_ranges(ax, designs, (value, f"{value}_low", f"{value}_high"), label)
+    axes.set_xlim(0, None)
+    return axes
 
 # %% ../../nbs/designs/plans.ipynb #plan-19-d
 def _calls_needed(forecast: Forecast, layout: Layout, target: Target, limit: int = 1) -> int | None:

@@ -54,7 +54,7 @@ def remarks(
     "What is to be said of these rows."
     return {name: int(rows[name].sum()) for name in rows if name not in (*COLUMNS, *_NOT_SAID)}
 
-
+# %% ../../nbs/importers/layouts.ipynb #407a412e
 @dataclass(frozen=True, slots=True)
 class FileLayout:
     "A published layout of pairwise verdicts."
@@ -93,7 +93,8 @@ class FileLayout:
         there, judges = set(file.first_fields()), {*self.fields("judge")}
         shape = min(self.shapes, key=lambda shape: len(set(shape) - there))
         by_hand = "columns" in self.options
-        if judge is None and not by_hand and (lacking := {*shape} - there) and lacking <= judges:
+        lacking = {*shape} - there
+        if judge is None and not by_hand and lacking and lacking <= judges:
             raise InputError(f"{file.name} has no {', '.join(lacking)}; say who judged with --judge NAME")
         needed = dict.fromkeys(name for name in shape if judge is None or name not in judges)
         fields = (name for column in self.names for name in self.fields(column))
@@ -121,18 +122,20 @@ def two_games(
     second: np.ndarray,  # verdicts of the second, in which model_b is shown first: a means that one
     games: str | None,  # both or agreed
     variants: Sequence[object] = (1, 2),  # variant of each game, one value or one for each row
-    said: Sequence[dict[str, Any]] = ({}, {}),  # remarks on each game
+    notes: Sequence[dict[str, Any]] = ({}, {}),  # remarks on each game
 ) -> Rows:
     "Both games as two graphs, or one verdict that both agree on; what is said of a pair stands with its first row."
-    same, invalid = first == mirrored(second), (first == "invalid") | (second == "invalid")
-    agreed, differs = np.where(invalid, "invalid", np.where(same, first, "tie")), (~same & ~invalid).astype(int)
+    same = first == mirrored(second)
+    invalid = (first == "invalid") | (second == "invalid")
+    differs = (~same & ~invalid).astype(int)
     if games == "agreed":
         rows = rows.assign(**{ORDER_KNOWN: "no"})
-        both = {sentence: values + said[1][sentence] for sentence, values in said[0].items()}
+        agreed = np.where(invalid, "invalid", np.where(same, first, "tie"))
+        both = {sentence: values + notes[1][sentence] for sentence, values in notes[0].items()}
         return rows.assign(verdict=agreed, **both, **{_AGREED: differs})
-    rows = rows.assign(variant=variants[0], verdict=first, **said[0], **{_FLIPS: differs})
+    rows = rows.assign(variant=variants[0], verdict=first, **notes[0], **{_FLIPS: differs})
     turned = rows.rename(columns={"model_a": "model_b", "model_b": "model_a"})
-    turned = turned.assign(variant=variants[1], verdict=second, **dict.fromkeys(remarks(rows), 0) | said[1])
+    turned = turned.assign(variant=variants[1], verdict=second, **dict.fromkeys(remarks(rows), 0) | notes[1])
     return pd.concat([rows, turned]).sort_index(kind="stable")
 
 # %% ../../nbs/importers/layouts.ipynb #rows-code
@@ -160,9 +163,9 @@ def layout_rows(
     if "category" in layout.names:
         columns["category"] = records.categories(used.get("category", "category"))
     columns |= {column: records.identifiers(used[column]) for column in ID_COLUMNS if column in used}
-    known = records.fields.get(used.get(ORDER_KNOWN, ORDER_KNOWN))
-    if known is not None:
-        columns[ORDER_KNOWN] = known
+    order_known = records.fields.get(used.get(ORDER_KNOWN, ORDER_KNOWN))
+    if order_known is not None:
+        columns[ORDER_KNOWN] = order_known
     for name, (sentence, silent) in _UNUSED.items():
         if not any(name in layout.fields(column) for column in layout.names):
             columns[sentence] = [as_word(value) not in (None, *silent) for value in records.values(name)]
@@ -172,11 +175,11 @@ def layout_rows(
     words = layout.words.get(used["winner"])
     words = words if isinstance(words, Mapping) else layout.words
     sides = () if "a" in words.values() else (used["model_a"], used["model_b"])
-    verdicts, said = [], []
+    verdicts, notes = [], []
     for name in filter(None, (used["winner"], layout.game_2 or used.get("winner_2"))):
         verdicts.append(records.verdicts(name, words, sides))
         there = [as_word(value) for value in records.values(name)]
-        said.append({text: np.array([word in on for word in there], int) for text, on in layout.says.items()})
+        notes.append({text: np.array([word in on for word in there], int) for text, on in layout.says.items()})
     if strong and games == "agreed":
         raise InputError("--strong with --games agreed: a win is strong in one game; leave one of the two out")
     if len(verdicts) == 2:
@@ -188,12 +191,12 @@ def layout_rows(
         named = rows["variant"] if "variant" in rows else [""] * n
         variants = (1, 2) if layout.game_2 else tuple([f"{name}g{game}" for name in named] for game in (1, 2))
         rows = rows if "variant" in rows else rows.assign(variant=1)
-        rows = two_games(rows, first, second, games, variants, said)
+        rows = two_games(rows, first, second, games, variants, notes)
     elif games:
         rule = "a record holds one verdict; name a second game (--columns winner_2=COLUMN), or leave --games out"
         raise InputError(f"games {games!r} with {records.name}: {rule}")
     else:
-        rows = rows.assign(verdict=verdicts[0], **said[0])
+        rows = rows.assign(verdict=verdicts[0], **notes[0])
     if strong:
         rows = rows.rename(columns={_STRONG: _TIMES}).assign(times=np.where(rows[_STRONG], strong, 1))
     return rows
@@ -209,17 +212,18 @@ def _mt_bench(records: Records, games: str | None = None, turns: str | None = No
     if 0 < len(scored) < len(records):
         raise records.refuse(scored, "scored one by one (m1_score), others judged as pairs: import them as two files")
     records = records.with_fields({"turn": records.fields.get("turn", [1] * len(records))})
-    asked, turn = records.identifiers("question_id"), records.identifiers("turn")
+    question = records.identifiers("question_id")
+    turn = records.identifiers("turn")
     fields: dict[str, Any] = dict(records.fields)
     if "judge" in fields:  # its name, and that of its prompt
         fields["judge"] = [judge[0] if isinstance(judge, list) and judge else judge for judge in fields["judge"]]
     one_verdict = "g1_winner" not in fields or games == "agreed" or bool(scored)
     if turns == "questions":
-        fields["question_id"] = [f"{q} turn {t}" for q, t in zip(asked, turn, strict=True)]
+        fields["question_id"] = [f"{q} turn {t}" for q, t in zip(question, turn, strict=True)]
         fields |= {"variant": [1] * len(records)} if one_verdict else {}
     else:
         fields["variant"] = fields["turn"] if one_verdict else [f"t{t}" for t in turn]
-    fields["asked"] = asked
+    fields["asked"] = question
     if scored:
         del fields["g2_winner"]
         fields[_SCORED] = [1] * len(records)
@@ -229,8 +233,8 @@ def _mt_bench(records: Records, games: str | None = None, turns: str | None = No
         judged = list(zip(records.values("judge"), fields["winner"], strict=True))
         merged = {str(judge) for judge, word in judged if isinstance(judge, list) or word == _INCONSISTENT}
         merged |= {str(judge) for judge, _ in judged if str(judge).endswith("_pair")}
-        lost = [str(judge) in merged for judge, _ in judged]
-        fields |= {ORDER_KNOWN: ["no" if each else "yes" for each in lost], _MERGED: lost}
+        is_merged = [str(judge) in merged for judge, _ in judged]
+        fields |= {ORDER_KNOWN: ["no" if value else "yes" for value in is_merged], _MERGED: is_merged}
     return replace(records, fields=fields)
 
 
@@ -268,17 +272,22 @@ _SIGNS = ("A>>B", "B>>A", "B<<A", "A<<B")
 
 def _arena_hard(records: Records, baseline: str | None = None, **_: Any) -> Records:
     def are_scored(games: object) -> bool:
-        listed = [] if games is None else games if isinstance(games, list) and len(games) <= 2 else [games]
-        return all(game is None or isinstance(game, dict) and "score" in game for game in listed)
+        if games is None:
+            return True
+        if not isinstance(games, list) or len(games) > 2:
+            games = [games]
+        return all(game is None or isinstance(game, dict) and "score" in game for game in games)
 
     rule = ": two games at most are needed, each null or an object with a score"
     played = [[*(games or ()), None, None][:2] for games in records.require("games", are_scored, rule)]
     scores = [[game and game["score"] for game in games] for games in played]
     named = records.values("baseline")
     without = [i for i, name in enumerate(named) if name is None]
-    if baseline is not None and (others := {str(name) for name in named if name is not None} - {baseline}):
-        seen = f"baseline {baseline!r}, but {records.name} names {first_five(sorted(others))}"
-        raise InputError(f"{seen}; leave --baseline out")
+    others = {str(name) for name in named if name is not None} - {baseline}
+    if baseline is not None and others:
+        raise InputError(
+            f"baseline {baseline!r}, but {records.name} names {first_five(sorted(others))}; leave --baseline out"
+        )
     if without and baseline is None and "uid" in records.fields:
         rule = "no baseline, which from version 2 on depends on the category; name it with --baseline NAME"
         raise records.refuse(without, rule)
@@ -307,27 +316,30 @@ _ALONE = "uids that do not end in the names of the two models, each of which is 
 def _anchor_selection(records: Records) -> Records:
     names = [map(str, records.names(field)) for field in ("model_1_name", "model_2_name", "model_a_in_prompt")]
     pairs = list(zip(*names, strict=True))
-    if bad := [i for i, (*models, shown) in enumerate(pairs) if shown not in models]:
+    bad = [i for i, (*models, first) in enumerate(pairs) if first not in models]
+    if bad:
         raise records.refuse(bad, f"model_a_in_prompt {pairs[bad[0]][2]!r:.60} is none of the two models; correct it")
-    second = [two if shown == one else one for one, two, shown in pairs]
+    second = [two if first == one else one for one, two, first in pairs]
     scores = list[str | None]()
-    for (_, _, a), b, said in zip(pairs, second, records.fields["final_verdict"], strict=True):
+    for (_, _, a), b, verdict in zip(pairs, second, records.fields["final_verdict"], strict=True):
         words: dict[Any, str | None] = {"INVALID": None, None: None}
         for sign in (">>", ">", "="):
             words |= {f"{a}{sign}{b}": f"A{sign}B", f"{b}{sign}{a}": f"B{sign}A"}
-        scores.append(words.get(as_word(said), ""))
-    if bad := [i for i, score in enumerate(scores) if score == ""]:
+        scores.append(words.get(as_word(verdict), ""))
+    bad = [i for i, score in enumerate(scores) if score == ""]
+    if bad:
         rule = "the two names with >>, > or = between them, or INVALID; correct it"
         raise records.refuse(bad, f"final_verdict {records.fields['final_verdict'][bad[0]]!r:.60}: {rule}")
     records = records.with_fields({"model_b": second, "score": scores})
     if "uid" not in records.fields:
         return records
-    questions, alone = list[str](), list[bool]()
+    questions: list[str] = []
+    has_own_question: list[bool] = []
     for uid, (_, _, a), b in zip(map(str, records.identifiers("uid")), pairs, second, strict=True):
         end = next((end for end in (f"_{a}_{b}", f"_{b}_{a}") if uid.endswith(end)), "")
         questions.append(uid.removesuffix(end))
-        alone.append(not end)
-    return records.with_fields({"uid": questions, _ALONE: alone})
+        has_own_question.append(not end)
+    return records.with_fields({"uid": questions, _ALONE: has_own_question})
 
 
 LAYOUTS["anchor-selection"] = FileLayout(
@@ -352,23 +364,33 @@ def _style(first: Sequence[object], second: Sequence[object]) -> dict[str, list[
     return style_columns(*texts) if len(texts[0]) == len(texts[1]) == len(first) else {}
 
 
+def _preferred(preference: float) -> str | None:
+    if math.isnan(preference):
+        return None
+    if preference == 1.5:
+        return "tie"
+    return "a" if preference < 1.5 else "b"
+
+
 def _alpaca_eval(records: Records) -> Records:
-    values, preferences = records.fields["preference"], list[float]()
+    values = records.fields["preference"]
+    preferences: list[float] = []
     for value in values:
         try:
             preferences.append(plain_number("nan" if value is None else str(value)) or 1.5)  # 0 is a tie in old files
         except ValueError:
             preferences.append(0.0)
-    if bad := [i for i, number in enumerate(preferences) if not (math.isnan(number) or 1 <= number <= 2)]:
-        seen = first_five(dict.fromkeys(f"{values[i]!r:.60}" for i in bad))
-        raise records.refuse(bad, f"preference {seen}: a number from 1 to 2, 0 for a tie, or null; correct it")
+    bad = [i for i, number in enumerate(preferences) if not (math.isnan(number) or 1 <= number <= 2)]
+    if bad:
+        examples = first_five(dict.fromkeys(f"{values[i]!r:.60}" for i in bad))
+        raise records.refuse(bad, f"preference {examples}: a number from 1 to 2, 0 for a tie, or null; correct it")
     for place, text in zip(records.places, records.fields["instruction"], strict=True):
         with errors_at(f"{records.name}, {records.unit} {place}"):
             check_text(text, "instruction", "correct it")
-    asked = zip(records.categories("dataset"), records.fields["instruction"], strict=True)
-    keys = (hashlib.sha256(f"{dataset}\n{text}".encode()).hexdigest() for dataset, text in asked)
+    instructions = zip(records.categories("dataset"), records.fields["instruction"], strict=True)
+    keys = (hashlib.sha256(f"{dataset}\n{text}".encode()).hexdigest() for dataset, text in instructions)
     questions = [f"i{key[:12]}" for key in keys]
-    winners = ["a" if p < 1.5 else "b" if p > 1.5 else "tie" if p == 1.5 else None for p in preferences]
+    winners = list(map(_preferred, preferences))
     between = [not (math.isnan(number) or number in (1, 1.5, 2)) for number in preferences]
     fields: dict[str, list[Any]] = {"question_id": questions, "winner": winners}
     fields |= {_ORDER: [1] * len(records), ORDER_KNOWN: ["no"] * len(records), _BETWEEN: between}
@@ -392,8 +414,8 @@ _NAMED = "votes that were not anonymous, which are kept (--anonymous-only leaves
 def _spoken(conversation: object) -> str | None:
     "All that the model said in a conversation, as text; None if that is not there."
     turns = conversation if isinstance(conversation, list) else []
-    said = [turn.get("content") for turn in turns if isinstance(turn, dict) and turn.get("role") == "assistant"]
-    parts = [part for content in said for part in (content if isinstance(content, list) else [content])]
+    contents = [turn.get("content") for turn in turns if isinstance(turn, dict) and turn.get("role") == "assistant"]
+    parts = [part for content in contents for part in (content if isinstance(content, list) else [content])]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     return "\n".join(map(str, texts)) if texts and all(isinstance(text, str) for text in texts) else None
 
@@ -464,16 +486,18 @@ def _samples(file: RecordFile) -> Records:
     log = _archived(archive, file.name) if archive else file.one_object() or {}
     samples = log.get("samples")
     if not isinstance(samples, list) or not samples or not all(isinstance(sample, dict) for sample in samples):
-        what = "is no log of Inspect with samples"
-        raise InputError(f"{file.name} {what}; one that was written with its samples is needed")
-    noted, without = list[dict[str, Any]](), 0
+        raise InputError(
+            f"{file.name} is no log of Inspect with samples; one that was written with its samples is needed"
+        )
+    noted: list[dict[str, Any]] = []
+    n_without = 0
     for sample in samples:
         scores = sample.get("scores")
         noted_by = scores.values() if isinstance(scores, dict) else ()
         lists = [_inside(score, "metadata", "verdicts") for score in noted_by]
         rows = [row for listed in lists if isinstance(listed, list) for row in listed if isinstance(row, dict)]
         noted += [sample | {"metadata": row, "scores": {"pairwise": {"value": row.get("verdict")}}} for row in rows]
-        without += not rows
+        n_without += not rows
     if noted:
         samples = noted
     samples.sort(key=lambda sample: (str(sample.get("epoch", 1)).zfill(20), str(sample.get("id")).zfill(20)))
@@ -491,18 +515,24 @@ def _samples(file: RecordFile) -> Records:
     fields["question_id"] = [
         sample.get("id") if name is None else name for name, sample in zip(fields["question_id"], samples, strict=True)
     ]
-    fields[_WITHOUT] = [without * bool(noted) * (i == 0) for i in range(len(samples))]  # said once
+    fields[_WITHOUT] = [0] * len(samples)
+    if noted:
+        fields[_WITHOUT][0] = n_without  # said once
     fields["score"] = [None] * len(samples)
-    places = [f"{sample.get('id')}" + f" of epoch {e}" * (e != 1) for sample, e in zip(samples, epochs, strict=True)]
+    places = []
+    for sample, epoch in zip(samples, epochs, strict=True):
+        name = f"{sample.get('id')}"
+        places.append(name if epoch == 1 else f"{name} of epoch {epoch}")
     records = Records(file.name, "sample", places, fields)
-    if bad := [i for i in range(len(samples)) if None in (fields["model_a"][i], fields["model_b"][i])]:
+    bad = [i for i in range(len(samples)) if None in (fields["model_a"][i], fields["model_b"][i])]
+    if bad:
         rule = "only comparisons of two named models are imported"
         raise records.refuse(bad, f"the metadata names no model_a and model_b; {rule}")
     rule = "one score that is A, B or tie is needed; keep one scorer"
-    for i, found in enumerate(scores):
-        by_scorer: list[Any] = [*found.values()] if isinstance(found, dict) else [None]
+    for i, entry in enumerate(scores):
+        by_scorer: list[Any] = [*entry.values()] if isinstance(entry, dict) else [None]
         if len(by_scorer) > 1 or not all(isinstance(score, dict) for score in by_scorer):
-            raise records.refuse([i], f"scores {found!r:.60}: {rule}")
+            raise records.refuse([i], f"scores {entry!r:.60}: {rule}")
         fields["score"][i] = next((score.get("value") for score in by_scorer), None)
     if all(variant is None for variant in fields["variant"]):
         del fields["variant"]
@@ -558,22 +588,26 @@ def named_columns(
             columns[key] = [word for word in dict.fromkeys(map(as_word, values)) if word is not None]
         else:
             columns[key] = [*map(str, values)]
-    if strange := [f"{key}={values[0]}" for key, values in columns.items() if key not in MEANINGS]:
+    strange = [f"{key}={values[0]}" for key, values in columns.items() if key not in MEANINGS]
+    if strange:
         raise InputError(f"columns: {strange[0]:.60} is none of {'=…, '.join(MEANINGS)}=…; {_RULE}")
     hot = [key for key in _HOT if key in columns]
     if hot and ("winner_a" not in hot or "winner_b" not in hot or {"winner", _GAME_2, *_WORDS} & {*columns}):
         raise InputError("columns: winner_a, winner_b and winner_tie are columns of yes and no, in place of winner")
-    if twice := [key for key, values in columns.items() if len(values) != 1 and key not in _WORDS]:
+    twice = [key for key, values in columns.items() if len(values) != 1 and key not in _WORDS]
+    if twice:
         raise InputError(f"columns: {first_five(twice)} more than once: one column each; {_RULE}")
-    if (meant := columns.get(_SECOND)) and (meant[0] not in ("places", "models") or _GAME_2 not in columns):
+    meaning = columns.get(_SECOND)
+    if meaning and (meaning[0] not in ("places", "models") or _GAME_2 not in columns):
         rule = "of the words in winner_2=…: places, or models (a is model_a in both games)"
-        raise InputError(f"columns: {_SECOND}={meant[0]:.60}: it says the meaning {rule}")
-    if meant == ["places"] and "a" not in columns:
+        raise InputError(f"columns: {_SECOND}={meaning[0]:.60}: it says the meaning {rule}")
+    if meaning == ["places"] and "a" not in columns:
         raise InputError(f"columns: {_SECOND}=places needs the words for the places, a=…,b=…; {_RULE}")
     if ("a" in columns) != ("b" in columns):
         raise InputError(f"columns: a and b are given together, or neither if winner holds the model's name; {_RULE}")
     words = Counter(word for key in _WORDS for word in columns.get(key, []))
-    if again := sorted(word for word, n in words.items() if n > 1):
+    again = sorted(word for word, n in words.items() if n > 1)
+    if again:
         raise InputError(f"columns: the word {first_five(again)} more than once: a word means one thing; {_RULE}")
     return columns
 
@@ -585,16 +619,18 @@ LAYOUTS["columns"] = FileLayout("columns named by hand", shapes=(), names={}, op
 def _completed(columns: Mapping[str, Sequence[str]], file: RecordFile) -> dict[str, Sequence[str]]:
     "With the columns that have the names of a verdict table, which need not be named."
     there = file.first_fields()
-    own: dict[str, Sequence[str]] = {name: [name] for name in (*COLUMNS[:-1], ORDER_KNOWN) if name in there}
+    completed: dict[str, Sequence[str]] = {name: [name] for name in (*COLUMNS[:-1], ORDER_KNOWN) if name in there}
     if not {"winner", *_HOT} & {*columns}:
         if "verdict" in there:
-            own["winner"] = ["verdict"]
-            own |= {} if {*_WORDS} & {*columns} else {word: [word] for word in MIRRORED}
+            completed["winner"] = ["verdict"]
+            if not {*_WORDS} & {*columns}:
+                completed |= {word: [word] for word in MIRRORED}
         elif "winner" in there:
-            own["winner"] = ["winner"]
-    completed = own | {**columns}
+            completed["winner"] = ["winner"]
+    completed |= columns
     hot = bool({*_HOT} & {*columns})
-    if missing := [key for key in _NEEDED if key not in completed and not (hot and key == "winner")]:
+    missing = [key for key in _NEEDED if key not in completed and not (hot and key == "winner")]
+    if missing:
         raise InputError(f"columns: no {', '.join(missing)}; {file.name} has {first_five(map(repr, there))}; {_RULE}")
     return completed
 
@@ -607,18 +643,20 @@ def by_columns(
     if columns is None:
         example = "--columns model_a=…,model_b=…,winner=…,a=…,b=…,tie=…"
         raise InputError(f"{file.name}: layout columns needs {example}")
-    there, columns = file.first_fields(), _completed(columns, file)
+    there = file.first_fields()
+    columns = _completed(columns, file)
     names = {key: columns[key][0] for key in (*_NEEDED, _GAME_2, *_HOT, *_MORE) if key in columns}
     if {*columns.get("a", ()), *columns.get("b", ())} & {"0", "0.0", "false", "no"} and "tie" not in columns:
         # No is not the other model: it may be a tie, where another column says so.
-        if ties := [name for name in there if "tie" in name.lower() and name not in names.values()]:
+        ties = [name for name in there if "tie" in name.lower() and name not in names.values()]
+        if ties:
             way_out = f"winner_a=COLUMN,winner_b=COLUMN,winner_tie={ties[0]}"
             raise InputError(f"{file.name}: {names['winner']} cannot tell a tie, of which {ties[0]} speaks; {way_out}")
-    taken = tuple(name for name in names.values() if name in there or not name[1:] or name[0] != "@")
+    shape = tuple(name for name in names.values() if name in there or not name[1:] or name[0] != "@")
     words = {word: verdict for verdict in _WORDS for word in columns.get(verdict, ())}
     second: Any = columns.get(_SECOND, [""])[0]
     fields = {key: (name,) for key, name in names.items()}
-    layout = replace(LAYOUTS["columns"], shapes=(taken,), names=fields, words=words, second=second)
+    layout = replace(LAYOUTS["columns"], shapes=(shape,), names=fields, words=words, second=second)
     if "question_id" in names:
         return layout
     return replace(layout, prepare=lambda records, **_: records.with_fields({_NO_QUESTION: [1] * len(records)}))
@@ -631,16 +669,17 @@ def detect_layout(
     "The layout of a file, by the fields of its first record. Raises InputError if it is none that is known."
     fields = file.first_fields()
     for there in (fields, [*fields, *_JUDGES_FIELDS])[judge is not None :]:  # without a judge only to ask for it
-        if known := next((name for name, layout in LAYOUTS.items() if layout.fits(there)), None):
-            return known
+        fitting = [name for name, layout in LAYOUTS.items() if layout.fits(there)]
+        if fitting:
+            return fitting[0]
     if set(COLUMNS) <= set(fields) and file.is_json():
         raise InputError(f"{file.name} is a verdict table in JSON; take it with --columns judge=judge")
     if set(COLUMNS) <= set(fields):
         raise InputError(f"{file.name} is a verdict table already; use it as it is, as in `ppe rank {file.name}`")
-    known = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
+    titles = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
     raise InputError(
         f"{file.name} is in no known layout: its first record has {first_five(map(repr, fields)) or 'no field'}; "
-        f"known are {known}; say which columns and words it has "
+        f"known are {titles}; say which columns and words it has "
         "(--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
     )
 
@@ -665,8 +704,9 @@ def _joined(frames: Sequence[Rows]) -> Rows:
     rows = rows.astype({column: str for column in ID_COLUMNS if column in rows and rows[column].dtype == object})
     for names in (("model_a", "model_b"), ("judge",), ("category",)):
         spell_alike(rows, names)
-    each = rows[["question_id", "category"]].astype(str).drop_duplicates()
-    if several := int(each["question_id"].duplicated().sum()):
+    questions = rows[["question_id", "category"]].astype(str).drop_duplicates()
+    several = int(questions["question_id"].duplicated().sum())
+    if several:
         apart = [f"{c}: {q}" for c, q in zip(rows["category"], rows["question_id"], strict=True)]
         rows = rows.assign(question_id=apart, **{_APART: (rows.index == 0) * several})
     if "variant" not in rows:
@@ -687,9 +727,8 @@ def _require_clear_games(frames: Sequence[Rows]) -> None:
     agree = pd.concat(games)
     n_contrary, n_same = int((agree < 0).sum()), int((agree > 0).sum())
     if round(float(bdtrc(n_contrary - 1, n_contrary + n_same, 0.5)), 12) < UNCLEAR:
-        seen = f"the two games name different winners in {n_contrary} of {n_contrary + n_same} decided records"
         raise InputError(
-            f"{seen}, and the same one in {n_contrary} if the letters of the second mean places: say which it is, with "
+            f"the two games name different winners in {n_contrary} of {n_contrary + n_same} decided records, and the same one in {n_contrary} if the letters of the second mean places: say which it is, with "
             f"{_SECOND}=places where a is the answer shown first in that game, or {_SECOND}=models where a is model_a "
             f"in both games, and the judge favours a place (--columns …,{_SECOND}=places)"
         )
@@ -703,14 +742,16 @@ def _with_categories(rows: Rows, path: str | PathLike) -> Rows:
     named = pd.DataFrame({"question": list(map(str, records.identifiers(key))), "category": records.names("category")})
     named = named.drop_duplicates()
     of = named.drop_duplicates("question").set_index("question")["category"]
-    if len(two := named[named["question"].duplicated()]):
+    two = named[named["question"].duplicated()]
+    if len(two):
         question, category = two.iloc[0]
-        seen = f"question {question!r:.60} is in {of[question]!r:.60} and in {category!r:.60}"
-        raise records.refuse(two.index, f"{seen}; one category each; correct it")
-    asked = rows["asked" if "asked" in rows else "question_id"].astype(str)
-    if len(unknown := asked[~asked.isin(of.index)].unique()):
+        fault = f"question {question!r:.60} is in {of[question]!r:.60} and in {category!r:.60}"
+        raise records.refuse(two.index, f"{fault}; one category each; correct it")
+    questions = rows["asked" if "asked" in rows else "question_id"].astype(str)
+    unknown = questions[~questions.isin(of.index)].unique()
+    if len(unknown):
         raise InputError(f"{file.name} has no question {first_five(unknown)}: each question needs its category; add it")
-    return rows.assign(category=asked.map(of).astype("category"))
+    return rows.assign(category=questions.map(of).astype("category"))
 
 # %% ../../nbs/importers/layouts.ipynb #adc757f1
 _CONTRADICT = (
@@ -727,22 +768,24 @@ def _without_left_out(rows: Rows) -> tuple[Rows, dict[str, int], list[str]]:
     pair, a, b = _pair_keys(rows, GRAPH_COLUMNS)
     verdict = rows["verdict"].astype(object).to_numpy()
     says = pd.Series(np.where(a < b, verdict, mirrored(verdict))).where((reasons == "") & (verdict != "invalid"))
-    kept = pair[reasons == ""]  # one verdict of a judge on a pair, whichever is shown first; an invalid one gives way
-    contrary = kept.index[(says[kept.index].groupby(kept).transform("nunique") > 1)]
-    repeated = kept.iloc[np.argsort(verdict[kept.index] == "invalid", kind="stable")].duplicated()
+    candidates = pair[
+        reasons == ""
+    ]  # one verdict of a judge on a pair, whichever is shown first; an invalid one gives way
+    contrary = candidates.index[(says[candidates.index].groupby(candidates).transform("nunique") > 1)]
+    repeated = candidates.iloc[np.argsort(verdict[candidates.index] == "invalid", kind="stable")].duplicated()
     reasons[repeated.index[repeated]] = "repeated vote"
     reasons[contrary] = "contradictory vote"
     left_out = {reason: int(n) for reason, n in reasons[reasons != ""].value_counts(sort=False).items()}
     if (reasons != "").all():
-        seen = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
-        raise InputError(f"nothing to import: every verdict is left out ({seen}); one on two models is needed")
-    said = []
+        counts = ", ".join(f"{n} {reason}" for reason, n in left_out.items())
+        raise InputError(f"nothing to import: every verdict is left out ({counts}); one on two models is needed")
+    notes = []
     if len(contrary):
         first = rows.loc[contrary[~pair[contrary].duplicated()]].itertuples()
         places = [f"{row.judge} on question {row.question_id}, {row.model_a} and {row.model_b}" for row in first]
-        said = [_CONTRADICT.format(n=len(contrary), first=first_five(places))]
+        notes = [_CONTRADICT.format(n=len(contrary), first=first_five(places))]
     rows = rows[reasons == ""]
-    return rows.assign(**{name: rows[name].cat.remove_unused_categories() for name in _TEXT_COLUMNS}), left_out, said
+    return rows.assign(**{name: rows[name].cat.remove_unused_categories() for name in _TEXT_COLUMNS}), left_out, notes
 
 
 def unused_columns(
@@ -796,7 +839,8 @@ _ENDS = (".jsonl", ".json", ".csv", ".parquet", ".eval", ".jsonl.gz", ".json.gz"
 
 def _open(paths: Iterable[str | PathLike | RecordFile]) -> list[RecordFile]:
     "Files, and all of a folder, each once."
-    listed, opened = list[str | PathLike](), list[RecordFile]()
+    listed: list[str | PathLike] = []
+    opened: list[RecordFile] = []
     for path in paths:
         if isinstance(path, RecordFile):
             opened.append(path)
@@ -807,11 +851,12 @@ def _open(paths: Iterable[str | PathLike | RecordFile]) -> list[RecordFile]:
         listed += inside if os.path.isdir(path) else [path]
     if not listed and not opened:
         raise InputError("no file to import: name at least one")
-    if again := [path for path, n in Counter(map(os.path.realpath, listed)).items() if n > 1]:
+    again = [path for path, n in Counter(map(os.path.realpath, listed)).items() if n > 1]
+    if again:
         raise InputError(f"{first_five(map(os.path.basename, again))} named twice; name each file once")
     return [*opened, *map(RecordFile.open, listed)]
 
-
+# %% ../../nbs/importers/layouts.ipynb #77527701
 def import_verdicts(
     # Files of one layout: JSON lines, JSON, CSV or Parquet.
     paths: str | PathLike | RecordFile | Iterable[str | PathLike | RecordFile],
@@ -846,38 +891,41 @@ def import_verdicts(
     if layout is None and named is None:
         layouts = {file.name: detect_layout(file, judge) for file in files}
         if len(set(layouts.values())) > 1:
-            seen = first_five(f"{file} ({known})" for file, known in layouts.items())
-            raise InputError(f"files of different layouts: {seen}; import those of each layout on their own")
+            examples = first_five(f"{file} ({name})" for file, name in layouts.items())
+            raise InputError(f"files of different layouts: {examples}; import those of each layout on their own")
         layout = layouts[files[0].name]
     layout = layout or "columns"
     if layout not in LAYOUTS:
         raise InputError(f"unknown layout {layout!r}: known are {', '.join(LAYOUTS)}")
-    if strange := [name for name in options if name not in LAYOUTS[layout].options]:
-        meant = ", ".join(known for known, other in LAYOUTS.items() if strange[0] in other.options)
+    strange = [name for name in options if name not in LAYOUTS[layout].options]
+    if strange:
+        others = ", ".join(name for name, other in LAYOUTS.items() if strange[0] in other.options)
         way_out = f"leave --{strange[0].replace('_', '-')} out"
-        raise InputError(f"{strange[0]} has no meaning in layout {layout}, only in {meant}; {way_out}")
+        raise InputError(f"{strange[0]} has no meaning in layout {layout}, only in {others}; {way_out}")
     options.pop("columns", None)
-    frames, n_records, unused = list[Rows](), 0, dict[str, None]()
+    frames: list[Rows] = []
+    n_records = 0
+    unused: dict[str, None] = {}
     for file in files:
         chosen = by_columns(file, named) if layout == "columns" else LAYOUTS[layout]
         records = chosen.records(file, judge)
         frames.append(layout_rows(chosen, records, n_records, **options))
         n_records += len(records)
         if layout == "columns":
-            taken = {name for names in chosen.names.values() for name in names} | {*_UNUSED, ORDER_KNOWN}
-            unused |= dict.fromkeys(name for name in file.first_fields() if name not in taken)
+            used = {name for names in chosen.names.values() for name in names} | {*_UNUSED, ORDER_KNOWN}
+            unused |= dict.fromkeys(name for name in file.first_fields() if name not in used)
     _require_clear_games(frames)
     rows = _joined(frames)
     if judge is not None:
         rows = _of_judge(rows, judge, files)
     if questions is not None:
         rows = _with_categories(rows, questions)
-    kept, left_out, said = _without_left_out(rows)
-    styled = STYLE if kept.reindex(columns=covariate_columns(STYLE)).notna().all(axis=None) else ()
-    table = validate_verdicts(_repeated(kept), styled)
-    said += [remark.format(n=n) for remark, n in remarks(kept).items() if n]
+    rows, left_out, notes = _without_left_out(rows)
+    styled = STYLE if rows.reindex(columns=covariate_columns(STYLE)).notna().all(axis=None) else ()
+    table = validate_verdicts(_repeated(rows), styled)
+    notes += [remark.format(n=n) for remark, n in remarks(rows).items() if n]
     if styled:
-        said.append("lengths and markdown of the answers stand in the table: --covariates length,markdown takes them")
+        notes.append("lengths and markdown of the answers stand in the table: --covariates length,markdown takes them")
     report = {"layout": layout, "files": [file.name for file in files], "n_records": n_records}
-    table.attrs["report"] = report | {"left_out": left_out, "remarks": said, "unused": [*unused]}
+    table.attrs["report"] = report | {"left_out": left_out, "remarks": notes, "unused": [*unused]}
     return table

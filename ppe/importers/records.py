@@ -57,6 +57,17 @@ def _plain(value: Any) -> Any:
     return whole_number(value) if isinstance(value, str) else value
 
 
+def _named_winner(winner: str | None, a: str | None, b: str | None) -> str | None:
+    "The verdict of a record that names its winner; None if that is neither of the two."
+    if a == b:
+        return "invalid"
+    if winner == a:
+        return "a"
+    if winner == b:
+        return "b"
+    return None
+
+# %% ../../nbs/importers/records.ipynb #3a2fc075
 @dataclass(frozen=True, slots=True)
 class Records:
     "Some fields of one file."
@@ -75,14 +86,16 @@ class Records:
     def with_fields(self, fields: Mapping[str, Iterable[object]]) -> "Records":
         return replace(self, fields={**self.fields, **{name: list(values) for name, values in fields.items()}})
 
-    def refuse(self, at: Iterable[int], what: str) -> InputError:  # names the file and the places of some records
+    def refuse(self, at: Iterable[int], fault: str) -> InputError:  # names the file and the places of some records
         places = [self.places[i] for i in at]
-        return InputError(f"{self.name}, {self.unit}{'s' * (len(places) > 1)} {first_five(places)}: {what}")
+        unit = self.unit if len(places) == 1 else f"{self.unit}s"
+        return InputError(f"{self.name}, {unit} {first_five(places)}: {fault}")
 
     def require(self, field: str, good: Callable[[object], bool], rule: str) -> Sequence[Any]:
         "The values of a field, all of which are good. Raises InputError."
         values = self.values(field)
-        if bad := [i for i, value in enumerate(values) if not good(value)]:
+        bad = [i for i, value in enumerate(values) if not good(value)]
+        if bad:
             raise self.refuse(bad, f"{field} {values[bad[0]]!r:.60}{rule}")
         return values
 
@@ -125,7 +138,8 @@ class Records:
     ) -> np.ndarray:  # objects
         "The verdict whose field alone is set. Raises InputError for a record in which none or several are."
         is_set = np.array([self.truths(field, blank=False) for field in columns.values()])
-        if len(bad := np.flatnonzero(is_set.sum(axis=0) != 1)):
+        bad = np.flatnonzero(is_set.sum(axis=0) != 1)
+        if len(bad):
             n = is_set.sum(axis=0)[bad[0]]
             raise self.refuse(bad, f"{n} of {', '.join(columns.values())} set: exactly one is needed; correct it")
         return np.array(list(columns), dtype=object)[is_set.argmax(axis=0)]
@@ -137,22 +151,25 @@ class Records:
         sides: Sequence[str] = (),  # fields with the names of both models, if the winner is named
     ) -> np.ndarray:  # objects
         "A field of words that stand for verdicts; null is invalid. Raises InputError for a word that is not explained."
-        said, meaning = list(map(as_word, self.values(field))), dict[str | None, str](words) | {None: "invalid"}
-        named = list(zip(*(map(as_word, self.fields[side]) for side in sides), strict=True)) or [("", "")] * len(self)
-        if sides and (clash := {name for pair in named for name in pair} & {*words}):
-            seen = f"{first_five(sorted(map(str, clash)))} is a model and a word for a verdict"
-            raise InputError(f"{self.name}: {seen}; give a=… and b=…")
-        verdicts = [meaning.get(word) for word in said]
+        cells = list(map(as_word, self.values(field)))
+        meaning = dict[str | None, str](words) | {None: "invalid"}
+        verdicts = [meaning.get(cell) for cell in cells]
+        explained = list(map(repr, words))
         if sides:
-            verdicts = [
-                verdict or ("invalid" if a == b else "a" if word == a else "b" if word == b else None)
-                for verdict, word, (a, b) in zip(verdicts, said, named, strict=True)
-            ]
-        if bad := [i for i, verdict in enumerate(verdicts) if verdict is None]:
-            seen = first_five(f"{word!r:.60} ({n})" for word, n in Counter(said[i] for i in bad).most_common())
-            known = ", ".join(["the names of the two models"] * bool(sides) + list(map(repr, words)))
+            pairs = list(zip(*(map(as_word, self.fields[side]) for side in sides), strict=True))
+            clash = {name for pair in pairs for name in pair} & {*words}
+            if clash:
+                names = first_five(sorted(map(str, clash)))
+                raise InputError(f"{self.name}: {names} is a model and a word for a verdict; give a=… and b=…")
+            rows = zip(verdicts, cells, pairs, strict=True)
+            verdicts = [verdict or _named_winner(cell, *pair) for verdict, cell, pair in rows]
+            explained = ["the names of the two models", *explained]
+        bad = [i for i, verdict in enumerate(verdicts) if verdict is None]
+        if bad:
+            counts = Counter(cells[i] for i in bad).most_common()
+            unknown = first_five(f"{word!r:.60} ({n})" for word, n in counts)
             way_out = "explain it (--columns …,invalid=WORD or tie=WORD), correct it, or write null where there is none"
-            raise self.refuse(bad, f"unknown {field} {seen}: known are {known}; {way_out}")
+            raise self.refuse(bad, f"unknown {field} {unknown}: known are {', '.join(explained)}; {way_out}")
         return np.array(verdicts, dtype=object)
 
 # %% ../../nbs/importers/records.ipynb #7b7c8464
@@ -167,8 +184,10 @@ def _entries(data: bytes, name: str) -> Iterator[tuple[int, dict[str, object]]]:
     except InputError:
         raise
     except (ValueError, RecursionError) as error:
-        what = f"line {getattr(error, 'lineno', 1)}: no whole JSON array ({getattr(error, 'msg', 'too deep')})"
-        raise InputError(f"{name}, {what}; objects with commas between them are needed; is the file cut off?") from None
+        fault = f"line {getattr(error, 'lineno', 1)}: no whole JSON array ({getattr(error, 'msg', 'too deep')})"
+        raise InputError(
+            f"{name}, {fault}; objects with commas between them are needed; is the file cut off?"
+        ) from None
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
             raise InputError(f"{name}, record {number}: {entry!r:.40} is not a JSON object, {{…}}")
@@ -176,7 +195,8 @@ def _entries(data: bytes, name: str) -> Iterator[tuple[int, dict[str, object]]]:
 
 
 def _json_records(name: str, data: bytes, needed: Sequence[str], optional: Sequence[str]) -> Records:
-    places, fields = list[object](), {field: list[Any]() for field in (*needed, *optional)}
+    places: list[object] = []
+    fields = {field: list[Any]() for field in (*needed, *optional)}
     unit = "record" if data.lstrip()[:1] == b"[" else "line"
     for place, entry in _entries(data, name):
         with errors_at(f"{name}, {unit} {place}"):
@@ -211,7 +231,8 @@ class RecordFile:
     @classmethod
     def open(cls, path: str | PathLike) -> "RecordFile":
         "Read a file into memory. Raises InputError if it cannot be read, is damaged, or is empty."
-        data, _ = read_content(path := Path(path))
+        path = Path(path)
+        data, _ = read_content(path)
         if not data.strip():
             raise InputError(f"{path.name} is empty: at least one record is needed")
         return cls(path.name, data)
@@ -228,8 +249,9 @@ class RecordFile:
             except Exception as error:  # of another library
                 rule = f"are no frame that Arrow takes ({error}); give columns of text and numbers"
                 raise InputError(f"{kind} {rule}") from None
-        if named := [name for name in frame.index.names if name is not None and name not in frame]:
-            frame = frame.reset_index(named)  # as of a table that was grouped or pivoted
+        levels = [name for name in frame.index.names if name is not None and name not in frame]
+        if levels:
+            frame = frame.reset_index(levels)  # as of a table that was grouped or pivoted
         return cls("the frame", frame=frame)
 
     def is_json(self) -> bool:
@@ -253,7 +275,8 @@ class RecordFile:
         "Fields of the first record, or of an archive. Raises InputError if there is none, or it cannot be read."
         if self.frame is not None:
             return list(map(str, self.frame))
-        if archive := self.archive():
+        archive = self.archive()
+        if archive:
             return sorted({name.partition("/")[0] for name in archive.namelist()})
         with reading(self.name, "JSON, CSV or Parquet"):
             if not self.is_json():
@@ -262,8 +285,9 @@ class RecordFile:
                 for _, entry in _entries(self.data, self.name):
                     return list(entry)
             except InputError:
-                if whole := self.one_object():
-                    return list(whole)
+                single = self.one_object()
+                if single:
+                    return list(single)
                 raise
         raise InputError(f"{self.name} holds no record: at least one is needed")
 
@@ -289,7 +313,8 @@ class RecordFile:
         with errors_at(self.name):
             needed_fields(dict.fromkeys(there), *needed)
         columns = [field for field in (*needed, *optional) if field in there]
-        if again := [field for field in columns if there.count(field) > 1]:
+        again = [field for field in columns if there.count(field) > 1]
+        if again:
             rule = "more than once: nobody can say which counts; remove one"
             raise InputError(f"{self.name} has the column {first_five(again)} {rule}")
         if self.frame is None:

@@ -6,8 +6,8 @@
 __all__ = ['INTERVAL_KINDS', 'RANGES', 'BEYOND', 'FIRST', 'FEW_QUESTIONS', 'ONE_QUESTION', 'question_times', 'question_copies',
            'question_weights', 'question_resample', 'percentile_limits', 'mean_interval', 'means_without',
            'question_variance', 'holm', 'canonical_kind', 'resamples_needed', 'usual_draws', 'ModelLimits',
-           'RankIntervals', 'symmetric_root', 'pool_tests', 'check_draws_once', 'rank_intervals', 'normal_intervals',
-           'fitted_intervals', 'facet_intervals']
+           'RankIntervals', 'score_label', 'symmetric_root', 'pool_tests', 'check_draws_once', 'rank_intervals',
+           'normal_intervals', 'fitted_intervals', 'facet_intervals']
 
 # %% ../../nbs/inference/intervals.ipynb #cell-03
 from collections.abc import Callable, Mapping, Sequence
@@ -347,6 +347,18 @@ class RankIntervals:
         "Distance from the reference."
         measure = find_distance(distance)
         return float(measure(self.ranks, reference)), measure(self.resampled.ranks, reference)
+
+# %% ../../nbs/inference/intervals.ipynb #a9097dea
+def score_label(
+    limits: RankIntervals | None,
+    kind: str,  # a key of INTERVAL_KINDS
+) -> str:  # of the axis
+    "What a picture shows beside the scores."
+    if limits is None:
+        return "score"
+    if kind == "percentile":
+        return "score, central share of the resamples"
+    return f"score, {100 * limits.level:.4g} % limits {INTERVAL_KINDS[kind]}"
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21
 def _percentile(fits: BatchScores, level: float, joined: np.ndarray | None = None) -> ModelLimits:

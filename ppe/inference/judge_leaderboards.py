@@ -9,15 +9,21 @@ __all__ = ['ranks_side_by_side', 'stacked_frame', 'JudgeLeaderboards', 'judge_le
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from fastcore.basics import patch
 
+from ..charts import draw_squares, shortened
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .leaderboard import LIMITS, Leaderboard, part_leaderboard
 from ..results import Heading, Note, Parts, Result, Shown
 from ..schemas import model_codes
 from ..verdicts import select_verdicts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/inference/judge_leaderboards.ipynb #jl-06b
 def ranks_side_by_side(
@@ -94,6 +100,14 @@ class JudgeLeaderboards(Result):
     def with_fragility(self, asked: bool = False) -> "JudgeLeaderboards":
         "The same with the fewest questions that change each; raises as `Leaderboard.with_fragility`."
         return replace(self, boards={judge: board.with_fragility(asked) for judge, board in self.boards.items()})
+
+# %% ../../nbs/inference/judge_leaderboards.ipynb #ff2009dc
+@patch
+def plot(self: JudgeLeaderboards, ax: "Axes | Figure | None" = None) -> "Axes":
+    "Draw the rank of each model by each judge, models in the order of their mean rank."
+    ranks = self.to_frame().pivot(index="model", columns="judge", values="rank").loc[self.ranks()["model"]]
+    models, judges = ([*shortened(names).values()] for names in (ranks.index, ranks))
+    return draw_squares(ax, models, judges, ranks.to_numpy(), (1, len(models)), "rank")
 
 # %% ../../nbs/inference/judge_leaderboards.ipynb #jl-08
 def judge_leaderboards(

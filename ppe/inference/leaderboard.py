@@ -10,16 +10,18 @@ __all__ = ['LIMITS', 'WITHOUT', 'NEGLIGIBLE', 'Ratings', 'Leaderboard', 'leaderb
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
+from ..charts import draw_cycle_scores, draw_ranges, draw_wins
 from ..counts import PairCounts
 from ..errors import InputError, NoMaximumError, first_five
 from .fragility import CHEAP, TOP, Fragility, fragility, fragility_cost
 from .graph_selection import ALL_GRAPHS, Method
-from .intervals import RankIntervals, canonical_kind, check_draws_once, usual_draws
+from .intervals import RankIntervals, canonical_kind, check_draws_once, score_label, usual_draws
 from .invalid_verdicts import invalid_report
 from .leaderboard_ranges import REFUSALS, Draws, Fitted, facet_ranges, question_ranges, uncovered
 from .presentation_order import order_caution
@@ -34,6 +36,10 @@ from ..rankers.ranking import DISTANCES, OnSeparation, Ranking, reference_ranks
 from ..rankers.registry import find_count_ranker, rank_counts
 from ..rankers.separation import same_component, unjudged_orders
 from ..results import Concern, Note, Parts, Result, Shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/inference/leaderboard.ipynb #c05-9e1fcd
 LIMITS = ["score_low", "score_high", "rank_low", "rank_high"]
@@ -188,6 +194,33 @@ class Leaderboard(Result):
                 return replace(self, remarks=(*self.remarks, Note(text)))
             return replace(self, fragility=fragility(self.pool, tie_parameter=has_ties))
         return self
+
+# %% ../../nbs/inference/leaderboard.ipynb #cd813ee4
+@patch
+def plot(
+    self: Leaderboard,
+    ax: "Axes | Figure | None" = None,  # axes, an empty figure, or None for a new one
+    kind: Literal["scores", "wins", "cycles"] = "scores",
+) -> "Axes":
+    """Draw scores with their limits, how often the row beat the column, or the cycle scores of the graphs.
+
+    Raises `InputError` for another kind, and where the graphs are needed and there are none.
+    """
+    if kind == "scores":
+        label = score_label(self.intervals, self.kind)
+        return draw_ranges(ax, self.to_frame(), ("score", "score_low", "score_high"), label)
+    if kind not in ("wins", "cycles"):
+        raise InputError(f"kind={kind!r}: a leaderboard is drawn as scores, wins or cycles")
+    rows = self.verdicts.kept
+    if self.pool is None or rows is None:
+        raise InputError(f"kind={kind!r} needs the graphs, and this leaderboard was made from counts: give verdicts")
+    if kind == "cycles":
+        kept = np.isin(np.arange(len(self.pool)), rows)
+        return draw_cycle_scores(ax, self.pool.scores(self.verdicts.method.mu), kept)
+    models = self.to_frame()["model"].tolist()
+    place = [self.pool.models.index(name) for name in models]
+    wins, ties = self.pool.subset(rows).counts()
+    return draw_wins(ax, models, wins[np.ix_(place, place)], ties[np.ix_(place, place)])
 
 # %% ../../nbs/inference/leaderboard.ipynb #lb-02
 def _report(board: Leaderboard) -> dict[str, Any]:

@@ -8,11 +8,13 @@ __all__ = ['APART', 'Compared', 'Change', 'model_change']
 # %% ../../nbs/inference/model_change.ipynb #6f066713
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
+from ..plot_style import OKABE_ITO, picture_axes
 from ..comparisons import Comparisons
 from ..errors import InputError, NoMaximumError, first_five, plural
 from ppe.inference.change_tests import (
@@ -26,12 +28,16 @@ from ppe.inference.change_tests import (
 from .intervals import FEW_QUESTIONS
 from .lost_questions import MOST_LOST, LostQuestions, losses
 from .presentation_order import order_caution
-from .score_tests import ScoreTests, draws_needed, questions_needed
+from .score_tests import MOST, ScoreTests, draws_needed, questions_needed
 from ..random_streams import SEED, stream
 from ..rankers.likelihood import Design
 from ..rankers.separation import same_component
 from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, Shown
 from ..verdicts import find_name, model_codes, nothing_selected, one_of_each
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/inference/model_change.ipynb #00872a61
 APART = 0.1  # of the shares in which the two were shown first
@@ -136,6 +142,37 @@ class Change(Result):
     def cautions(self) -> list[Note]:
         "What to know before the answer is believed."
         return [*_biases(self), *_uncertainties(self), *_left_out(self)]
+
+# %% ../../nbs/inference/model_change.ipynb #da52023d
+@patch
+def plot(self: Change, ax: "Axes | Figure | None" = None) -> "Axes":
+    """Draw the chance that a drop is called worse, by its size; the drop asked for, and the one seen with 80 %.
+
+    Raises `InputError` where the error of the difference is not known.
+    """
+    from scipy.stats import nct
+    from scipy.stats import t as student
+
+    sensitivity, settings = self.estimate.test.sensitivity, self.settings
+    if sensitivity.power is None or sensitivity.detectable is None:
+        raise InputError("what drop would be detected is not known: all questions say the same")
+    df = min(self.compared.n_questions, MOST) - 1
+    drops = np.linspace(0, 1.6 * max(settings.drop, sensitivity.detectable), 101)
+    power = nct.sf(student.isf((1 - settings.level) / 2, df), df, drops / sensitivity.error)
+    points = [
+        (settings.margin + settings.drop, 100 * sensitivity.power),
+        (settings.margin + sensitivity.detectable, 80.0),
+    ]
+    blue = OKABE_ITO["blue"]
+    with picture_axes(ax, 2.6) as axes:
+        axes.plot(settings.margin + drops, 100 * power, color=blue)
+        axes.plot(*zip(*points, strict=True), ls="none", marker="o", color=blue)
+        for drop, percent in points:
+            words = f"{drop:.2f}: {percent:.0f} %"
+            axes.annotate(words, (drop, percent), xytext=(6, -3), textcoords="offset points", va="top")
+        axes.set(xlabel="drop, log odds", xlim=(settings.margin, settings.margin + drops[-1]))
+        axes.set(ylabel="% called worse", ylim=(0, 100))
+    return axes
 
 # %% ../../nbs/inference/model_change.ipynb #ce9b673c
 def _answer(change: Change) -> list[str]:
@@ -291,8 +328,8 @@ def _refuse_what_decides_nothing(
     if not paired.any() and not set(judged[0]) & set(judged[1]):
         by_whom = f"the old one was judged by {first_five(judged[0])}, the new one by {first_five(judged[1])}"
         raise InputError(
-            f"the judge changed too: {by_whom}; a change of the judge cannot be told from one of the model; let the same "
-            "judge both, take those of one (--judge), or compare the judges (--judges)"
+            f"the judge changed too: {by_whom}; a change of the judge cannot be told from one of the model; let the "
+            "same judge both, take those of one (--judge), or compare the judges (--judges)"
         )
     n_questions, fewest = len(np.unique(rows.question[paired])), questions_needed(level)
     if n_questions >= fewest:

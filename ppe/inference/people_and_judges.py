@@ -10,14 +10,16 @@ __all__ = ['FARTHEST', 'MAX_ROUNDS', 'WEIGHT_TOLERANCE', 'Battles', 'matched_bat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 from scipy.special import fdtrc, stdtrit
 
+from ..charts import draw_ranges
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import RankIntervals, normal_intervals
+from .intervals import RankIntervals, normal_intervals, score_label
 from .jackknife import jackknife_error
 from .leaderboard import LIMITS
 from .matching import BATTLE, Match, matched_verdicts
@@ -26,6 +28,10 @@ from ..rankers.likelihood import RIDGE
 from ..rankers.ranking import Fit, Ranking, at_least, best_first
 from ..rankers.separation import same_component
 from ..results import Concern, Note, Parts, Result, Shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-07
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +315,8 @@ class PeopleAndJudges(Result):
         saved = f"{self.variance:.4g} in place of {self.variance_people:.4g}"
         lines = [
             f"people-and-judges, weights of the judges: {weights}",
-            f"as good as {worth}; people judged {self.votes.n_people:,} (mean variance of a difference of scores {saved})",
+            f"as good as {worth}; people judged {self.votes.n_people:,} "
+            f"(mean variance of a difference of scores {saved})",
         ]
         if self.limits:
             lines.append(self.limits.sentence(self.kind))
@@ -326,6 +333,13 @@ class PeopleAndJudges(Result):
         if self.limits:
             notes += self.limits.notes(self.kind)
         return notes
+
+# %% ../../nbs/inference/people_and_judges.ipynb #781c0d35
+@patch
+def plot(self: PeopleAndJudges, ax: "Axes | Figure | None" = None) -> "Axes":
+    "Draw the scores with their limits, if there are some, into axes, an empty figure, or a new one."
+    label = score_label(self.limits, self.kind)
+    return draw_ranges(ax, self.to_frame(), ("score", "score_low", "score_high"), label)
 
 # %% ../../nbs/inference/people_and_judges.ipynb #paj-20
 MAX_ROUNDS = 100  # of weights and scores in turn

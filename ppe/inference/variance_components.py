@@ -487,8 +487,8 @@ def generalizability(
                 without.setdefault(name, []).append(left)
     except np.linalg.LinAlgError:
         raise InputError(
-            f"{', '.join(n_levels)} cannot be told apart, or not without one level: too few cells have one in common and "
-            "differ in another; take one judge, or questions that all judges judged"
+            f"{', '.join(n_levels)} cannot be told apart, or not without one level: too few cells have one in common "
+            "and differ in another; take one judge, or questions that all judges judged"
         ) from None
     about = cells.models, cells.scores, n_levels, nested, tuple(names), matrices, shares
     groups_out, n_judges = (

@@ -62,8 +62,9 @@ class Coefficient:
             error = f", 95 % interval {self.low:.2f} to {self.high:.2f} over questions"
         inflation = "" if self.variance_inflation is None else f"; variance inflation {self.variance_inflation:.3g}"
         return (
-            f"{name}: of two equal models the one higher by {self.scale:.3g} ({self.difference} difference, one standard "
-            f"deviation) wins {100 * self.longer_wins:.1f} % of decided verdicts (log-odds {self.beta:.2f}{error}"
+            f"{name}: of two equal models the one higher by {self.scale:.3g} ({self.difference} difference, one "
+            f"standard deviation) wins {100 * self.longer_wins:.1f} % of decided verdicts "
+            f"(log-odds {self.beta:.2f}{error}"
             f"{inflation})."
         )
 

@@ -13,16 +13,22 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
+from ..charts import draw_ranges
 from ..errors import InputError, first_five
 from ..pool import default_models, half_tie_wins
 from ..results import Concern, Note, Parts, Result, Shown
 from ..schemas import whole_number
 from .separation import COMPONENT_PENALTY, refuse_disconnected
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/rankers/ranking.ipynb #cell-08
 TIE_TOLERANCE = 1e-9  # relative to max(1, largest absolute score)
@@ -373,6 +379,12 @@ class Ranking(Result):
         if not self.fit.converged:
             notes.append(Note("the fit has not converged", Concern.BIASED))
         return notes
+
+# %% ../../nbs/rankers/ranking.ipynb #6a15a481
+@patch
+def plot(self: Ranking, ax: "Axes | Figure | None" = None) -> "Axes":
+    "Draw the scores, into axes, an empty figure, or a new one."
+    return draw_ranges(ax, self.to_frame(), ("score", "score_low", "score_high"), "score")
 
 # %% ../../nbs/rankers/ranking.ipynb #cell-56
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,11 +8,14 @@ __all__ = ['JudgeChange', 'judge_change']
 # %% ../../nbs/reports/comparison.ipynb #422dce35
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
+from ..charts import draw_ranges
+from ..plot_style import GREY
 from ..comparisons import Comparisons
 from ..errors import InputError, plural
 from ..inference.agreement import agreement_measures
@@ -24,6 +27,10 @@ from ..rankers.ranking import best_first
 from .tables import INVALID, agreement, cells, shared
 from ..results import Concern, Note, Parts, Result, Shown
 from ..verdicts import model_codes, one_of_each
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # %% ../../nbs/reports/comparison.ipynb #judged-02
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -71,8 +78,9 @@ class JudgeChange(Result):
 
     def lines(self) -> list[str]:
         "The answer in one line, and what it rests on."
-        kappa, scale = ("{:.2f} [{:.2f}, {:.2f}]".format(*found) for found in (self.kappa, self.scale))
-        same, n, moved = self.same, self.n_questions, self.models.loc[self.models["shown"], "model"]
+        kappa, scale = ("{:.2f} [{:.2f}, {:.2f}]".format(*estimate) for estimate in (self.kappa, self.scale))
+        same, n = self.same, self.n_questions
+        moved = self.models.loc[self.models["shown"], "model"]
         which = f"on one scale other scores are shown for: {', '.join(moved) or 'no model'}"
         if len(moved):
             which += f" (linked by the other {len(self.linked_by)} models)"
@@ -90,6 +98,14 @@ class JudgeChange(Result):
             f"{self.wanted_error:.3f} after {self.n_needed:,}",
         ]
 
+# %% ../../nbs/reports/comparison.ipynb #9bd28076
+@patch
+def plot(self: JudgeChange, ax: "Axes | Figure | None" = None) -> "Axes":
+    "Draw the changes of the scores with their limits, into axes, an empty figure, or a new one."
+    axes = draw_ranges(ax, self.to_frame(), ("change", "low", "high"), "change of the score, log odds")
+    axes.axvline(0, color=GREY, lw=0.8, zorder=0.5)
+    return axes
+
 # %% ../../nbs/reports/comparison.ipynb #judged-03
 def _limits(values: np.ndarray, level: float) -> np.ndarray:  # (4, …)
     "Estimate, low, high and two-sided p, by the jackknife and Student's t."
@@ -104,34 +120,35 @@ def _limits(values: np.ndarray, level: float) -> np.ndarray:  # (4, …)
 
 
 def _changes_linked_by(
-    kept: np.ndarray, old: np.ndarray, new: np.ndarray, sign: float
+    links: np.ndarray, old: np.ndarray, new: np.ndarray, sign: float
 ) -> tuple[np.ndarray, np.ndarray]:
     "Changes (1 + U, n) by mean-sigma linking on some models, and the scale (1 + U,)."
-    scale = sign * new[:, kept].std(axis=1) / np.maximum(old[:, kept].std(axis=1), 1e-9)
+    scale = sign * new[:, links].std(axis=1) / np.maximum(old[:, links].std(axis=1), 1e-9)
     scale = np.where(np.abs(scale) > 1e-9, scale, sign * 1e-9)
-    centred = [part - part[:, kept].mean(axis=1, keepdims=True) for part in (new, old)]
+    centred = [part - part[:, links].mean(axis=1, keepdims=True) for part in (new, old)]
     return np.round(centred[0] / scale[:, None] - centred[1], 9), scale  # not the last bits of an exact reversal
 
 
 def _linked(old: np.ndarray, new: np.ndarray, level: float) -> tuple[np.ndarray, float, bool]:
     "Models (L,) that stay in place on one scale, its sign, and whether nothing more than chance moves among them."
-    n, correlation = old.shape[1], np.array([np.corrcoef(*pair)[0, 1] for pair in zip(old, new, strict=True)])
+    n = old.shape[1]
+    correlation = np.array([np.corrcoef(*pair)[0, 1] for pair in zip(old, new, strict=True)])
     sign = -1.0 if _limits(np.round(correlation, 9), level)[2] < 0 else 1.0
-    kept = np.arange(n)
+    links = np.arange(n)
     while True:
-        values, _ = _changes_linked_by(kept, old, new, sign)
-        stable = (holm(_limits(values, level)[3][kept]) >= 1 - level).all()
-        if stable or len(kept) <= max(3, n // 2 + 1):
-            return kept, sign, bool(stable)
+        values, _ = _changes_linked_by(links, old, new, sign)
+        stable = (holm(_limits(values, level)[3][links]) >= 1 - level).all()
+        if stable or len(links) <= max(3, n // 2 + 1):
+            return links, sign, bool(stable)
         # The one without whom the rest agree best: the largest change may be that of a model which pulled the link.
         rest = []
-        for at in range(len(kept)):
-            others = np.delete(kept, at)
+        for at in range(len(links)):
+            others = np.delete(links, at)
             moved = _changes_linked_by(others, old, new, sign)[0][:, others]
             rest.append(float((moved[0] ** 2 / np.maximum(jackknife_error(moved) ** 2, 1e-12)).sum()))
-        kept = np.delete(kept, int(np.argmin(np.round(rest, 6))))
+        links = np.delete(links, int(np.argmin(np.round(rest, 6))))
 
-
+# %% ../../nbs/reports/comparison.ipynb #11ae4f59
 def judge_change(
     old: pd.DataFrame,  # validated verdict table of one judge
     new: pd.DataFrame,  # of another
@@ -142,8 +159,10 @@ def judge_change(
     "Compare two judges on what both judged. Raises `InputError`, and `NoMaximumError` where scores have none."
     judges = [sorted(table["judge"].astype(str).unique()) for table in (old, new)]
     if len(judges[0]) != 1 or len(judges[1]) != 1 or judges[0] == judges[1]:
-        seen = " and of ".join(", ".join(names) for names in judges)
-        raise InputError(f"verdicts of {seen}: two judges are compared, one in each table; take one of each (--judge)")
+        listed = " and of ".join(", ".join(part) for part in judges)
+        raise InputError(
+            f"verdicts of {listed}: two judges are compared, one in each table; take one of each (--judge)"
+        )
     everyone = tuple(sorted({*model_codes(old)[2], *model_codes(new)[2]}))
     fewest = max(questions_needed(level), 2)
     parts = [cells(table, everyone, by=("question_id", "variant")) for table in (old, new)]
@@ -151,19 +170,21 @@ def judge_change(
     both = both[(both[["outcome_one", "outcome_other"]] != INVALID).all(axis=1)]
     columns = ["question_id", "low", "high", "outcome_one", "outcome_other"]
     question, first, second, one, other = (both[name].to_numpy() for name in columns)
-    if (n_questions := len(set(question))) < fewest:
+    n_questions = len(set(question))
+    if n_questions < fewest:
         rule = f"fewer than {fewest} decide nothing at level {level:g}; let the new one judge more"
         firsts = "" if n_questions else one_of_each([old, new])
         raise InputError(f"{n_questions} questions with a pair that both judged: {rule}{firsts}")
-    met, n = np.union1d(first, second).tolist(), len(everyone)
-    wins = [question_wins(question, first, second, (said + 1) / 2, n) for said in (one, other)]
+    n = len(everyone)
+    met = np.union1d(first, second).tolist()
+    wins = [question_wins(question, first, second, (outcome + 1) / 2, n) for outcome in (one, other)]
     scores, new_scores = (strengths_without(part, everyone, met)[:, met] for part in wins)
     spreads = [part.std(axis=1) for part in (scores, new_scores)]
     if len(met) < 3 or np.min(spreads) < 1e-9 or np.array_equal(one, other):
         rule = "at least three, which either judge tells apart, and not the same verdict everywhere are needed"
         raise InputError(f"the judges cannot be told apart on {len(met)} models: {rule}; let both judge more pairs")
-    kept, sign, attributed = _linked(scores, new_scores, level)
-    values, scale = _changes_linked_by(kept, scores, new_scores, sign)
+    links, sign, attributed = _linked(scores, new_scores, level)
+    values, scale = _changes_linked_by(links, scores, new_scores, sign)
     change, low, high, p = _limits(values, level)
     adjusted = holm(p)
     rows = {"model": [everyone[m] for m in met], "old": scores[0], "new": new_scores[0], "change": change}
@@ -173,14 +194,8 @@ def judge_change(
         judged = question_wins(all_of.question, all_of.first, all_of.second, all_of.points, n)
         error = float(np.sqrt((jackknife_error(strengths_without(judged, everyone, met)[:, met]) ** 2).mean()))
     linking = float(np.sqrt((jackknife_error(values) ** 2).mean()))
-    told = agreement_measures(question, one, other, level=level)
-    kappa, ratio = (
-        tuple(told[f"kappa{end}"] for end in ("", "_low", "_high")),
-        tuple(_limits(scale, level)[:3].tolist()),
-    )
+    measures = agreement_measures(question, one, other, level=level)
     names = (judges[0][0], judges[1][0])
-    rest = n_questions, linking, error, int(np.ceil(n_questions * (linking / error) ** 2)), level
-    linked_by = tuple(everyone[met[k]] for k in kept)
     table = table.iloc[best_first(table["old"])].reset_index(drop=True)
     agreed = agreement(both, level=level)
     remarks = []
@@ -189,5 +204,19 @@ def judge_change(
         if caution:
             remarks.append(f"{name}: {caution}")
     n_alone = tuple(int((part["outcome"] != INVALID).sum()) - len(both) for part in parts)
-    about = linked_by, tuple(remarks), attributed, n_alone
-    return JudgeChange(names, agreed, kappa, ratio, table, *rest, *about)  # type: ignore[arg-type]
+    return JudgeChange(
+        judges=names,
+        same=agreed,
+        kappa=(measures["kappa"], measures["kappa_low"], measures["kappa_high"]),
+        scale=tuple(_limits(scale, level)[:3].tolist()),
+        models=table,
+        n_questions=n_questions,
+        linking_error=linking,
+        wanted_error=error,
+        n_needed=int(np.ceil(n_questions * (linking / error) ** 2)),
+        level=level,
+        linked_by=tuple(everyone[met[k]] for k in links),
+        remarks=tuple(remarks),
+        attributed=attributed,
+        n_alone=n_alone,  # type: ignore[arg-type]
+    )
