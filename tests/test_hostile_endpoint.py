@@ -845,3 +845,11 @@ def test_a_damaged_batch_file_changes_nothing_and_neither_do_foreign_ids(tmp_pat
     lines = [batch_line(other, "[A]") for other in ("f" * 64, "%", "", own, "é")] if strangers else DAMAGED[name]
     assert read_back(tmp_path, "results.jsonl", *lines) == (0 if strangers else 2)
     assert ("5 strangers" if strangers else "results.jsonl") in one_line(capsys) and states(tmp_path) == {"batch": 3}
+
+
+@pytest.mark.parametrize("asked, least", [("86400", 0), ("0.5", 0.5)], ids=["a day", "half a second"])
+def test_a_pause_is_kept_unless_nobody_can_keep_it(tmp_path, serve, asked, least):
+    busy, times = http(503, b"", f"Retry-After: {asked}\r\n"), []
+    server = serve(lambda *request: times.append(time.monotonic()) or (busy if len(times) == 1 else fine(*request)))
+    answers(tmp_path, models="xy")
+    assert judged(tmp_path, server.url, *SINGLE) == 0 and len(times) == 2 and least <= times[1] - times[0] < 3

@@ -130,7 +130,8 @@ def lead_sentence(board: Leaderboard) -> str:
         return f"{leaders[0]} is first of {models}, {confidence}, by {evidence}."
     if len(candidates) == len(table):
         return f"{ahead}, but not certainly first: {confidence}, any of the {models} may be, by {evidence}."
-    return f"{ahead}, but not certainly first: {confidence}, the first of {models} is among {first_five(candidates)}, by {evidence}."
+    among = f"the first of {models} is among {first_five(candidates)}"
+    return f"{ahead}, but not certainly first: {confidence}, {among}, by {evidence}."
 
 # %% ../../nbs/api/reporting.ipynb #9b3bcba9
 CYCLES_LISTED = 10  # cycles, and questions

@@ -728,7 +728,8 @@ def _require_clear_games(frames: Sequence[Rows]) -> None:
     n_contrary, n_same = int((agree < 0).sum()), int((agree > 0).sum())
     if round(float(bdtrc(n_contrary - 1, n_contrary + n_same, 0.5)), 12) < UNCLEAR:
         raise InputError(
-            f"the two games name different winners in {n_contrary} of {n_contrary + n_same} decided records, and the same one in {n_contrary} if the letters of the second mean places: say which it is, with "
+            f"the two games name different winners in {n_contrary} of {n_contrary + n_same} decided records, "
+            f"and the same one in {n_contrary} if the letters of the second mean places: say which it is, with "
             f"{_SECOND}=places where a is the answer shown first in that game, or {_SECOND}=models where a is model_a "
             f"in both games, and the judge favours a place (--columns …,{_SECOND}=places)"
         )
