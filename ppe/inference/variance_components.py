@@ -282,7 +282,9 @@ class Components:
         """
         fresh = [name for name in (self.levels if over is None else over) if name not in FIXED]
         total, freedom = self._variance(contrasts, fresh, scale, of_order)
-        if (total <= 1e-12 * np.square(contrasts).sum(axis=1) * self.deviation(scale=scale) ** 2).any():
+        # After matching spread all may be rounding: then the scores themselves say what is nothing.
+        spread = max(self.deviation(), self.deviation(scale=scale))
+        if (total <= 1e-12 * np.square(contrasts).sum(axis=1) * spread**2).any():
             alone = " and ".join(f"{name}s" for name in fresh)
             way_out = "add some" if "question" in fresh else "let them be over questions too (--over)"
             raise InputError(
