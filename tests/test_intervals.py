@@ -49,11 +49,11 @@ def two_judges(one_judge):
     return validate_verdicts(pd.concat([one_judge, one_judge.assign(judge="judge 2")], ignore_index=True))
 
 
-def test_a_second_judge_of_the_same_questions_narrows_no_interval(one_judge, two_judges):
+def test_a_copied_judge_moves_no_rank_and_limits_by_less_than_a_twentieth(one_judge, two_judges):
+    "Tests hold copies for what they are; the floor under the variance of limits counts verdicts, so limits may move."
     for kind in ("percentile", "single", "simultaneous"):
         alone, both = (leaderboard(t).with_intervals(n_resamples=99, kind=kind) for t in (one_judge, two_judges))
         assert both.verdicts.n_graphs == 2 * alone.verdicts.n_graphs
-        # The floor of the variance tells copies from independent verdicts by moments.
         ends = ["score_low", "score_high"]
         pd.testing.assert_frame_equal(alone.table()[ends], both.table()[ends], atol=0.05)
         pd.testing.assert_frame_equal(alone.table().drop(columns=ends), both.table().drop(columns=ends), atol=1e-6)

@@ -23,7 +23,7 @@ from ..stages.benchmarks import load_benchmark
 from ..stages.chat import Decoding
 from ..stages.judge_protocol import DECODING, MAX_CHARACTERS
 from ..stages.perturbation import CHECKING, GENERATION
-from ..stages.prompts import load_prompts
+from ..stages.prompts import load_prompts, toml_table
 from ..stages.responses import DETERMINISTIC
 
 # %% ../../nbs/api/pipeline.ipynb #pl-05
@@ -61,16 +61,6 @@ class Pipeline:
     requests_per_minute: float | None = None  # pace of the endpoints
 
 # %% ../../nbs/api/pipeline.ipynb #pl-07
-def _table(where: str, table: object, needed: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(table, dict):
-        raise InputError(f"{where}: {table!r:.40} is no table; write [{where.rpartition(' ')[2]}] and its keys below")
-    missing = [f"no {key}" for key in needed if key not in table]
-    unknown = [f"unknown key {key}" for key in table if key not in needed + optional]
-    if missing or unknown:
-        raise InputError(f"{where}: {first_five(missing + unknown)}; its keys are {', '.join(needed + optional)}")
-    return table
-
-
 def _number(where: str, value: object, least: float, whole: bool = False) -> Any:
     kinds = (int,) if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < float("inf"):
@@ -80,7 +70,7 @@ def _number(where: str, value: object, least: float, whole: bool = False) -> Any
 
 
 def _served(where: str, table: object) -> ServedModel:
-    table = _table(where, table, ("model",), ("price_in", "price_out"))
+    table = toml_table(where, table, ("model",), ("price_in", "price_out"))
     if not isinstance(table["model"], str) or not table["model"].strip():
         raise InputError(f"{where}: model = {table['model']!r:.40}: it is the name that the endpoint knows")
     prices = {key: _number(f"{where}: {key}", table.get(key, 0.0), 0) for key in ("price_in", "price_out")}
@@ -88,7 +78,7 @@ def _served(where: str, table: object) -> ServedModel:
 
 
 def _judged(where: str, table: object) -> tuple[ServedModel, Any]:
-    table = _table(where, table, ("model",), ("price_in", "price_out", "mode"))
+    table = toml_table(where, table, ("model",), ("price_in", "price_out", "mode"))
     mode = table.get("mode", "single")
     if mode not in DECODING:
         raise InputError(f"{where}: mode = {mode!r:.40}: it is {' or '.join(DECODING)}")
@@ -109,7 +99,7 @@ def read_pipeline(
         raise InputError(f"cannot read {where}: {error.strerror}") from None
     except ValueError as error:
         raise InputError(f"{where}: not TOML in UTF-8 ({error}); correct it") from None
-    table = _table(where, contents, ("questions", "judge", "targets"), (*NUMBERS, "requests_per_minute", "perturb"))
+    table = toml_table(where, contents, ("questions", "judge", "targets"), (*NUMBERS, "requests_per_minute", "perturb"))
     if not isinstance(table["questions"], str):
         raise InputError(f"{where}: questions = {table['questions']!r:.40}: it is the path of a file")
     source = Path(table["questions"])
