@@ -82,5 +82,11 @@ def test_requests_and_runs(session):
     last = backend.sent[-1]
     assert (last.stage, last.expects, last.decoding) == ("judge/single", "verdict", Decoding(0.0, 1.0, 1024))
     assert [message.role for message in last.messages] == ["user"], "no system message, says the paper"
-    judge_answers(answers, session=made, model="m", decoding=Decoding(max_tokens=999))
-    assert backend.sent[-1].decoding.max_tokens == 999
+    n_sent = len(backend.sent)
+    for free in ({"name": "another name"}, {"seed": 5}):  # what has been paid for is not asked again
+        judge_answers(answers, session=made, model="m", **free)
+    assert len(backend.sent) == n_sent
+    for options in ({"decoding": Decoding(max_tokens=999)}, {"model": "o"}):
+        judge_answers(answers, session=made, **{"model": "m"} | options)
+        assert len(backend.sent) > n_sent, options
+        n_sent = len(backend.sent)
