@@ -7,7 +7,7 @@ __all__ = ['ALIASES', 'CELL', 'score_columns', 'Scores', 'validate_scores', 'rea
 
 # %% ../nbs/scores.ipynb #sc-03
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,11 +61,16 @@ class Scores:
     "Scores of answers."
 
     table: pd.DataFrame  # question_id, model, score, judge, variant, repeat, category: a row for each score
-    missing: Mapping[str, int]  # by model, where there are some
+    missing_rows: pd.DataFrame  # the rows without a score, of the same columns
+
+    @property
+    def missing(self) -> dict[str, int]:
+        "How many scores are missing, by model, where there are some."
+        return self.missing_rows["model"].astype(str).value_counts().to_dict()
 
     @property
     def n_missing(self) -> int:
-        return sum(self.missing.values())
+        return len(self.missing_rows)
 
     @property
     def models(self) -> list[str]:
@@ -79,17 +84,17 @@ class Scores:
         category: str | None = None,
     ) -> "Scores":
         "Those of one judge, one category. Raises `InputError` for one that is not there."
-        table = self.table
+        table, missing = self.table, self.missing_rows
         for column, wanted in (("judge", judge), ("category", category)):
             if wanted is None:
                 continue
             names = table[column].astype(str)
             if wanted not in set(names):
                 raise InputError(f"no scores of {column} {wanted!r}: the table has {first_five(sorted(set(names)))}")
-            table = table[names == wanted]
+            table, missing = table[names == wanted], missing[missing[column].astype(str) == wanted]
         table = table.reset_index(drop=True)
         table["model"] = table["model"].cat.remove_unused_categories()
-        return Scores(table, self.missing)
+        return Scores(table, missing)
 
 # %% ../nbs/scores.ipynb #sc-10
 def _numbers(words: pd.Series) -> np.ndarray:  # float64, NaN where a score is missing
@@ -112,9 +117,9 @@ def _checked(table: pd.DataFrame) -> Scores:
     table = table.assign(score=_numbers(table["score"]))
     for column in ("question_id", "model", *_USUAL):
         _check_names(table, column)
-    gone = table["score"].isna()
-    missing = table.loc[gone, "model"].astype(str).value_counts().to_dict()
-    table = table[~gone].reset_index(drop=True)
+    is_missing = table["score"].isna()
+    missing = table[is_missing]
+    table = table[~is_missing].reset_index(drop=True)
     if not len(table):
         raise InputError("all scores are missing: at least one of two models each is needed")
     table["model"] = table["model"].astype("category").cat.remove_unused_categories()
@@ -219,6 +224,11 @@ class ScoreCells:
             values = (total / number).reshape(n_cells, n_models)
         question, known = pd.factorize(table["question_id"].to_numpy()[first])
         return cls(tuple(models), values, question, len(known))
+
+    @property
+    def n_scores(self) -> int:
+        "Mean scores of a model in a cell."
+        return int(np.isfinite(self.values).sum())
 
     @property
     def n_alone(self) -> int:

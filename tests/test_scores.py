@@ -132,3 +132,17 @@ def test_wins_without_a_maximum_are_ranked_by_means():
     assert ppe.rank(frame).to_frame()["rank_high"].tolist() == [1, 2]
     with pytest.raises(NoMaximumError):
         ppe.rank(frame, ranker="bradley-terry")
+
+
+def test_missing_scores_are_those_of_what_was_chosen(tmp_path):
+    "Also in two files, and of one category alone."
+    rows = [(q, m, "xy"[q % 2], q + k) for q in range(12) for k, m in enumerate("abc")]
+    frame = pd.DataFrame(rows, columns=["question_id", "model", "category", "score"]).astype({"score": object})
+    frame.loc[[0, 1, 3], "score"] = None  # two of question 0, category x; one of question 1, category y
+    parts = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    frame[:9].to_csv(parts[0], index=False)
+    frame[9:].to_csv(parts[1], index=False)
+    for table in (frame, [str(part) for part in parts]):
+        assert ppe.rank(table).scores.missing == {"a": 2, "b": 1}
+    assert ppe.rank(frame, category="x").scores.missing == {"a": 1, "b": 1}
+    assert ppe.rank(frame, category="y").scores.missing == {"a": 1}

@@ -11,7 +11,6 @@ __all__ = ['Verdicts', 'Columns', 'Several', 'One', 'STDIN', 'ROW_BYTES', 'opene
 import os
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -221,11 +220,8 @@ def score_input(
         return None
     tables = [read_scores(name) for name in files]
     if len(tables) > 1:
-        rows = pd.concat([table.table.astype(object) for table in tables], ignore_index=True)
-        missing = Counter[str]()
-        for table in tables:
-            missing.update(table.missing)
-        tables = [Scores(validate_scores(rows).table, missing)]
+        parts = [part.astype(object) for table in tables for part in (table.table, table.missing_rows)]
+        tables = [validate_scores(pd.concat(parts, ignore_index=True))]
     return tables[0].select(**chosen)
 
 # %% ../../nbs/api/inputs.ipynb #59143aa3

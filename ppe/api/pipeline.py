@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CHARACTERS_PER_TOKEN', 'CANDIDATES', 'DOUBTED', 'NUMBERS', 'ServedModel', 'Pipeline', 'read_pipeline', 'StageCost',
-           'stage_costs', 'PipelineCost', 'pipeline']
+           'stage_costs', 'commands', 'PipelineCost', 'pipeline']
 
 # %% ../../nbs/api/pipeline.ipynb #pl-03
 import tomllib
@@ -228,6 +228,36 @@ def _judge_costs(
             share * every.cost, every.most_cost,
         )  # fmt: skip
 
+# %% ../../nbs/api/pipeline.ipynb #pl-17a
+def _prices(served: ServedModel) -> str:
+    if not served.price_in and not served.price_out:
+        return ""
+    return f" --price-in {served.price_in:g} --price-out {served.price_out:g}"
+
+
+def _file_name(served: ServedModel) -> str:
+    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in served.model) + ".answers.jsonl"
+
+
+def commands(pipeline: Pipeline) -> list[str]:
+    "What to type, in order."
+    perturb, prompts = pipeline.perturb, pipeline.questions
+    lines = []
+    if perturb is not None:
+        prompts = "prompts.jsonl"
+        lines.append(
+            f"ppe perturb {pipeline.questions} --model {perturb.model} --variants {pipeline.wordings - 1}"
+            f"{_prices(perturb)} --out {prompts}"
+        )
+    for target in pipeline.targets:
+        options = f"--model {target.model}{_prices(target)} --out {_file_name(target)}"
+        lines.append(f"ppe respond {prompts} {options}")
+    judge = pipeline.judge
+    lines.append(
+        f"ppe judge *.answers.jsonl --model {judge.model} --mode {pipeline.mode}{_prices(judge)} --out verdicts.csv"
+    )
+    return [*lines, "ppe rank verdicts.csv", "ppe paper run --verdicts verdicts.csv"]
+
 # %% ../../nbs/api/pipeline.ipynb #pl-18
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PipelineCost(Result):
@@ -243,26 +273,6 @@ class PipelineCost(Result):
         if pace is not None:
             frame["hours"] = frame["calls"] / pace / 60
         return frame
-
-    def commands(self) -> list[str]:
-        "What to type, in order."
-        pipeline = self.pipeline
-        perturb, prompts = pipeline.perturb, pipeline.questions
-        lines = []
-        if perturb is not None:
-            prompts = "prompts.jsonl"
-            lines.append(
-                f"ppe perturb {pipeline.questions} --model {perturb.model} --variants {pipeline.wordings - 1}"
-                f"{_prices(perturb)} --out {prompts}"
-            )
-        for target in pipeline.targets:
-            options = f"--model {target.model}{_prices(target)} --out {_file_name(target)}"
-            lines.append(f"ppe respond {prompts} {options}")
-        judge = pipeline.judge
-        lines.append(
-            f"ppe judge *.answers.jsonl --model {judge.model} --mode {pipeline.mode}{_prices(judge)} --out verdicts.csv"
-        )
-        return [*lines, "ppe rank verdicts.csv", "ppe paper run --verdicts verdicts.csv"]
 
     def lines(self) -> list[str]:
         "What it comes to."
@@ -281,7 +291,7 @@ class PipelineCost(Result):
     def parts(self) -> Parts:
         table = self.to_frame().round({"tokens_in": 0, "tokens_out": 0, "cost": 4, "most_cost": 4, "hours": 3})
         table = table.astype({"tokens_in": int, "tokens_out": int})
-        return [*self.lines(), "", Shown(table), "", "In this order:", *self.commands()]
+        return [*self.lines(), "", Shown(table), "", "In this order:", *commands(self.pipeline)]
 
     def cautions(self) -> list[str]:
         pipeline = self.pipeline
@@ -299,17 +309,12 @@ class PipelineCost(Result):
     def to_dict(self) -> dict[str, Any]:
         frame = self.to_frame()
         totals = frame[["calls", "tokens_in", "tokens_out", "cost", "most_cost"]].sum().to_dict()
-        return {"stages": frame.to_dict("records"), "total": totals, "commands": self.commands(), "notes": self.notes()}
-
-
-def _prices(served: ServedModel) -> str:
-    if not served.price_in and not served.price_out:
-        return ""
-    return f" --price-in {served.price_in:g} --price-out {served.price_out:g}"
-
-
-def _file_name(served: ServedModel) -> str:
-    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in served.model) + ".answers.jsonl"
+        return {
+            "stages": frame.to_dict("records"),
+            "total": totals,
+            "commands": commands(self.pipeline),
+            "notes": self.notes(),
+        }
 
 # %% ../../nbs/api/pipeline.ipynb #pl-19
 def pipeline(

@@ -64,7 +64,7 @@ class MeanTests:
         signs = all_signs(n_units) if listed else rng.integers(2, size=(n_flips, n_units)) * 2.0 - 1.0
         return cls(cells.models, effects + constant, moved, information, inverse, signs, listed)
 
-
+# %% ../../nbs/inference/mean_tests.ipynb #mt-04b
 def _refuse(models: tuple[str, ...], values: np.ndarray, there: np.ndarray) -> None:
     common = there.T.astype(float) @ there
     np.fill_diagonal(common, 0)

@@ -8,7 +8,6 @@ __all__ = ['ScoreRanges', 'score_ranges', 'ScoreLeaderboard', 'score_leaderboard
 # %% ../../nbs/inference/score_leaderboard.ipynb #sl-03
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +63,83 @@ def score_ranges(
     table = pd.DataFrame(columns, index=pd.Index(cells.models, name="model"))
     return ScoreRanges(table, best, level, kind, n_flips, seed)
 
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-06b
+def _by_wins(cells: ScoreCells, ranks: np.ndarray) -> str:
+    "Whether who scored more often would give another order."
+    wins, ties = cells.wins_and_ties()
+    other = rank_counts(wins, ties, models=cells.models, on_separation="ridge").ranks
+    first, second = np.nonzero((ranks[:, None] < ranks) & (other[:, None] > other))
+    if not len(first):
+        return "By wins on the same questions (--ranker bradley-terry) the order is the same."
+    models = cells.models
+    pairs = first_five(f"{models[j]} before {models[i]}" for i, j in zip(first, second, strict=True))
+    return f"By wins on the same questions (--ranker bradley-terry) the order is another: {pairs}."
+
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-06d
+def _counted(board: "ScoreLeaderboard") -> str:
+    "What was ranked, in words."
+    n_scores, n_missing = len(board.scores.table), board.scores.n_missing
+    missing = f"{n_missing:,} missing" if n_missing else "none missing"
+    questions = plural(board.cells.n_questions, "question")
+    return f"Mean scores from {n_scores:,} scores of {len(board.cells.models)} models on {questions}, {missing}."
+
+
+def _lines(board: "ScoreLeaderboard") -> list[str]:
+    "What stands below the table."
+    lines = [_counted(board)]
+    if board.ranges is not None:
+        whom = "for all models at once"
+        if board.ranges.kind == "single":
+            whom = "for one model chosen in advance"
+        lines.append(f"{100 * board.ranges.level:.4g} % ranges over questions, {whom}.")
+        among = [board.cells.models[k] for k in best_first(board.means) if board.ranges.best[k] <= TOP]
+        if len(among) < len(board.cells.models):
+            lines.append(f"Top {TOP}, with {100 * board.ranges.level:.4g} % confidence, among: {', '.join(among)}.")
+    if board.distances is not None:
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in board.distances.items())
+        lines.append(f"Distance to the reference: {shown}.")
+    return [*lines, board.by_wins]
+
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-06e
+def _unlike_judges(table: pd.DataFrame) -> str:
+    "Whether one judge's scores decide the means by their spread alone."
+    spread = table.groupby("judge", observed=True)["score"].std().dropna()
+    spread = spread[spread > 0]
+    if len(spread) < 2 or spread.max() <= 2 * spread.min():
+        return ""
+    times = f"{spread.max() / spread.min():.3g}"
+    return (
+        f"Scores of judge {spread.idxmax()} spread {times} times as much as those of {spread.idxmin()} and decide the "
+        "mean: take one judge (--judge), or --ranker bradley-terry, which looks at order alone."
+    )
+
+
+def _notes(board: "ScoreLeaderboard") -> list[str]:
+    "What to know before the ranking is believed."
+    notes = [*board.remarks]
+    missing = board.scores.missing
+    if missing:
+        n_all = len(board.scores.table) + board.scores.n_missing
+        of_models = first_five(f"{name} {n}" for name, n in sorted(missing.items(), key=lambda item: -item[1]))
+        text = (
+            f"{board.scores.n_missing:,} of {n_all:,} scores are missing ({of_models}) and left out: a missing "
+            "score is no 0. If hard questions are missing, the ranking is biased."
+        )
+        notes.append(Note(text, Concern.BIASED))
+    n_alone = board.cells.n_alone
+    if n_alone:
+        share = f"{n_alone:,} of {board.cells.n_scores:,} scores"
+        text = f"{share} stand alone on their question and say nothing of differences."
+        notes.append(Note(text, Concern.LEFT_OUT))
+    unlike = _unlike_judges(board.scores.table)
+    if unlike:
+        notes.append(Note(unlike, Concern.BIASED))
+    if board.ranges is not None and board.cells.n_questions < questions_needed(board.ranges.level):
+        needed = questions_needed(board.ranges.level)
+        text = f"{plural(board.cells.n_questions, 'question')}: ranges need at least {needed} that differ."
+        notes.append(Note(text, Concern.MISSING))
+    return notes
+
 # %% ../../nbs/inference/score_leaderboard.ipynb #sl-07
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoreLeaderboard(Result):
@@ -104,67 +180,17 @@ class ScoreLeaderboard(Result):
         return [Shown(table, ("rank_low", "rank", "rank_high")), "", *self.lines()]
 
     @property
-    def counted(self) -> str:
-        "What was ranked, in words."
-        n_scores, n_missing = len(self.scores.table), self.scores.n_missing
-        missing = f"{n_missing:,} missing" if n_missing else "none missing"
-        questions = plural(self.cells.n_questions, "question")
-        return f"Mean scores from {n_scores:,} scores of {len(self.cells.models)} models on {questions}, {missing}."
+    def by_wins(self) -> str:
+        "Whether who scored more often would give another order."
+        return _by_wins(self.cells, self.ranks)
 
     def lines(self) -> list[str]:
         "What stands below the table."
-        lines = [self.counted]
-        if self.ranges is not None:
-            whom = "for all models at once"
-            if self.ranges.kind == "single":
-                whom = "for one model chosen in advance"
-            lines.append(f"{100 * self.ranges.level:.4g} % ranges over questions, {whom}.")
-            among = [self.cells.models[k] for k in best_first(self.means) if self.ranges.best[k] <= TOP]
-            if len(among) < len(self.cells.models):
-                lines.append(f"Top {TOP}, with {100 * self.ranges.level:.4g} % confidence, among: {', '.join(among)}.")
-        if self.distances is not None:
-            shown = ", ".join(f"{name} {value:.3f}" for name, value in self.distances.items())
-            lines.append(f"Distance to the reference: {shown}.")
-        return [*lines, self.by_wins]
-
-    @cached_property
-    def by_wins(self) -> str:
-        "Whether who scored more often would give another order."
-        wins, ties = self.cells.wins_and_ties()
-        other = rank_counts(wins, ties, models=self.cells.models, on_separation="ridge").ranks
-        here = self.ranks
-        first, second = np.nonzero((here[:, None] < here) & (other[:, None] > other))
-        if not len(first):
-            return "By wins on the same questions (--ranker bradley-terry) the order is the same."
-        models = self.cells.models
-        pairs = first_five(f"{models[j]} before {models[i]}" for i, j in zip(first, second, strict=True))
-        return f"By wins on the same questions (--ranker bradley-terry) the order is another: {pairs}."
+        return _lines(self)
 
     def cautions(self) -> list[str]:
         "What to know before the ranking is believed."
-        notes = [*self.remarks]
-        missing = self.scores.missing
-        if missing:
-            n_all = len(self.scores.table) + self.scores.n_missing
-            of_models = first_five(f"{name} {n}" for name, n in sorted(missing.items(), key=lambda item: -item[1]))
-            text = (
-                f"{self.scores.n_missing:,} of {n_all:,} scores are missing ({of_models}) and left out: a missing "
-                "score is no 0. If hard questions are missing, the ranking is biased."
-            )
-            notes.append(Note(text, Concern.BIASED))
-        n_alone = self.cells.n_alone
-        if n_alone:
-            share = f"{n_alone:,} of {len(self.scores.table):,} scores"
-            text = f"{share} stand alone on their question and say nothing of differences."
-            notes.append(Note(text, Concern.LEFT_OUT))
-        unlike = _unlike_judges(self.scores.table)
-        if unlike:
-            notes.append(Note(unlike, Concern.BIASED))
-        if self.ranges is not None and self.cells.n_questions < questions_needed(self.ranges.level):
-            needed = questions_needed(self.ranges.level)
-            text = f"{plural(self.cells.n_questions, 'question')}: ranges need at least {needed} that differ."
-            notes.append(Note(text, Concern.MISSING))
-        return notes
+        return _notes(self)
 
     def to_dict(self) -> dict[str, Any]:
         table = self.to_frame()
@@ -188,20 +214,7 @@ class ScoreLeaderboard(Result):
         "The same with ranges; `options` are those of `score_ranges`."
         return replace(self, ranges=score_ranges(self.cells, **options))
 
-
-def _unlike_judges(table: pd.DataFrame) -> str:
-    "Whether one judge's scores decide the means by their spread alone."
-    spread = table.groupby("judge", observed=True)["score"].std().dropna()
-    spread = spread[spread > 0]
-    if len(spread) < 2 or spread.max() <= 2 * spread.min():
-        return ""
-    times = f"{spread.max() / spread.min():.3g}"
-    return (
-        f"Scores of judge {spread.idxmax()} spread {times} times as much as those of {spread.idxmin()} and decide the "
-        "mean: take one judge (--judge), or --ranker bradley-terry, which looks at order alone."
-    )
-
-
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-07b
 def score_leaderboard(
     scores: Scores,
     *,
