@@ -21,7 +21,8 @@ from .intervals import RANGES
 from .mean_tests import MeanTests, pair_statistics, score_limits
 from .score_tests import questions_needed, rank_limits
 from ..random_streams import SEED, stream
-from ..rankers.ranking import DISTANCES, best_first, mid_ranks, reference_ranks, shown_ranks
+from ..rankers.distances import DISTANCES, best_first, mid_ranks, shown_ranks
+from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank_counts
 from ..results import Concern, Note, Parts, Result, Shown
 from ..scores import ScoreCells, Scores
