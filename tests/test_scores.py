@@ -1,6 +1,7 @@
 """Scores of answers: the cases with values by hand, files and frames, what a ranking of means takes and refuses."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -150,9 +151,9 @@ def test_missing_scores_are_those_of_what_was_chosen(tmp_path):
 
 def test_ranges_over_judges_are_no_narrower_and_say_for_whom():
     rng = stream(3, "judges")
-    rows = [
-        (f"j{j}", q, m, rng.normal() + k + (k == j % 3)) for j in range(4) for q in range(20) for k, m in enumerate("abc")
-    ]
+    rows = []
+    for j, q in product(range(4), range(20)):
+        rows += [(f"j{j}", q, m, rng.normal() + k + (k == j % 3)) for k, m in enumerate("abc")]
     frame = pd.DataFrame(rows, columns=["judge", "question_id", "model", "score"])
     narrow, board = ppe.rank(frame).to_frame(), ppe.rank(frame, over="questions,judges")
     wide = board.to_frame()
