@@ -251,6 +251,7 @@ def rank(
     # wording: those of the same variant.
     match: Match = "auto",
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # The people's table has the same.
     columns: Columns = None,
     **names: Any,
 ) -> Leaderboard | JudgeLeaderboards | CategoryLeaderboards | PeopleAndJudges | ScoreLeaderboard:
