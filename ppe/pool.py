@@ -66,8 +66,8 @@ class Pool:
         n_scores = len(self.blocks if self.given_scores is None else self.given_scores)
         if self.adjacency.shape != shape or self.adjacency.dtype != bool or n_scores != len(self.blocks):
             raise InputError(
-                f"adjacency {self.adjacency.dtype} {self.adjacency.shape} and {n_scores} scores: graphs of these models "
-                f"and blocks need bool {shape}, and a score each"
+                f"adjacency {self.adjacency.dtype} {self.adjacency.shape} and {n_scores} scores: graphs of these "
+                f"models and blocks need bool {shape}, and a score each"
             )
 
     @classmethod

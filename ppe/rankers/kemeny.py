@@ -224,7 +224,8 @@ def kemeny_batch(
     uncertified = [number for number, result in enumerate(results) if not result.optimal]
     if uncertified:
         raise ConvergenceError(
-            f"{len(uncertified)} of {len(results)} Kemeny orders are not certified, numbers {first_five(uncertified)}: more than "
+            f"{len(uncertified)} of {len(results)} Kemeny orders are not certified, numbers "
+            f"{first_five(uncertified)}: more than "
             f"{SUBSET_LIMIT} models beat each other in circles, and a search may have missed the best; rank without "
             "resamples (--intervals 0), or take copeland"
         )
