@@ -14,14 +14,14 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from .inputs import Columns, One, verdict_table
+from .inputs import Columns, VerdictFile, verdict_table
 from .options import words_checked
 from ..errors import InputError, first_five
 from ..inference.fragility import fragility
 from ..inference.leaderboard import leaderboard
 from ..inference.leaderboard_ranges import REFUSALS
 from ..inference.pair_questions import on_questions, pair_counts, pair_questions, pair_verdicts, worst
-from ..results import Heading, Parts, Result, Shown
+from ..results import Heading, Parts, Result, TableView
 from ..schemas import whole_number
 from ..verdicts import find_name
 
@@ -39,7 +39,7 @@ class Behind(Result):
     remarks: tuple[str, ...] = ()
 
     def parts(self) -> Parts:
-        parts: list[str | Shown] = [Heading(self.title)]
+        parts: list[str | TableView] = [Heading(self.title)]
         for sentence, table in self.tables.values():
             rows = table if self.all_rows else table.head(LISTED)
             parts += ["", Heading(sentence)]
@@ -48,7 +48,7 @@ class Behind(Result):
                     text = row.pop("text")
                     parts += ["", ", ".join(f"{name} {value}" for name, value in row.items() if value != ""), text]
             elif len(rows):
-                parts.append(Shown(rows))
+                parts.append(TableView(rows))
             if len(rows) < len(table):
                 parts.append(f"the first {LISTED} of {len(table):,} rows; --all shows them")
         return parts
@@ -116,7 +116,7 @@ def _two_models(models: str | Sequence[str], order: Sequence[str]) -> list[str]:
 # %% ../../nbs/api/pair_evidence.ipynb #f957c0f2
 @words_checked
 def show(
-    verdicts: One,
+    verdicts: VerdictFile,
     *,
     # Two models, as gpt-4,claude-v1; left out, all pairs, those first that most questions contradict.
     models: Annotated[str | Sequence[str] | None, "A,B"] = None,

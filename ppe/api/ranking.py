@@ -15,7 +15,7 @@ import pandas as pd
 
 from ppe.api.inputs import (
     Columns,
-    Several,
+    VerdictFiles,
     Verdicts,
     check_match,
     judges_and_people,
@@ -203,7 +203,7 @@ def _rank_counts(source: Streamed, chosen: Mapping[str, str], **options: Any) ->
 # %% ../../nbs/api/ranking.ipynb #d4988c80
 @words_checked
 def rank(
-    verdicts: Several,
+    verdicts: VerdictFiles,
     *,
     category: str | None = None,  # Only this category.
     # A ranking of each category, side by side; ranges hold for all models of all of them at once.
@@ -282,9 +282,9 @@ def rank(
         raise InputError("--ranker mean: it is of scores of answers, and these are verdicts on pairs; leave it out")
     options: dict[str, Any] = {"ranker": ranker or "bradley-terry", "on_separation": on_separation}
     if isinstance(verdicts, Pool):
-        taken = [name for name in OF_POOL if name != "mu" or select != "none"]
+        allowed = [name for name in OF_POOL if name != "mu" or select != "none"]
         reason = "its graphs are ranked as they are, without ranges; rank the verdict table, or leave it out"
-        _refuse_others(chosen, taken, "a pool of graphs", reason)
+        _refuse_others(chosen, allowed, "a pool of graphs", reason)
         return pool_leaderboard(verdicts, method=_selection(select, keep, mu), **options)
     if people is not None:
         reason = "people's scores are those of Bradley-Terry, each judge with the weight that its agreement with people"

@@ -23,7 +23,7 @@ from .score_tests import questions_needed, rank_limits
 from ..random_streams import SEED, stream
 from ..rankers.ranking import DISTANCES, best_first, mid_ranks, reference_ranks, shown_ranks
 from ..rankers.registry import rank_counts
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 from ..scores import ScoreCells, Scores
 
 if TYPE_CHECKING:
@@ -175,9 +175,9 @@ class ScoreLeaderboard(Result):
     def parts(self) -> Parts:
         shown = ["rank", "model", "score"]
         if self.ranges is None:
-            return [Shown(self.to_frame()[shown]), "", *self.lines()]
+            return [TableView(self.to_frame()[shown]), "", *self.lines()]
         table = self.to_frame()[[*shown, "rank_low", "rank_high", "score_low", "score_high"]]
-        return [Shown(table, ("rank_low", "rank", "rank_high")), "", *self.lines()]
+        return [TableView(table, ("rank_low", "rank", "rank_high")), "", *self.lines()]
 
     @property
     def by_wins(self) -> str:

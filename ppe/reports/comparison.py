@@ -25,7 +25,7 @@ from ..inference.score_tests import questions_needed
 from ..inference.presentation_order import order_caution
 from ..rankers.ranking import best_first
 from .tables import INVALID, agreement, cells, shared
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 from ..verdicts import model_codes, one_of_each
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class JudgeChange(Result):
         return asdict(self) | {"models": self.models.to_dict("records"), "notes": self.notes()}
 
     def parts(self) -> Parts:
-        return [*self.lines(), "", Shown(self.models)]
+        return [*self.lines(), "", TableView(self.models)]
 
     def cautions(self) -> list[Note]:
         "What to know of either judge's verdicts, which of them say nothing here, and what else can be asked."
