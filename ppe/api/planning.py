@@ -154,7 +154,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
         )
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
 
-
+# %% ../../nbs/api/planning.ipynb #f78a150d
 @words_checked
 def plan(
     *,
@@ -224,14 +224,14 @@ class Pairs(Result):
 
     pairs: pd.DataFrame  # question_id, variant, model_a (shown first), model_b
     facts: dict[str, Any]  # what they amount to
-    summary: str = ""  # in one line; if not given, the facts are listed
+    sentence: str = ""  # in one line; if not given, the facts are listed
     settled: Settled | None = None
     remarks: tuple[str, ...] = ()
 
     def parts(self) -> Parts:
         width = max(map(len, self.facts), default=0)
         values = {name: f"{value:.10g}" if isinstance(value, float) else value for name, value in self.facts.items()}
-        return [self.summary] if self.summary else [f"{name:{width}}  {value}" for name, value in values.items()]
+        return [self.sentence] if self.sentence else [f"{name:{width}}  {value}" for name, value in values.items()]
 
     @property
     def is_settled(self) -> bool:

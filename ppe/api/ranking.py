@@ -189,6 +189,17 @@ class _Ranges:
         return replace(estimate, limits=limits, kind=canonical_kind(self.kind), level=self.level)
 
 # %% ../../nbs/api/ranking.ipynb #rk-08
+def _refuse_of_pool(chosen: Mapping[str, str], select: str) -> None:
+    allowed = [name for name in OF_POOL if name != "mu" or select != "none"]
+    reason = "its graphs are ranked as they are, without ranges; rank the verdict table, or leave it out"
+    _refuse_others(chosen, allowed, "a pool of graphs", reason)
+
+
+def _refuse_of_people(chosen: Mapping[str, str]) -> None:
+    reason = "people's scores are those of Bradley-Terry, each judge with the weight that its agreement with people"
+    _refuse_others(chosen, OF_PEOPLE, "--people", f"{reason} gives it; leave it out")
+
+
 def _rank_counts(source: Streamed, chosen: Mapping[str, str], **options: Any) -> Leaderboard:
     "The leaderboard of counts; `options` are those of `counts_leaderboard`."
     if not source.n_rows:
@@ -282,13 +293,10 @@ def rank(
         raise InputError("--ranker mean: it is of scores of answers, and these are verdicts on pairs; leave it out")
     options: dict[str, Any] = {"ranker": ranker or "bradley-terry", "on_separation": on_separation}
     if isinstance(verdicts, Pool):
-        allowed = [name for name in OF_POOL if name != "mu" or select != "none"]
-        reason = "its graphs are ranked as they are, without ranges; rank the verdict table, or leave it out"
-        _refuse_others(chosen, allowed, "a pool of graphs", reason)
+        _refuse_of_pool(chosen, select)
         return pool_leaderboard(verdicts, method=_selection(select, keep, mu), **options)
     if people is not None:
-        reason = "people's scores are those of Bradley-Terry, each judge with the weight that its agreement with people"
-        _refuse_others(chosen, OF_PEOPLE, "--people", f"{reason} gives it; leave it out")
+        _refuse_of_people(chosen)
         table, votes = judges_and_people(verdicts, people, judge=judge, category=category, columns=named)
         return ranges.of_people(people_and_judges(votes, table, match=match))
     check_match(match, people)

@@ -109,7 +109,7 @@ def paper_run(
         raise InputError("--reference and --out go with --verdicts FILE: name the verdicts")
     return run(names or None, profile=profile, settings=settings, workers=workers, scheduler=scheduler).exit_code
 
-
+# %% ../../nbs/cli/paper.ipynb #9cb20d45
 @command("publish", PROFILE, group=paper_group)
 def paper_publish(*, profile: Profile) -> None:
     """Write figures/README.md anew, and the numbers and the picture of README.md and the site's first pages.

@@ -370,7 +370,7 @@ def _fitting(shown: TableView, console: "Console") -> "Iterator[Table | str]":
     yield table
     yield from _fitting(TableView(shown.table[rest], shown.bar if {*(shown.bar or ())} <= {*rest} else None), console)
 
-
+# %% ../../nbs/cli/show.ipynb #025df1f2
 def emit_parts(parts: Parts) -> None:
     "Print paragraphs, headings and tables: set by rich on a terminal, plain text into a file or a pipe."
     plain = "\n".join(as_text(part.table) if isinstance(part, TableView) else part for part in parts)

@@ -149,6 +149,17 @@ def _linked(old: np.ndarray, new: np.ndarray, level: float) -> tuple[np.ndarray,
         links = np.delete(links, int(np.argmin(np.round(rest, 6))))
 
 # %% ../../nbs/reports/comparison.ipynb #11ae4f59
+def _two_judges(old: pd.DataFrame, new: pd.DataFrame) -> tuple[str, str]:
+    "The judge of either table. Raises `InputError` where a table has several, or both have the same."
+    judges = [sorted(table["judge"].astype(str).unique()) for table in (old, new)]
+    if len(judges[0]) != 1 or len(judges[1]) != 1 or judges[0] == judges[1]:
+        listed = " and of ".join(", ".join(part) for part in judges)
+        raise InputError(
+            f"verdicts of {listed}: two judges are compared, one in each table; take one of each (--judge)"
+        )
+    return judges[0][0], judges[1][0]
+
+# %% ../../nbs/reports/comparison.ipynb #f399c376
 def judge_change(
     old: pd.DataFrame,  # validated verdict table of one judge
     new: pd.DataFrame,  # of another
@@ -157,12 +168,7 @@ def judge_change(
     error: float | None = None,  # wanted of the linking, log odds; that of the old scores if not given
 ) -> JudgeChange:
     "Compare two judges on what both judged. Raises `InputError`, and `NoMaximumError` where scores have none."
-    judges = [sorted(table["judge"].astype(str).unique()) for table in (old, new)]
-    if len(judges[0]) != 1 or len(judges[1]) != 1 or judges[0] == judges[1]:
-        listed = " and of ".join(", ".join(part) for part in judges)
-        raise InputError(
-            f"verdicts of {listed}: two judges are compared, one in each table; take one of each (--judge)"
-        )
+    names = _two_judges(old, new)
     everyone = tuple(sorted({*model_codes(old)[2], *model_codes(new)[2]}))
     fewest = max(questions_needed(level), 2)
     parts = [cells(table, everyone, by=("question_id", "variant")) for table in (old, new)]
@@ -195,7 +201,6 @@ def judge_change(
         error = float(np.sqrt((jackknife_error(strengths_without(judged, everyone, met)[:, met]) ** 2).mean()))
     linking = float(np.sqrt((jackknife_error(values) ** 2).mean()))
     measures = agreement_measures(question, one, other, level=level)
-    names = (judges[0][0], judges[1][0])
     table = table.iloc[best_first(table["old"])].reset_index(drop=True)
     agreed = agreement(both, level=level)
     remarks = []
