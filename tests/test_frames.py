@@ -191,6 +191,8 @@ def answers(v, people, **names):
         "people": lambda: ppe.rank(v, people=people, intervals=0, match="question", **one),
         "next": lambda: ppe.next_calls(v, questions=cells, calls=3, **one),
         "read": lambda: ppe.read(v, **one),
+        "design": lambda: ppe.design(models=v, questions=v, calls=9, **names),
+        "plan": lambda: ppe.plan(models=3, questions=20, calls=60, pilot=v, **one),
     }  # fmt: skip
 
 
@@ -214,7 +216,7 @@ def test_columns_are_named_in_every_function_of_the_door(name, tmp_path):
         answers(other, others, columns=some, question_idd="prompt_id")[name]()
     with pytest.raises(InputError, match="model_a= and columns= with model_a"):
         answers(other, others, columns=OTHER, model_a="left")[name]()
-    if name not in ("agree", "compare"):  # which need --people, --model
+    if name not in ("agree", "compare", "design"):  # which need --people, --model, and no judge
         with pytest.raises(InputError, match="judge='grader' .*chooses a judge.*columns={'judge': 'grader'}"):
             answers(other, others, **{"columns": OTHER, "judge": "grader"})[name]()
     path = tmp_path / "other.csv"
@@ -235,6 +237,7 @@ COMMANDS = {  # words after the command; P: the people's file
     "counts": ["v", "--judge", "gpt-4", "--out", "{out}.csv"],
     "import": ["v", "--judge", "gpt-4", "--category", "two", "--out", "{out}.csv"],
     "next": ["v", "--judge", "gpt-4", "--questions", "q.csv", "--calls", "3", "--out", "{out}.csv"],
+    "design": ["--models", "v", "--questions", "v", "--calls", "9", "--out", "{out}.csv"],
     "plan": ["--models", "3", "--questions", "20", "--calls", "60", "--pilot", "v", "--judge", "gpt-4"],
 }  # fmt: skip
 
@@ -259,6 +262,47 @@ def test_columns_are_named_on_every_command_that_reads_a_table(name, ppe_main, t
         written = [path.read_bytes() for path in sorted(tmp_path.glob(f"{kind}.*")) if path.suffix == ".csv"]
         said[kind] = (done.out if name != "report" else "", written)
     assert said["other"] == said["parquet"] == said["lines"] == said["own"]
+
+
+@pytest.mark.parametrize("name", ["agree", "people", "diagnose", "compare", "report"])
+def test_the_table_that_lacks_a_named_column_is_said(name):
+    table = mine()
+    own, other = table[table["judge"] == "other"].assign(judge="p1"), renamed(table)
+    calls = answers(other, own, columns=OTHER) | {
+        "diagnose": lambda: ppe.diagnose(other, people=own, columns=OTHER),
+        "compare": lambda: ppe.compare(other, own, columns=OTHER),
+        "report": lambda: ppe.report(other, own, columns=OTHER),
+    }
+    which = "new" if name in ("compare", "report") else "people"
+    with pytest.raises(InputError, match=f"the table of {which} has no column grader, prompt_id.*--columns .*both"):
+        calls[name]()
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "jsonl"])
+@pytest.mark.parametrize("games", [1, 2])
+def test_covariates_stand_beside_named_columns(kind, games, tmp_path):
+    rng = np.random.default_rng(1)
+    table = mine().assign(length_a=0, length_b=0)
+    table[["length_a", "length_b"]] = rng.integers(9, 300, (len(table), 2))
+    table = table[table["judge"] == "gpt-4"].assign(variant=1).drop_duplicates(["question_id", "model_a", "model_b"])
+    turned = {"model_a": "model_b", "model_b": "model_a", "length_a": "length_b", "length_b": "length_a"}
+    second = table["verdict"].sample(frac=1, random_state=1).to_numpy()
+    exchanged = table.assign(verdict=second, variant=2).rename(columns=turned)
+    wanted = ppe.rank(pd.concat([table, exchanged][:games]), covariates="length", intervals=0).to_frame()
+    other = renamed(table).drop(columns="wording").rename(columns={"length_a": "chars_l", "length_b": "chars_r"})
+    other["said_2"] = pd.Series(second, other.index).map({"a": "L", "b": "R", "tie": "T", "invalid": "X"})
+    names = {key: name for key, name in OTHER.items() if key != "variant"}
+    names |= {"length_a": "chars_l", "length_b": "chars_r"}
+    names |= {"winner_2": "said_2", "second": "places"} if games == 2 else {}
+    source = other if kind == "frame" else str(tmp_path / f"other.{kind}")
+    if kind == "csv":
+        other.to_csv(source, index=False)
+    elif kind == "jsonl":
+        other.to_json(source, orient="records", lines=True)
+    ranked = ppe.rank(source, covariates="length", intervals=0, columns=names).to_frame()
+    pd.testing.assert_frame_equal(ranked, wanted)
+    with pytest.raises(InputError, match="lengths_a=chars_l is none of"):
+        ppe.rank(source, covariates="length", columns=names | {"lengths_a": "chars_l"})
 
 
 def test_unmapped_columns_are_said_by_name(ppe_main, tmp_path):

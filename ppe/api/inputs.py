@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['Verdicts', 'Columns', 'VerdictFiles', 'VerdictFile', 'STDIN', 'ROW_BYTES', 'opened', 'file_names', 'text_columns',
-           'is_frame', 'merged_columns', 'imported', 'selected', 'score_input', 'read_input', 'verdict_table',
-           'require_one_stdin', 'check_match', 'judges_and_people']
+           'is_frame', 'merged_columns', 'imported', 'table_of', 'require_columns', 'selected', 'score_input',
+           'read_input', 'verdict_table', 'require_one_stdin', 'check_match', 'judges_and_people']
 
 # %% ../../nbs/api/inputs.ipynb #8c105adf
 import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, TypeAlias
@@ -21,7 +22,14 @@ import pandas as pd
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, Remark, first_five
 from ..files import is_name, read_whole, unpacked
-from ..importers.layouts import column_not_name, import_verdicts, parsed_columns, unused_columns
+from ppe.importers.layouts import (
+    OF_WORDS,
+    column_not_name,
+    import_verdicts,
+    named_columns,
+    parsed_columns,
+    unused_columns,
+)
 from ..importers.records import RecordFile
 from ..parallel import progress_bar
 from ..pool import Pool
@@ -164,9 +172,13 @@ def imported(
         if not (is_named or options) and {*COLUMNS} <= fields:
             return validate_verdicts(source.frame, covariates)
         is_named |= options.get("layout") is None and {"model_a", "model_b", "verdict"} <= fields
-    if covariates:
-        raise InputError(f"covariates {first_five(covariates)} need a verdict table; rename its columns")
-    table = import_verdicts(source, columns=columns or {} if is_named else None, **options)
+    if covariates and not is_named:
+        way_out = "name its columns (--columns model_a=…,winner=…)"
+        raise InputError(
+            f"covariates {first_five(covariates)} need a verdict table, or a table of named columns; {way_out}"
+        )
+    named = columns or {} if is_named else None
+    table = import_verdicts(source, columns=named, covariates=covariates, **options)
     report = table.attrs["report"]
     lines = [*report["remarks"]]
     if report["left_out"]:
@@ -179,12 +191,40 @@ def imported(
     return table
 
 
-def _fields(source: Verdicts) -> set[str]:
-    "The names of the columns of a frame, or of the first file."
-    if is_frame(source):
-        return {*RecordFile.of(source).first_fields()}
-    first = next(iter([source] if isinstance(source, (str, os.PathLike)) else source), STDIN)
-    return {*column_names(os.fspath(first))} if os.path.isfile(first) else set()
+def table_of(source: Any) -> RecordFile | None:
+    "A frame, or the first file; None for anything else, as standard input."
+    if isinstance(source, (list, tuple)):
+        source = source[0] if source else None
+    if isinstance(source, (str, os.PathLike)):
+        return RecordFile.open(source) if os.path.isfile(source) else None
+    return RecordFile.of(source) if hasattr(source, "columns") else None
+
+
+def _fields(source: Verdicts) -> list[str]:
+    "The names of the columns of a table; none where it cannot be read, of which its reader will say what is wrong."
+    with suppress(InputError):
+        table = table_of(source)
+        return [] if table is None else table.first_fields()
+    return []
+
+
+def require_columns(
+    columns: Mapping[str, Any],  # by meaning
+    **tables: Verdicts,  # by what they are
+) -> None:
+    "Raises `InputError` that says which of two tables lacks a column that is named for both."
+    wanted = [
+        names[0] for meaning, names in named_columns(columns).items() if meaning not in OF_WORDS and names[0][:1] != "@"
+    ]
+    for table, source in tables.items():
+        there = _fields(source) if wanted else []
+        lacking = [name for name in wanted if name not in there]
+        if there and lacking:
+            raise InputError(
+                f"the table of {table} has no column {first_five(lacking)}, and --columns names those of "
+                f"both tables; it has {first_five(there)}: rename them, or make a verdict table of each (ppe import, "
+                "ppe.read) and leave --columns out"
+            )
 
 
 def selected(
@@ -327,6 +367,7 @@ def judges_and_people(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     "The two tables. Raises `InputError` for standard input twice, and for a judge among the people."
     require_one_stdin(verdicts, people)
+    require_columns(columns, judges=verdicts, people=people)
     table = read_input(verdicts, judge=judge, category=category, needs=["--people"], columns=columns)
     votes = verdict_table(people, category=category, columns=columns)
     assert isinstance(table, pd.DataFrame)

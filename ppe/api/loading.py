@@ -7,7 +7,7 @@ __all__ = ['ImportedFiles', 'STAR', 'read', 'load', 'Check', 'check']
 
 # %% ../../nbs/api/loading.ipynb #e3a9bcd0
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -143,6 +143,26 @@ def _star(rows: Comparisons, counts: np.ndarray, pairs: np.ndarray) -> Note | No
     return Note(STAR.format(hub=rows.models[hub], share=won / len(rows)), Concern.ROUGH)
 
 # %% ../../nbs/api/loading.ipynb #37759af5
+def _read_facts(report: Mapping[str, Any] | None) -> dict[str, Any]:
+    "What an import says of the files that were read; nothing of a verdict table."
+    if report is None:
+        return {}
+    counts = {"files": len(report["files"]), "records": report["n_records"]}
+    return {"layout": report["layout"], "left_out": report["left_out"]} | counts
+
+
+def _orders(rows: Comparisons, caution: str, n_both: int) -> tuple[str, bool]:
+    "In which orders pairs are shown, and whether these tell an effect of the order from strength."
+    no_effect = no_place_effect(rows)
+    if no_effect:
+        return no_effect, False
+    if caution:
+        return "nearly every pair is shown in one order only: the model alone tells the effect from strength", False
+    if n_both:
+        return "pairs are shown in both orders, over all questions", True
+    return "each pair is shown in one order only", order_p_value(rows) is not None
+
+# %% ../../nbs/api/loading.ipynb #6f49c73d
 @words_checked
 def check(
     verdicts: Annotated[Verdicts, "FILES..."],
@@ -176,11 +196,7 @@ def check(
     n_graphs = len(graph_codes(table)[1])
     outcomes = table["verdict"].value_counts()
     report = getattr(verdicts, "attrs", {}).get("report")
-    facts = {}
-    if report is not None:
-        facts = {name: report[name] for name in ("layout", "left_out")}
-        facts |= {"files": len(report["files"]), "records": report["n_records"]}
-    facts |= {
+    facts = _read_facts(report) | {
         "verdicts": len(table), "invalid": int(outcomes.get("invalid", 0)), "ties": int(outcomes.get("tie", 0)),
         "models": n, "judges": table["judge"].nunique(), "questions": table["question_id"].nunique(),
         "categories": table["category"].nunique(), "graphs": n_graphs, "complete_graphs": n_complete,
@@ -192,18 +208,10 @@ def check(
     complete = f"{n_complete:,} of {n_graphs:,} graphs are complete" if n_complete else "no graph is complete"
     has_questions = facts["questions"] >= 6
     enough = "questions enough" if has_questions else "fewer than six questions decide nothing at 95 %"
-    no_effect = no_place_effect(rows)
     caution = order_caution(rows)
-    too_few = False
-    orders = "pairs are shown in both orders, over all questions"
-    if caution:
-        orders = "nearly every pair is shown in one order only: the model alone tells the effect from strength"
-    elif not n_both:
-        orders = "each pair is shown in one order only"
-        too_few = order_p_value(rows) is None
+    orders, can_tell_order = _orders(rows, caution, n_both)
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
     uneven = uneven_notes(invalid)
-    can_tell_order = not (no_effect or caution or too_few)
     cases = (
         Case(ROWS, f"{len(table):,} verdicts"),
         _case("invalid verdicts", "".join(uneven) or f"{facts['invalid']:,} invalid", not uneven),
@@ -211,14 +219,11 @@ def check(
         _case("scores (ppe rank)", joined, groups == 1),
         _case("cycle scores (ppe cycles, --select)", complete, n_complete > 0, otherwise="skipped"),
         _case("ranges of ranks", enough, has_questions),
-        _case("an effect of the order (--order-effect)", no_effect or orders, can_tell_order, otherwise="skipped"),
+        _case("an effect of the order (--order-effect)", orders, can_tell_order, otherwise="skipped"),
     )
     fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[3:])
-    remarks = list[str]()
-    if caution:
-        remarks.append(Note(caution, Concern.BIASED))
-    if repeats:
-        remarks.append(Note(repeated, Concern.BIASED))
+    biases = [caution, repeated if repeats else ""]
+    remarks: list[str] = [Note(text, Concern.BIASED) for text in biases if text]
     star = _star(rows, counts, pairs)
     if star:
         remarks.append(star)

@@ -260,6 +260,7 @@ def rank(
     # wording: those of the same variant.
     match: Match = "auto",
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # The people's table has the same.
     columns: Columns = None,
     **names: Any,
 ) -> Leaderboard | JudgeLeaderboards | CategoryLeaderboards | PeopleAndJudges | ScoreLeaderboard:
@@ -272,8 +273,7 @@ def rank(
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if ranker not in (None, "mean"):
         find_count_ranker(ranker)
-    ranges = _Ranges(intervals, level, interval_kind, seed, facets_over(over))
-    named = merged_columns(columns, names)
+    ranges, named = _Ranges(intervals, level, interval_kind, seed, facets_over(over)), merged_columns(columns, names)
     chosen = _given({
         "category": category, "by": by, "judge": judge, "incomplete": incomplete,
         "ranker": None if ranker == "bradley-terry" else ranker,

@@ -25,7 +25,16 @@ import pandas as pd
 
 from .. import __version__
 from .comparing import compare
-from .inputs import Columns, VerdictFile, Verdicts, merged_columns, opened, selected, verdict_table
+from ppe.api.inputs import (
+    Columns,
+    VerdictFile,
+    Verdicts,
+    merged_columns,
+    opened,
+    require_columns,
+    selected,
+    verdict_table,
+)
 from .options import check_numbers, words_checked
 from .ranking import Reference, rank
 from .verdict_quality import diagnose
@@ -394,6 +403,7 @@ def report(
     level: float = 0.95,  # Level of all intervals.
     seed: int = SEED,  # Seed of every random draw.
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # Both tables have the same.
     columns: Columns = None,
     **names: Any,
 ) -> Report:
@@ -409,6 +419,8 @@ def report(
     if len(inputs) == 2 and all(isinstance(source, str) and source == "-" for source in inputs):
         raise InputError("standard input holds one table: put the other into a file")
     named = merged_columns(columns, names)
+    if new is not None:
+        require_columns(named, old=verdicts, new=new)
     sources = [_source(source, judge, category, named) for source in inputs]
     tables = [source.table for source in sources]
     ranked = {"ranker": ranker, "reference": reference, "incomplete": incomplete, "intervals": intervals}

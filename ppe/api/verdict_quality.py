@@ -25,6 +25,7 @@ from ppe.api.inputs import (
     check_match,
     judges_and_people,
     merged_columns,
+    require_columns,
     require_one_stdin,
     verdict_table,
 )
@@ -134,6 +135,7 @@ def diagnose(
     judge: str | None = None,  # Only this judge.
     category: str | None = None,  # Only this category.
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # The people's table has the same.
     columns: Columns = None,
     **names: Any,
 ) -> Diagnosis:
@@ -147,8 +149,11 @@ def diagnose(
     check_numbers(level, seed)
     require_one_stdin(verdicts, people)
     check_match(match, people)
-    votes = None if people is None else verdict_table(people, columns=columns, **names)
-    table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
+    named = merged_columns(columns, names)
+    if people is not None:
+        require_columns(named, judges=verdicts, people=people)
+    votes = None if people is None else verdict_table(people, columns=named)
+    table = verdict_table(verdicts, judge=judge, category=category, columns=named)
     with progress_bar(bar_format="{desc}") as bar:
         tick = partial(bar.set_description_str, refresh=True)
         return diagnose_verdicts(
@@ -172,6 +177,7 @@ def agree(
     judge: str | None = None,  # Only this judge.
     category: str | None = None,  # Only this category.
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # The people's table has the same.
     columns: Columns = None,
     **names: Any,
 ) -> Agreement:
