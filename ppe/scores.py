@@ -207,6 +207,9 @@ class ScoreCells:
     values: np.ndarray  # (C, n) NaN where a model has no score
     question: np.ndarray  # (C,) number of the question
     n_questions: int
+    questions: tuple[str, ...] = ()  # their names
+    judge: np.ndarray | None = None  # (C,) number of the judge
+    variant: np.ndarray | None = None  # (C,) number of the wording
 
     @classmethod
     def of(cls, scores: Scores) -> "ScoreCells":
@@ -222,13 +225,31 @@ class ScoreCells:
         total = np.bincount(at, table["score"], n_cells * n_models)
         with np.errstate(invalid="ignore"):
             values = (total / number).reshape(n_cells, n_models)
+        judge, variant = (pd.factorize(table[name].astype(str).to_numpy()[first])[0] for name in ("judge", "variant"))
         question, known = pd.factorize(table["question_id"].to_numpy()[first])
-        return cls(tuple(models), values, question, len(known))
+        return cls(tuple(models), values, question, len(known), tuple(map(str, known)), judge, variant)
 
     @property
     def n_scores(self) -> int:
         "Mean scores of a model in a cell."
         return int(np.isfinite(self.values).sum())
+
+    @property
+    def is_complete(self) -> bool:
+        "Every model has a score in every cell."
+        return bool(np.isfinite(self.values).all())
+
+    def by_question(self) -> np.ndarray:  # (Q, n)
+        "Mean scores on each question. Raises `InputError` unless all scores are there."
+        if not self.is_complete:
+            raise InputError(
+                "points of questions are known where every model has a score on every question, by every judge and "
+                "wording; give a table without gaps"
+            )
+        number = np.bincount(self.question, minlength=self.n_questions)
+        total = np.zeros((self.n_questions, len(self.models)))
+        np.add.at(total, self.question, self.values)
+        return total / number[:, None]
 
     @property
     def n_alone(self) -> int:

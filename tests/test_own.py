@@ -207,7 +207,7 @@ def test_public_sets_with_wordings_and_without(tmp_path: Path, verdicts: str, re
     page = (tmp_path / "index.html").read_text()
     assert f"Reference: {reference or 'none was given'}" in page
     own = own_verdicts(verdicts, reference)
-    assert all(model in page for cell in own.whole for model in cell.pool.models)
+    assert all(model in page for cell in own.all_graphs for model in cell.pool.models)
 
 
 def test_by_papermill_one_notebook_gives_the_same_finding(tmp_path: Path, small: tuple[Path, pd.DataFrame, pd.Series]):

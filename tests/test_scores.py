@@ -1,6 +1,7 @@
 """Scores of answers: the cases with values by hand, files and frames, what a ranking of means takes and refuses."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_a_frame_two_files_and_the_command_say_the_same(ppe_main, tmp_path):
     [
         ({"order_effect": True}, "takes no --order-effect"),
         ({"select": "global", "keep": 3}, "takes no --select, --keep"),
-        ({"over": "questions,judges"}, "takes no --over"),
+        ({"over": "questions,judges"}, "only what differs among the verdicts can be studied"),
         ({"interval_kind": "percentile"}, "simultaneous or single"),
         ({"judge": "nobody"}, "no scores of judge 'nobody'"),
     ],
@@ -146,3 +147,23 @@ def test_missing_scores_are_those_of_what_was_chosen(tmp_path):
         assert ppe.rank(table).scores.missing == {"a": 2, "b": 1}
     assert ppe.rank(frame, category="x").scores.missing == {"a": 1, "b": 1}
     assert ppe.rank(frame, category="y").scores.missing == {"a": 1}
+
+
+def test_ranges_over_judges_are_no_narrower_and_say_for_whom():
+    rng = stream(3, "judges")
+    rows = []
+    for j, q in product(range(4), range(20)):
+        rows += [(f"j{j}", q, m, rng.normal() + k + (k == j % 3)) for k, m in enumerate("abc")]
+    frame = pd.DataFrame(rows, columns=["judge", "question_id", "model", "score"])
+    narrow, board = ppe.rank(frame).to_frame(), ppe.rank(frame, over="questions,judges")
+    wide = board.to_frame()
+    assert (wide["score_high"] - wide["score_low"] > narrow["score_high"] - narrow["score_low"]).all()
+    assert "for other questions of the kind and other judges like these 4" in str(board)
+
+
+def test_fragility_of_scores_needs_all_of_them():
+    frame = pd.DataFrame([(q, m, q % 2 if m == "a" else 0.5 + q / 9) for q in range(6) for m in "ab"])
+    frame.columns = ["question_id", "model", "score"]
+    assert "Robustness: dropping" in str(ppe.rank(frame))
+    with pytest.raises(InputError, match="without gaps"):
+        ppe.rank(frame[1:], fragility=True)

@@ -95,7 +95,9 @@ _DEFAULTS = {
 }  # fmt: skip
 OF_POOL = ("ranker", "on_separation", "select", "keep", "mu")
 OF_COUNTS = ("ranker", "on_separation", "reference", "incomplete")
-OF_SCORES = ("ranker", "judge", "category", "reference", "intervals", "interval_kind", "level", "seed")
+OF_SCORES = (
+    "ranker", "judge", "category", "reference", "intervals", "interval_kind", "level", "seed", "over", "fragility",
+)  # fmt: skip
 OF_PEOPLE = ("people", "match", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 OF_GRAPHS = (  # what needs graphs or questions, and so a table
     "select", "keep", "intervals", "order_effect", "covariates", "coefficients", "judges", "by", "over", "fragility",
@@ -169,7 +171,7 @@ class _Ranges:
         if isinstance(board, ScoreLeaderboard):
             if self.n_resamples is not None:
                 options["n_flips"] = self.n_resamples
-            return board.with_intervals(**options)
+            return board.with_intervals(over=self.over, **options)
         options["over"] = self.over
         if self.n_resamples is not None:
             return board.with_intervals(n_resamples=self.n_resamples, **options)
@@ -287,7 +289,10 @@ def rank(
     if scores is not None:
         if ranker in (None, "mean"):
             _refuse_others(chosen, OF_SCORES, "a ranking by mean scores", "leave it out, or name another --ranker")
-            return ranges.of(score_leaderboard(scores, reference=_ratings(reference)))
+            means = score_leaderboard(scores, reference=_ratings(reference))
+            if fragility or intervals != 0:
+                means = means.with_fragility(fragility)
+            return ranges.of(means)
         verdicts, judge, category = validate_verdicts(as_verdicts(scores)), None, None
     if ranker == "mean":
         raise InputError("--ranker mean: it is of scores of answers, and these are verdicts on pairs; leave it out")
