@@ -24,7 +24,7 @@ from .pair_designs import Orders, Sharing
 from ..errors import InputError, plural
 from ..files import plain_number
 from ..inference.intervals import symmetric_root
-from ..rankers.ranking import best_first
+from ..rankers.distances import best_first
 from ..results import Parts, Result, TableView
 
 if TYPE_CHECKING:

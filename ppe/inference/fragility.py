@@ -17,8 +17,10 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..pool import Pool
-from ..rankers.likelihood import Design, ascend, compiled_or_plain, efficient_weights, maximise
-from ..rankers.ranking import TIE_TOLERANCE, best_first, mid_ranks
+from ..compiled import compiled_or_plain
+from ..rankers.likelihood import Design, maximise
+from ..rankers.newton import ascend, efficient_weights
+from ..rankers.distances import TIE_TOLERANCE, best_first, mid_ranks
 from ..results import Parts, Result, TableView
 
 # %% ../../nbs/inference/fragility.ipynb #d50a053c

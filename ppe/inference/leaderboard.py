@@ -32,7 +32,8 @@ from ..random_streams import SEED
 from ..rankers.covariates import Coefficient
 from ..rankers.order_effect import ORDER_FORMS, check_order_form
 from ..rankers.predictor import Predictor, first_places, fit_predictor
-from ..rankers.ranking import DISTANCES, OnSeparation, Ranking, reference_ranks
+from ..rankers.distances import DISTANCES
+from ..rankers.ranking import OnSeparation, Ranking, reference_ranks
 from ..rankers.registry import find_count_ranker, rank_counts
 from ..rankers.separation import same_component, unjudged_orders
 from ..results import Concern, Note, Parts, Result, TableView

@@ -25,7 +25,8 @@ from .leaderboard import LIMITS
 from .matching import BATTLE, Match, matched_verdicts
 from ..rankers.bradley_terry import fit_newton
 from ..rankers.likelihood import RIDGE
-from ..rankers.ranking import Fit, Ranking, at_least, best_first
+from ..rankers.distances import at_least, best_first
+from ..rankers.ranking import Fit, Ranking
 from ..rankers.separation import same_component
 from ..results import Concern, Note, Parts, Result, TableView
 

@@ -21,7 +21,8 @@ from .mean_tests import MeanTests
 from .score_ranges import ScoreRanges, over_facets
 from .score_tests import questions_needed
 from ..random_streams import SEED, stream
-from ..rankers.ranking import DISTANCES, best_first, mid_ranks, reference_ranks, shown_ranks
+from ..rankers.distances import DISTANCES, best_first, mid_ranks, shown_ranks
+from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank_counts
 from ..results import Concern, Note, Parts, Result, TableView
 from .variance_components import Names

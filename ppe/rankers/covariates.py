@@ -17,7 +17,7 @@ import pandas as pd
 from ..comparisons import Comparisons
 from ..errors import InputError, first_five
 from ..results import Concern, Note
-from .ranking import at_least
+from .distances import at_least
 
 DIFFERENCES = ("relative", "plain")  # differences: (x_a − x_b) / (x_a + x_b), or x_a − x_b
 MOST_BETA, MOST_SCALE = 1e3, 1e15  # of a frozen coefficient; numbers of a table have at most 1e15

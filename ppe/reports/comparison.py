@@ -23,7 +23,7 @@ from ..inference.intervals import holm
 from ..inference.jackknife import jackknife_error, question_wins, strengths_without
 from ..inference.score_tests import questions_needed
 from ..inference.presentation_order import order_caution
-from ..rankers.ranking import best_first
+from ..rankers.distances import best_first
 from .tables import INVALID, agreement, cells, shared
 from ..results import Concern, Note, Parts, Result, TableView
 from ..verdicts import model_codes, one_of_each
