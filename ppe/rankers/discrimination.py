@@ -40,7 +40,7 @@ def draw_graphs(
 
 # %% ../../nbs/rankers/discrimination.ipynb #faf015c2
 @dataclass(frozen=True, slots=True, eq=False)
-class _DrawnGraphs:
+class _ChosenGraphs:
     "The graphs that a row of weights takes, those of a question one after the other."
 
     net: np.ndarray  # (E, P) of each pair: 1 if its first model wins, −1 if its second does, 0 for a tie
@@ -53,16 +53,16 @@ class _DrawnGraphs:
     ridge: float
 
 
-def _drawn_graphs(
+def _chosen_graphs(
     pool: Pool, row: np.ndarray, ridge: float
-) -> tuple[_DrawnGraphs, np.ndarray]:  # and which graphs, (E,)
+) -> tuple[_ChosenGraphs, np.ndarray]:  # and which graphs, (E,)
     pairs = np.triu_indices(pool.n_models, 1)
     entries, starts, copies = block_units(row, pool.blocks)
     forth, back = (part[entries][:, *pairs] for part in (pool.adjacency, np.swapaxes(pool.adjacency, 1, 2)))
     unit = np.repeat(np.arange(len(copies)), np.diff(starts))
     net, (met, row_of) = forth.astype(np.float64) - back, np.unique(forth | back, axis=0, return_inverse=True)
     same = (row_of.ravel() == np.arange(len(met))[:, None]).astype(np.float64)
-    return _DrawnGraphs(net, met.astype(np.float64), same, starts[:-1], unit, copies, pairs, ridge), entries
+    return _ChosenGraphs(net, met.astype(np.float64), same, starts[:-1], unit, copies, pairs, ridge), entries
 
 # %% ../../nbs/rankers/discrimination.ipynb #fb681d20
 MOST, LARGEST_SHARE = 3.0, 0.98  # of s and ρ
@@ -84,7 +84,7 @@ def _decay(exponent: np.ndarray) -> np.ndarray:
     return np.exp(np.maximum(exponent, -80.0))
 
 # %% ../../nbs/rankers/discrimination.ipynb #dbfccf97
-def _marginal(graphs: _DrawnGraphs, point: np.ndarray, step: float) -> _Marginal:
+def _marginal(graphs: _ChosenGraphs, point: np.ndarray, step: float) -> _Marginal:
     "M and its gradient. Cost: O(E K (P + K)) for K places of the grid, as products of matrices."
     n, (i, j), each = len(point) - 2, graphs.pairs, graphs.copies[graphs.unit]
     x = np.arange(-int(REACH / step), int(REACH / step) + 1) * step
@@ -168,7 +168,7 @@ def climb(
     return point, inverse, here, 0
 
 
-def _maximise(graphs: _DrawnGraphs, theta: np.ndarray, which: str) -> tuple[np.ndarray, _Marginal, float, int]:
+def _maximise(graphs: _ChosenGraphs, theta: np.ndarray, which: str) -> tuple[np.ndarray, _Marginal, float, int]:
     "Point, M there, M where all graphs are alike, steps; from Bradley–Terry's strengths. Raises `ConvergenceError`."
     n, (i, j) = len(theta), graphs.pairs
     u, information = np.exp(-np.abs(theta[i] - theta[j])), np.zeros((n, n))
@@ -220,7 +220,7 @@ def fit_discrimination_batch(
     for number, row in enumerate(weights):
         ridge = RIDGE if plain.ridge[number] else 0.0
         which = f" in fit number {number} of {len(weights)}" if len(weights) > 1 else ""
-        graphs, entries = _drawn_graphs(pool, row, ridge)
+        graphs, entries = _chosen_graphs(pool, row, ridge)
         point, top, alike, steps = _maximise(graphs, plain.scores[number], which)
         mean, log_a = np.average(top.log_a, weights=graphs.copies[graphs.unit]), np.full(len(pool), np.nan)
         log_a[entries] = top.log_a - mean

@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from ..charts import draw_ranges
 from ..errors import InputError, first_five
 from ..pool import default_models, half_tie_wins
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 from ..schemas import whole_number
 from .distances import mid_ranks, shown_ranks
 from .separation import COMPONENT_PENALTY, refuse_disconnected
@@ -157,7 +157,7 @@ class Fit(Result):
         return pd.DataFrame({"name": [*self.to_dict()], "value": [*self.to_dict().values()]}, dtype=object)
 
     def parts(self) -> Parts:
-        return [Shown(self.to_frame().dropna())]
+        return [TableView(self.to_frame().dropna())]
 
 # %% ../../nbs/rankers/ranking.ipynb #cell-54
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -200,7 +200,7 @@ class Ranking(Result):
 
     def parts(self) -> Parts:
         lines = [] if self.fit.estimates is None else self.fit.estimates.lines()
-        return [Shown(self.to_frame()[["rank", "model", "score"]]), "", self.ranker, *lines]
+        return [TableView(self.to_frame()[["rank", "model", "score"]]), "", self.ranker, *lines]
 
     def cautions(self) -> list[Note]:
         "Whether the scores are those of a fallback, or of a fit that did not end."
