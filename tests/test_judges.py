@@ -263,5 +263,5 @@ def test_a_reversed_judge_is_said_to_be_reversed():
     old = drawn_rows(1, STRENGTH, {"j": (1.0, 0.0)}, n_questions=60, ties=0.0)
     new = [("k", *row[1:6], "b" if row[6] == "a" else "a") for row in old]
     change = judge_change(*(validate_verdicts(frame(rows)) for rows in (old, new)))
-    assert np.isclose(change.scale[0], -1) and not change.models["shown"].any()
+    assert np.isclose(change.linking.scale[0], -1) and not change.models["shown"].any()
     assert "the new judge reverses the order of the old one" in " ".join(change.lines())

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ppe.errors import ConvergenceError, InputError
 from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
 from ppe.rankers.davidson import davidson, davidson_batch
-from ppe.rankers.likelihood import LARGEST_PENALISED, LARGEST_RATIO, Design, maximise
+from ppe.rankers.likelihood import LARGEST_PENALISED, Design, maximise
+from ppe.rankers.newton import LARGEST_RATIO
 
 EXPONENT = st.one_of(st.floats(-300, 300), st.floats(-8, 8))
 

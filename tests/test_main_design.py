@@ -12,7 +12,7 @@ from ppe.paper.reference_pools import simulated_pools
 from ppe.paper.studies.main_design import keep_k, sweep, tuned_methods
 from ppe.pool import comparison_graphs
 from ppe.random_streams import stream
-from ppe.rankers.ranking import DISTANCES, spearman_distance
+from ppe.rankers.distances import DISTANCES, spearman_distance
 from ppe.rankers.registry import PAPER_RANKERS, rank_batch
 from ppe.sources.simulated import load_parameters, simulate
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from ppe import compiled
 from ppe.designs import adaptive, stopping
 from ppe.designs.adaptive import TOGETHER, next_calls
 from ppe.designs.stopping import Goal, is_settled
 from ppe.errors import InputError
-from ppe.rankers import likelihood
 
 
 def judged(n, wordings, size, rng, invalid=0.1):
@@ -172,7 +172,7 @@ def test_nothing_depends_on_the_order_of_the_rows():
 def test_compiled_functions_and_plain_ones_choose_and_settle_alike(monkeypatch):
     calls = judged(6, wordings := np.tile([2, 1, 3], 10), 150, np.random.default_rng(5))
     results = []
-    for run in (lambda function: function, likelihood._plain):
+    for run in (lambda function: function, compiled._plain):
         for module in (adaptive, stopping):
             plain = lambda function, *more, cost, run=run: run(function)(*more)  # noqa: E731
             monkeypatch.setattr(module, "compiled_or_plain", plain)

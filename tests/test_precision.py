@@ -12,7 +12,7 @@ from ppe.designs.beliefs import expected_distance
 from ppe.designs.pair_designs import PairDesign, Sharing
 from ppe.designs.plans import Layout
 from ppe.errors import InputError
-from ppe.rankers.ranking import mid_ranks, spearman_distance
+from ppe.rankers.distances import mid_ranks, spearman_distance
 
 THEOREM = definitions("theorems/thm_question_effects.ipynb")
 CallEffects, score_precision = THEOREM.CallEffects, THEOREM.score_precision

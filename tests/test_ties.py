@@ -7,7 +7,7 @@ from definitions import definitions
 
 from ppe.rankers.bradley_terry import bradley_terry
 from ppe.rankers.davidson import davidson, davidson_batch
-from ppe.rankers.ranking import mid_ranks, spearman_distance
+from ppe.rankers.distances import mid_ranks, spearman_distance
 from ppe.rankers.registry import COUNT_RANKERS
 
 

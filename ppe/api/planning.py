@@ -28,12 +28,12 @@ from ..errors import InputError, first_five
 from ..importers.layouts import OF_WORDS, named_columns
 from ..importers.records import RecordFile
 from ..files import check_name, read_whole, require_distinct, unpacked
-from .inputs import Columns, One, Verdicts, merged_columns, opened, table_of, text_columns, verdict_table
+from .inputs import Columns, VerdictFile, Verdicts, merged_columns, opened, table_of, text_columns, verdict_table
 from .options import check_numbers, check_words, words_checked
 from ..pairs import write_pairs
 from ..sources.datasets import load_verdicts
 from ..pool import default_models
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 from ..schemas import one_spelling
 from ..stages.benchmarks import load_benchmark, originals, read_prompts
 from ..random_streams import SEED, stream
@@ -205,7 +205,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
         )
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
 
-
+# %% ../../nbs/api/planning.ipynb #f78a150d
 @words_checked
 def plan(
     *,
@@ -243,10 +243,12 @@ def plan(
     named = merged_columns(columns, names)
     if named and pilot is None:
         raise InputError("--columns without --pilot: it names the columns of a pilot; give one, or leave --columns out")
-    if (n_questions := _number(questions, "questions")) is None:
+    n_questions = _number(questions, "questions")
+    if n_questions is None:
         of_each = n_wordings(cells_from(questions, _names_in(questions, _names_of(named, {}))))
         n_questions, fewest = len(of_each), int(of_each.min())
-        if (wordings := wordings or fewest) > fewest:
+        wordings = wordings or fewest
+        if wordings > fewest:
             raise InputError(
                 f"--wordings {wordings}: {questions} has {fewest} for some questions; write more wordings, or ask for "
                 "fewer"
@@ -255,18 +257,18 @@ def plan(
         raise InputError(f"--questions {n_questions}: at least one is needed")
     beliefs = _beliefs(models, pilot, judge, seed, named)
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
-    made = make_plan(
+    forecast = make_plan(
         beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
         n_wordings=wordings or 1, price_judge=price_judge, price_answer=price_answer,
     )  # fmt: skip
-    remarks = [*made.remarks]
+    remarks = [*forecast.remarks]
     if calls is None and target is None:
         remarks.append(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
         text = "no --pilot: what is assumed comes from public sets, and the ranges are wide; judge at least "
         text += f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
         remarks.append(Note(text, Concern.ROUGH))
-    return replace(made, remarks=tuple(remarks))
+    return replace(forecast, remarks=tuple(remarks))
 
 # %% ../../nbs/api/planning.ipynb #d72dfbac
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -275,14 +277,14 @@ class Pairs(Result):
 
     pairs: pd.DataFrame  # question_id, variant, model_a (shown first), model_b
     facts: dict[str, Any]  # what they amount to
-    said: str = ""  # in one line; if not given, the facts are listed
+    sentence: str = ""  # in one line; if not given, the facts are listed
     settled: Settled | None = None
     remarks: tuple[str, ...] = ()
 
     def parts(self) -> Parts:
         width = max(map(len, self.facts), default=0)
         values = {name: f"{value:.10g}" if isinstance(value, float) else value for name, value in self.facts.items()}
-        return [self.said] if self.said else [f"{name:{width}}  {value}" for name, value in values.items()]
+        return [self.sentence] if self.sentence else [f"{name:{width}}  {value}" for name, value in values.items()]
 
     @property
     def is_settled(self) -> bool:
@@ -362,7 +364,7 @@ def design(
 # %% ../../nbs/api/planning.ipynb #50cc12ec
 @words_checked
 def next_calls(
-    verdicts: One,
+    verdicts: VerdictFile,
     *,
     # All questions, as `ppe design` reads them: those of FILE among them. With --place, those that the model has
     # answered.
@@ -402,16 +404,18 @@ def next_calls(
             "with --judge"
         )
     model_names = list(model_codes(table)[2]) if models is None else models_from(models)
-    chosen, remarks = goal, []
+    order_goal, remarks = goal, []
     if place is not None:
         check_name(place, "model")
         if place not in model_names and models is not None:
             raise InputError(
                 f"--place {place}: --models names {first_five(model_names)}; name it there too, or leave them out"
             )
-        require_distinct_names(model_names := model_names if place in model_names else [*model_names, place])
+        if place not in model_names:
+            model_names = [*model_names, place]
+        require_distinct_names(model_names)
         goal = None if goal is None else replace(goal, model=model_names.index(place))
-        chosen = goal or Goal("rank", model=model_names.index(place))
+        order_goal = goal or Goal("rank", model=model_names.index(place))
         if place not in model_codes(table)[2]:
             remarks.append(f"no verdict on {place} yet: its first calls meet each of the others once")
     cells = cells_from(questions, _names_in(questions, _names_of(named, {})))
@@ -423,8 +427,10 @@ def next_calls(
         empty = pd.DataFrame(columns=["question_id", "variant", "model_a", "model_b"])
         return pairs(empty, facts | {"pairs": 0}, f"{words}; nothing was written")
     try:
-        made = chosen_calls(judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=chosen, rng=rng)
+        chosen = chosen_calls(judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=order_goal, rng=rng)
     except InputError as error:  # nothing is left to judge: how far that has come is worth knowing
         raise InputError(f"{error}{f'; {words}' if words else ''}") from None
-    said = f"{made.n_calls} pairs on {len({*made.question.tolist()})} questions{f'; {words}' if words else ''}"
-    return pairs(pair_table(made, model_names, cells), facts | {"pairs": made.n_calls}, said)
+    summary = f"{chosen.n_calls} pairs on {len({*chosen.question.tolist()})} questions"
+    if words:
+        summary += f"; {words}"
+    return pairs(pair_table(chosen, model_names, cells), facts | {"pairs": chosen.n_calls}, summary)

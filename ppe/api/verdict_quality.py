@@ -19,8 +19,8 @@ from ..charts import draw_cycle_scores
 from ..truncation import global_top_k
 from ppe.api.inputs import (
     Columns,
-    One,
-    Several,
+    VerdictFile,
+    VerdictFiles,
     Verdicts,
     check_match,
     judges_and_people,
@@ -38,7 +38,7 @@ from ..inference.ranked_verdicts import Incomplete
 from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..random_streams import SEED
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ class Cycles(Result):
     remarks: tuple[str, ...] = ()
 
     def parts(self) -> Parts:
-        return [Shown(self.graphs)]
+        return [TableView(self.graphs)]
 
     def to_frame(self) -> pd.DataFrame:
         "A row for each graph."
@@ -89,14 +89,14 @@ def plot(
 ) -> "Axes":
     "Draw the distribution of the cycle scores."
     scores = self.graphs["score"].to_numpy(float)
-    kept = np.zeros(len(scores), dtype=bool)
-    kept[global_top_k(scores, len(scores) if keep is None else keep)] = True
-    return draw_cycle_scores(ax, scores, kept)
+    is_kept = np.zeros(len(scores), dtype=bool)
+    is_kept[global_top_k(scores, len(scores) if keep is None else keep)] = True
+    return draw_cycle_scores(ax, scores, is_kept)
 
 # %% ../../nbs/api/verdict_quality.ipynb #0db0ad78
 @words_checked
 def cycles(
-    verdicts: One,
+    verdicts: VerdictFile,
     *,
     incomplete: Incomplete = "auto",  # Graphs that lack a pair; auto: left out where others are complete; keep, drop.
     judge: str | None = None,  # Only this judge.
@@ -121,7 +121,7 @@ def cycles(
 # %% ../../nbs/api/verdict_quality.ipynb #2528a1d9
 @words_checked
 def diagnose(
-    verdicts: One,
+    verdicts: VerdictFile,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,  # Verdicts of people, to say how far each judge agrees with them.
     # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
@@ -163,7 +163,7 @@ def diagnose(
 # %% ../../nbs/api/verdict_quality.ipynb #agree-02
 @words_checked
 def agree(
-    verdicts: Several,
+    verdicts: VerdictFiles,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"],  # Verdicts of people on some of the battles in FILES, each under a name.
     # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two

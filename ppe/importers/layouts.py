@@ -484,15 +484,8 @@ _UNFINISHED = "samples of a log that did not end (status {status}), so that othe
 _OWN = "samples whose metadata has no question_id, each of which is a question of its own: {n}"
 
 
-def _samples(file: RecordFile) -> Records:
-    "The samples of a log, or the verdicts that the scorer of `ppe.stages.inspect_scorer` noted with their scores."
-    archive = file.archive()
-    log = _archived(archive, file.name) if archive else file.one_object() or {}
-    samples = log.get("samples")
-    if not isinstance(samples, list) or not samples or not all(isinstance(sample, dict) for sample in samples):
-        raise InputError(
-            f"{file.name} is no log of Inspect with samples; one that was written with its samples is needed"
-        )
+def _noted(samples: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    "A sample for each verdict that the scorer of `ppe.stages.inspect_scorer` noted; and how many have none."
     noted: list[dict[str, Any]] = []
     n_without = 0
     for sample in samples:
@@ -502,6 +495,19 @@ def _samples(file: RecordFile) -> Records:
         rows = [row for listed in lists if isinstance(listed, list) for row in listed if isinstance(row, dict)]
         noted += [sample | {"metadata": row, "scores": {"pairwise": {"value": row.get("verdict")}}} for row in rows]
         n_without += not rows
+    return noted, n_without
+
+# %% ../../nbs/importers/layouts.ipynb #568f97a8
+def _samples(file: RecordFile) -> Records:
+    "The samples of a log, or the verdicts that the scorer of `ppe.stages.inspect_scorer` noted with their scores."
+    archive = file.archive()
+    log = _archived(archive, file.name) if archive else file.one_object() or {}
+    samples = log.get("samples")
+    if not isinstance(samples, list) or not samples or not all(isinstance(sample, dict) for sample in samples):
+        raise InputError(
+            f"{file.name} is no log of Inspect with samples; one that was written with its samples is needed"
+        )
+    noted, n_without = _noted(samples)
     if noted:
         samples = noted
     samples.sort(key=lambda sample: (str(sample.get("epoch", 1)).zfill(20), str(sample.get("id")).zfill(20)))

@@ -20,7 +20,7 @@ from ..errors import InputError, plural
 from .score_tests import LEAST_KEPT, ROUNDING, Contributions, ScoreTests, critical, crossing
 from .variance_components import Cells, generalizability, verdict_cells
 from ..random_streams import SEED, stream
-from ..rankers.ranking import at_least
+from ..rankers.distances import at_least
 
 # %% ../../nbs/inference/change_tests.ipynb #f34f1733
 LARGEST_DROP = 100.0  # log odds: as good as certain, and far from where exp overflows

@@ -17,9 +17,11 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..pool import Pool
-from ..rankers.likelihood import Design, ascend, compiled_or_plain, efficient_weights, maximise
-from ..rankers.ranking import TIE_TOLERANCE, best_first, mid_ranks
-from ..results import Parts, Result, Shown
+from ..compiled import compiled_or_plain
+from ..rankers.likelihood import Design, maximise
+from ..rankers.newton import ascend, efficient_weights
+from ..rankers.distances import TIE_TOLERANCE, best_first, mid_ranks
+from ..results import Parts, Result, TableView
 
 # %% ../../nbs/inference/fragility.ipynb #d50a053c
 class Upset(NamedTuple):
@@ -62,7 +64,7 @@ class Fragility(Result):
         return sentence + "."
 
     def parts(self) -> Parts:
-        return [Shown(self.to_frame()), "", self.sentence()]
+        return [TableView(self.to_frame()), "", self.sentence()]
 
     def to_frame(self) -> pd.DataFrame:  # what, ahead, behind, questions (their number), exact, shared, alone
         "One row for each change."

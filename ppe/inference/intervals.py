@@ -29,7 +29,8 @@ from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.registry import rank_batch
 from ..rankers.separation import same_component
-from ..rankers.ranking import BatchScores, mid_ranks, shown_ranks, tied_places
+from ..rankers.distances import mid_ranks, shown_ranks, tied_places
+from ..rankers.ranking import BatchScores
 from .graph_selection import ALL_GRAPHS, Method, Resampled, draw_weights, find_distance, require_sources
 from .variance_components import variance_components
 from .score_tests import PairStatistics, ScoreTests, critical, draws_needed, questions_needed, rank_limits

@@ -14,7 +14,7 @@ import pandas as pd
 from ..comparisons import Comparisons
 from ..errors import first_five
 from .intervals import holm
-from ..rankers.ranking import best_first
+from ..rankers.distances import best_first
 from ..results import Concern, Note
 
 # %% ../../nbs/inference/invalid_verdicts.ipynb #iv-05

@@ -21,9 +21,10 @@ from .mean_tests import MeanTests
 from .score_ranges import ScoreRanges, over_facets
 from .score_tests import questions_needed
 from ..random_streams import SEED, stream
-from ..rankers.ranking import DISTANCES, best_first, mid_ranks, reference_ranks, shown_ranks
+from ..rankers.distances import DISTANCES, best_first, mid_ranks, shown_ranks
+from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank_counts
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 from .variance_components import Names
 from ..scores import ScoreCells, Scores
 
@@ -149,11 +150,11 @@ class ScoreLeaderboard(Result):
     def parts(self) -> Parts:
         shown = ["rank", "model", "score"]
         if self.ranges is None:
-            return [Shown(self.to_frame()[shown]), "", *self.lines()]
+            return [TableView(self.to_frame()[shown]), "", *self.lines()]
         table = self.to_frame()
         limits = ["rank_low", "rank_high", "score_low", "score_high", "behind_at_most"]
         table = table[[*shown, *table.columns.intersection(limits, sort=False)]]
-        return [Shown(table, ("rank_low", "rank", "rank_high")), "", *self.lines()]
+        return [TableView(table, ("rank_low", "rank", "rank_high")), "", *self.lines()]
 
     @property
     def by_wins(self) -> str:

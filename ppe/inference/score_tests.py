@@ -21,16 +21,9 @@ from scipy.special import ndtri
 
 from ..compiled import njit
 from ..errors import ConvergenceError, InputError
-from ppe.rankers.likelihood import (
-    RIDGE,
-    Design,
-    ascend,
-    efficient_weights,
-    fill_information,
-    row_information,
-    solve,
-)
-from ..rankers.ranking import best_first
+from ..rankers.likelihood import RIDGE, Design
+from ..rankers.newton import ascend, efficient_weights, fill_information, row_information, solve
+from ..rankers.distances import best_first
 from ..rankers.separation import same_component
 
 MOST = 1000  # units of questions; more questions are dealt into so many groups

@@ -17,7 +17,8 @@ from ..sources import datasets
 from ..sources.simulated import SimulationParameters, load_parameters, simulate
 from ..errors import InputError
 from ..pool import Pool, comparison_graphs
-from ..rankers.ranking import DISTANCES, mid_ranks, reference_ranks
+from ..rankers.distances import DISTANCES, mid_ranks
+from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank, rank_batch
 from ..verdicts import select_verdicts
 

@@ -26,7 +26,7 @@ from .contrasts import Contrast
 from ...parallel import parallel_map
 from ...pool import Pool, half_tie_wins
 from ...rankers.bradley_terry import bradley_terry_batch
-from ...rankers.ranking import DISTANCES, at_least, mid_ranks
+from ...rankers.distances import DISTANCES, at_least, mid_ranks
 from ...rankers.registry import rank_batch
 from ...random_streams import stream
 

@@ -19,7 +19,7 @@ from ...inference.graph_selection import METHODS, TRUNCATED, Method, Resampled, 
 from ..reference_pools import Referenced
 from .contrasts import summary
 from ...parallel import parallel_map
-from ...rankers.ranking import DISTANCES, best_first
+from ...rankers.distances import DISTANCES, best_first
 from ...random_streams import stream
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-11

@@ -17,7 +17,7 @@ from scipy.stats import t as student
 from ...cycle_scores import cycle_counts
 from ...errors import InputError, first_five
 from ...inference.variance_components import VarianceComponents
-from ...rankers.ranking import at_least, mid_ranks, spearman_distance
+from ...rankers.distances import at_least, mid_ranks, spearman_distance
 from ...random_streams import stream
 
 # %% ../../../nbs/paper/studies/rewordings.ipynb #e13c9a94
