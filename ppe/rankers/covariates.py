@@ -88,14 +88,14 @@ class Differences:
         negative where a frozen coefficient forbids it."""
         kinds, scales, columns = [], [], []
         for name, sides in rows.covariates.items():
-            known = (frozen or {}).get(name)
-            if known is None:
+            coefficient = (frozen or {}).get(name)
+            if coefficient is None:
                 _refuse_constant(name, rows)
                 kind = "plain" if sides.min() < 0 else "relative"
                 column = _difference(name, sides, kind)
                 scale = float(np.sqrt(np.mean(column**2)))
             else:
-                kind, scale = known.difference, known.scale
+                kind, scale = coefficient.difference, coefficient.scale
                 column = _difference(name, sides, kind)
             if not scale:
                 raise InputError(
@@ -171,9 +171,9 @@ def frozen_coefficients(
                 "se from 0, n_questions, correlation within ±1 and judges are needed, as `ppe rank --covariates … "
                 "--format json` wrote them"
             )
-        known = {key: values.get(key) for key in ("se", "n_questions", "judges", "correlation")}
+        uncertainty = {key: values.get(key) for key in ("se", "n_questions", "judges", "correlation")}
         units = values["beta"], values["difference"], values["scale"]
-        frozen[name] = Coefficient(*units, is_frozen=True, **known)
+        frozen[name] = Coefficient(*units, is_frozen=True, **uncertainty)
     return frozen
 
 
