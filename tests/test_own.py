@@ -5,6 +5,8 @@ Distances are computed again with numpy, networkx and scipy, without the library
 
 import json
 import re
+import subprocess
+import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_expit
 from scipy.stats import rankdata, spearmanr
+from test_processors import environment, processors
 
 from ppe.errors import InputError
 from ppe.paper.notebook_outputs import papermill_engine
@@ -53,8 +56,10 @@ def invented(n_models: int, judges: list[str], categories: dict[str, int], n_wor
     return pd.concat(frames, ignore_index=True)
 
 
-def run(folder: Path, verdicts: str, reference: str = "") -> OwnRun:
-    done = run_own(verdicts, reference, out=folder, settings=FEW, progress=False)
+def run(folder: Path, verdicts: str, reference: str = "", names: tuple[str, ...] = ()) -> OwnRun:
+    of_none = {"n_bootstrap", "n_splits"} if names else set()  # which the few named have not
+    settings = {name: number for name, number in FEW.items() if name not in of_none}
+    done = run_own(verdicts, reference, out=folder, settings=settings, names=names, progress=False)
     assert not done.failed, done.failed
     return done
 
@@ -188,8 +193,9 @@ def test_three_models_and_twelve_questions_without_anything_else(tmp_path: Path)
 def test_a_file_without_one_complete_graph_is_ranked_and_the_rest_is_said_to_lack_it(tmp_path: Path):
     table = invented(4, ["j"], {"all": 12}, 1, seed=6)
     table.groupby("question_id").head(5).to_csv(tmp_path / "sparse.csv", index=False)
-    done = run(tmp_path / "page", str(tmp_path / "sparse.csv"))
-    assert set(done.lacking) == {*OWN_NOTEBOOKS} - {"tab_target_models"}
+    names = ("tab_target_models", "tab_main", "fig_graph_stats")
+    done = run(tmp_path / "page", str(tmp_path / "sparse.csv"), names=names)
+    assert set(done.lacking) == {"tab_main", "fig_graph_stats"}
     assert all("Complete graphs are lacking" in sentence for sentence in done.lacking.values())
     assert "Model 04" in (tmp_path / "page" / "index.html").read_text()
 
@@ -244,3 +250,43 @@ def test_verdicts_of_the_papers_shape_take_ten_minutes_at_most(tmp_path: Path):
     assert not done.failed and not done.lacking
     assert "800 complete graphs in 16 pools" in (tmp_path / "page" / "index.html").read_text()
     assert len([*combinations(range(20), 2)]) * 800 == len(table)
+
+
+@pytest.mark.slow
+def test_the_page_of_own_verdicts_has_the_same_bytes_on_every_processor(tmp_path: Path):
+    table = invented(5, ["one", "other"], {"all": 12}, 2, seed=9)
+    table.to_csv(tmp_path / "mine.csv", index=False)
+    options = [part for name, number in FEW.items() for part in ("--set", f"{name}={number}")]
+    pages = {}
+    for name in processors():
+        page = tmp_path / (name or "own")
+        call = [Path(sys.executable).parent / "ppe", "paper", "run", "--verdicts", tmp_path / "mine.csv", "--out", page]
+        subprocess.run([*call, *options], env=environment(name), check=True, capture_output=True)
+        pages[name] = (page / "index.md").read_text()
+    assert "Judge other" in pages[""]
+    assert {name: page for name, page in pages.items() if page != pages[""]} == {}
+
+
+@pytest.mark.slow
+def test_the_verdicts_of_the_guide_become_a_page(tmp_path: Path, monkeypatch):
+    "The cells of the guide up to its ranking, against its own server; then the command that stands at its end."
+    monkeypatch.chdir(tmp_path)
+    guide = nbformat.read(ROOT / "nbs" / "guide_paper.ipynb", as_version=4)
+    sources = [cell.source for cell in guide.cells if cell.cell_type == "code"]
+    names: dict[str, object] = {}
+    for source in sources[:-2]:
+        exec(compile(source, "guide_paper", "exec"), names)
+    names["both_orders"].to_frame().to_csv("verdicts.csv", index=False)
+    Path("reference.csv").write_text("model,rating\n" + "".join(f"{m},{at}\n" for at, m in enumerate(names["MODELS"])))
+    exec("server.shutdown(); server.server_close(); folder.cleanup()", names)
+    command = "ppe paper run --verdicts verdicts.csv --reference reference.csv"
+    assert command in guide.cells[-1].source
+    options = [part for name, number in FEW.items() for part in ("--set", f"{name}={number}")]
+    here = command.replace("verdicts.csv", f"{tmp_path}/verdicts.csv").replace(
+        "reference.csv", f"{tmp_path}/reference.csv"
+    )
+    call = [Path(sys.executable).parent / "ppe", *here.split()[1:], "--out", tmp_path / "page", *options]
+    subprocess.run(call, cwd=ROOT, check=True, capture_output=True)
+    page = Path("page", "index.md").read_text()
+    assert all(model in page for model in names["MODELS"]) and "reference.csv, which knows 6 of 6 models" in page
+    assert not OURS.search(page)

@@ -1,7 +1,8 @@
 """The same numbers on every processor: studies at small size under processors that this one can pretend to be.
 
 Which instructions numpy, OpenBLAS, numba and the C library take is said by environment variables, each setting in a
-process of its own with a cache of its own. An emulation is no other machine: ARM and another libm are not among them.
+process of its own; numba keeps what it compiles for each apart. An emulation is no other machine: ARM and another libm
+are not among them.
 """
 
 import importlib
@@ -54,17 +55,17 @@ def numpy_features() -> tuple[list[str], set[str]]:
     return list(umath.__cpu_dispatch__), {name for name, there in umath.__cpu_features__.items() if there}
 
 
-def environment(name: str, cache: Path) -> dict[str, str]:
+def environment(name: str) -> dict[str, str]:
     "Of a process with this processor; of the one that is there if the name is empty."
     clean = {key: value for key, value in os.environ.items() if key not in OURS}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    found = clean | threads | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    common = clean | threads | {"PYTHONPATH": str(ROOT)}
     if not name:
-        return found
+        return common
     one, (groups, there) = PROCESSORS[name], numpy_features()
     off = [group for group in groups if group in there and any(part in group for part in one.lacks)]
     values = name, " ".join(off), one.numba, one.features, one.tunables
-    return found | {key: value for key, value in zip(OURS, values, strict=True) if value}
+    return common | {key: value for key, value in zip(OURS, values, strict=True) if value}
 
 
 # ---- the studies, each of a decision that rounding could turn
@@ -213,22 +214,29 @@ def test_a_column_apart_is_seen():
     assert {apart(one, other) for other in (one[1:], one[:-1], [*one[:-1], 1.0], [*one[:3], "b", *one[4:]])} == {np.inf}
 
 
+def processors() -> list[str]:
+    "The one that is there, under no name, and three that it can pretend to be."
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip(f"{platform.machine()}: no x86-64, so there is no other x86-64 to pretend to be")
+    there = numpy_features()[1]
+    return ["", *[name for name, one in PROCESSORS.items() if there & {*one.needs}][:3]]
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, dict[str, list]]]:
     "What each processor gives, the one that is there under no name: study, column, values."
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        pytest.skip(f"{platform.machine()}: no x86-64, so there is no other x86-64 to pretend to be")
-    there, folder = numpy_features()[1], tmp_path_factory.mktemp("processors")
-    names = ["", *[name for name, one in PROCESSORS.items() if there & {*one.needs}][:3]]
+    folder = tmp_path_factory.mktemp("processors")
 
     def run(name: str) -> dict[str, dict[str, list]]:
         out = folder / f"{name or 'own'}.json"
-        call = [sys.executable, __file__, str(out)]
-        done = subprocess.run(call, env=environment(name, folder / f"cache {name}"), capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, __file__, str(out)], env=environment(name), capture_output=True, text=True
+        )
         assert done.returncode == 0, f"{name or 'own'}: {done.stderr[-3000:]}"
         return json.loads(out.read_text())
 
     with ThreadPoolExecutor(2) as pool:
+        names = processors()
         return dict(zip(names, pool.map(run, names), strict=True))
 
 
