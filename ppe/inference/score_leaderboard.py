@@ -19,7 +19,7 @@ from ..charts import draw_ranges
 from .fragility import TOP
 from .intervals import RANGES
 from .mean_tests import MeanTests, pair_statistics, score_limits
-from .score_tests import questions_needed, rank_limits
+from .step_down import questions_needed, rank_limits
 from ..random_streams import SEED, stream
 from ..rankers.ranking import DISTANCES, best_first, mid_ranks, reference_ranks, shown_ranks
 from ..rankers.registry import rank_counts
