@@ -19,7 +19,7 @@ from ppe.inference.findings import open_ranks
 from ppe.inference.graph_selection import Method
 from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
-from ppe.inference.score_tests import ScoreTests
+from ppe.inference.score_tests import contrast_limits, score_tests
 from ppe.pool import comparison_graphs
 from ppe.random_streams import stream
 from ppe.rankers.likelihood import Design
@@ -218,10 +218,10 @@ def test_ten_questions_are_drawn_and_a_design_without_balance_widens_its_limits(
         first, second = pairs[np.repeat(rng.integers(len(pairs), size=24), 10)].T
         effect = 2 * rng.standard_normal((12, 6))
         points = (rng.logistic(size=240) < effect[question, first] - effect[question, second]).astype(float)
-        tests = ScoreTests.of(Design.of(first, second, [*"uvwxyz"]), points, question, n_flips=399, rng=rng)
+        tests = score_tests(Design.of(first, second, [*"uvwxyz"]), points, question, n_flips=399, rng=rng)
         assert not tests.listed and len(tests.draws.flips) == 399
         as_balanced = replace(tests, unusual=csr_array(tests.unusual.shape))
-        ends = [some.limits(np.array([1.0, -1, 0, 0, 0, 0]), level=0.9) for some in (tests, as_balanced)]
+        ends = [contrast_limits(some, np.array([1.0, -1, 0, 0, 0, 0]), level=0.9) for some in (tests, as_balanced)]
         width, narrower = (high - low for low, high in ends)
         wider.append(width >= narrower - 1e-9)
     assert np.mean(wider) > 0.7

@@ -19,7 +19,8 @@ from scipy.special import log_ndtr, ndtri, stdtr
 from ..comparisons import OUTCOMES, POINTS
 from ..compiled import njit
 from ..errors import ConvergenceError, InputError, first_five, plural
-from ..inference.intervals import FEW_QUESTIONS, rank_limits
+from ..inference.intervals import FEW_QUESTIONS
+from ..inference.step_down import rank_limits
 from ..rankers.bradley_terry import fit_newton
 from ..compiled import compiled_or_plain
 from ..rankers.newton import ascend

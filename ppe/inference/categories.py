@@ -17,7 +17,7 @@ from .intervals import usual_draws
 from .judge_leaderboards import ranks_side_by_side, stacked_frame
 from .leaderboard import Leaderboard, part_leaderboard
 from .leaderboard_ranges import REFUSALS
-from .score_tests import questions_needed
+from .step_down import questions_needed
 from ..results import Concern, Note, Parts, Result, TableView
 from ..verdicts import select_verdicts
 

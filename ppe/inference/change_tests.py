@@ -17,7 +17,9 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from ..comparisons import Comparisons
 from ..errors import InputError, plural
-from .score_tests import LEAST_KEPT, ROUNDING, Contributions, ScoreTests, critical, crossing
+from .fit_leverage import LEAST_KEPT
+from .score_tests import Contributions, ScoreTests, contributions, crossing, estimated_difference
+from .step_down import ROUNDING, critical
 from .variance_components import Cells, generalizability, verdict_cells
 from ..random_streams import SEED, stream
 from ..rankers.distances import at_least
@@ -152,7 +154,7 @@ def scores_at(
     contrast, total = np.zeros(tests.n_models), np.zeros((tests.n_models, tests.n_models))
     contrast[[new, old]] = 1, -1
     np.add.at(total, tuple(tests.design.columns[:, :2].T), tests.counts.sum(axis=0))
-    parts = tests.contributions(contrast, value)
+    parts = contributions(tests, contrast, value)
     parts.scores[np.abs(parts.scores) < 1e-12] = 0.0  # exactly what the hypothesis says
     return parts, float(np.sqrt(least_variance(total + total.T, parts.fits[0, : tests.n_models], old, new)))
 
@@ -201,7 +203,7 @@ def margin_test(tests: ScoreTests, versions: tuple[int, int], settings: GateSett
 def change_limits(tests: ScoreTests, versions: tuple[int, int], settings: GateSettings) -> ChangeLimits:
     "The changes that the test does not reject. Where the estimate runs off, they are looked for from the margin on."
     old, new = versions
-    estimate = round(tests.difference(new, old), 9) + 0.0
+    estimate = round(estimated_difference(tests, new, old), 9) + 0.0
     has_limits = not np.isnan(estimate)
     if not has_limits and not scores_at(tests, versions, 0.0)[0].scores.any():
         estimate = 0.0  # what neither has shown is no change, if every question says the same of both

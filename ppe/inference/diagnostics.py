@@ -21,7 +21,7 @@ from ..errors import InputError, NoMaximumError, first_five, plural
 from .jackknife import jackknife_half_width, question_wins, strengths_without
 from .presentation_order import FEWEST_TURNS, NOT_RANDOM, order_p_value
 from .real_cycles import by_question
-from .score_tests import questions_needed
+from .step_down import questions_needed
 from ..pool import Pool, compared_pairs
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.order_effect import LOST

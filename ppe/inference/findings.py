@@ -24,7 +24,8 @@ from .fragility import CHEAP, fragility, fragility_cost
 from .intervals import ONE_QUESTION, pool_tests, usual_draws
 from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from .matching import Match
-from .score_tests import critical, questions_needed, rank_limits
+from .score_tests import pair_tests
+from .step_down import critical, questions_needed, rank_limits
 from .variance_components import variance_components
 from ..pool import Pool, coded_graphs, compared_pairs, complete_graphs, too_large
 from ..random_streams import stream
@@ -188,7 +189,7 @@ def open_ranks(
     """
     if pool.n_questions < 2:
         raise InputError(ONE_QUESTION)
-    pairs = pool_tests(pool, n_flips=n_flips or usual_draws(level), rng=rng.spawn(1)[0]).pairs()
+    pairs = pair_tests(pool_tests(pool, n_flips=n_flips or usual_draws(level), rng=rng.spawn(1)[0]))
     above, below = pairs.certain(level=level, simultaneous=True)
     ranks = rank_batch(pool, np.ones((1, len(pool)), dtype=np.int64)).ranks[0]
     order, names = np.argsort(ranks, kind="stable"), np.array(pool.models, dtype=object)

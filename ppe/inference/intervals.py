@@ -33,7 +33,15 @@ from ..rankers.distances import mid_ranks, shown_ranks, tied_places
 from ..rankers.ranking import BatchScores
 from .graph_selection import ALL_GRAPHS, Method, Resampled, draw_weights, find_distance, require_sources
 from .variance_components import variance_components
-from .score_tests import PairStatistics, ScoreTests, critical, draws_needed, questions_needed, rank_limits
+from ppe.inference.score_tests import (
+    ScoreTests,
+    contrast_limits,
+    pair_tests,
+    scale_models,
+    score_limits,
+    score_tests,
+)
+from .step_down import PairStatistics, critical, draws_needed, questions_needed, rank_limits
 
 # %% ../../nbs/inference/intervals.ipynb #cell-05
 def question_times(
@@ -414,12 +422,12 @@ def pool_tests(
     n_flips: int,
     rng: np.random.Generator,
 ) -> ScoreTests:
-    "Score tests of all verdicts of a pool; raises as `ScoreTests.of`."
+    "Score tests of all verdicts of a pool; raises as `score_tests`."
     beat = pool.adjacency
     graph, first, second = np.nonzero(np.triu(beat | np.swapaxes(beat, 1, 2)))
     points = (1.0 + beat[graph, first, second] - beat[graph, second, first]) / 2
     design, question = Design.of(first, second, pool.models), pool.questions[graph]
-    return ScoreTests.of(design, points, question, n_flips=n_flips, rng=rng, tie_parameter=tie_parameter)
+    return score_tests(design, points, question, n_flips=n_flips, rng=rng, tie_parameter=tie_parameter)
 
 # %% ../../nbs/inference/intervals.ipynb #cell-21-b
 def check_draws_once(method: Method) -> None:
@@ -481,8 +489,10 @@ def rank_intervals(
         signed, blank = tests(n_flips=n_resamples, rng=signs), np.full(pool.n_models, np.nan)
         ends = {kind: (blank, blank, blank > 0) for kind in tested}
         for kind in tested if scored else ():
-            ends[kind] = signed.score_limits(level=level, simultaneous=kind == "simultaneous")
-        by_tests, best = _tested(signed.pairs(), level, {kind: (low, high) for kind, (low, high, _) in ends.items()})
+            ends[kind] = score_limits(signed, level=level, simultaneous=kind == "simultaneous")
+        by_tests, best = _tested(
+            pair_tests(signed), level, {kind: (low, high) for kind, (low, high, _) in ends.items()}
+        )
         limits |= by_tests
         scale = tuple(name for name, held in zip(pool.models, ends[tested[0]][2], strict=True) if held)
     names = ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0])
@@ -577,8 +587,8 @@ def facet_intervals(
     first, second = np.triu_indices(n, 1)
     design = Design.of(rows.first, rows.second, rows.models)
     flips: dict[str, Any] = {"n_flips": n_draws, "rng": rng.spawn(1)[0], "tie_parameter": ranker == "davidson"}
-    tests = ScoreTests.of(design, rows.points, rows.question, **flips)
-    inside = tests.scale(level)
+    tests = score_tests(design, rows.points, rows.question, **flips)
+    inside = scale_models(tests, level)
     from_scale = each - inside / inside.sum()
     errors = [
         study.errors(from_scale, over, of_parts=False),
@@ -601,7 +611,7 @@ def facet_intervals(
     for kind, ends in limits.items():
         ends.score_low[inside], ends.score_high[inside] = scaled.limits[kind].score_low, scaled.limits[kind].score_high
         for model in np.flatnonzero(~inside):  # a side that is open over questions alone is open
-            low, high = tests.limits(from_scale[model], level=level)
+            low, high = contrast_limits(tests, from_scale[model], level=level)
             ends.score_low[model] = ends.score_low[model] if np.isfinite(low) else -np.inf
             ends.score_high[model] = ends.score_high[model] if np.isfinite(high) else np.inf
     return replace(promised, scale=scaled.scale)

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from ..errors import NoMaximumError, first_five
-from .score_tests import MOST
+from .sign_draws import MOST
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.separation import strongly_connected_components
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from .intervals import RankIntervals, facet_intervals, rank_intervals, symmetric_root
 from .ranked_verdicts import RankedVerdicts
-from .score_tests import ScoreTests
+from .score_tests import ScoreTests, score_tests
 from .variance_components import Names, variance_components
 from ..random_streams import SEED, stream
 from ..rankers.order_effect import ORDER_FORMS
@@ -74,14 +74,14 @@ def _rank_batch(fitted: Fitted, weights: np.ndarray) -> BatchScores:
 
 
 def _score_tests(fitted: Fitted, **options: Any) -> ScoreTests:
-    "Score tests with the effects that stand beside the strengths; `options` are those of `ScoreTests.of`."
+    "Score tests with the effects that stand beside the strengths; `options` are those of `score_tests`."
     predictor = fitted.predictor
     assert predictor is not None
     if predictor.frozen:
         slopes = frozen_slopes(predictor, ranker=fitted.ranking.ranker)[1]
         options["elsewhere"] = symmetric_root(slopes)
     rows, has_ties = predictor.rows, fitted.has_tie_parameter
-    return ScoreTests.of(predictor.design(), rows.points, rows.question, tie_parameter=has_ties, **options)
+    return score_tests(predictor.design(), rows.points, rows.question, tie_parameter=has_ties, **options)
 
 # %% ../../nbs/inference/leaderboard_ranges.ipynb #lr-09
 def question_ranges(

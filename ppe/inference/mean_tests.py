@@ -12,7 +12,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ..errors import InputError, first_five
-from .score_tests import LISTED, MOST, ROUNDING, PairStatistics, all_signs, critical
+from .sign_draws import LISTED, MOST, all_signs
+from .step_down import PairStatistics, ROUNDING, critical
 from ..rankers.separation import same_component
 from ..scores import ScoreCells
 

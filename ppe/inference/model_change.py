@@ -28,7 +28,9 @@ from ppe.inference.change_tests import (
 from .intervals import FEW_QUESTIONS
 from .lost_questions import MOST_LOST, LostQuestions, losses
 from .presentation_order import order_caution
-from .score_tests import MOST, ScoreTests, draws_needed, questions_needed
+from .score_tests import score_tests
+from .sign_draws import MOST
+from .step_down import draws_needed, questions_needed
 from ..random_streams import SEED, stream
 from ..rankers.likelihood import Design
 from ..rankers.separation import same_component
@@ -369,7 +371,7 @@ def _estimated(
         return over_facets(rows, versions, over, settings)
     n_flips = max(FLIPS, 2 * draws_needed(1 - settings.level))
     design = Design.of(rows.first, rows.second, rows.models)
-    tests = ScoreTests.of(design, rows.points, rows.question, n_flips=n_flips, rng=stream(SEED, "change"))
+    tests = score_tests(design, rows.points, rows.question, n_flips=n_flips, rng=stream(SEED, "change"))
     test = margin_test(tests, versions, settings)
     return ChangeEstimate(change_limits(tests, versions, settings), test)
 

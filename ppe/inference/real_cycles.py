@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from ..errors import InputError
 from .intervals import ONE_QUESTION, question_times
-from .score_tests import critical
+from .step_down import critical
 from ..pool import Pool
 
 # %% ../../nbs/inference/real_cycles.ipynb #real-05

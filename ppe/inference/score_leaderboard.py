@@ -19,7 +19,7 @@ from ..charts import draw_ranges
 from .fragility import TOP, Fragility, points_fragility
 from .mean_tests import MeanTests
 from .score_ranges import ScoreRanges, over_facets
-from .score_tests import questions_needed
+from .step_down import questions_needed
 from ..random_streams import SEED, stream
 from ..rankers.distances import DISTANCES, best_first, mid_ranks, shown_ranks
 from ..rankers.ranking import reference_ranks

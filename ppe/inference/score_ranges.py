@@ -18,7 +18,7 @@ from ..errors import InputError
 from .intervals import RANGES, normal_intervals, symmetric_root
 from .leaderboard_ranges import REFUSALS
 from .mean_tests import MeanTests, behind_at_most, pair_statistics, score_limits
-from .score_tests import rank_limits
+from .step_down import rank_limits
 from .variance_components import Cells, Names, generalizability
 from ..random_streams import SEED, stream
 from ..scores import ScoreCells

@@ -21,7 +21,7 @@ from ..errors import InputError, plural
 from ..inference.agreement import agreement_measures
 from ..inference.intervals import holm
 from ..inference.jackknife import jackknife_error, question_wins, strengths_without
-from ..inference.score_tests import questions_needed
+from ..inference.step_down import questions_needed
 from ..inference.presentation_order import order_caution
 from ..rankers.distances import best_first
 from .tables import INVALID, agreement, cells, shared
