@@ -15,8 +15,6 @@ from functools import cache, cached_property, partial
 from types import FunctionType
 from typing import Any, TypeVar
 
-import numpy as np
-
 import ppe
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -126,6 +124,8 @@ def compiled_or_plain(
     "What the function returns, without numba while that is faster."
     if "numba" in sys.modules or _spent[0] + cost > LOADING:
         return function(*arguments)
+    import numpy as np  # here: what is above runs before any library is there
+
     _spent[0] += cost
     with np.errstate(all="ignore"):
         return _plain(function)(*arguments)

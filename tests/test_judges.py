@@ -5,6 +5,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import write
 from drawn import drawn_rows, frame, refused, resampled
@@ -121,7 +122,6 @@ def test_people_and_judges_refuses_in_one_line():
             None,
             "the judges begin with . and . on question 0, the people with . and . on question 1000",
         ),
-        (people, [(*row[:3], 1, *row[4:]) for row in judged], None, "the judges have variant 1, the people variant 0"),
         (without_e, judged, None, "no usable battle of e"),
         (people, judged, {"good": 1}, "guess"),
         (people, judged, {"good": 0.8, "guess": 0.3}, "at most 1"),
@@ -131,6 +131,9 @@ def test_people_and_judges_refuses_in_one_line():
         with pytest.raises(InputError, match=words) as caught:
             people_and_judges(frame(votes), frame(verdicts), weights=weights)
         assert "\n" not in str(caught.value)
+    renamed = [(*row[:3], 1, *row[4:]) for row in judged]  # one wording on each side: its name says nothing
+    results = [people_and_judges(frame(people), frame(part)).to_frame() for part in (judged, renamed)]
+    pd.testing.assert_frame_equal(*results)
     beaten = [(*row[:6], "ab"[row[5] == "a"]) if "a" in row[4:6] else row for row in people]
     with pytest.raises(NoMaximumError, match="take no points from a") as caught:
         people_and_judges(frame(beaten), frame(judged), weights={"good": 0, "guess": 0})
