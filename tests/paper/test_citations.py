@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LABELS = tomllib.loads((ROOT / "data" / "paper" / "labels.toml").read_text(encoding="utf-8"))
 TITLES = {section["number"]: section["title"] for section in LABELS["sections"]}
 NUMBER = r"(?:[A-D](?:\.\d)?|\d(?:\.\d)?)"

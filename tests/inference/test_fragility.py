@@ -15,7 +15,7 @@ from ppe.pool import Pool, comparison_graphs
 from ppe.rankers.registry import rank_batch
 from ppe.sources.datasets import load_verdicts
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 STRENGTH = {"a": 0.8, "b": 0.5, "c": 0.2, "d": 0.0, "e": -0.2}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ppe.stages.benchmarks import from_jsonl, human_eval, load_benchmark
 
-RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mt-bench-questions"
+RAW = Path(__file__).resolve().parents[3] / "shared" / "raw" / "mt-bench-questions"
 
 
 def test_mt_bench_is_read_with_first_turns():

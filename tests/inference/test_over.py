@@ -20,7 +20,7 @@ from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
 
 SEED = 20260324
 MODELS = "abcde"
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from ppe.importers.layouts import LAYOUTS, import_verdicts
 from ppe.sources.datasets import load_verdicts
 from ppe.verdicts import COLUMNS, read_verdicts, write_verdicts
 
-RAW = Path(__file__).resolve().parents[2] / "shared" / "raw" / "mtbench"
+RAW = Path(__file__).resolve().parents[3] / "shared" / "raw" / "mtbench"
 
 # ---- one record of each layout, with the fields that are really there
 
@@ -296,7 +296,7 @@ def test_no_command_writes_over_what_it_reads(ppe_main, tmp_path: Path):
 
 # ---- files that were published, as small ones of the same kind: tests/cases
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 def imported(ppe_main, tmp_path: Path, name: object, *options: str) -> tuple[dict[str, int], str, pd.DataFrame]:

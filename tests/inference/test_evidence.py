@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import refused, write
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 # ---- orders that rest on a penalty alone

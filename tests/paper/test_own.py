@@ -25,7 +25,7 @@ from ppe.paper.notebook_outputs import papermill_engine
 from ppe.paper.own_runner import OWN_NOTEBOOKS, OwnRun, run_own
 from ppe.paper.own_verdicts import own_verdicts
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FEW = {"n_pools": 12, "n_resamples": 60, "n_bootstrap": 19, "n_splits": 2}
 # Names of the data that come with the project, of which no page of another file may speak.
 OURS = re.compile(r"mt-bench|vicuna|alpaca|llama|claude|simulated|h2o|openassistant|gpt-4|gpt-3\.5", re.IGNORECASE)

@@ -10,7 +10,7 @@ import pytest
 import ppe
 from ppe.errors import InputError
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 COLUMNS = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
 
 

@@ -263,7 +263,7 @@ def test_numbers_of_questions_meet_the_same_numbers_as_text(ppe_main, tmp_path):
     assert len(battles.question) == 41
 
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 def agreed(ppe_main, case: str, *words: str) -> dict:

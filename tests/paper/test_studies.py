@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-FIGURES = Path(__file__).resolve().parents[1] / "figures"
+FIGURES = Path(__file__).resolve().parents[2] / "figures"
 
 
 def rows(name):

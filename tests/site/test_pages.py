@@ -61,7 +61,7 @@ def test_a_dead_link_and_a_directive_are_noticed(tmp_path: Path):
 
 def test_a_test_that_a_page_names_is_there():
     named = {name for page in (ROOT / "site").glob("*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())}
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert named and named <= set(re.findall(r"(?m)^def (test_\w+)", tests))
 
 

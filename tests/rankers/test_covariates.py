@@ -171,7 +171,7 @@ def test_h2o_has_numbers_and_no_sentence(ppe_main, tmp_path):
 
 
 def test_covariate_per_model(ppe_main, tmp_path):
-    path = Path(__file__).parent / "cases" / "covariate_per_model.csv"
+    path = Path(__file__).parents[1] / "cases" / "covariate_per_model.csv"
     refused(ppe_main("rank", path, "--covariates", "size"), "does not vary within a model", "leave it out")
     refused(ppe_main("rank", path, "--covariates", "size", "--on-separation", "ridge"), "covariate size does not vary")
     # A little noise within a model: no longer one number for each, and told by its variance inflation.

@@ -15,7 +15,7 @@ from ppe.sources import datasets
 from ppe.sources.datasets import load_verdicts, verdict_sets
 from ppe.verdicts import COLUMNS, ORDER_KNOWN, read_verdicts, validate_verdicts, write_verdicts
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SETS = pytest.mark.parametrize("name", verdict_sets())
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 import ppe
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 GATE = "--fail-if", "worse"
 
 

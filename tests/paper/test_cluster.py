@@ -14,7 +14,7 @@ from ppe.paper.runner import run
 from ppe.parallel import parallel_map
 from ppe.theory.recovery import recovery_cells, run_grid
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 STUDY = """
 import os
 from pathlib import Path

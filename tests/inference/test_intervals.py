@@ -27,7 +27,7 @@ from ppe.verdicts import read_verdicts, validate_verdicts
 
 SEED = 20260324
 N_QUESTIONS, MODELS = 8, "pqrst"
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 @pytest.fixture(scope="module")

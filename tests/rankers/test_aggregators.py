@@ -111,6 +111,6 @@ def test_intervals_run_the_whole_method_in_every_resample(ranker):
 @pytest.mark.parametrize("part", ["bradley_terry_lines", "cycle_lines", "aggregator_lines", "streaming_lines"])
 def test_what_the_benchmark_compares_agrees(part: str):
     "Answers against its peers, on smaller work; its times are for `make bench` to judge."
-    bench = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "bench.py"))
+    bench = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "bench.py"))
     compared = [line for line in bench[part](quick=True) if re.match("equal|≤ 1e-", line.bound)]
     assert compared and all(line.passed for line in compared), compared

@@ -18,7 +18,7 @@ from markdown_it.tree import SyntaxTreeNode
 from stages import KEY, fenced, write_rows
 from test_gate import CASES, rows_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NAMES = {
     "v1": "<b>1</b> & `*v*`", "v2": "- [x](y) _2_ #3", "x": "a|b\\|c", "y": "@someone/~~y~~", "z": 'ü "$z$" ![i](j)',
 }  # fmt: skip

@@ -116,7 +116,7 @@ def test_every_value_stands_once_between_its_own_fences(template: str, texts: li
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_damaged_prompt_file_loads_or_says_what_is_wrong(tmp_path_factory, data):
-    source = Path(__file__).resolve().parents[1] / "ppe" / "stages" / "prompts.toml"
+    source = Path(__file__).resolve().parents[2] / "ppe" / "stages" / "prompts.toml"
     text = source.read_text(encoding="utf-8")
     start = data.draw(st.integers(0, len(text)))
     stop = data.draw(st.integers(start, min(len(text), start + 400)))

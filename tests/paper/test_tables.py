@@ -15,7 +15,7 @@ import pytest
 from ppe.errors import InputError
 from ppe.paper.style import caption, save_table
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / os.environ.get("PPE_TABLES", "figures")
 TABLES = sorted(FOLDER.glob("*.tex"))
 PAGE = 6.5  # inches

@@ -14,7 +14,7 @@ from ppe.inference.mean_tests import MeanTests, behind_at_most, pair_statistics
 from ppe.random_streams import stream
 from ppe.scores import ScoreCells, read_scores
 
-CASES = Path(__file__).with_name("cases")
+CASES = Path(__file__).parents[1] / "cases"
 
 
 def statistics(name: str) -> dict[tuple[str, str], float]:

@@ -649,7 +649,7 @@ def test_another_projects_settings_are_refused_in_one_line(ppe_main, tmp_path: P
 
 def test_make_looks_at_the_version_before_it_makes_anything(tmp_path: Path):
     for name in ("Makefile", "pyproject.toml", "requirements.txt", "requirements-dev.txt"):
-        shutil.copy(Path(__file__).parents[1] / name, tmp_path)
+        shutil.copy(Path(__file__).parents[2] / name, tmp_path)
     (old := tmp_path / "python3.10").write_text("#!/bin/sh\nexit 1\n")  # what sys.exit(True) gives
     old.chmod(0o755)
     before = sorted(tmp_path.iterdir())

@@ -170,7 +170,7 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
 
 def test_people_lost(ppe_main):
     "People: y wins 36 of 60; the judge is invalid on 20 of those."
-    cases = Path(__file__).parent / "cases"
+    cases = Path(__file__).parents[1] / "cases"
     judges, people = (cases / f"people_lost_{who}.csv" for who in ("judge", "people"))
     for call in (("rank", people), ("rank", judges, "--people", people)):
         found = ppe_main(*call, "--format", "json").json()
@@ -216,7 +216,7 @@ def test_games_and_votes_are_one_battle():
 
 
 def test_people_ties(ppe_main):
-    cases = Path(__file__).parent / "cases"
+    cases = Path(__file__).parents[1] / "cases"
     done = ppe_main("rank", cases / "people_ties_judges.csv", "--people", cases / "people_ties_people.csv")
     refused(done, "people's verdicts", "all ties, so they tell of no difference")
 

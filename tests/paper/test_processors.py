@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 from definitions import definitions
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DIGITS = 1e-10  # of the largest number of its column: so far a number may be from what this processor gives
 SEED = 20260324
 

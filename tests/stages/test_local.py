@@ -20,7 +20,7 @@ from ppe.stages.chat import ApiBackend, CallFailed, Decoding, Reply, Request
 from ppe.stages.local import LocalBackend
 from ppe.stages.prompts import Message
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def ask(text: str, *, max_tokens: int = 8, temperature: float = 0.0, model: str = "smollm2", **changes) -> Request:
