@@ -257,7 +257,7 @@ def test_the_page_of_own_verdicts_has_the_same_bytes_on_every_processor(tmp_path
     table = invented(5, ["one", "other"], {"all": 12}, 2, seed=9)
     table.to_csv(tmp_path / "mine.csv", index=False)
     options = [part for name, number in FEW.items() for part in ("--set", f"{name}={number}")]
-    names = ["fig_graph_stats", "fig_keep_k", "tab_main", "tab_ranker_robustness", "tab_bt_diagnostic"]
+    names = ["fig_graph_stats", "fig_keep_k", "tab_main", "tab_keep_k_cv", "tab_bt_diagnostic"]
     pages = {}
     for name in processors():
         page = tmp_path / (name or "own")
