@@ -127,7 +127,10 @@ def models_from(
         source = list(dict.fromkeys(name for side in sides for name in records.names(side)))
     listed = not isinstance(source, (str, os.PathLike))
     source = list(source) if listed else os.fspath(source)
-    names, there = source if listed else source.split(","), f"there is no file {source!r:.60}, and no comma in it"
+    if listed:
+        names, there = source, f"the list names {len(source)}"
+    else:
+        names, there = source.split(","), f"there is no file {source!r:.60}, and no comma in it"
     if not listed and os.path.exists(source):
         with reading(source):
             data = unpacked(read_whole(source), source)

@@ -275,7 +275,8 @@ def rank(
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if ranker not in (None, "mean"):
         find_count_ranker(ranker)
-    ranges, named = _Ranges(intervals, level, interval_kind, seed, facets_over(over)), merged_columns(columns, names)
+    ranges = _Ranges(intervals, level, interval_kind, seed, facets_over(over))
+    named = merged_columns(columns, names)
     chosen = _given({
         "category": category, "by": by, "judge": judge, "incomplete": incomplete,
         "ranker": None if ranker == "bradley-terry" else ranker,

@@ -210,13 +210,13 @@ def command(
 ) -> Callable[[Callable], click.Command]:
     "The command of a function that prints; the comment beside a keyword is the help of its option."
 
-    def own_parameters(function: Callable) -> click.Command:
+    def decorate(function: Callable) -> click.Command:
         command = function_command(name, of or function, *more, run=function)
         if group:
             group.add_command(command)
         return command
 
-    return own_parameters
+    return decorate
 
 # %% ../../nbs/cli/show.ipynb #show-05
 def new_file(

@@ -406,7 +406,10 @@ def judged_calls(
     row = keys.get_indexer(wanted)
     if (row < 0).any():
         strange = first_five(f"question {q}, variant {v}" for q, v in wanted[row < 0].unique())
-        raise InputError(f"verdicts on {strange}, which are not among the questions; give all of them")
+        raise InputError(
+            f"verdicts on {strange}, which are not among the questions; give "
+            "all of them (question_id, and variant where it is not 0)"
+        )
     names = [verdicts[column].astype(str) for column in ("model_a", "model_b")]
     first, second = (pd.Index(list(models)).get_indexer(column) for column in names)
     absent = sorted({*names[0][first < 0], *names[1][second < 0]})

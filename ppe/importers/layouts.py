@@ -118,6 +118,11 @@ def mirrored(
     return pd.Series(verdicts, dtype=object).map(MIRRORED).to_numpy()
 
 
+def _other_side(name: str) -> str:
+    "The same column of the other model."
+    return f"{name[:-1]}b" if name.endswith("_a") else f"{name[:-1]}a"
+
+
 def two_games(
     rows: pd.DataFrame,  # judge, question_id, category, variant; the models as shown in the first game
     first: np.ndarray,  # verdicts of the first game
@@ -137,7 +142,7 @@ def two_games(
         return rows.assign(verdict=agreed, **both, **{_AGREED: differs})
     rows = rows.assign(variant=variants[0], verdict=first, **notes[0], **{_FLIPS: differs})
     sides = ["model_a", "model_b", *(name for name in rows if name.startswith(_COVARIATE))]
-    turned = rows.rename(columns={name: name[:-1] + {"a": "b", "b": "a"}[name[-1]] for name in sides})
+    turned = rows.rename(columns={name: _other_side(name) for name in sides})
     turned = turned.assign(variant=variants[1], verdict=second, **dict.fromkeys(remarks(rows), 0) | notes[1])
     return pd.concat([rows, turned]).sort_index(kind="stable")
 

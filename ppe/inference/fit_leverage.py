@@ -71,7 +71,7 @@ def _whiten(information, contrast, direction, variance, moved, share):
             total += moved[k, u] * moved[k, u]
     return total
 
-
+# %% ../../nbs/inference/fit_leverage.ipynb #2fcd8c1a-b
 @njit(cache=True, error_model="numpy")
 def _kept_shares(white, codes, sums, sum_of_draw, kept):
     "1 − |Σ g_u W_u|² of every draw, in place; codes (B, G) say the signs of a few questions at a time."
@@ -100,7 +100,7 @@ def _kept_shares(white, codes, sums, sum_of_draw, kept):
             lost_share += sum_of_draw[i] * sum_of_draw[i]
         kept[b] = max(1.0 - lost_share, LEAST_KEPT)
 
-
+# %% ../../nbs/inference/fit_leverage.ipynb #2fcd8c1a-c
 @njit(cache=True, error_model="numpy")
 def leverages(
     columns,

@@ -69,7 +69,7 @@ def _lines(board: "ScoreLeaderboard") -> list[str]:
     if board.distances is not None:
         shown = ", ".join(f"{name} {value:.3f}" for name, value in board.distances.items())
         lines.append(f"Distance to the reference: {shown}.")
-    if board.fragility:
+    if board.fragility is not None:
         lines.append(board.fragility.sentence())
     return [*lines, board.by_wins]
 
@@ -185,7 +185,7 @@ class ScoreLeaderboard(Result):
                 "over": ranges.over, "promise": ranges.promise,
             },
             "by_wins": self.by_wins,
-            "fragility": self.fragility and self.fragility.to_dict(),
+            "fragility": None if self.fragility is None else self.fragility.to_dict(),
             "notes": self.notes(),
         }  # fmt: skip
 

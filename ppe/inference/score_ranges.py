@@ -28,9 +28,8 @@ from ..scores import ScoreCells
 class ScoreRanges:
     "How far mean scores and their ranks are known."
 
-    table: (
-        pd.DataFrame
-    )  # score_low, score_high, rank_low, rank_high, behind_at_most of each model, in the order of the names
+    # By model: score_low, score_high, rank_low, rank_high, behind_at_most.
+    table: pd.DataFrame
     best: np.ndarray  # (n,) the best rank of each that the tests leave, for all at once
     level: float
     kind: str  # simultaneous or single

@@ -135,7 +135,7 @@ def run_own(
         there = ", ".join(OWN_NOTEBOOKS)
         raise InputError(f"{first_five(unknown)} does not run on verdicts of your own: there are {there}")
     _checked_settings(root, chosen, settings)
-    read = own_verdicts(verdicts, reference)
+    own_data = own_verdicts(verdicts, reference)
     folder = (root / "build" / "mine" if out is None else out).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -152,13 +152,13 @@ def run_own(
         if name in failed or not path.is_file():
             continue
         finding = read_finding(path)
-        if dict(finding.inputs) != dict(read.inputs):
+        if dict(finding.inputs) != dict(own_data.inputs):
             continue  # of other verdicts, run into the same folder before
         title = notebook_cells(root / _FOLDER / f"{name}.ipynb")[0]["source"].splitlines()[0]
         sections.append(Section(title.removeprefix("# "), item, finding, f"{name}.ipynb"))
         if finding.lacking and name in chosen:
             lacking[name] = finding.lacking
-    page = write_page(folder, sections, introduction(read))
+    page = write_page(folder, sections, introduction(own_data))
     done = OwnRun(page, tuple(name for name in chosen if name not in failed), lacking, failed)
     if progress:
         print(done.report())

@@ -131,11 +131,8 @@ def _publish(
     summary: RunSummary,
 ) -> None:
     "Move a fresh run to its place and remember it. Raises PpeError for an output that must not be."
-    outputs_folder, place, ran = (
-        folder / "outputs",
-        book.root / item.executed(book.profile),
-        folder / f"{item.name}.ipynb",
-    )
+    outputs_folder, ran = folder / "outputs", folder / f"{item.name}.ipynb"
+    place = book.root / item.executed(book.profile)
     roots = dict.fromkeys(map(str, (book.root, book.root.resolve())))
     replace = {path: to for root in roots for path, to in ((f"{root}/", ""), (root, "."))}
     replace[outputs_folder.relative_to(book.root).as_posix()] = book.folder
@@ -155,9 +152,8 @@ def _publish(
     for file in files:
         if file in made_by:
             raise PpeError(f"{file} is made by {made_by[file]}: an output has one notebook; rename it")
-        content = (
-            (outputs_folder / file).read_bytes() if file.endswith((".csv", ".tex", ".txt", ".json", ".md")) else b""
-        )
+        is_text = file.endswith((".csv", ".tex", ".txt", ".json", ".md"))
+        content = (outputs_folder / file).read_bytes() if is_text else b""
         if any(root.encode() in content for root in roots):
             raise PpeError(f"{file} holds a path of this machine: write names, not paths")
     lines = "".join(output["text"] for output in outputs if output.get("name") == "stdout").splitlines()

@@ -67,9 +67,7 @@ def _replies(
     ledger: Ledger,
     run: int,
     settings: Mapping[str, Any],  # of the run
-) -> Iterator[
-    tuple[list[StoredReply], str, str]
-]:  # of each pair one or two; what was said with model_a first, and last
+) -> Iterator[tuple[list[StoredReply], str, str]]:  # one or two of each pair; words with model_a first, and last
     both = settings["mode"] == "hybrid" or settings["order"] == "both"
     replies = (result for result in results(ledger, run) if result.item["ask"] == "pair")
     for first in replies:

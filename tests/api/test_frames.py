@@ -299,8 +299,11 @@ def test_covariates_stand_beside_named_columns(kind, games, tmp_path):
         other.to_csv(source, index=False)
     elif kind == "jsonl":
         other.to_json(source, orient="records", lines=True)
-    ranked = ppe.rank(source, covariates="length", intervals=0, columns=names).to_frame()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ranked = ppe.rank(source, covariates="length", intervals=0, columns=names).to_frame()
     pd.testing.assert_frame_equal(ranked, wanted)
+    assert not [str(remark.message) for remark in caught if "length" in str(remark.message)]  # no remark of its own
     with pytest.raises(InputError, match="lengths_a=chars_l is none of"):
         ppe.rank(source, covariates="length", columns=names | {"lengths_a": "chars_l"})
 

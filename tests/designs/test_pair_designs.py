@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.api.planning import cells_from
+from ppe.api.planning import cells_from, design, next_calls
 from ppe.cli.main import main
 from ppe.designs.pair_designs import KINDS, PairDesign, design_pairs, pair_table
 from ppe.errors import InputError
@@ -206,3 +206,13 @@ def test_the_file_is_the_design_and_the_report_counts_it(capsys, tmp_path):
     assert ppe(capsys, *words, "--out", tmp_path / "one.csv", "--seed", 1)[0] == 2  # it is there
     assert ppe(capsys, *words, "--out", tmp_path / "one.csv", "--seed", 1, "--force")[0] == 0
     assert not pd.read_csv(tmp_path / "one.csv").equals(rows)
+
+
+def test_one_model_in_a_list_and_questions_without_their_variants_are_named():
+    with pytest.raises(InputError, match="the list names 1; give names"):
+        design(models=["a"], questions=["q", "r"], calls=2)
+    table = pd.DataFrame(
+        [(q, 1, "a", "b", "a") for q in "qr"], columns=["question_id", "variant", "model_a", "model_b", "verdict"]
+    )
+    with pytest.raises(InputError, match="question q, variant 1.*and variant where it is not 0"):
+        next_calls(table, questions=["q", "r"], calls=1)
