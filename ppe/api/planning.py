@@ -66,7 +66,7 @@ def _distinct(cells: pd.DataFrame) -> pd.DataFrame:
     "Each wording once, its identifiers as those of verdicts."
     keys = ["question_id", "variant"]
     for column in keys:
-        cells[column] = identifier_column(pa.array(cells[column].astype(str), pa.string())).to_numpy()
+        cells[column] = identifier_column(pa.array(cells[column].astype(str), pa.string())).to_pandas().to_numpy()
     return cells.drop_duplicates(keys, ignore_index=True)
 
 

@@ -216,3 +216,14 @@ def test_one_model_in_a_list_and_questions_without_their_variants_are_named():
     )
     with pytest.raises(InputError, match="question q, variant 1.*and variant where it is not 0"):
         next_calls(table, questions=["q", "r"], calls=1)
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [["q", "r"], ("q", "r"), pd.Series(["q", "r"]), pd.DataFrame({"question_id": pd.Categorical(["q", "r", "q"])})],
+    ids=["list", "tuple", "series", "categories"],
+)
+def test_questions_with_names_are_those_of_a_file(questions, tmp_path):
+    (tmp_path / "questions.csv").write_text("question_id\nq\nr\n")
+    wanted = design(models=["x", "y", "z"], questions=str(tmp_path / "questions.csv"), calls=4).pairs
+    pd.testing.assert_frame_equal(design(models=["x", "y", "z"], questions=questions, calls=4).pairs, wanted)
