@@ -34,16 +34,20 @@ def _product(left, right):
 @njit(cache=True, error_model="numpy")
 def _eliminate(matrix, k):
     "Take four rows from k on off all rows below, in one pass: a large matrix does not fit the cache."
+    inverse_first = 1.0 / matrix[k, k]
+    inverse_second = 1.0 / matrix[k + 1, k + 1]
+    inverse_third = 1.0 / matrix[k + 2, k + 2]
+    inverse_fourth = 1.0 / matrix[k + 3, k + 3]
     for i in range(k + 4, len(matrix)):
         row = matrix[i, i:]
         first = matrix[k, i:]
         second = matrix[k + 1, i:]
         third = matrix[k + 2, i:]
         fourth = matrix[k + 3, i:]
-        a = first[0] * (1.0 / matrix[k, k])
-        b = second[0] * (1.0 / matrix[k + 1, k + 1])
-        c = third[0] * (1.0 / matrix[k + 2, k + 2])
-        d = fourth[0] * (1.0 / matrix[k + 3, k + 3])
+        a = first[0] * inverse_first
+        b = second[0] * inverse_second
+        c = third[0] * inverse_third
+        d = fourth[0] * inverse_fourth
         for j in range(len(row)):
             row[j] = row[j] - a * first[j] - b * second[j] - c * third[j] - d * fourth[j]
 
