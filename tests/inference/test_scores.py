@@ -1,7 +1,7 @@
 """Scores of answers: the cases with values by hand, files and frames, what a ranking of means takes and refuses."""
 
 import json
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -167,3 +167,34 @@ def test_fragility_of_scores_needs_all_of_them():
     assert "Robustness: dropping" in str(ppe.rank(frame))
     with pytest.raises(InputError, match="without gaps"):
         ppe.rank(frame[1:], fragility=True)
+
+
+def fewest_dropped(means: np.ndarray, leader: int) -> int | None:
+    "Over every subset of the questions: how many must be left out until another model has at least the leader's mean."
+    n_questions = len(means)
+    for n_dropped in range(1, n_questions):
+        for dropped in combinations(range(n_questions), n_dropped):
+            totals = np.delete(means, dropped, axis=0).sum(axis=0).round(9)
+            if (np.delete(totals, leader) > totals[leader]).any():
+                return n_dropped
+    return None
+
+
+def test_fewest_questions_of_scores_are_those_of_every_subset():
+    rng = stream(5, "subsets")
+    sizes = []
+    for number in range(40):
+        n_questions, n_judges = 7 + number % 3, 1 + number % 2
+        scores = rng.integers(0, 11, (n_questions, n_judges, 3))
+        cells = product(range(n_questions), range(n_judges), range(3))
+        rows = [(q, f"j{j}", "abc"[m], scores[q, j, m]) for q, j, m in cells]
+        board = ppe.rank(pd.DataFrame(rows, columns=["question_id", "judge", "model", "score"]), fragility=True)
+        means = scores.mean(axis=1)
+        totals = means.sum(axis=0).round(9)
+        if len({*totals}) < 3:
+            continue  # shared ranks: what changes is another question
+        change = next(change for change in board.fragility.changes if change.kind == "leader")
+        fewest = fewest_dropped(means, int(totals.argmax()))
+        assert change.exact and (None if change.questions is None else len(change.questions)) == fewest
+        sizes.append(fewest)
+    assert len(sizes) > 25 and {1, 2, 3} <= {*sizes}
