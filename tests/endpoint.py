@@ -122,6 +122,7 @@ class Endpoint:
 
     def __init__(self, behave=fine):
         self.behave, self.bodies, self.heads, self.bearers, ready = behave, [], [], set(), threading.Event()
+        self.transports: set[asyncio.BaseTransport] = set()
         self.thread = threading.Thread(target=lambda: asyncio.run(self.serve(ready)), daemon=True)
         self.thread.start()
         assert ready.wait(30)
@@ -138,6 +139,8 @@ class Endpoint:
         ready.set()
         await self.over.wait()
         server.close()
+        for transport in self.transports:  # a caller that left may have taken a part of its answer only
+            transport.abort()
 
     def close(self) -> None:
         if self.thread.is_alive():
@@ -145,6 +148,7 @@ class Endpoint:
             self.thread.join()
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.transports.add(writer.transport)
         try:
             answer = b""
             while answer is not None:

@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
@@ -89,14 +90,16 @@ def test_requests_under_twenty_percent_faults(tmp_path, serve, n_questions):
     log = served.behave
     assert log.counts.total() > 24 * n_questions and set(log.counts) == {"ok", *FAULTS}
     for name, behaviours in log.served.items():
-        assert behaviours.count("ok") == 1 and behaviours[-1] == "ok", "answered once, and never again"
+        assert behaviours[-1] == "ok", "answered, and never asked again"
         for at, behaviour in enumerate(behaviours):
             if behaviour == "429":
                 assert log.times[name][at + 1] - log.times[name][at] >= 0.99, "Retry-After: 1"
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.query("SELECT count(*) FROM requests") == [(len(log.served),)]
         assert ledger.query("SELECT DISTINCT status FROM requests") == [("done",)]
-        outcomes = {outcome for (outcome,) in ledger.query("SELECT DISTINCT outcome FROM attempts")}
+        outcomes = Counter(outcome for (outcome,) in ledger.query("SELECT outcome FROM attempts"))
+    late = sum(n for outcome, n in outcomes.items() if outcome.startswith("timeout")) - log.counts["slow"]
+    assert log.counts["ok"] <= len(log.served) + late, "asked again only where the answer came too late"
     assert all(any(fault in outcome for outcome in outcomes) for fault in ("unreadable", "malformed"))
     assert len(read_verdicts(tmp_path / "verdicts.csv")) == 10 * n_questions and same_as_expected(tmp_path)
 
