@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from ppe.errors import NoMaximumError
 from ppe.inference.graph_selection import ALL_GRAPHS
-from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
+from ppe.inference.intervals import INTERVAL_KINDS
+from ppe.inference.pool_intervals import rank_intervals
+from ppe.inference.question_resamples import question_copies, question_weights
 from ppe.pool import Pool, comparison_graphs
 from ppe.random_streams import stream
 from ppe.rankers.order_effect import ORDER_FORMS

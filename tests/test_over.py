@@ -12,7 +12,7 @@ import ppe
 from ppe.cli.main import main
 from ppe.comparisons import Comparisons
 from ppe.errors import InputError
-from ppe.inference.intervals import facet_intervals
+from ppe.inference.normal_intervals import facet_intervals
 from ppe.inference.variance_components import facets_over, variance_components, verdict_cells
 from ppe.random_streams import replicate_streams, stream
 from ppe.sources.datasets import load_verdicts
