@@ -33,6 +33,7 @@ from scipy.stats import norm
 from ppe.cycle_scores import cycle_counts
 from ppe.designs.pair_designs import PairDesign, design_pairs, pair_table
 from ppe.inference.pool_intervals import pool_tests
+from ppe.inference.score_tests import pair_tests, score_limits
 from ppe.pairs import write_pairs
 from ppe.pool import Pool, half_tie_wins, win_tie_counts_from_table
 from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch
@@ -170,8 +171,8 @@ def interval_lines(quick: bool) -> list[Line]:
 
     def tested(some: Pool) -> object:
         tests = pool_tests(some, n_flips=1000, rng=rng)
-        limits = tests.score_limits(level=0.95, simultaneous=True)
-        return tests.pairs().certain(level=0.95, simultaneous=True), limits
+        limits = score_limits(tests, level=0.95, simultaneous=True)
+        return pair_tests(tests).certain(level=0.95, simultaneous=True), limits
 
     tested(pool), tested(incomplete), bradley_terry_batch(*pool.counts(times[:2]))  # compile
     works = lambda: tested(pool), lambda: tested(incomplete), lambda: bradley_terry_batch(*pool.counts(times))

@@ -138,7 +138,7 @@ class Comparisons:
         cell = ((self.outcome * size + unit) * n + self.first) * n + self.second
         return np.bincount(cell, times, minlength=4 * size * n * n).astype(np.float64).reshape(4, size, n, n)[:3]
 
-
+# %% ../nbs/comparisons.ipynb #d58183d1
 def wins_and_ties(
     counts: np.ndarray,  # (3, …, n, n) of `Comparisons.counts`
 ) -> tuple[np.ndarray, np.ndarray]:  # W and T, (…, n, n)

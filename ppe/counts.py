@@ -134,6 +134,6 @@ def write_counts(
     a, b = np.nonzero(np.triu(met, 1))
     names = np.array(counts.models, dtype=object)
     numbers = (counts.wins[a, b], counts.wins[b, a], counts.ties[a, b])
-    whole = {name: values.astype(np.int64) for name, values in zip(COUNT_COLUMNS[2:], numbers, strict=True)}
-    table = pd.DataFrame({"model_a": names[a], "model_b": names[b]} | whole)
+    counted = {name: values.astype(np.int64) for name, values in zip(COUNT_COLUMNS[2:], numbers, strict=True)}
+    table = pd.DataFrame({"model_a": names[a], "model_b": names[b]} | counted)
     return write_table(table, path, "a file of counts")

@@ -74,7 +74,8 @@ def _count_cycles(adjacency):
     for g in range(n_graphs):
         graph = adjacency[g]
         _pack(graph, out, into, both)
-        trace3, trace4, tie_trace3, tie_trace4, back_and_forth = 0, 0, 0, 0, 0
+        trace3, trace4 = 0, 0
+        tie_trace3, tie_trace4, back_and_forth = 0, 0, 0
         for i in range(n):
             s = _common(both[i], both[i])
             trace4 += s * s

@@ -19,8 +19,8 @@ def one_line(
 ) -> str:  # at most `MAX_MESSAGE` characters, all printable
     "A text as one line that a terminal takes for nothing but text: control characters are written as escapes."
     line = " ".join(text[: 2 * MAX_MESSAGE].split())
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 2] + " …"
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return printable if len(printable) <= MAX_MESSAGE else printable[: MAX_MESSAGE - 2] + " …"
 
 
 def as_options(

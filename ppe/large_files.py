@@ -90,6 +90,20 @@ MAX_COUNT_BYTES = 2**30  # of the counts of every pair
 MAX_SUSPECTS = 2**20  # rows that are looked at again are found by this many keys at most
 
 
+def _with_room(counts: np.ndarray, n_models: int) -> np.ndarray:  # (4, n, n)
+    "The counts with a place for every model, and some to spare. Raises InputError where they would be too large."
+    room = counts.shape[1]
+    if n_models <= room:
+        return counts
+    if 8 * len(Verdict) * n_models**2 > MAX_COUNT_BYTES:
+        raise InputError(
+            f"{n_models} models so far: counts of every pair would need more than {MAX_COUNT_BYTES / 2**30:g} GiB; are "
+            "model_a and model_b the names of models?"
+        )
+    spare = max(n_models, room * 5 // 4) - room
+    return np.pad(counts, [(0, 0), (0, spare), (0, spare)])
+
+# %% ../nbs/large_files.ipynb #811d0c63
 class _Tally:
     "Numbers of words, counts, and faults of the rows read so far."
 
@@ -141,14 +155,7 @@ class _Tally:
             chosen = np.logical_and.reduce([chosen, *(code >= 0 for code in codes.values())])
         for column, name in self.wanted.items():
             chosen &= codes[column] == self.number[column].get(whole_number(name), -2)
-        room = self.counts.shape[1]
-        if len(names) > room:
-            if 8 * len(Verdict) * len(names) ** 2 > MAX_COUNT_BYTES:
-                raise InputError(
-                    f"{len(names)} models so far: counts of every pair would need more than "
-                    f"{MAX_COUNT_BYTES / 2**30:g} GiB; are model_a and model_b the names of models?"
-                )
-            self.counts = np.pad(self.counts, [(0, 0), *[(0, max(len(names), room * 5 // 4) - room)] * 2])
+        self.counts = _with_room(self.counts, len(names))
         if ORDER_KNOWN in batch.schema.names:
             words = order_words(batch[ORDER_KNOWN].to_pandas())
             self.is_order_lost |= bool((words == "no").to_numpy()[chosen].any())

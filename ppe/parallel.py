@@ -31,7 +31,8 @@ def progress_bar(*values: Iterable, **options: Any) -> Any:
 def _end_with_the_caller() -> None:
     "In a worker: wait beside the tasks until the caller is gone, then end without a word."
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; only the caller has something to say about it
-    if caller := parent_process():
+    caller = parent_process()
+    if caller is not None:
 
         def watch() -> None:
             connection.wait([caller.sentinel])

@@ -63,11 +63,12 @@ class Pool:
 
     def __post_init__(self) -> None:
         shape = (len(self.blocks), len(self.models), len(self.models))
-        found_shape = f"{self.adjacency.dtype} {self.adjacency.shape}"
         n_scores = len(self.blocks if self.given_scores is None else self.given_scores)
         if self.adjacency.shape != shape or self.adjacency.dtype != bool or n_scores != len(self.blocks):
-            rule = f"graphs of these models and blocks need bool {shape}, and a score each"
-            raise InputError(f"adjacency {found_shape} and {n_scores} scores: {rule}")
+            raise InputError(
+                f"adjacency {self.adjacency.dtype} {self.adjacency.shape} and {n_scores} scores: graphs of these "
+                f"models and blocks need bool {shape}, and a score each"
+            )
 
     @classmethod
     def of(
@@ -173,7 +174,8 @@ def coded_graphs(
     incomplete: Literal["drop", "keep"] = "drop",
 ) -> Pool:
     "As `comparison_graphs`, of a table that is coded already."
-    n, n_pairs = len(rows.models), len(rows.models) * (len(rows.models) - 1) // 2
+    n = len(rows.models)
+    n_pairs = n * (n - 1) // 2
     n_valid = np.bincount(rows.graph, rows.outcome < 3).astype(int)
     keep = n_valid == n_pairs if incomplete == "drop" else n_valid > 0
     if not keep.any():
@@ -188,12 +190,13 @@ def coded_graphs(
             f"{n_kept} graphs of {n} models need {n_kept * n * n / 2**30:.0f} GiB as adjacency matrices; for large "
             "incomplete tables use win_tie_counts_from_table, which needs n × n only"
         )
-    adjacency, number = np.zeros((n_kept, n, n), dtype=bool), np.cumsum(keep) - 1
+    adjacency = np.zeros((n_kept, n, n), dtype=bool)
+    number = np.cumsum(keep) - 1
     for better, winner, loser in ((0, rows.first, rows.second), (1, rows.second, rows.first)):
         used = keep[rows.graph] & np.isin(rows.outcome, (better, 2))
         adjacency[number[rows.graph[used]], winner[used], loser[used]] = True
-    shown = np.unique(rows.graph, return_index=True)[1][keep]
-    index = verdicts[list(INDEX_COLUMNS)].iloc[shown].reset_index(drop=True)
+    first_rows = np.unique(rows.graph, return_index=True)[1][keep]
+    index = verdicts[list(INDEX_COLUMNS)].iloc[first_rows].reset_index(drop=True)
     blocks = index.groupby(["judge", "question_id"], sort=False, observed=True).ngroup().to_numpy()
     return Pool(adjacency, rows.models, blocks, index, int((~keep).sum()))
 
@@ -207,8 +210,8 @@ def win_tie_counts_from_table(
     a, b, models = model_codes(verdicts, models)
     cell, n = a * len(models) + b, len(models)
     by_word = (cell[verdicts["verdict"] == word] for word in ("a", "b", "tie"))
-    won, lost, tied = (np.bincount(cells, minlength=n * n).reshape(n, n).astype(float) for cells in by_word)
-    return won + lost.T, tied + tied.T, models
+    first_won, second_won, tied = (np.bincount(cells, minlength=n * n).reshape(n, n).astype(float) for cells in by_word)
+    return first_won + second_won.T, tied + tied.T, models
 
 # %% ../nbs/pool.ipynb #xcb3228df
 MAX_ADJACENCY_BYTES = 2**30  # of graphs that would only be summed

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Parts', 'FACT', 'GATE', 'ROWS', 'UNSEEN', 'EMOJI_FORM', 'ROWS_IN_HTML', 'RANGE_COLOUR', 'LINES', 'WIDTH', 'Heading',
-           'Shown', 'kind_of', 'Case', 'as_text', 'Concern', 'Note', 'in_order', 'visible', 'result_html', 'Result']
+           'TableView', 'kind_of', 'Case', 'as_text', 'Concern', 'Note', 'in_order', 'visible', 'result_html', 'Result']
 
 # %% ../nbs/results.ipynb #7777606a
 import re
@@ -28,20 +28,20 @@ class Heading(str):
     "The title of what follows."
 
 
-class Shown(NamedTuple):
+class TableView(NamedTuple):
     "A table for the eye."
 
     table: "pd.DataFrame"
     bar: tuple[str, str, str] | None = None  # columns of a range, drawn where that can be: lower end, value, upper end
 
 
-Parts = Sequence[str | Heading | Shown]
+Parts = Sequence[str | Heading | TableView]
 FACT = re.compile(r"(\w+)  +(\S.*)")  # a name and its value, some way apart
 
 
-def kind_of(part: str | Shown) -> str:
+def kind_of(part: str | TableView) -> str:
     "How a part is set: as a table, bold, a name with its value, or a line."
-    if isinstance(part, Shown):
+    if isinstance(part, TableView):
         return "table"
     if isinstance(part, Heading):
         return "b"
@@ -55,7 +55,7 @@ class Case(NamedTuple):
     "What a build server counts as a test."
 
     name: str
-    said: str  # one sentence
+    sentence: str  # one sentence
     outcome: str = ""  # of one that did not pass: failure, error or skipped
 
 
@@ -94,8 +94,8 @@ class Note(str):
 
 def in_order(notes: Iterable[str]) -> list[Note]:
     "The most serious first, those of one concern as they came, each sentence once. A plain text is for reading."
-    made = [note if isinstance(note, Note) else Note(note) for note in dict.fromkeys(notes)]
-    return sorted(made, key=lambda note: note.concern)
+    distinct = [note if isinstance(note, Note) else Note(note) for note in dict.fromkeys(notes)]
+    return sorted(distinct, key=lambda note: note.concern)
 
 # %% ../nbs/results.ipynb #45521a99
 # Printable for Python, and without ink:
@@ -144,7 +144,7 @@ def _columns_html(
     return f'<table style="font-variant-numeric:tabular-nums">{body}</table>'
 
 
-def _table_html(view: Shown) -> str:
+def _table_html(view: TableView) -> str:
     "The table, with ranges drawn before the numbers of their ends."
     table = view.table.head(ROWS_IN_HTML)
     columns = {}
@@ -160,10 +160,10 @@ def _table_html(view: Shown) -> str:
     return _columns_html(columns) + more
 
 # %% ../nbs/results.ipynb #29bd5d2d
-def _run_html(kind: str, run: Sequence[str | Shown]) -> str:
+def _run_html(kind: str, run: Sequence[str | TableView]) -> str:
     "Parts of one kind that follow each other."
     if kind == "table":
-        return "".join(_table_html(part) for part in run if isinstance(part, Shown))
+        return "".join(_table_html(part) for part in run if isinstance(part, TableView))
     if kind == "fact":
         names, values = zip(*(FACT.findall(str(part))[0] for part in run), strict=True)
         return _columns_html(
@@ -217,7 +217,7 @@ class Result:
     def _lines(self, most: float = float("inf")) -> list[str]:
         "What is to be read; of a table of more rows, the first and the last two."
         texts = (
-            as_text(part.table, None if len(part.table) <= most else 4) if isinstance(part, Shown) else part
+            as_text(part.table, None if len(part.table) <= most else 4) if isinstance(part, TableView) else part
             for part in self.parts()
         )
         notes = [f"note: {one_line(note)}" for note in self.notes()]

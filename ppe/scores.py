@@ -36,13 +36,13 @@ def score_columns(
     names: Sequence[str],  # of the columns of a table
 ) -> dict[str, str] | None:  # the column of each meaning; None if this is no score table
     "Which columns mean what. Raises `InputError` for several scores, and for a table of answers and pairs at once."
-    found = {}
+    columns = {}
     for meaning, others in ALIASES.items():
         there = [name for name in (meaning, *others) if name in names]
         if there:
-            found[meaning] = there[0]
+            columns[meaning] = there[0]
     numbers = [name for name in names if name == "score"] or [name for name in names if name.startswith("score_")]
-    if not numbers or not {"question_id", "model"} <= found.keys() or "verdict" in names:
+    if not numbers or not {"question_id", "model"} <= columns.keys() or "verdict" in names:
         return None
     if {"model_a", "model_b"} & {*names}:
         raise InputError(
@@ -53,7 +53,7 @@ def score_columns(
         raise InputError(
             f"{len(numbers)} scores, {first_five(numbers)}: they are not averaged; keep one, and name it score"
         )
-    return found | {"score": numbers[0]}
+    return columns | {"score": numbers[0]}
 
 # %% ../nbs/scores.ipynb #sc-08
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,16 +99,16 @@ class Scores:
 # %% ../nbs/scores.ipynb #sc-10
 def _numbers(words: pd.Series) -> np.ndarray:  # float64, NaN where a score is missing
     "Raises `InputError` for a word that is neither a finite number nor missing, naming its rows."
-    codes, known = pd.factorize(words, use_na_sentinel=True)
-    known = pd.Series(known).astype(str)
-    values = pd.to_numeric(known, errors="coerce").to_numpy(np.float64)
-    is_missing = known.isin(_MISSING).to_numpy()
+    codes, texts = pd.factorize(words, use_na_sentinel=True)
+    texts = pd.Series(texts).astype(str)
+    values = pd.to_numeric(texts, errors="coerce").to_numpy(np.float64)
+    is_missing = texts.isin(_MISSING).to_numpy()
     is_wrong = np.append(~np.isfinite(values) & ~is_missing, False)  # the last is that of code -1, a missing cell
     wrong = np.flatnonzero(is_wrong[codes])
     if len(wrong):
-        shown = first_five(f"{text!r:.60}" for text in dict.fromkeys(known[codes[wrong]]))
+        values_seen = first_five(f"{text!r:.60}" for text in dict.fromkeys(texts[codes[wrong]]))
         where = rows_text((wrong[:5] + 1).tolist(), len(wrong))
-        raise InputError(f"score {shown} in {where}: a number is needed; an empty cell is a missing score")
+        raise InputError(f"score {values_seen} in {where}: a number is needed; an empty cell is a missing score")
     return np.append(np.where(is_missing, np.nan, values), np.nan)[codes]
 
 
@@ -132,8 +132,8 @@ def _checked(table: pd.DataFrame) -> Scores:
 
 def _check_names(table: pd.DataFrame, column: str) -> None:
     words = table[column]
-    known = pd.unique(words.astype(object))
-    bad = [word for word in known if pd.isna(word) or not is_name(str(word))]
+    names = pd.unique(words.astype(object))
+    bad = [word for word in names if pd.isna(word) or not is_name(str(word))]
     if bad:
         wrong = np.flatnonzero(words.isin(bad) | words.isna())
         where = rows_text((wrong[:5] + 1).tolist(), len(wrong))
@@ -207,6 +207,9 @@ class ScoreCells:
     values: np.ndarray  # (C, n) NaN where a model has no score
     question: np.ndarray  # (C,) number of the question
     n_questions: int
+    questions: tuple[str, ...] = ()  # their names
+    judge: np.ndarray | None = None  # (C,) number of the judge
+    variant: np.ndarray | None = None  # (C,) number of the wording
 
     @classmethod
     def of(cls, scores: Scores) -> "ScoreCells":
@@ -222,13 +225,31 @@ class ScoreCells:
         total = np.bincount(at, table["score"], n_cells * n_models)
         with np.errstate(invalid="ignore"):
             values = (total / number).reshape(n_cells, n_models)
-        question, known = pd.factorize(table["question_id"].to_numpy()[first])
-        return cls(tuple(models), values, question, len(known))
+        judge, variant = (pd.factorize(table[name].astype(str).to_numpy()[first])[0] for name in ("judge", "variant"))
+        question, questions = pd.factorize(table["question_id"].to_numpy()[first])
+        return cls(tuple(models), values, question, len(questions), tuple(map(str, questions)), judge, variant)
 
     @property
     def n_scores(self) -> int:
         "Mean scores of a model in a cell."
         return int(np.isfinite(self.values).sum())
+
+    @property
+    def is_complete(self) -> bool:
+        "Every model has a score in every cell."
+        return bool(np.isfinite(self.values).all())
+
+    def by_question(self) -> np.ndarray:  # (Q, n)
+        "Mean scores on each question. Raises `InputError` unless all scores are there."
+        if not self.is_complete:
+            raise InputError(
+                "points of questions are known where every model has a score on every question, by every judge and "
+                "wording; give a table without gaps"
+            )
+        number = np.bincount(self.question, minlength=self.n_questions)
+        total = np.zeros((self.n_questions, len(self.models)))
+        np.add.at(total, self.question, self.values)
+        return total / number[:, None]
 
     @property
     def n_alone(self) -> int:
@@ -240,9 +261,9 @@ class ScoreCells:
         n = len(self.models)
         wins, ties = np.zeros((2, n, n))
         for model in range(n):
-            own = self.values[:, model, None]
-            wins[model] = (own > self.values).sum(axis=0)
-            ties[model] = (own == self.values).sum(axis=0)
+            column = self.values[:, model, None]
+            wins[model] = (column > self.values).sum(axis=0)
+            ties[model] = (column == self.values).sum(axis=0)
         np.fill_diagonal(ties, 0)
         return wins, ties
 

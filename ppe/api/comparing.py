@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from .inputs import Columns, Verdicts, selected, verdict_table
+from .inputs import Columns, Verdicts, merged_columns, require_columns, selected, verdict_table
 from .options import check_numbers, words_checked
 from ..errors import InputError
 from ..inference.model_change import Change, model_change
@@ -60,6 +60,7 @@ def compare(
     judge: Sequence[str] = (),  # Only this judge; twice, the old judge and the new one (--judges).
     category: str | None = None,  # Only this category.
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # Both tables have the same.
     columns: Columns = None,
     **names: Any,
 ) -> "Change | JudgeChange":
@@ -83,10 +84,12 @@ def compare(
     facets = facets_over(over)
     if judges and facets != ("question",):
         raise InputError(f"--judges compares judges over questions alone: it takes no --over {over}")
+    named = merged_columns(columns, names)
     if new is not None:
         _refuse_one_table_twice(old, new)
+        require_columns(named, old=old, new=new)
     sources = [old] if new is None else [old, new]
-    tables = [verdict_table(source, columns=columns, **names) for source in sources]
+    tables = [verdict_table(source, columns=named) for source in sources]
     old_judge, new_judge = (chosen[0], chosen[-1]) if chosen else (None, None)
     before = selected(tables[0], sources[0], judge=old_judge, category=category)
     after = selected(tables[-1], sources[-1], judge=new_judge, category=category)

@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 from fastcore.basics import patch
 
-from .inputs import Columns, One, verdict_table
+from .inputs import Columns, VerdictFile, verdict_table
 from .options import words_checked
 from ..charts import shortened
 from ..errors import InputError, first_five
 from ..plot_style import GREY, OKABE_ITO, picture_axes
 from ..pool import Pool, comparison_graphs, compared_pairs, graph_table
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 from ..schemas import whole_number
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ class Graph(Result):
 
     def parts(self) -> Parts:
         facts, worst = self.counts, self.to_frame().query("c3_bad + c4_bad > 0").head(10)
-        lines: list[str | Shown] = [
+        lines: list[str | TableView] = [
             "question {question_id} ({category}), judge {judge}, variant {variant}: {n_models} models".format(**facts),
             "3-cycles {c3} ({c3_bad} bad), 4-cycles {c4} ({c4_bad} bad): cycle score {score:g}".format(**facts),
         ]
-        return lines if worst.empty else [*lines, "", "edges in most of the bad cycles:", Shown(worst)]
+        return lines if worst.empty else [*lines, "", "edges in most of the bad cycles:", TableView(worst)]
 
     def cautions(self) -> list[Note]:
         "What is missing."
@@ -144,7 +144,7 @@ def plot(self: Graph, ax: "Axes | Figure | None" = None) -> "Axes":
 # %% ../../nbs/api/graph.ipynb #7f7eab84
 @words_checked
 def graph(
-    verdicts: One,
+    verdicts: VerdictFile,
     question: object,  # Its question_id.
     *,
     judge: str | None = None,  # Only this judge.

@@ -12,7 +12,7 @@ from collections import Counter
 from itertools import groupby
 
 from ..errors import PpeError, as_options, one_line
-from ..results import FACT, GATE, ROWS, Case, Result, Shown, kind_of
+from ..results import FACT, GATE, ROWS, Case, Result, TableView, kind_of
 
 # %% ../../nbs/api/markup_formats.ipynb #markup-06
 def _escaped(text: str) -> str:
@@ -28,7 +28,7 @@ def _cell(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else _escaped(listed)
 
 
-def _pipes(shown: Shown) -> str:
+def _pipes(shown: TableView) -> str:
     "A pipe table, numbers on the right."
     sides = ["--:" if dtype.kind in "iuf" else ":--" for dtype in shown.table.dtypes]
     rows = [[*map(_cell, row)] for row in shown.table.itertuples(index=False, name=None)]
@@ -43,7 +43,7 @@ def as_markdown(result: Result) -> str:
             rows = "".join("| {} | {} |\n".format(*map(_escaped, FACT.findall(str(part))[0])) for part in run)
             blocks.append(f"| name | value |\n| :-- | --: |\n{rows}".strip())
         elif kind == "table":
-            blocks += [_pipes(part) for part in run if isinstance(part, Shown)]
+            blocks += [_pipes(part) for part in run if isinstance(part, TableView)]
         else:
             lines = [_escaped(line) for part in run for line in str(part).split("\n") if line.strip()]
             blocks.append("\\\n".join(f"**{line}**" if kind == "b" else line for line in lines))
@@ -64,19 +64,24 @@ def as_junit(
     if isinstance(answer, Result):
         cases, facts, text = getattr(answer, "cases", ()), answer.to_dict(), str(answer)
     else:
-        cases, facts, text = [_REFUSED[command]._replace(said=str(answer))], {}, str(answer)
-    of, name, root = Counter(case.outcome for case in cases), f"ppe.{command}", ET.Element("testsuites")
-    counts = {"tests": len(cases), "failures": of["failure"], "errors": of["error"], "skipped": of["skipped"]}
+        cases, facts, text = [_REFUSED[command]._replace(sentence=str(answer))], {}, str(answer)
+    outcomes, name, root = Counter(case.outcome for case in cases), f"ppe.{command}", ET.Element("testsuites")
+    counts = {
+        "tests": len(cases),
+        "failures": outcomes["failure"],
+        "errors": outcomes["error"],
+        "skipped": outcomes["skipped"],
+    }
     suite = ET.SubElement(root, "testsuite", {key: str(n) for key, n in counts.items()}, name=name, time="0")
     properties = ET.SubElement(suite, "properties")
     for key, value in facts.items():
         if value is not None and not isinstance(value, (list, dict)):
-            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            ET.SubElement(properties, "property", name=key, value=shown)
+            text_value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            ET.SubElement(properties, "property", name=key, value=text_value)
     for case in cases:
         test = ET.SubElement(suite, "testcase", classname=name, name=case.name, time="0")
-        how = {"message": case.said, "type": name} if case.outcome else {}
-        ET.SubElement(test, case.outcome or "system-out", how).text = case.said
+        attributes = {"message": case.sentence, "type": name} if case.outcome else {}
+        ET.SubElement(test, case.outcome or "system-out", attributes).text = case.sentence
     ET.SubElement(suite, "system-out").text = text
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root).decode()}'

@@ -14,14 +14,14 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from .inputs import Columns, One, verdict_table
+from .inputs import Columns, VerdictFile, verdict_table
 from .options import words_checked
 from ..errors import InputError, first_five
 from ..inference.fragility import fragility
 from ..inference.leaderboard import leaderboard
 from ..inference.leaderboard_ranges import REFUSALS
 from ..inference.pair_questions import on_questions, pair_counts, pair_questions, pair_verdicts, worst
-from ..results import Heading, Parts, Result, Shown
+from ..results import Heading, Parts, Result, TableView
 from ..schemas import whole_number
 from ..verdicts import find_name
 
@@ -39,7 +39,7 @@ class Behind(Result):
     remarks: tuple[str, ...] = ()
 
     def parts(self) -> Parts:
-        parts: list[str | Shown] = [Heading(self.title)]
+        parts: list[str | TableView] = [Heading(self.title)]
         for sentence, table in self.tables.values():
             rows = table if self.all_rows else table.head(LISTED)
             parts += ["", Heading(sentence)]
@@ -48,7 +48,7 @@ class Behind(Result):
                     text = row.pop("text")
                     parts += ["", ", ".join(f"{name} {value}" for name, value in row.items() if value != ""), text]
             elif len(rows):
-                parts.append(Shown(rows))
+                parts.append(TableView(rows))
             if len(rows) < len(table):
                 parts.append(f"the first {LISTED} of {len(table):,} rows; --all shows them")
         return parts
@@ -113,10 +113,45 @@ def _two_models(models: str | Sequence[str], order: Sequence[str]) -> list[str]:
         raise InputError(f"--models {','.join(wanted)}: give two different models, as {','.join(order[:2])}")
     return pair
 
+# %% ../../nbs/api/pair_evidence.ipynb #084afed6
+def _pair_tables(
+    rows: pd.DataFrame,  # verdicts on one pair, as `pair_verdicts` has them
+    carrying: Sequence[str],  # questions without which the order is another
+    carried: str,  # the same in a sentence
+    is_shared: bool,  # whether the two share their rank
+) -> dict[str, tuple[str, pd.DataFrame]]:
+    "What stands behind their order, each table under a sentence."
+    behind = rows["behind"].iloc[0]
+    pair_rows = rows.drop(columns=BOTH)
+    questions = pair_questions(rows)
+    against = worst(questions, questions["lost"] - questions["won"])["question_id"].tolist()
+    disputed = worst(questions, questions["opposite"])["question_id"].tolist()
+    decided = pair_rows[pair_rows["verdict"].isin(["won", "lost"])]
+    opposite = decided.groupby(["question_id", "variant"], sort=False)["verdict"].transform("nunique") > 1
+    groups = ("all", "judge", "order")
+    parts = [pair_counts(pair_rows.assign(all=""), [by]).rename(columns={by: "name"}) for by in groups]
+    standing = pd.concat(parts, keys=groups, names=["of"]).reset_index("of").reset_index(drop=True)
+    tables = {"standing": ("their verdicts on each other, as those of the first", standing)}
+    counted = f"{len(against)} of {len(questions)} questions go against the order"
+    if is_shared:
+        counted = f"{len(against)} of {len(questions)} questions go to {behind}"
+    contested = f"{len(disputed)} questions with opposite verdicts on the same wording"
+    won_there = on_questions(pair_rows[pair_rows["verdict"] == "won"], carrying)
+    if len(won_there):
+        carried += "; the verdicts won there"
+    for why, sentence, names_of, part in (
+        ("against", counted, against, pair_rows[pair_rows["verdict"] == "lost"]),
+        ("disputed", contested, disputed, decided[opposite]),
+        ("carrying", carried, carrying, won_there),
+    ):
+        listed = f": {first_five(names_of)}" if names_of else ""
+        tables[why] = f"{sentence}{listed}", on_questions(part, names_of)
+    return tables
+
 # %% ../../nbs/api/pair_evidence.ipynb #f957c0f2
 @words_checked
 def show(
-    verdicts: One,
+    verdicts: VerdictFile,
     *,
     # Two models, as gpt-4,claude-v1; left out, all pairs, those first that most questions contradict.
     models: Annotated[str | Sequence[str] | None, "A,B"] = None,
@@ -153,11 +188,10 @@ def show(
     title = f"{ahead} and {behind} share their rank" if is_shared else f"{ahead} ranks above {behind}"
     if rows.empty:
         raise InputError(f"{ahead} and {behind} were never compared; ppe show without --models lists the pairs")
-    pair_rows = rows.drop(columns=BOTH)
     if question is not None:
-        here = on_questions(pair_rows, [whole_number(str(question))])
+        here = on_questions(rows.drop(columns=BOTH), [whole_number(str(question))])
         if here.empty:
-            there = first_five(pair_rows["question_id"].drop_duplicates())
+            there = first_five(rows["question_id"].drop_duplicates())
             raise InputError(f"no verdict of these two on question {str(question)!r:.60}: there are {there}")
         texts = _texts(answers, ledger, whole_number(str(question)), pair)
         sentence = "their answers, and what judges said" if len(texts) else "no answer or reply (--answers, --ledger)"
@@ -171,28 +205,5 @@ def show(
             carrying, sentence = fragile.changes[0].questions or [], fragile.sentence()
     except REFUSALS as error:
         sentence = f"the questions that carry the order are not known: {error}"
-    questions = pair_questions(rows)
-    against = worst(questions, questions["lost"] - questions["won"])["question_id"].tolist()
-    disputed = worst(questions, questions["opposite"])["question_id"].tolist()
-    decided = pair_rows[pair_rows["verdict"].isin(["won", "lost"])]
-    opposite = decided.groupby(["question_id", "variant"], sort=False)["verdict"].transform("nunique") > 1
-    groups = ("all", "judge", "order")
-    parts = [pair_counts(pair_rows.assign(all=""), [by]).rename(columns={by: "name"}) for by in groups]
-    standing = pd.concat(parts, keys=groups, names=["of"]).reset_index("of").reset_index(drop=True)
-    tables = {"standing": ("their verdicts on each other, as those of the first", standing)}
-    counted = f"{len(against)} of {len(questions)} questions go against the order"
-    if is_shared:
-        counted = f"{len(against)} of {len(questions)} questions go to {behind}"
-    contested = f"{len(disputed)} questions with opposite verdicts on the same wording"
-    won_there = on_questions(pair_rows[pair_rows["verdict"] == "won"], carrying)
     carried = sentence.removesuffix(".")
-    if len(won_there):
-        carried += "; the verdicts won there"
-    for why, sentence, names_of, part in (
-        ("against", counted, against, pair_rows[pair_rows["verdict"] == "lost"]),
-        ("disputed", contested, disputed, decided[opposite]),
-        ("carrying", carried, carrying, won_there),
-    ):
-        listed = f": {first_five(names_of)}" if names_of else ""
-        tables[why] = f"{sentence}{listed}", on_questions(part, names_of)
-    return Behind(title, tables, all, remarks)
+    return Behind(title, _pair_tables(rows, carrying, carried, is_shared), all, remarks)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 
 from ..errors import InputError, first_five, plural
-from ..results import Parts, Result, Shown
+from ..results import Parts, Result, TableView
 from ..stages.benchmarks import load_benchmark
 from ..stages.chat import Decoding
 from ..stages.judge_protocol import DECODING, MAX_CHARACTERS
@@ -103,8 +103,8 @@ def read_pipeline(
     if not isinstance(table["questions"], str):
         raise InputError(f"{where}: questions = {table['questions']!r:.40}: it is the path of a file")
     source = Path(table["questions"])
-    beside = Path(path).parent / source
-    questions = load_benchmark(str(beside if beside.exists() else source))
+    in_folder = Path(path).parent / source
+    questions = load_benchmark(str(in_folder if in_folder.exists() else source))
     rows = table["targets"]
     if not isinstance(rows, list) or len(rows) < 2:
         raise InputError(f"{where}: targets: at least two models are compared; begin each with [[targets]]")
@@ -180,25 +180,25 @@ def _stage_cost(
 def stage_costs(pipeline: Pipeline) -> Iterator[StageCost]:
     "The stages in order: paraphrases, checks, answers of each model, verdicts, scores."
     n_questions, wordings = len(pipeline.lengths), pipeline.wordings
-    asked = sum(pipeline.lengths) / CHARACTERS_PER_TOKEN
+    question_tokens = sum(pipeline.lengths) / CHARACTERS_PER_TOKEN
     if pipeline.perturb is not None:
-        written = CANDIDATES * asked / n_questions
-        tokens = n_questions * _fixed_tokens("paraphrase") + asked
+        written = CANDIDATES * question_tokens / n_questions
+        tokens = n_questions * _fixed_tokens("paraphrase") + question_tokens
         yield _stage_cost("paraphrase", pipeline.perturb, n_questions, (tokens, tokens), written, GENERATION)
-        tokens = n_questions * _fixed_tokens("equivalence") + asked * (1 + CANDIDATES)
+        tokens = n_questions * _fixed_tokens("equivalence") + question_tokens * (1 + CANDIDATES)
         yield _stage_cost("check", pipeline.perturb, n_questions, (tokens, tokens), 4 * CANDIDATES, CHECKING)
     for target in pipeline.targets:
-        tokens = wordings * asked
+        tokens = wordings * question_tokens
         yield _stage_cost(
             "respond", target, wordings * n_questions, (tokens, tokens), pipeline.answer_tokens, DETERMINISTIC
         )
-    yield from _judge_costs(pipeline, wordings * n_questions, wordings * asked)
+    yield from _judge_costs(pipeline, wordings * n_questions, wordings * question_tokens)
 
 
 def _judge_costs(
     pipeline: Pipeline,
     n_graphs: int,
-    asked: float,  # tokens of all wordings
+    question_tokens: float,  # tokens of all wordings
 ) -> Iterator[StageCost]:
     longest = MAX_CHARACTERS / CHARACTERS_PER_TOKEN
     answer = min(pipeline.answer_tokens, longest)
@@ -207,14 +207,14 @@ def _judge_costs(
     n_pairs = comb(n_models, 2)
     template, orders = ("pairwise", 1) if pipeline.mode == "single" else ("hybrid_pair", 2)
     calls = orders * n_pairs * n_graphs
-    fixed = calls * _fixed_tokens(template) + orders * n_pairs * asked
+    fixed = calls * _fixed_tokens(template) + orders * n_pairs * question_tokens
     tokens = (fixed + calls * 2 * answer, fixed + calls * 2 * most)
     yield _stage_cost("compare", pipeline.judge, calls, tokens, pipeline.judge_tokens, decoding)
     if pipeline.mode == "hybrid":
         # An answer is scored once, if any of its pairs is in doubt; at most every answer is.
         share = 1 - (1 - DOUBTED) ** (n_models - 1)
         calls = n_models * n_graphs
-        fixed = calls * _fixed_tokens("hybrid_score") + n_models * asked
+        fixed = calls * _fixed_tokens("hybrid_score") + n_models * question_tokens
         every = _stage_cost(
             "score",
             pipeline.judge,
@@ -280,8 +280,8 @@ class PipelineCost(Result):
         frame = self.to_frame()
         calls, cost, most = (frame[column].sum() for column in ("calls", "cost", "most_cost"))
         n_questions = plural(len(pipeline.lengths), "question")
-        what = f"{n_questions} in {plural(pipeline.wordings, 'wording')}, {len(pipeline.targets)} models"
-        lines = [f"{what}, judged by {pipeline.judge.model}: {calls:,} calls, cost {cost:,.2f} (at most {most:,.2f})."]
+        size = f"{n_questions} in {plural(pipeline.wordings, 'wording')}, {len(pipeline.targets)} models"
+        lines = [f"{size}, judged by {pipeline.judge.model}: {calls:,} calls, cost {cost:,.2f} (at most {most:,.2f})."]
         if "hours" in frame:
             hours = frame["hours"].sum()
             pace = f"{pipeline.requests_per_minute:g} requests a minute"
@@ -291,7 +291,7 @@ class PipelineCost(Result):
     def parts(self) -> Parts:
         table = self.to_frame().round({"tokens_in": 0, "tokens_out": 0, "cost": 4, "most_cost": 4, "hours": 3})
         table = table.astype({"tokens_in": int, "tokens_out": int})
-        return [*self.lines(), "", Shown(table), "", "In this order:", *commands(self.pipeline)]
+        return [*self.lines(), "", TableView(table), "", "In this order:", *commands(self.pipeline)]
 
     def cautions(self) -> list[str]:
         pipeline = self.pipeline

@@ -9,7 +9,7 @@ __all__ = ['Models', 'Questions', 'DEFAULT_TARGET', 'cells_from', 'models_from',
 import csv
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,15 @@ from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pai
 from ..designs.beliefs import ENOUGH_QUESTIONS, Beliefs, n_draws_for, pilot_beliefs, public_beliefs
 from ..designs.plans import Plan, make_plan, parse_target
 from ..errors import InputError, first_five
+from ..importers.layouts import OF_WORDS, named_columns
+from ..importers.records import RecordFile
 from ..files import check_name, read_whole, require_distinct, unpacked
-from .inputs import Columns, One, Verdicts, opened, text_columns, verdict_table
+from .inputs import Columns, VerdictFile, Verdicts, merged_columns, opened, table_of, text_columns, verdict_table
 from .options import check_numbers, check_words, words_checked
 from ..pairs import write_pairs
 from ..sources.datasets import load_verdicts
 from ..pool import default_models
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 from ..schemas import one_spelling
 from ..stages.benchmarks import load_benchmark, originals, read_prompts
 from ..random_streams import SEED, stream
@@ -41,17 +43,47 @@ Models = Annotated[Any, "NAMES"]
 Questions = Annotated[Any, "FILE"]
 
 # %% ../../nbs/api/planning.ipynb #f7bb90b4
+_CELL = ("question_id", "variant", "category")
+
+
+def _named_cells(table: RecordFile, columns: Mapping[str, str]) -> pd.DataFrame:
+    "The wordings of a table; a column that is not named has its own name."
+    fields = table.first_fields()
+    constants = {
+        key: name[1:] for key, name in columns.items() if key in _CELL and name not in fields and name[:1] == "@"
+    }
+    names = {key: columns.get(key, key) for key in _CELL if key not in constants}
+    needed = [name for key, name in names.items() if key in columns or key == "question_id"]
+    records = table.records(needed, [name for name in names.values() if name not in needed])
+    cells = {"variant": 0, **constants}
+    for key, name in names.items():
+        if name in records.fields:
+            cells[key] = records.categories(name) if key == "category" else [*map(str, records.identifiers(name))]
+    return _distinct(pd.DataFrame({key: cells[key] for key in _CELL if key in cells}, index=range(len(records))))
+
+
+def _distinct(cells: pd.DataFrame) -> pd.DataFrame:
+    "Each wording once, its identifiers as those of verdicts."
+    keys = ["question_id", "variant"]
+    for column in keys:
+        cells[column] = identifier_column(pa.array(cells[column].astype(str), pa.string())).to_numpy()
+    return cells.drop_duplicates(keys, ignore_index=True)
+
+
 def cells_from(
     source: Any,  # a benchmark's name or folder, prompts or questions (JSON lines), a table; or a frame, or identifiers
+    names: Mapping[str, str] = {},  # of the columns of a table, by meaning
 ) -> pd.DataFrame:  # question_id, variant and perhaps category: one row for each wording, in the file's order
     "The wordings that a file holds; without a variant each question has one, 0. Raises `InputError` naming the file."
-    keys, columns = ["question_id", "variant"], ["question_id", "variant", "category"]
+    keys, columns = [*_CELL[:2]], [*_CELL]
+    table = table_of(source) if hasattr(source, "columns") or {*_CELL} & {*names} else None
+    if table is not None:
+        return _named_cells(table, names)
     if not isinstance(source, (str, os.PathLike)):
-        source = source if isinstance(source, pd.DataFrame) else pd.DataFrame({"question_id": [*source]})
-        named = source.assign(variant=source.get("variant", 0))
-        for column in keys:
-            named[column] = identifier_column(pa.array(named[column].astype(str), pa.string())).to_numpy()
-        return named[[column for column in columns if column in named]].drop_duplicates(keys, ignore_index=True)
+        questions = [*source]
+        if not questions:
+            raise InputError("an empty list of questions: at least one is needed")
+        return _distinct(pd.DataFrame({"question_id": questions, "variant": 0}))
     source = os.fspath(source)
     if source == "mt-bench":  # whose questions are text and do not come along, but their identifiers do
         judged = load_verdicts("mt-bench-gpt4").assign(variant=0)[["question_id", "category", "variant"]]
@@ -84,8 +116,15 @@ def cells_from(
 # %% ../../nbs/api/planning.ipynb #aaff881b
 def models_from(
     source: Any,  # names with commas between them, or in a list; a file: a name a line, a column model, or verdicts
+    named: Mapping[str, str] = {},  # names of the columns model_a and model_b of a table
 ) -> list[str]:  # at least two, in the given order
     "The models that a user names. Raises `InputError` for fewer than two, a name that is none, or two that look alike."
+    table = table_of(source) if hasattr(source, "columns") or {"model_a", "model_b"} & {*named} else None
+    if table is not None:
+        fields, sides = table.first_fields(), [named.get(side, side) for side in ("model_a", "model_b")]
+        sides = ["model"] if "model" in fields and not {*sides} <= {*fields} else sides
+        records = table.records(sides)
+        source = list(dict.fromkeys(name for side in sides for name in records.names(side)))
     listed = not isinstance(source, (str, os.PathLike))
     source = list(source) if listed else os.fspath(source)
     names, there = source if listed else source.split(","), f"there is no file {source!r:.60}, and no comma in it"
@@ -116,6 +155,18 @@ def models_from(
 DEFAULT_TARGET = "spearman=0.05"  # where neither calls nor a target are given
 
 
+def _names_of(columns: Columns, names: Mapping[str, Any]) -> dict[str, str]:
+    "The names of columns, by meaning, without the words that mean verdicts."
+    named = named_columns(merged_columns(columns, names))
+    return {meaning: of[0] for meaning, of in named.items() if meaning not in OF_WORDS}
+
+
+def _names_in(source: Any, names: Mapping[str, str]) -> Mapping[str, str]:
+    "The same, but none where a list of questions has the names of its own."
+    table = table_of(source) if names and not isinstance(source, int) else None
+    return names if table is not None and names.get("question_id") in table.first_fields() else {}
+
+
 def _number(
     text: Any,
     what: str,  # option
@@ -129,7 +180,7 @@ def _number(
     return number
 
 
-def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns: Columns) -> Beliefs:
+def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns: Mapping[str, Any]) -> Beliefs:
     "What public sets say of so many models, or of these; or what a pilot of exactly them leaves open."
     n, rng = _number(models, "models"), stream(seed, "plan", "beliefs")
     if n is not None and n < 2:
@@ -154,7 +205,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
         )
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
 
-
+# %% ../../nbs/api/planning.ipynb #f78a150d
 @words_checked
 def plan(
     *,
@@ -172,6 +223,7 @@ def plan(
     seed: int = SEED,  # Seed of every random draw.
     # Names of the columns and words of a pilot in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
     columns: Columns = None,
+    **names: Any,
 ) -> Plan:
     """Say what designs would cost, and how near they would come.
 
@@ -188,32 +240,35 @@ def plan(
         raise InputError(
             f"--judge {judge} without --pilot: it chooses among the judges of a pilot; give one, or leave --judge out"
         )
-    if (n_questions := _number(questions, "questions")) is None:
-        of_each = n_wordings(cells_from(questions))
+    named = merged_columns(columns, names)
+    if named and pilot is None:
+        raise InputError("--columns without --pilot: it names the columns of a pilot; give one, or leave --columns out")
+    n_questions = _number(questions, "questions")
+    if n_questions is None:
+        of_each = n_wordings(cells_from(questions, _names_in(questions, _names_of(named, {}))))
         n_questions, fewest = len(of_each), int(of_each.min())
-        if (wordings := wordings or fewest) > fewest:
+        wordings = wordings or fewest
+        if wordings > fewest:
             raise InputError(
                 f"--wordings {wordings}: {questions} has {fewest} for some questions; write more wordings, or ask for "
                 "fewer"
             )
     if n_questions < 1:
         raise InputError(f"--questions {n_questions}: at least one is needed")
-    if columns is not None and pilot is None:
-        raise InputError("--columns without --pilot: it names the columns of a pilot; give one, or leave --columns out")
-    beliefs = _beliefs(models, pilot, judge, seed, columns)
+    beliefs = _beliefs(models, pilot, judge, seed, named)
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
-    made = make_plan(
+    forecast = make_plan(
         beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
         n_wordings=wordings or 1, price_judge=price_judge, price_answer=price_answer,
     )  # fmt: skip
-    remarks = [*made.remarks]
+    remarks = [*forecast.remarks]
     if calls is None and target is None:
         remarks.append(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
         text = "no --pilot: what is assumed comes from public sets, and the ranges are wide; judge at least "
         text += f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
         remarks.append(Note(text, Concern.ROUGH))
-    return replace(made, remarks=tuple(remarks))
+    return replace(forecast, remarks=tuple(remarks))
 
 # %% ../../nbs/api/planning.ipynb #d72dfbac
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -222,14 +277,14 @@ class Pairs(Result):
 
     pairs: pd.DataFrame  # question_id, variant, model_a (shown first), model_b
     facts: dict[str, Any]  # what they amount to
-    said: str = ""  # in one line; if not given, the facts are listed
+    sentence: str = ""  # in one line; if not given, the facts are listed
     settled: Settled | None = None
     remarks: tuple[str, ...] = ()
 
     def parts(self) -> Parts:
         width = max(map(len, self.facts), default=0)
         values = {name: f"{value:.10g}" if isinstance(value, float) else value for name, value in self.facts.items()}
-        return [self.said] if self.said else [f"{name:{width}}  {value}" for name, value in values.items()]
+        return [self.sentence] if self.sentence else [f"{name:{width}}  {value}" for name, value in values.items()]
 
     @property
     def is_settled(self) -> bool:
@@ -280,6 +335,9 @@ def design(
     wordings: Annotated[str | int | None, "N|auto"] = None,
     orders: Orders = "one",  # both: every pair twice in a row, both ways round.
     seed: int = SEED,  # Seed of every random draw.
+    # Names of the columns of tables in another form that hold the questions, or models: question_id=q,model_a=left.
+    columns: Columns = None,
+    **names: Any,
 ) -> Pairs:
     """Choose which pairs of models to judge on which questions.
 
@@ -294,18 +352,19 @@ def design(
         raise InputError(
             f"--block-size {block_size} with --kind {kind}: only blocks have a size; add --kind blocks, or leave it out"
         )
-    names, cells, rng = models_from(models), cells_from(questions), stream(seed, "design")
-    size = 6 if block_size is None else block_size
+    named = _names_of(columns, names)
+    model_names, cells = models_from(models, named), cells_from(questions, named)
+    size, rng = 6 if block_size is None else block_size, stream(seed, "design")
     if wordings is not None:
-        each = math.comb(size if kind == "blocks" else len(names), 2) * (2 if orders == "both" else 1)
+        each = math.comb(size if kind == "blocks" else len(model_names), 2) * (2 if orders == "both" else 1)
         cells = _first_wordings(cells, str(wordings), calls / each)
-    made = design_pairs(len(names), n_wordings(cells), calls, kind=kind, block_size=size, orders=orders, rng=rng)
-    return Pairs(pair_table(made, names, cells), design_facts(made, orders))
+    pairs = design_pairs(len(model_names), n_wordings(cells), calls, kind=kind, block_size=size, orders=orders, rng=rng)
+    return Pairs(pair_table(pairs, model_names, cells), design_facts(pairs, orders))
 
 # %% ../../nbs/api/planning.ipynb #50cc12ec
 @words_checked
 def next_calls(
-    verdicts: One,
+    verdicts: VerdictFile,
     *,
     # All questions, as `ppe design` reads them: those of FILE among them. With --place, those that the model has
     # answered.
@@ -336,7 +395,8 @@ def next_calls(
     if calls < 1:
         raise InputError(f"--calls {calls}: at least one is needed")
     goal = None if until is None else parse_goal(until)
-    table = verdict_table(verdicts, judge=judge, columns=columns, **names)
+    named = merged_columns(columns, names)
+    table = verdict_table(verdicts, judge=judge, columns=named)
     judges = table["judge"].astype(str).unique()
     if len(judges) > 1:
         raise InputError(
@@ -344,19 +404,21 @@ def next_calls(
             "with --judge"
         )
     model_names = list(model_codes(table)[2]) if models is None else models_from(models)
-    chosen, remarks = goal, []
+    order_goal, remarks = goal, []
     if place is not None:
         check_name(place, "model")
         if place not in model_names and models is not None:
             raise InputError(
                 f"--place {place}: --models names {first_five(model_names)}; name it there too, or leave them out"
             )
-        require_distinct_names(model_names := model_names if place in model_names else [*model_names, place])
+        if place not in model_names:
+            model_names = [*model_names, place]
+        require_distinct_names(model_names)
         goal = None if goal is None else replace(goal, model=model_names.index(place))
-        chosen = goal or Goal("rank", model=model_names.index(place))
+        order_goal = goal or Goal("rank", model=model_names.index(place))
         if place not in model_codes(table)[2]:
             remarks.append(f"no verdict on {place} yet: its first calls meet each of the others once")
-    cells = cells_from(questions)
+    cells = cells_from(questions, _names_in(questions, _names_of(named, {})))
     judged, n, rng = judged_calls(table, model_names, cells), len(model_names), stream(seed, "next", len(table))
     state = None if goal is None else is_settled(judged, n_models=n, goal=goal, level=level)
     facts, words = ({}, "") if state is None else (state.report(model_names), state.words(model_names))
@@ -365,8 +427,10 @@ def next_calls(
         empty = pd.DataFrame(columns=["question_id", "variant", "model_a", "model_b"])
         return pairs(empty, facts | {"pairs": 0}, f"{words}; nothing was written")
     try:
-        made = chosen_calls(judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=chosen, rng=rng)
+        chosen = chosen_calls(judged, n_models=n, n_variants=n_wordings(cells), n_calls=calls, goal=order_goal, rng=rng)
     except InputError as error:  # nothing is left to judge: how far that has come is worth knowing
         raise InputError(f"{error}{f'; {words}' if words else ''}") from None
-    said = f"{made.n_calls} pairs on {len({*made.question.tolist()})} questions{f'; {words}' if words else ''}"
-    return pairs(pair_table(made, model_names, cells), facts | {"pairs": made.n_calls}, said)
+    summary = f"{chosen.n_calls} pairs on {len({*chosen.question.tolist()})} questions"
+    if words:
+        summary += f"; {words}"
+    return pairs(pair_table(chosen, model_names, cells), facts | {"pairs": chosen.n_calls}, summary)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ppe.api.inputs import (
     Columns,
-    Several,
+    VerdictFiles,
     Verdicts,
     check_match,
     judges_and_people,
@@ -95,7 +95,9 @@ _DEFAULTS = {
 }  # fmt: skip
 OF_POOL = ("ranker", "on_separation", "select", "keep", "mu")
 OF_COUNTS = ("ranker", "on_separation", "reference", "incomplete")
-OF_SCORES = ("ranker", "judge", "category", "reference", "intervals", "interval_kind", "level", "seed")
+OF_SCORES = (
+    "ranker", "judge", "category", "reference", "intervals", "interval_kind", "level", "seed", "over", "fragility",
+)  # fmt: skip
 OF_PEOPLE = ("people", "match", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 OF_GRAPHS = (  # what needs graphs or questions, and so a table
     "select", "keep", "intervals", "order_effect", "covariates", "coefficients", "judges", "by", "over", "fragility",
@@ -169,7 +171,7 @@ class _Ranges:
         if isinstance(board, ScoreLeaderboard):
             if self.n_resamples is not None:
                 options["n_flips"] = self.n_resamples
-            return board.with_intervals(**options)
+            return board.with_intervals(over=self.over, **options)
         options["over"] = self.over
         if self.n_resamples is not None:
             return board.with_intervals(n_resamples=self.n_resamples, **options)
@@ -189,6 +191,17 @@ class _Ranges:
         return replace(estimate, limits=limits, kind=canonical_kind(self.kind), level=self.level)
 
 # %% ../../nbs/api/ranking.ipynb #rk-08
+def _refuse_of_pool(chosen: Mapping[str, str], select: str) -> None:
+    allowed = [name for name in OF_POOL if name != "mu" or select != "none"]
+    reason = "its graphs are ranked as they are, without ranges; rank the verdict table, or leave it out"
+    _refuse_others(chosen, allowed, "a pool of graphs", reason)
+
+
+def _refuse_of_people(chosen: Mapping[str, str]) -> None:
+    reason = "people's scores are those of Bradley-Terry, each judge with the weight that its agreement with people"
+    _refuse_others(chosen, OF_PEOPLE, "--people", f"{reason} gives it; leave it out")
+
+
 def _rank_counts(source: Streamed, chosen: Mapping[str, str], **options: Any) -> Leaderboard:
     "The leaderboard of counts; `options` are those of `counts_leaderboard`."
     if not source.n_rows:
@@ -203,7 +216,7 @@ def _rank_counts(source: Streamed, chosen: Mapping[str, str], **options: Any) ->
 # %% ../../nbs/api/ranking.ipynb #d4988c80
 @words_checked
 def rank(
-    verdicts: Several,
+    verdicts: VerdictFiles,
     *,
     category: str | None = None,  # Only this category.
     # A ranking of each category, side by side; ranges hold for all models of all of them at once.
@@ -249,6 +262,7 @@ def rank(
     # wording: those of the same variant.
     match: Match = "auto",
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # The people's table has the same.
     columns: Columns = None,
     **names: Any,
 ) -> Leaderboard | JudgeLeaderboards | CategoryLeaderboards | PeopleAndJudges | ScoreLeaderboard:
@@ -261,8 +275,7 @@ def rank(
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if ranker not in (None, "mean"):
         find_count_ranker(ranker)
-    ranges = _Ranges(intervals, level, interval_kind, seed, facets_over(over))
-    named = merged_columns(columns, names)
+    ranges, named = _Ranges(intervals, level, interval_kind, seed, facets_over(over)), merged_columns(columns, names)
     chosen = _given({
         "category": category, "by": by, "judge": judge, "incomplete": incomplete,
         "ranker": None if ranker == "bradley-terry" else ranker,
@@ -276,19 +289,19 @@ def rank(
     if scores is not None:
         if ranker in (None, "mean"):
             _refuse_others(chosen, OF_SCORES, "a ranking by mean scores", "leave it out, or name another --ranker")
-            return ranges.of(score_leaderboard(scores, reference=_ratings(reference)))
+            means = score_leaderboard(scores, reference=_ratings(reference))
+            if fragility or intervals != 0:
+                means = means.with_fragility(fragility)
+            return ranges.of(means)
         verdicts, judge, category = validate_verdicts(as_verdicts(scores)), None, None
     if ranker == "mean":
         raise InputError("--ranker mean: it is of scores of answers, and these are verdicts on pairs; leave it out")
     options: dict[str, Any] = {"ranker": ranker or "bradley-terry", "on_separation": on_separation}
     if isinstance(verdicts, Pool):
-        taken = [name for name in OF_POOL if name != "mu" or select != "none"]
-        reason = "its graphs are ranked as they are, without ranges; rank the verdict table, or leave it out"
-        _refuse_others(chosen, taken, "a pool of graphs", reason)
+        _refuse_of_pool(chosen, select)
         return pool_leaderboard(verdicts, method=_selection(select, keep, mu), **options)
     if people is not None:
-        reason = "people's scores are those of Bradley-Terry, each judge with the weight that its agreement with people"
-        _refuse_others(chosen, OF_PEOPLE, "--people", f"{reason} gives it; leave it out")
+        _refuse_of_people(chosen)
         table, votes = judges_and_people(verdicts, people, judge=judge, category=category, columns=named)
         return ranges.of_people(people_and_judges(votes, table, match=match))
     check_match(match, people)

@@ -25,7 +25,16 @@ import pandas as pd
 
 from .. import __version__
 from .comparing import compare
-from .inputs import Columns, One, Verdicts, merged_columns, opened, selected, verdict_table
+from ppe.api.inputs import (
+    Columns,
+    VerdictFile,
+    Verdicts,
+    merged_columns,
+    opened,
+    require_columns,
+    selected,
+    verdict_table,
+)
 from .options import check_numbers, words_checked
 from .ranking import Reference, rank
 from .verdict_quality import diagnose
@@ -39,7 +48,7 @@ from ..parallel import progress_bar
 from ..rankers.registry import COUNT_RANKERS
 from ..reports.svg import svg_picture
 from ..reports.tables import further_calls, judge_agreement, judge_table, worst_questions
-from ..results import Heading, Note, Parts, Result, Shown, result_html, visible
+from ..results import Heading, Note, Parts, Result, TableView, result_html, visible
 from ..random_streams import SEED, stream
 from ..verdicts import read_verdicts, reading
 
@@ -58,12 +67,12 @@ class Text(Result):
 
     def to_frame(self) -> pd.DataFrame:
         "The first table."
-        return next((part.table for part in self.paragraphs if isinstance(part, Shown)), pd.DataFrame())
+        return next((part.table for part in self.paragraphs if isinstance(part, TableView)), pd.DataFrame())
 
     def to_dict(self) -> dict[str, Any]:
         "The sentences, and the rows of each table."
-        tables = [part.table for part in self.paragraphs if isinstance(part, Shown)]
-        sentences = [part for part in self.paragraphs if not isinstance(part, Shown)]
+        tables = [part.table for part in self.paragraphs if isinstance(part, TableView)]
+        sentences = [part for part in self.paragraphs if not isinstance(part, TableView)]
         rows = [table.astype(object).where(table.notna(), None).to_dict("records") for table in tables]
         return {"sentences": sentences, "tables": rows}
 
@@ -143,7 +152,7 @@ def _cycles(board: Leaderboard, level: float, seed: int) -> Text:
         raise InputError("this table is too large to look at its graphs one by one")
     if board.pool.n_models < 3:
         raise InputError("two models make no cycle")
-    paragraphs: list[str | Heading | Shown] = []
+    paragraphs: list[str | Heading | TableView] = []
     cycles = real_cycles(board.pool, level=level, rng=stream(seed, "report", "cycles"))
     paragraphs.append(
         f"{len(cycles.cycles):,} of {cycles.n_triples:,} triples of models with three strict majorities form a cycle; "
@@ -151,14 +160,14 @@ def _cycles(board: Leaderboard, level: float, seed: int) -> Text:
     )
     table = cycles.table().round({"low": 9}).sort_values(["confident", "low"], ascending=False, kind="stable")
     if len(table):
-        paragraphs.append(Shown(table.head(CYCLES_LISTED)))
+        paragraphs.append(TableView(table.head(CYCLES_LISTED)))
     try:
         questions = worst_questions(board.pool)
     except InputError as error:
         paragraphs.append(f"Cycle scores of questions are not compared: {error}.")
     else:
         paragraphs.append(Heading("Questions with the highest mean cycle score"))
-        paragraphs.append(Shown(questions.head(CYCLES_LISTED)))
+        paragraphs.append(TableView(questions.head(CYCLES_LISTED)))
     return Text(paragraphs)
 
 # %% ../../nbs/api/reporting.ipynb #8fa6140c
@@ -170,7 +179,7 @@ def _judges(verdicts: pd.DataFrame, level: float) -> Text:
     )
     columns = ["judge", "verdicts", "invalid", "ties", "first_wins", "first_low", "first_high"]
     columns += ["both_orders", "changed", "reversed"]
-    paragraphs: list[str | Heading | Shown] = [Shown(rates[columns].dropna(axis="columns", how="all"))]
+    paragraphs: list[str | Heading | TableView] = [TableView(rates[columns].dropna(axis="columns", how="all"))]
     if len(table) > 1:
         try:
             pairs = judge_agreement(verdicts, table["judge"].tolist(), level=level)
@@ -178,7 +187,7 @@ def _judges(verdicts: pd.DataFrame, level: float) -> Text:
             paragraphs.append(f"Agreement of judges is not known: {error}.")
         else:
             paragraphs.append(Heading("How often two judges give the same verdict"))
-            paragraphs.append(Shown(pairs))
+            paragraphs.append(TableView(pairs))
     return Text(paragraphs)
 
 
@@ -189,7 +198,7 @@ def _next(verdicts: pd.DataFrame, level: float, seed: int) -> Text:
     "What is settled, and the pairs that the next calls would go to."
     further = further_calls(verdicts, level=level, seed=seed)
     sentence = f"{further.order.words(further.models)}. The next {further.n_calls:,} calls would go to:"
-    return Text([sentence, Shown(further.pairs.head(CALLS_LISTED))])
+    return Text([sentence, TableView(further.pairs.head(CALLS_LISTED))])
 
 
 def plans_of_one(
@@ -291,7 +300,7 @@ class Report(Result):
     html: str  # a whole file
 
     def parts(self) -> Parts:
-        parts: list[str | Heading | Shown] = [Heading(self.title)]
+        parts: list[str | Heading | TableView] = [Heading(self.title)]
         for section in self.sections:
             parts += ["", Heading(section.heading)]
             if section.lead:
@@ -379,7 +388,7 @@ def _today() -> str:
 # %% ../../nbs/api/reporting.ipynb #9b46635d
 @words_checked
 def report(
-    verdicts: One,
+    verdicts: VerdictFile,
     new: Annotated[Verdicts, "[NEW]"] = None,
     *,
     out: str | os.PathLike | None = None,  # Page to write: .html.
@@ -394,6 +403,7 @@ def report(
     level: float = 0.95,  # Level of all intervals.
     seed: int = SEED,  # Seed of every random draw.
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # Both tables have the same.
     columns: Columns = None,
     **names: Any,
 ) -> Report:
@@ -409,6 +419,8 @@ def report(
     if len(inputs) == 2 and all(isinstance(source, str) and source == "-" for source in inputs):
         raise InputError("standard input holds one table: put the other into a file")
     named = merged_columns(columns, names)
+    if new is not None:
+        require_columns(named, old=verdicts, new=new)
     sources = [_source(source, judge, category, named) for source in inputs]
     tables = [source.table for source in sources]
     ranked = {"ranker": ranker, "reference": reference, "incomplete": incomplete, "intervals": intervals}

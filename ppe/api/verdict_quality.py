@@ -19,12 +19,13 @@ from ..charts import draw_cycle_scores
 from ..truncation import global_top_k
 from ppe.api.inputs import (
     Columns,
-    One,
-    Several,
+    VerdictFile,
+    VerdictFiles,
     Verdicts,
     check_match,
     judges_and_people,
     merged_columns,
+    require_columns,
     require_one_stdin,
     verdict_table,
 )
@@ -37,7 +38,7 @@ from ..inference.ranked_verdicts import Incomplete
 from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..random_streams import SEED
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ class Cycles(Result):
     remarks: tuple[str, ...] = ()
 
     def parts(self) -> Parts:
-        return [Shown(self.graphs)]
+        return [TableView(self.graphs)]
 
     def to_frame(self) -> pd.DataFrame:
         "A row for each graph."
@@ -88,14 +89,14 @@ def plot(
 ) -> "Axes":
     "Draw the distribution of the cycle scores."
     scores = self.graphs["score"].to_numpy(float)
-    kept = np.zeros(len(scores), dtype=bool)
-    kept[global_top_k(scores, len(scores) if keep is None else keep)] = True
-    return draw_cycle_scores(ax, scores, kept)
+    is_kept = np.zeros(len(scores), dtype=bool)
+    is_kept[global_top_k(scores, len(scores) if keep is None else keep)] = True
+    return draw_cycle_scores(ax, scores, is_kept)
 
 # %% ../../nbs/api/verdict_quality.ipynb #0db0ad78
 @words_checked
 def cycles(
-    verdicts: One,
+    verdicts: VerdictFile,
     *,
     incomplete: Incomplete = "auto",  # Graphs that lack a pair; auto: left out where others are complete; keep, drop.
     judge: str | None = None,  # Only this judge.
@@ -120,7 +121,7 @@ def cycles(
 # %% ../../nbs/api/verdict_quality.ipynb #2528a1d9
 @words_checked
 def diagnose(
-    verdicts: One,
+    verdicts: VerdictFile,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,  # Verdicts of people, to say how far each judge agrees with them.
     # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
@@ -134,6 +135,7 @@ def diagnose(
     judge: str | None = None,  # Only this judge.
     category: str | None = None,  # Only this category.
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # The people's table has the same.
     columns: Columns = None,
     **names: Any,
 ) -> Diagnosis:
@@ -147,8 +149,11 @@ def diagnose(
     check_numbers(level, seed)
     require_one_stdin(verdicts, people)
     check_match(match, people)
-    votes = None if people is None else verdict_table(people, columns=columns, **names)
-    table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
+    named = merged_columns(columns, names)
+    if people is not None:
+        require_columns(named, judges=verdicts, people=people)
+    votes = None if people is None else verdict_table(people, columns=named)
+    table = verdict_table(verdicts, judge=judge, category=category, columns=named)
     with progress_bar(bar_format="{desc}") as bar:
         tick = partial(bar.set_description_str, refresh=True)
         return diagnose_verdicts(
@@ -158,7 +163,7 @@ def diagnose(
 # %% ../../nbs/api/verdict_quality.ipynb #agree-02
 @words_checked
 def agree(
-    verdicts: Several,
+    verdicts: VerdictFiles,
     *,
     people: Annotated[Verdicts, "PEOPLE.csv"],  # Verdicts of people on some of the battles in FILES, each under a name.
     # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
@@ -172,6 +177,7 @@ def agree(
     judge: str | None = None,  # Only this judge.
     category: str | None = None,  # Only this category.
     # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # The people's table has the same.
     columns: Columns = None,
     **names: Any,
 ) -> Agreement:

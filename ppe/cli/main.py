@@ -11,8 +11,8 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from traceback import walk_tb
+from types import ModuleType
 from typing import TextIO
 
 import click
@@ -48,6 +48,21 @@ COMMANDS = {  # name → module, and first sentence of its help, which fits a li
 }
 
 # %% ../../nbs/cli/main.ipynb #c06-f234ef
+def _module(name: str) -> ModuleType:
+    "The module of a command, imported when it is called."
+    if name == "verdicts":
+        from ppe.cli import verdicts
+
+        return verdicts
+    if name == "stages":
+        from ppe.cli import stages
+
+        return stages
+    from ppe.cli import paper
+
+    return paper
+
+
 class Commands(click.Group):
     "Commands that are imported when they are called."
 
@@ -57,7 +72,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = import_module(f"ppe.cli.{COMMANDS[name][0]}")
+        module = _module(COMMANDS[name][0])
         return getattr(module, f"{name}_command", None) or getattr(module, f"{name}_group")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -45,9 +45,9 @@ def data_write(name: str, *, out: str, force: bool) -> None:
     from ppe.sources.datasets import verdict_set
     from ppe.verdicts import write_verdicts
 
-    known, target = verdict_set(name), new_file(out, force=force)
+    facts, target = verdict_set(name), new_file(out, force=force)
     write_verdicts(load(name), target)
-    emit(f"{out}: {known.verdicts} verdicts of {known.title}; {known.licence}, cite {known.citation}")
+    emit(f"{out}: {facts.verdicts} verdicts of {facts.title}; {facts.licence}, cite {facts.citation}")
 
 # %% ../../nbs/cli/paper.ipynb #c05-c9cfdf
 Profile = Literal["full", "quick", "verify"]  # as in ppe.paper.artefacts
@@ -109,7 +109,7 @@ def paper_run(
         raise InputError("--reference and --out go with --verdicts FILE: name the verdicts")
     return run(names or None, profile=profile, settings=settings, workers=workers, scheduler=scheduler).exit_code
 
-
+# %% ../../nbs/cli/paper.ipynb #9cb20d45
 @command("publish", PROFILE, group=paper_group)
 def paper_publish(*, profile: Profile) -> None:
     """Write figures/README.md anew, and the numbers and the picture of README.md and the site's first pages.
@@ -146,13 +146,13 @@ def theory_recovery(
     "Theorem 1 at finite n: exact probabilities for the majority vote of t graphs."
     from ppe.theory.tournaments import edge_error, exact_recovery, expected_triangles, threshold, triangle_free
 
-    found = {
+    quantities = {
         "edge_error": edge_error(t, p), "exact_recovery": exact_recovery(n, t, p),
         "triangle_free": triangle_free(n, t, p), "expected_triangles": expected_triangles(n, t, p),
         "threshold_plain": threshold(n, p, 4),
         "threshold_truncated": threshold(n, p, 2),
     }  # fmt: skip
-    emit_values({"n": n, "p": p, "t": t, **{name: float(value) for name, value in found.items()}}, format)
+    emit_values({"n": n, "p": p, "t": t, **{name: float(value) for name, value in quantities.items()}}, format)
 
 
 @command("graphs-needed", FORMAT, group=theory_group)

@@ -24,7 +24,7 @@ import click
 from ..errors import InputError, PpeError, Remark, as_options, one_line
 from ..api.markup_formats import as_junit, as_markdown
 from ..files import check_outputs, plain_number, plain_whole
-from ..results import Heading, Parts, Result, Shown, as_text
+from ..results import Heading, Parts, Result, TableView, as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,10 +111,12 @@ def _parameter(parameter: inspect.Parameter, read_help: Callable[[], str | None]
     """
     kind, more = parameter.annotation, []
     several = False
-    while (origin := get_origin(kind)) in (Annotated, tuple, Sequence, Union, UnionType):
+    origin = get_origin(kind)
+    while origin in (Annotated, tuple, Sequence, Union, UnionType):
         kind, *rest = get_args(kind)
         more += rest if origin is Annotated else []
         several |= origin in (tuple, Sequence)
+        origin = get_origin(kind)
     required, hint = parameter.default is parameter.empty, more[0] if more else None
     metavar = hint if isinstance(hint, str) else None
     if isinstance(hint, (tuple, Mapping)):
@@ -193,8 +195,10 @@ def function_command(
             raise
         return None
 
-    made = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in {option.name for option in more}]
-    kinds = [_parameter(p, partial(read_help, p.name)) for p in made]
+    own_parameters = [
+        p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in {option.name for option in more}
+    ]
+    kinds = [_parameter(p, partial(read_help, p.name)) for p in own_parameters]
     return click.Command(name, callback=call, params=[*kinds, *more], help=inspect.getdoc(function))
 
 
@@ -206,13 +210,13 @@ def command(
 ) -> Callable[[Callable], click.Command]:
     "The command of a function that prints; the comment beside a keyword is the help of its option."
 
-    def made(function: Callable) -> click.Command:
+    def own_parameters(function: Callable) -> click.Command:
         command = function_command(name, of or function, *more, run=function)
         if group:
             group.add_command(command)
         return command
 
-    return made
+    return own_parameters
 
 # %% ../../nbs/cli/show.ipynb #show-05
 def new_file(
@@ -267,7 +271,7 @@ def emit_rows(table: "pd.DataFrame", form: Form) -> None:
         joined = lists.map(lambda cell: ", ".join(map(str, cell)) if isinstance(cell, (tuple, list)) else cell)
         emit(table.assign(**joined).to_csv(index=False, lineterminator="\n"))
     else:
-        emit_parts([Shown(table)])
+        emit_parts([TableView(table)])
 
 
 def emit_values(values: Mapping[str, object], form: Form) -> None:
@@ -317,7 +321,7 @@ def _cells(column: "pd.Series") -> list[str]:
     return [f"{value:{digits}}" for value in column]
 
 # %% ../../nbs/cli/show.ipynb #c07-rich-1-b
-def _rich_table(shown: Shown, length: int) -> "Table":
+def _rich_table(shown: TableView, length: int) -> "Table":
     "A table with bars of a length on the scale of all rows, a row bold where its range is one place."
     from rich.box import ASCII2, SIMPLE_HEAD
     from rich.table import Table
@@ -342,13 +346,13 @@ def _rich_table(shown: Shown, length: int) -> "Table":
     return drawn
 
 # %% ../../nbs/cli/show.ipynb #c07-rich-1-c
-def _fitting(shown: Shown, console: "Console") -> "Iterator[Table | str]":
+def _fitting(shown: TableView, console: "Console") -> "Iterator[Table | str]":
     "A table as wide as the console; or two or more, each with the names that its rows begin with; or plain text."
     unlimited, columns = console.options.update(width=10_000), list(shown.table)
     numeric = [shown.table[name].dtype.kind in "if" for name in columns]
     lead = next((k for k in range(1, len(columns)) if numeric[k] and not all(numeric[:k])), 1)
 
-    def drawn(part: Shown, lengths: Sequence[int]) -> "Table | None":
+    def drawn(part: TableView, lengths: Sequence[int]) -> "Table | None":
         tables = (_rich_table(part, length) for length in lengths)
         return next((t for t in tables if console.measure(t, options=unlimited).maximum <= console.width), None)
 
@@ -360,16 +364,16 @@ def _fitting(shown: Shown, console: "Console") -> "Iterator[Table | str]":
     while table is None:
         if n_columns <= lead:
             return (yield _for_terminal(as_text(shown.table)))
-        table = drawn(Shown(shown.table[columns[:n_columns]]), (0, TIGHT))
+        table = drawn(TableView(shown.table[columns[:n_columns]]), (0, TIGHT))
         n_columns -= 1
     rest = columns[:lead] + columns[n_columns + 1 :]
     yield table
-    yield from _fitting(Shown(shown.table[rest], shown.bar if {*(shown.bar or ())} <= {*rest} else None), console)
+    yield from _fitting(TableView(shown.table[rest], shown.bar if {*(shown.bar or ())} <= {*rest} else None), console)
 
-
+# %% ../../nbs/cli/show.ipynb #025df1f2
 def emit_parts(parts: Parts) -> None:
     "Print paragraphs, headings and tables: set by rich on a terminal, plain text into a file or a pipe."
-    plain = "\n".join(as_text(part.table) if isinstance(part, Shown) else part for part in parts)
+    plain = "\n".join(as_text(part.table) if isinstance(part, TableView) else part for part in parts)
     if not sys.stdout.isatty():
         return emit(plain)
     from rich.console import Console
@@ -379,7 +383,7 @@ def emit_parts(parts: Parts) -> None:
     _for_terminal(plain).encode(sys.stdout.encoding or "utf-8")  # all or nothing
     console = Console(file=sys.stdout, force_jupyter=False, markup=False, highlight=False, emoji=False)
     for part in parts:
-        if isinstance(part, Shown):
+        if isinstance(part, TableView):
             for at, drawn in enumerate(_fitting(part, console)):
                 if at > 0:
                     console.print()

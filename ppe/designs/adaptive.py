@@ -18,8 +18,8 @@ from ..compiled import njit
 from .pair_designs import PairDesign, design_pairs
 from .stopping import Goal, JudgedCalls, judged_scores
 from ..errors import InputError
-from ..rankers.likelihood import compiled_or_plain
-from ..rankers.ranking import best_first
+from ..compiled import compiled_or_plain
+from ..rankers.distances import best_first
 
 PRIOR = 1.0  # precision of strengths before anything is judged: a standard deviation of one logit
 EVEN = 5  # every so many calls, one goes to the pair that was compared least, whatever its scores

@@ -27,7 +27,7 @@ from ..pool import half_tie_wins
 from ..rankers.bradley_terry import bradley_terry_batch, fit_newton
 from ..rankers.order_effect import no_place_effect
 from ..rankers.predictor import first_places, order_effect
-from ..rankers.ranking import mid_ranks
+from ..rankers.distances import mid_ranks
 
 # %% ../../nbs/designs/beliefs.ipynb #98bdd08e
 MOST_EFFECTS = sqrt(4 / 3)  # τ where a verdict is certain once its question is known

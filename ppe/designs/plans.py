@@ -24,8 +24,8 @@ from .pair_designs import Orders, Sharing
 from ..errors import InputError, plural
 from ..files import plain_number
 from ..inference.normal_intervals import symmetric_root
-from ..rankers.ranking import best_first
-from ..results import Parts, Result, Shown
+from ..rankers.distances import best_first
+from ..results import Parts, Result, TableView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -280,7 +280,7 @@ class Plan(Result):
         texts = {name: "{median:.2f} ({low:.2f} to {high:.2f})".format(**each) for name, each in believed.items()}
         texts["ties"] = "{median:.0%} ({low:.0%} to {high:.0%})".format(**believed["ties"])
         return [
-            Shown(_readable(self.designs, self.top), ("low", "distance", "high")),
+            TableView(_readable(self.designs, self.top), ("low", "distance", "high")),
             "",
             "distance: normalised Spearman distance to the ranking of all questions, typical, and best and worst case "
             f"(low, high; 90 %){ends}; top {self.top}: probability that they are right; range: places "

@@ -22,8 +22,9 @@ from ..errors import ConvergenceError, InputError, first_five, plural
 from ..inference.intervals import FEW_QUESTIONS
 from ..inference.step_down import rank_limits
 from ..rankers.bradley_terry import fit_newton
-from ..rankers.likelihood import ascend, compiled_or_plain
-from ..rankers.ranking import at_least, best_first
+from ..compiled import compiled_or_plain
+from ..rankers.newton import ascend
+from ..rankers.distances import at_least, best_first
 
 # %% ../../nbs/designs/stopping.ipynb #40841e9c
 @dataclass(frozen=True, slots=True)

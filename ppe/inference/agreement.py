@@ -18,7 +18,7 @@ from ..errors import InputError, first_five, plural
 from .diagnostics import clustered_interval
 from .jackknife import jackknife_half_width
 from .matching import BATTLE, Match, Matched, matched_verdicts
-from ..results import Concern, Heading, Note, Parts, Result, Shown
+from ..results import Concern, Heading, Note, Parts, Result, TableView
 
 # %% ../../nbs/inference/agreement.ipynb #agree-05
 def _chance_corrected(cells: np.ndarray, n_words: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -187,10 +187,10 @@ class Agreement(Result):
         by_category = self.measures["category"] != ""
         columns = "judge cases agreement agreement_low agreement_high without_ties chance kappa ac1".split()
         bar = ("agreement_low", "agreement", "agreement_high")
-        parts: list[str | Shown] = [Shown(self.measures.loc[~by_category, columns], bar), "", *self.lines()]
+        parts: list[str | TableView] = [TableView(self.measures.loc[~by_category, columns], bar), "", *self.lines()]
         if by_category.any():
             kinds = self.measures.loc[by_category, ["category", *columns]].sort_values("category", kind="stable")
-            parts += ["", Heading("By category"), Shown(kinds, bar)]
+            parts += ["", Heading("By category"), TableView(kinds, bar)]
         return parts
 
     def lines(self) -> list[str]:

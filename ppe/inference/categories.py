@@ -18,7 +18,7 @@ from .judge_leaderboards import ranks_side_by_side, stacked_frame
 from .leaderboard import Leaderboard, part_leaderboard
 from .leaderboard_ranges import REFUSALS
 from .step_down import questions_needed
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 from ..verdicts import select_verdicts
 
 # %% ../../nbs/inference/categories.ipynb #956e40da
@@ -88,7 +88,7 @@ class CategoryLeaderboards(Result):
         return table.fillna("").rename_axis("model").reset_index()
 
     def parts(self) -> Parts:
-        return [Shown(self.ranks()), "", self.sentence()]
+        return [TableView(self.ranks()), "", self.sentence()]
 
     def to_frame(self) -> pd.DataFrame:  # category ("all" first), model, score, rank, and the limits
         "One row for each category and model."

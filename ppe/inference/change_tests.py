@@ -22,7 +22,7 @@ from .score_tests import Contributions, ScoreTests, contributions, crossing, est
 from .step_down import ROUNDING, critical
 from .variance_components import Cells, generalizability, verdict_cells
 from ..random_streams import SEED, stream
-from ..rankers.ranking import at_least
+from ..rankers.distances import at_least
 
 # %% ../../nbs/inference/change_tests.ipynb #f34f1733
 LARGEST_DROP = 100.0  # log odds: as good as certain, and far from where exp overflows

@@ -25,7 +25,7 @@ from .step_down import questions_needed
 from ..pool import Pool, compared_pairs
 from ..rankers.bradley_terry import bradley_terry_batch
 from ..rankers.order_effect import LOST
-from ..rankers.ranking import at_least, best_first
+from ..rankers.distances import at_least, best_first
 from ..schemas import graph_codes
 
 # %% ../../nbs/inference/diagnostics.ipynb #misfit-01

@@ -31,7 +31,7 @@ from .variance_components import variance_components
 from ..pool import Pool, coded_graphs, compared_pairs, complete_graphs, too_large
 from ..random_streams import stream
 from ..rankers.question_effects import fit_question_effects
-from ..rankers.ranking import shown_ranks
+from ..rankers.distances import shown_ranks
 from ..rankers.registry import rank_batch
 
 # %% ../../nbs/inference/findings.ipynb #b4bcc8f6

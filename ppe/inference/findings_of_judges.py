@@ -15,7 +15,7 @@ from .diagnostics import first_place_rates, judges_agree, order_flips, own_model
 from .diagnostics import repeated_questions, shared_errors, wording_spread
 from .findings import NOTHING, SectionAnswer, Examined, as_percent, rows_as_numbers, with_ends
 from .presentation_order import order_caution
-from ..rankers.ranking import best_first
+from ..rankers.distances import best_first
 from ..rankers.registry import rank_batch
 
 # %% ../../nbs/inference/findings_of_judges.ipynb #7968680e

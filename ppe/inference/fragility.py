@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TOP', 'ROUNDS', 'MOST_QUESTIONS', 'FITS_AT_ONCE', 'CHEAP', 'FITS_OF_A_PAIR', 'SECONDS_PER_ROW', 'SECONDS_PER_CUBE',
-           'Upset', 'Fragility', 'fragility_cost', 'fragility']
+           'Upset', 'Fragility', 'fragility_cost', 'fragility', 'points_fragility']
 
 # %% ../../nbs/inference/fragility.ipynb #5ed8f3b1
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,11 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..pool import Pool
-from ..rankers.likelihood import Design, ascend, compiled_or_plain, efficient_weights, maximise
-from ..rankers.ranking import TIE_TOLERANCE, best_first, mid_ranks
-from ..results import Parts, Result, Shown
+from ..compiled import compiled_or_plain
+from ..rankers.likelihood import Design, maximise
+from ..rankers.newton import ascend, efficient_weights
+from ..rankers.distances import TIE_TOLERANCE, best_first, mid_ranks
+from ..results import Parts, Result, TableView
 
 # %% ../../nbs/inference/fragility.ipynb #d50a053c
 class Upset(NamedTuple):
@@ -62,7 +64,7 @@ class Fragility(Result):
         return sentence + "."
 
     def parts(self) -> Parts:
-        return [Shown(self.to_frame()), "", self.sentence()]
+        return [TableView(self.to_frame()), "", self.sentence()]
 
     def to_frame(self) -> pd.DataFrame:  # what, ahead, behind, questions (their number), exact, shared, alone
         "One row for each change."
@@ -216,17 +218,19 @@ def fragility_cost(
 class _Search:
     "An order of models, and what each question says for it."
 
-    pool: Pool
-    cells: Any  # of `_counted`
-    design: Design
-    tie_parameter: bool
+    models: tuple[str, ...]
+    questions: Sequence[str]  # their names
     points: np.ndarray  # (Q, n) of each question
     is_exact: bool  # every question compares all pairs equally often: points decide
+    cells: Any = None  # of `_counted`; of no use where points decide, as the next two
+    design: Design | None = None
+    tie_parameter: bool = False
 
     def scores(self, kept: np.ndarray) -> np.ndarray:  # (Q,) bool
         "Scores of the models by what these questions say."
         if self.is_exact:
             return kept @ self.points
+        assert self.design is not None
         counts = (kept @ self.cells).reshape(1, 3, -1)
         fit = maximise(self.design, counts, tie_parameter=self.tie_parameter, on_separation="error")
         return fit.strengths[0]
@@ -247,13 +251,12 @@ class _Search:
             return np.array([gaps.argmax()])
         if most <= 2:
             return None
+        assert self.design is not None
         return _refitted(self.cells, self.design, self.tie_parameter, ahead, behind, most)
 
     def names(self, questions: np.ndarray) -> list[str]:
         "Names of questions by their numbers."
-        first_graph = np.unique(self.pool.questions, return_index=True)[1]
-        questions_of = self.pool.index.get("question_id", pd.Series(self.pool.blocks))
-        return questions_of.astype(str).iloc[first_graph[questions]].tolist()
+        return [self.questions[number] for number in questions]
 
 
 def _search(pool: Pool, tie_parameter: bool) -> _Search:
@@ -272,7 +275,9 @@ def _search(pool: Pool, tie_parameter: bool) -> _Search:
     winner = sparse.csr_array((np.ones(n_rows), (rows, first)), shape=(n_rows, n))
     loser = sparse.csr_array((np.ones(n_rows), (rows, second)), shape=(n_rows, n))
     points = (cells @ sparse.vstack([winner, loser, (winner + loser) / 2])).toarray()
-    return _Search(pool, cells, design, tie_parameter, points, is_exact)
+    first_graph = np.unique(pool.questions, return_index=True)[1]
+    names = pool.index.get("question_id", pd.Series(pool.blocks)).astype(str).iloc[first_graph].tolist()
+    return _Search(pool.models, names, points, is_exact, cells, design, tie_parameter)
 
 # %% ../../nbs/inference/fragility.ipynb #53ba1083
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,8 +302,9 @@ class _Order:
         shared: Sequence[int] = (),
     ) -> Upset:
         "The pair that needs the fewest questions, and who is first without them."
-        pool, candidates = self.search.pool, [*pairs]
-        best, most = None, pool.n_questions
+        search, candidates = self.search, [*pairs]
+        n_questions = len(search.questions)
+        best, most = None, n_questions
         ahead, behind = candidates[0]
         for one, other in candidates:
             left_out = self.search.fewest(one, other, most, self.singles)
@@ -306,7 +312,7 @@ class _Order:
                 best, most, ahead, behind = left_out, len(left_out), one, other
         is_alone = False
         if best is not None and size:
-            rest = self.search.scores(~np.isin(np.arange(pool.n_questions), best))
+            rest = self.search.scores(~np.isin(np.arange(n_questions), best))
             later = best_first(rest).tolist()
             is_alone = bool(mid_ranks(rest)[later[0]] == 1)
             if not shared:  # who passed need not be first
@@ -317,8 +323,8 @@ class _Order:
                 ahead = next(model for model in shared if model != behind)
         questions = None if best is None else self.search.names(best)
         is_exact = self.search.is_exact or (best is not None and len(best) <= 2)
-        sharing = tuple(pool.models[model] for model in shared)
-        return Upset(kind, pool.models[ahead], pool.models[behind], questions, is_exact, sharing, is_alone)
+        sharing = tuple(search.models[model] for model in shared)
+        return Upset(kind, search.models[ahead], search.models[behind], questions, is_exact, sharing, is_alone)
 
 # %% ../../nbs/inference/fragility.ipynb #bcab74fd
 def fragility(
@@ -335,25 +341,46 @@ def fragility(
     Source: Huang, Shen, Wei and Broderick (2025), of single preferences. Cost: O(n Q log Q); elsewhere O(n + Q) fits.
     """
     search = _search(pool, tie_parameter)
-    scores = search.scores(np.ones(pool.n_questions, dtype=bool))
-    models, ranks = best_first(scores).tolist(), mid_ranks(scores)
     singles = None
     if not search.is_exact:
+        assert search.design is not None
         singles = _single_questions(search.cells, search.design, tie_parameter)
+    return _changes(search, pair, singles)
+
+
+def points_fragility(
+    models: Sequence[str],
+    questions: Sequence[str],  # their names
+    points: np.ndarray,  # (Q, n) of each question, whose sums are the scores
+    *,
+    pair: tuple[str, str] | None = None,  # of these two alone: the model ahead, the one behind
+) -> Fragility:
+    "As `fragility`, of scores that are sums over questions. Exact. Raises `InputError` for a single question."
+    if len(questions) < 2:
+        raise InputError("one question: without it nothing is left; use at least two")
+    spread = max(float(np.ptp(points)), 1e-300)
+    return _changes(_Search(tuple(models), questions, points / spread, True), pair)
+
+
+def _changes(search: _Search, pair: tuple[str, str] | None, singles: np.ndarray | None = None) -> Fragility:
+    "Of the leader, the top three and each two neighbours; or of a pair."
+    n_questions = len(search.questions)
+    scores = search.scores(np.ones(n_questions, dtype=bool))
+    models, ranks = best_first(scores).tolist(), mid_ranks(scores)
     order = _Order(search, models, ranks, singles)
     if pair:
-        one, other = pool.models.index(pair[0]), pool.models.index(pair[1])
+        one, other = search.models.index(pair[0]), search.models.index(pair[1])
         shared = [one, other] if ranks[one] == ranks[other] else []
         changes = [order.change("pair", 0, [(one, other)], shared)]
-        return Fragility(tuple(changes), search.is_exact, pool.n_questions)
+        return Fragility(tuple(changes), search.is_exact, n_questions)
     leaders = order.tied(models[0])
     rivals = permutations(leaders, 2) if leaders else product(models[:1], models[1:])
     changes = [order.change("leader", 1, rivals, leaders)]
-    if pool.n_models > TOP:
+    if len(models) > TOP:
         is_shared = ranks[models[TOP]] == ranks[models[TOP - 1]]
         shared = order.tied(models[TOP - 1]) if is_shared else []
         changes.append(order.change("top 3", TOP, product(models[:TOP], models[TOP:]), shared))
     for one, other in pairwise(models):
         shared = order.tied(one) if ranks[one] == ranks[other] else []
         changes.append(order.change("neighbours", 0, [(one, other)], shared))
-    return Fragility(tuple(changes), search.is_exact, pool.n_questions)
+    return Fragility(tuple(changes), search.is_exact, n_questions)

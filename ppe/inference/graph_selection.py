@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..pool import Pool
-from ..rankers.ranking import DISTANCES
+from ..rankers.distances import DISTANCES
 from ..rankers.registry import rank_batch
 from ..random_streams import stream
 from ..truncation import block_top_k, global_top_k

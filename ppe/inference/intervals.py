@@ -16,7 +16,8 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..rankers.order_effect import ORDER_FORMS
-from ..rankers.ranking import BatchScores, shown_ranks, tied_places
+from ..rankers.distances import shown_ranks, tied_places
+from ..rankers.ranking import BatchScores
 from ..results import Concern, Note, in_order
 from .graph_selection import find_distance
 from .pool_means import percentile_limits

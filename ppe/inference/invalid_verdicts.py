@@ -14,7 +14,7 @@ import pandas as pd
 from ..comparisons import Comparisons
 from ..errors import first_five
 from .step_down import holm
-from ..rankers.ranking import best_first
+from ..rankers.distances import best_first
 from ..results import Concern, Note
 
 # %% ../../nbs/inference/invalid_verdicts.ipynb #iv-05
@@ -36,10 +36,10 @@ def _excess(rows: pd.DataFrame, n_alone: int, *, by_judge: bool) -> pd.DataFrame
 
     n_members = rows[["question", "member"]].drop_duplicates()["question"].value_counts()
     is_alone = (n_members.loc[rows["question"]] <= n_alone).to_numpy()
-    alone, keys = -1, ["stratum"]
+    stratum, keys = -1, ["stratum"]
     if by_judge:
-        alone, keys = -1 - rows["judge"], ["stratum", "judge"]
-    rows = rows.assign(stratum=np.where(is_alone, alone, rows["question"]))
+        stratum, keys = -1 - rows["judge"], ["stratum", "judge"]
+    rows = rows.assign(stratum=np.where(is_alone, stratum, rows["question"]))
     rows["excess"] = rows["invalid"] - rows.groupby(keys)["invalid"].transform("mean")
     table = rows.groupby("member").agg(
         verdicts=("invalid", "size"), invalid=("invalid", "sum"), excess=("excess", "sum")

@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from ..charts import draw_squares, shortened
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .leaderboard import LIMITS, Leaderboard, part_leaderboard
-from ..results import Heading, Note, Parts, Result, Shown
+from ..results import Heading, Note, Parts, Result, TableView
 from ..schemas import model_codes
 from ..verdicts import select_verdicts
 
@@ -58,8 +58,8 @@ class JudgeLeaderboards(Result):
 
     def parts(self) -> Parts:
         "Ranks side by side, distances, and the lines of each judge."
-        parts: list[str | Heading | Shown] = [Shown(self.ranks()), "", "distances between the rankings:"]
-        parts.append(Shown(self.distances()))
+        parts: list[str | Heading | TableView] = [TableView(self.ranks()), "", "distances between the rankings:"]
+        parts.append(TableView(self.distances()))
         for judge, board in self.boards.items():
             parts += ["", Heading(f"judge {judge}:"), *board.lines()]
         return parts

@@ -40,10 +40,11 @@ from ..random_streams import SEED
 from ..rankers.covariates import Coefficient
 from ..rankers.order_effect import ORDER_FORMS, check_order_form
 from ..rankers.predictor import Predictor, first_places, fit_predictor
-from ..rankers.ranking import DISTANCES, OnSeparation, Ranking, reference_ranks
+from ..rankers.distances import DISTANCES
+from ..rankers.ranking import OnSeparation, Ranking, reference_ranks
 from ..rankers.registry import find_count_ranker, rank_counts
 from ..rankers.separation import same_component, unjudged_orders
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +99,7 @@ class Leaderboard(Result):
             bar = ("rank_low", "rank", "rank_high")
         if self.without:
             columns += WITHOUT
-        return [Shown(self.to_frame()[columns], bar), "", *self.lines()]
+        return [TableView(self.to_frame()[columns], bar), "", *self.lines()]
 
     def to_frame(self) -> pd.DataFrame:  # model, score, rank, with intervals LIMITS and interval_kind; best first
         "One row for each model; with covariates the columns WITHOUT, too."

@@ -167,15 +167,17 @@ def _reading(
     voted: pd.DataFrame,
     wording: pd.Series,  # of each verdict of a judge
     unnamed: Games,
-) -> str:  # votes; games: people's one variant is about them; wording; open
+) -> str:  # votes; games: people's one variant is about them; one: each side has one wording; wording; open
     "What people's variants are beside the judges' wordings."
     several, are_shared = _several_votes(voted)
     wordings, variants = {*wording}, {*voted["variant"]}
     are_numbers = several and not are_shared  # several verdicts on a pair that differ in the number alone
-    if len(wordings) == 1 and are_numbers:
+    if len(wordings) == 1 and (are_numbers or (several and unnamed)):
         return "votes"
     if len(wordings) == 1 and unnamed:
-        return "open" if several else "games"
+        return "games"
+    if len(wordings) == len(variants) == 1 and wordings != variants:
+        return "one"
     if unnamed or not wordings & variants or (are_numbers and not variants <= wordings):
         return "open"
     return "wording"
@@ -236,6 +238,10 @@ def matched_verdicts(
         )
     columns = [*BATTLE, "judge", "category", "points"]
     sentence = _taken(voted["variant"], games, reading, match == "auto")
+    if reading == "one":
+        sentence += f" ({names}: one wording each)"
+    if reading == "votes" and _several_votes(voted)[1]:
+        sentence += " (if they number wordings or turns: take those that the judges judged)"
     if match == "auto" and {*judged["wording"]} ^ {*voted["wording"]}:
         sentence += f" ({names}; if they number votes or games: --match question)"
     return Matched(judged[columns], voted[columns], models, sentence)

@@ -52,14 +52,14 @@ class MeanTests:
         n_units = min(cells.n_questions, MOST)
         unit = cells.question % MOST
         n_there = there.sum(axis=1)
-        known = np.where(there, values, 0.0)
-        mean = known.sum(axis=1) / n_there
+        filled = np.where(there, values, 0.0)
+        mean = filled.sum(axis=1) / n_there
         moved = np.zeros((n_units, n))
-        np.add.at(moved, unit, weight[:, None] * np.where(there, known - mean[:, None], 0.0))
+        np.add.at(moved, unit, weight[:, None] * np.where(there, filled - mean[:, None], 0.0))
         information = _information(there, weight, unit, n_units)
         inverse = np.linalg.pinv(information.sum(axis=0), rcond=1e-10, hermitian=True)
         effects = inverse @ moved.sum(axis=0)
-        left = np.where(there, known - effects, 0.0).sum(axis=1) / n_there  # of a cell, without the models
+        left = np.where(there, filled - effects, 0.0).sum(axis=1) / n_there  # of a cell, without the models
         constant = float((weight * left).sum() / weight.sum())
         listed = n_units <= LISTED
         signs = all_signs(n_units) if listed else rng.integers(2, size=(n_flips, n_units)) * 2.0 - 1.0
@@ -76,9 +76,9 @@ def _refuse(models: tuple[str, ...], values: np.ndarray, there: np.ndarray) -> N
             f"{models[0]} and {first_five(apart)} share no question, nor does a chain of models lead from one to the "
             "other: their means are of different questions; score both on the same"
         )
-    known = values[there]
-    if np.ptp(known) == 0:
-        raise InputError(f"all scores are {known[0]:g}: nothing tells the models apart")
+    scores = values[there]
+    if np.ptp(scores) == 0:
+        raise InputError(f"all scores are {scores[0]:g}: nothing tells the models apart")
 
 
 def _information(

@@ -34,7 +34,7 @@ from .step_down import draws_needed, questions_needed
 from ..random_streams import SEED, stream
 from ..rankers.likelihood import Design
 from ..rankers.separation import same_component
-from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, Shown
+from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, TableView
 from ..verdicts import find_name, model_codes, nothing_selected, one_of_each
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Change(Result):
         first, *_, last = self.lines()
         numbers = self.to_frame()[["difference", "low", "high", "points", "n_questions"]]
         names = {"difference": "log odds", "points": "points of 100", "n_questions": "questions"}
-        return [Heading(first), Shown(numbers.rename(columns=names)), last]
+        return [Heading(first), TableView(numbers.rename(columns=names)), last]
 
     @property
     def cases(self) -> list[Case]:

@@ -26,9 +26,10 @@ from .leaderboard import LIMITS
 from .matching import BATTLE, Match, matched_verdicts
 from ..rankers.bradley_terry import fit_newton
 from ..rankers.likelihood import RIDGE
-from ..rankers.ranking import Fit, Ranking, at_least, best_first
+from ..rankers.distances import at_least, best_first
+from ..rankers.ranking import Fit, Ranking
 from ..rankers.separation import same_component
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -321,7 +322,7 @@ class PeopleAndJudges(Result):
         ]
         if self.limits:
             lines.append(ranges_sentence(self.limits, self.kind))
-        return [Shown(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
+        return [TableView(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
 
     def cautions(self) -> list[str]:
         "What to know before the estimate is believed, one sentence each."

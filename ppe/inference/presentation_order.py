@@ -12,7 +12,7 @@ from scipy.special import bdtr, gammaln, xlogy
 
 from ..comparisons import Comparisons
 from ..errors import first_five
-from ..rankers.ranking import at_least, best_first
+from ..rankers.distances import at_least, best_first
 from ..random_streams import stream
 
 FEWEST_TURNS = 10  # that the test of randomness turns round: with fewer it could not reject

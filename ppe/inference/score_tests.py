@@ -17,8 +17,9 @@ import pandas as pd
 
 from ..compiled import njit
 from ..errors import ConvergenceError, InputError
-from ..rankers.likelihood import RIDGE, Design, ascend, efficient_weights
-from ..rankers.ranking import best_first
+from ..rankers.distances import best_first
+from ..rankers.likelihood import RIDGE, Design
+from ..rankers.newton import ascend, efficient_weights
 from ..rankers.separation import same_component
 from .bounded_groups import bounded_groups
 from ppe.inference.fit_leverage import (
@@ -174,7 +175,7 @@ class ScoreTests:
         signs = self.draws.flips[: self.n_signs, : self.n_units]
         return signs @ parts.scores.T / np.sqrt(parts.kept.T)
 
-# %% ../../nbs/inference/score_tests.ipynb #3ec04428
+# %% ../../nbs/inference/score_tests.ipynb #50a2f2f5
 def _maximum(design: Design, counts: np.ndarray, ties: bool, is_joined: bool) -> tuple[np.ndarray, float]:
     "The fit without a hypothesis (m,), and its penalty: 0 where there is a maximum."
     n_models = len(design.models)
@@ -235,7 +236,7 @@ def score_tests(
         unlike, outcomes, usual, unusual, counts, ties, draws, start, ridge, joined, dispersion, effect_variance
     )
 
-# %% ../../nbs/inference/score_tests.ipynb #6d354b5a
+# %% ../../nbs/inference/score_tests.ipynb #111348ea
 def _gram(tests: ScoreTests) -> tuple[np.ndarray, np.ndarray] | None:
     "I⁻¹ and Σ J_u I⁻¹ J_u at the fit without a hypothesis; None where each hypothesis has a leverage of its own."
     if tests.n_units < MANY or not tests.unusual.nnz:
@@ -266,7 +267,7 @@ def _leverage_at_start(
     leverage = np.maximum(lost_variance / variance, 0.0)
     return np.where(leverage < BALANCED, 0.0, leverage)
 
-# %% ../../nbs/inference/score_tests.ipynb #775d1032
+# %% ../../nbs/inference/score_tests.ipynb #bb394d4d
 def _contributions(
     tests: ScoreTests,
     contrasts: np.ndarray,  # (P, n)
@@ -324,7 +325,7 @@ def _with_moments(tests: ScoreTests, parts: Contributions, contrast: np.ndarray,
     expected = parts.expected + tests.effect_variance * spread
     return parts._replace(expected=expected, bias=bias * expected / parts.variance)
 
-# %% ../../nbs/inference/score_tests.ipynb #523fb1bc
+# %% ../../nbs/inference/score_tests.ipynb #0770ea5d
 def _standard(
     tests: ScoreTests, parts: Contributions, more: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # z (P,), draws, deviation of the noise, standard error
@@ -357,7 +358,7 @@ def _add_noise(tests: ScoreTests, null: np.ndarray, noise: np.ndarray) -> np.nda
         null += drawn.T * noise
     return null
 
-# %% ../../nbs/inference/score_tests.ipynb #0d822e6f
+# %% ../../nbs/inference/score_tests.ipynb #4c0b9fb8
 def pair_tests(tests: ScoreTests) -> PairStatistics:
     "Tests of equality of all pairs that comparisons join. Cost: O(n² (R k² + m³ + E + m² U + m B U / 5))."
     first, second = np.nonzero(np.triu(tests.joined, 1))
@@ -396,7 +397,7 @@ def contrast_test(
         draws = _add_noise(tests, null, noise)[:, 0]
     return float(z[0]), draws, float(size[0]) if np.isfinite(size[0]) else 0.0, parts.fits[0]
 
-# %% ../../nbs/inference/score_tests.ipynb #aa8471e7
+# %% ../../nbs/inference/score_tests.ipynb #52ccaa3e
 def estimated_difference(tests: ScoreTests, one: int, other: int) -> float:
     """Maximum likelihood estimate of θ_one − θ_other; infinite where points lead one way only, NaN if none do.
 
@@ -421,7 +422,7 @@ def estimated_difference(tests: ScoreTests, one: int, other: int) -> float:
         raise ConvergenceError("no fit of models that all won and lost was reached: the verdicts are too uneven")
     return float(theta[one] - theta[other])
 
-# %% ../../nbs/inference/score_tests.ipynb #951ed1f2
+# %% ../../nbs/inference/score_tests.ipynb #ec9b4fd1
 def crossing(
     beyond: Callable[[float], float],  # of a value, in log odds; above 0: the test rejects it
     begin: float,
@@ -460,7 +461,7 @@ def contrast_limits(
     low, high = crossing(beyond, centre, -step), crossing(beyond, centre, step)
     return -np.inf if low is None else low, np.inf if high is None else high
 
-# %% ../../nbs/inference/score_tests.ipynb #de57b983
+# %% ../../nbs/inference/score_tests.ipynb #52d97224
 def scale_models(tests: ScoreTests, level: float) -> np.ndarray:  # (n,) bool
     """Models whose mean the limits of scores refer to: the largest group that `bounded_groups` leaves together.
 

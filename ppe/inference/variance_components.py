@@ -21,7 +21,7 @@ from scipy.special import chdtri, ndtr, ndtri, stdtrit
 from ..comparisons import Comparisons
 from ..errors import InputError, first_five
 from ..rankers.likelihood import Design, maximise
-from ..results import Concern, Note, Parts, Result, Shown
+from ..results import Concern, Note, Parts, Result, TableView
 
 # %% ../../nbs/inference/variance_components.ipynb #1ddf44bb
 GROUPS = 40  # of levels that are left out in turn, at most
@@ -420,7 +420,7 @@ class VarianceComponents(Components, Result):
         return [
             f"{len(self.models)} models: over other {over}, a score has the standard deviation {own:.2g}, "
             f"{matched:.2g} after matching spread; {100 * turned:.1f} % of the pairs would change places.",
-            Shown(shown[["component", "levels", "sd", "share", "matched_sd", "matched_share", "turned"]]),
+            TableView(shown[["component", "levels", "sd", "share", "matched_sd", "matched_share", "turned"]]),
             *self.sentences(),
             "sd: of one level's effect; share: of the variance of a score; turned: of the pairs.",
         ]

@@ -81,9 +81,10 @@ def _check_parameters(where: str, known: Mapping[str, object], values: Mapping[s
         "unknown": values.keys() - known, "missing": known.keys() - values,
         "of another kind": {key for key in both if kind(known[key]) != kind(values[key])},
     }  # fmt: skip
-    if said := [f"{first_five(sorted(names))} {fault}" for fault, names in faults.items() if names]:
+    sentences = [f"{first_five(sorted(names))} {fault}" for fault, names in faults.items() if names]
+    if sentences:
         has = ", ".join(f"{key} = {value!r}" for key, value in known.items())
-        raise InputError(f"{where}: {'; '.join(said)}: the notebook has {has}")
+        raise InputError(f"{where}: {'; '.join(sentences)}: the notebook has {has}")
 
 # %% ../../nbs/paper/artefacts.ipynb #40158a9b
 @dataclass(frozen=True, slots=True)
@@ -121,12 +122,13 @@ class Item:
 
     def with_settings(self, profile: str, settings: Mapping[str, object]) -> "Item":
         "The item with parameters of one's own over those of a profile. Raises InputError for other names or kinds."
-        known = {key: value for key, value in self.parameters[profile].items() if key != "output_dir"}
-        _check_parameters(f"{self.name}, parameters set", known, parameters := {**known, **settings})
+        defaults = {key: value for key, value in self.parameters[profile].items() if key != "output_dir"}
+        parameters = {**defaults, **settings}
+        _check_parameters(f"{self.name}, parameters set", defaults, parameters)
         parameters["output_dir"] = PROFILES["set"]
         return replace(self, parameters={**self.parameters, "set": parameters})
 
-
+# %% ../../nbs/paper/artefacts.ipynb #read-item
 _KINDS = {"item": str, "title": str, "quick": dict}
 
 
@@ -141,7 +143,8 @@ def _item(root: Path, name: str, table: Any) -> Item:
     declared = declared_parameters(cells, path.name)
     quick = {**declared, **table["quick"]}
     _check_parameters(f"{where}, quick", declared, quick)
-    if missing := sorted({"seed", "output_dir"} - declared.keys()):
+    missing = sorted({"seed", "output_dir"} - declared.keys())
+    if missing:
         raise InputError(f"{path.name}: no parameter {first_five(missing)}: every notebook has seed and output_dir")
     for profile, place in PROFILES.items():
         values = quick if profile == "quick" else declared
@@ -173,9 +176,11 @@ def read_items(
         raise InputError(f"nbs/profiles.toml: {error}; it lists the notebooks of the paper") from None
     seconds = tables.pop("seconds", {})
     present = {path.stem for folder in FOLDERS.values() for path in (root / folder).glob("*.ipynb")}
-    if unlisted := sorted(present - set(tables)):
+    unlisted = sorted(present - set(tables))
+    if unlisted:
         raise InputError(f"no table in nbs/profiles.toml for {first_five(unlisted)}: add one for each notebook")
-    if absent := [name for name in tables if name not in present and name.split("_")[0] in FOLDERS]:
+    absent = [name for name in tables if name not in present and name.split("_")[0] in FOLDERS]
+    if absent:
         raise InputError(f"nbs/profiles.toml lists {first_five(absent)} without a notebook: remove or write it")
     items = {name: _item(root, name, table) for name, table in tables.items()}
     return {name: replace(item, seconds=seconds.get(name)) for name, item in items.items()}

@@ -50,17 +50,19 @@ def gallery_entry(
     notebook: str,  # the executed one, from the root
 ) -> str:  # Markdown
     "Question, picture under its title, answer and links of one notebook."
-    item, shown = front.item, os.path.relpath(notebook, place)
+    item, executed = front.item, os.path.relpath(notebook, place)
 
     def moved(link: re.Match) -> str:
         return f"]({os.path.relpath(Path(item.notebook).parent / link[1], place)})"
 
-    parts = [f"### [{_unlinked(item.question)}]({shown})"]
-    links = [item.item, f"[notebook]({shown})", *["not made here yet"] * (not front.artefacts)]
+    parts = [f"### [{_unlinked(item.question)}]({executed})"]
+    links = [item.item, f"[notebook]({executed})"]
+    if not front.artefacts:
+        links.append("not made here yet")
     for main in (artefact for artefact in front.artefacts[:1] if artefact.is_figure):
         parts += [f"**{plain_markdown(main.title)}**"] if main.title else []
         picture = f'<img src="{main.name}.png" width="{WIDTH}" alt="{html.escape(main.caption)}">'
-        parts.append(f'<a href="{shown}">{picture}</a>')
+        parts.append(f'<a href="{executed}">{picture}</a>')
     parts.append(re.sub(r"\]\((?![a-z]+:|[#/])([^)\s]+)\)", moved, item.answer))
     return "\n\n".join([*parts, " · ".join([*links, *_files(front)])])
 
@@ -120,7 +122,8 @@ def numbers(
     root: Path,  # checkout
 ) -> dict[str, str]:  # name → as it is printed
     "Every number of the pages, as published. Raises InputError where tab_pages has not run."
-    if not (path := root / "figures" / "tab_pages.csv").is_file():
+    path = root / "figures" / "tab_pages.csv"
+    if not path.is_file():
         raise InputError(f"{path.name} is not among the published tables: run `ppe paper run tab_pages`")
     with path.open(encoding="utf-8", newline="") as file:
         return {row["name"]: row["number"] for row in csv.DictReader(file)}
@@ -128,24 +131,25 @@ def numbers(
 
 def filled(
     text: str,  # Markdown, with numbers before their marks
-    said: Mapping[str, str],  # numbers by name
+    values: Mapping[str, str],  # numbers by name
     *,
     marked: bool = False,  # the marks stay, as in a page of the repository
 ) -> str:
     "The text with the numbers of the tables. Raises InputError for a mark without a number before it or of no number."
     marks = re.findall(r"<!--(\w+)-->", text)
-    if unknown := sorted(set(marks) - set(said)):
+    unknown = sorted(set(marks) - set(values))
+    if unknown:
         raise InputError(f"no number is called {', '.join(unknown)}: names are in nbs/tables/tab_pages.ipynb")
     if len(marks) != len(_NUMBER.findall(text)):
         raise InputError("a mark has no number before it: write any, `0<!--name-->`, and run `ppe paper publish`")
-    return _NUMBER.sub(lambda number: said[number[1]] + (f"<!--{number[1]}-->" if marked else ""), text)
+    return _NUMBER.sub(lambda number: values[number[1]] + (f"<!--{number[1]}-->" if marked else ""), text)
 
 
 def refresh(root: Path) -> None:
     "Write today's numbers into the pages of a checkout. Raises InputError."
-    said = numbers(root)
+    values = numbers(root)
     for path in (root / page for page in PAGES):
-        write_text(filled(path.read_text(encoding="utf-8"), said, marked=True), path)
+        write_text(filled(path.read_text(encoding="utf-8"), values, marked=True), path)
 
 # %% ../../nbs/paper/book.ipynb #3d24f0c5
 _DIALECT = "markdown_strict-raw_html+all_symbols_escapable"
@@ -212,10 +216,12 @@ def write_book(
     for heading, part in in_parts(read_fronts(root, profile=profile).values()).items():
         for front in part:
             item, flipped = front.item, False
-            texts = [f"# {heading}"] * (front is part[0]) + [_within("details", plain_markdown(item.item))]
+            texts = [f"# {heading}"] if front is part[0] else []
+            texts.append(_within("details", plain_markdown(item.item)))
             texts += [f"## {_unlinked(item.question)}", _within("answer", _unlinked(item.answer))]
             texts += [_within("details", f"How it was made: `{item.notebook}`")]
-            texts += ["Not made here yet."] * (not front.artefacts)
+            if not front.artefacts:
+                texts.append("Not made here yet.")
             for artefact in front.artefacts:
                 words = [_within("caption", f"`{artefact.name}`. {plain_markdown(artefact.caption)}")]
                 words += [_within("details", plain_markdown(artefact.details))]

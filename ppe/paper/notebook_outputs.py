@@ -76,7 +76,7 @@ def notebook_client(
         finally:
             _close_event_loop()
 
-
+# %% ../../nbs/paper/notebook_outputs.ipynb #papermill-engine
 @functools.cache
 def papermill_engine() -> str:
     """Register our engine with papermill, and return its name.
@@ -121,12 +121,13 @@ def few_colors(
     "A picture on white in 256 colors: half of the bytes. One that has no more stays as it is."
     from PIL import Image
 
-    if (image := Image.open(io.BytesIO(png))).mode == "P":
+    image = Image.open(io.BytesIO(png))
+    if image.mode == "P":
         return png
-    on_white, made = Image.new("RGBA", image.size, "white"), io.BytesIO()
+    on_white, smaller = Image.new("RGBA", image.size, "white"), io.BytesIO()
     on_white.alpha_composite(image.convert("RGBA"))
-    on_white.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(made, "png", optimize=True)
-    return made.getvalue()
+    on_white.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(smaller, "png", optimize=True)
+    return smaller.getvalue()
 
 
 def clean_cells(
@@ -160,13 +161,14 @@ def clean_cells(
                     continue
                 if not output["text"].strip() and output["name"] == "stderr":
                     continue
-            if png := output.get("data", {}).get("image/png"):
+            png = output.get("data", {}).get("image/png")
+            if png:
                 output["data"]["image/png"] = base64.b64encode(few_colors(base64.b64decode(png))).decode()
             outputs.append(output)
         cleaned.append(cell | {"outputs": outputs} if "outputs" in cell else cell)
     return cleaned
 
-
+# %% ../../nbs/paper/notebook_outputs.ipynb #numbered
 def numbered(
     cells: Iterable[Json],
 ) -> list[Json]:
@@ -195,8 +197,8 @@ def notebook_text(
     "A notebook of these cells as Jupyter and nbdev write it."
     import nbformat
 
-    whole = {"cells": list(cells), "metadata": {"kernelspec": KERNELSPEC}, "nbformat": 4, "nbformat_minor": 5}
-    return nbformat.writes(nbformat.from_dict(whole)) + "\n"
+    notebook = {"cells": list(cells), "metadata": {"kernelspec": KERNELSPEC}, "nbformat": 4, "nbformat_minor": 5}
+    return nbformat.writes(nbformat.from_dict(notebook)) + "\n"
 
 # %% ../../nbs/paper/notebook_outputs.ipynb #8fa5dea3
 def with_results(
@@ -208,18 +210,18 @@ def with_results(
     "The notebook with the outputs of the run and the parameters that it ran with, clean."
     if what_runs(cells) != what_runs(ran):
         return None
-    results, made = iter(code_cells(ran)), list[Json]()
+    results, merged = iter(code_cells(ran)), list[Json]()
     for cell in (cell for cell in cells if "injected-parameters" not in cell_tags(cell)):
         if cell["cell_type"] == "code":
             result = next(results)
             cell = {**cell, "outputs": result["outputs"], "execution_count": result["execution_count"]}
-        made.append(cell)
+        merged.append(cell)
         for other in ran if "parameters" in cell_tags(cell) else ():
             if "injected-parameters" in cell_tags(other):
                 source = re.sub(r"(?m)^output_dir = .*\n?", "", other["source"]).strip()
                 if source != "# Parameters":  # papermill's heading alone: all is as the notebook has it
-                    made.append({**other, "source": source, "id": "injected-parameters"})
-    return clean_cells(numbered(made), replace=replace)
+                    merged.append({**other, "source": source, "id": "injected-parameters"})
+    return clean_cells(numbered(merged), replace=replace)
 
 # %% ../../nbs/paper/notebook_outputs.ipynb #0b9e91cc
 TOLERANCE = 1e-6  # of the largest number in a column
@@ -248,7 +250,7 @@ def same_text(
     close = (abs(a - b) <= max(s, t) for (a, s), (b, t) in zip(numbers(old), numbers(new), strict=False))
     return old == new or (words[0] == words[1] and all(close))
 
-
+# %% ../../nbs/paper/notebook_outputs.ipynb #same-files
 def _same_picture(old: bytes, new: bytes) -> bool:
     import numpy as np
     from PIL import Image
@@ -264,7 +266,7 @@ def _shown(path: Path) -> tuple[str, list[bytes]]:
     import nbformat
 
     if path.suffix in (".pdf", ".png"):  # a PDF is drawn with its PNG
-        return "", [path.read_bytes()] * (path.suffix == ".png")
+        return "", [path.read_bytes()] if path.suffix == ".png" else []
     if path.suffix != ".ipynb":
         return path.read_text(encoding="utf-8"), []
     texts, pictures = [], list[bytes]()

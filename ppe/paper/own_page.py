@@ -21,7 +21,7 @@ import pandas as pd
 from ..files import write_bytes, write_csv, write_json, write_text
 from .artefacts import plain_markdown
 from .own_verdicts import OwnVerdicts
-from .style import escape_markdown
+from .tex_tables import escape_markdown
 from ..plot_style import GREY, OKABE_ITO, printed_figure
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 class Caption:
     "What is shown, and how it was made."
 
-    what: str
+    subject: str  # what is shown
     interval: str  # level and kind
-    how: str = ""  # how it is counted or drawn
+    method: str = ""  # how it is counted or drawn
     replicates: str = "none"
     seed: int | str = "not used"
 
@@ -42,10 +42,10 @@ class Caption:
         "Sentences, with what they are about: the files and their size."
         reference = f"; reference: {own.reference_name}" if own.reference_name else "; no reference was given"
         details = {
-            "How": self.how, "n": own.summary, "Replicates": self.replicates, "Intervals": self.interval,
+            "How": self.method, "n": own.summary, "Replicates": self.replicates, "Intervals": self.interval,
             "Seed": self.seed, "Data": f"{own.name}{reference}",
         }  # fmt: skip
-        return [f"{self.what}.", *(f"{name}: {text}." for name, text in details.items() if text)]
+        return [f"{self.subject}.", *(f"{name}: {text}." for name, text in details.items() if text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def markdown_rows(
 ) -> str:
     "A pipe table of plain texts."
     lines = [columns, ["---"] * len(columns), *rows]
-    shown = [[cell if at == 1 else escape_markdown(cell) for cell in line] for at, line in enumerate(lines)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in shown)
+    escaped = [[cell if at == 1 else escape_markdown(cell) for cell in line] for at, line in enumerate(lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
 def _markdown_body(finding: Finding) -> list[str]:  # paragraphs
@@ -82,8 +82,8 @@ def _markdown_body(finding: Finding) -> list[str]:  # paragraphs
     parts = ["\n".join(f"- {plain_markdown(sentence)}" for sentence in finding.answer)]
     if finding.rows:
         parts.append(markdown_rows(finding.columns, finding.rows))
-    what, *details = map(plain_markdown, finding.caption)
-    parts += [what, "<details><summary>Details: n, data, intervals</summary>", "\n\n".join(details), "</details>"]
+    subject, *details = map(plain_markdown, finding.caption)
+    parts += [subject, "<details><summary>Details: n, data, intervals</summary>", "\n\n".join(details), "</details>"]
     if finding.paper:
         parts.append("**In the paper:** " + " ".join(map(plain_markdown, finding.paper)))
     return parts
@@ -220,7 +220,7 @@ class Section:
     finding: Finding
     notebook: str  # file, beside the page
 
-
+# %% ../../nbs/paper/own_page.ipynb #own-18-style
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #1a1a1a;
   background: #fff; overflow-wrap: anywhere }
@@ -238,7 +238,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums } t
 """
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
-
+# %% ../../nbs/paper/own_page.ipynb #own-18-table
 def _is_number(text: str) -> bool:
     "A cell that stands flush right."
     return text.strip("–+−0123456789.,% []") == ""

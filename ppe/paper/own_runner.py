@@ -18,7 +18,7 @@ from ..files import project_root, write_bytes, write_text
 from .artefacts import declared_parameters, notebook_cells
 from .notebook_outputs import KERNELSPEC, clean_cells, notebook_text, papermill_engine, without_outputs
 from .own_page import Section, read_finding, write_page
-from .own_verdicts import own_verdicts
+from .own_verdicts import introduction, own_verdicts
 from ..parallel import parallel_map
 
 # %% ../../nbs/paper/own_runner.ipynb #own-04
@@ -77,10 +77,10 @@ def run_notebook(
     with tempfile.TemporaryDirectory(dir=folder, prefix=".run-") as scratch:
         copy, ran, outputs = (Path(scratch, part) for part in ("copy.ipynb", "ran.ipynb", "outputs"))
         write_text(notebook_text(without_outputs(cells)), copy)
-        given = {key: value for key, value in parameters.items() if key in declared} | {"output_dir": str(outputs)}
+        injected = {key: value for key, value in parameters.items() if key in declared} | {"output_dir": str(outputs)}
         try:
             papermill.execute_notebook(
-                copy, ran, given, papermill_engine(), kernel_name=KERNELSPEC["name"],
+                copy, ran, injected, papermill_engine(), kernel_name=KERNELSPEC["name"],
                 language=KERNELSPEC["language"], progress_bar=False, folder=root,
             )  # fmt: skip
         except PapermillExecutionError as error:
@@ -88,10 +88,10 @@ def run_notebook(
             message = f"{name}, cell [{error.exec_count}]: {reason}"
         except RuntimeError as error:  # the kernel has died
             message = f"{name}: {error}"
-        made = sorted(outputs.iterdir()) if outputs.is_dir() and not message else []
+        files = sorted(outputs.iterdir()) if outputs.is_dir() and not message else []
         for ending in (".json", ".csv", ".png", ".pdf"):
             (folder / f"{name}{ending}").unlink(missing_ok=True)
-        for path in made:
+        for path in files:
             write_bytes(path.read_bytes(), folder / path.name)
         replace = {f"{outputs}": ".", f"{root}/": ""}
         executed = clean_cells(nbformat.read(ran if ran.is_file() else copy, as_version=4).cells, replace=replace)
@@ -106,10 +106,10 @@ def _absolute(file: str) -> str:
 
 def _checked_settings(root: Path, names: Iterable[str], settings: Mapping[str, object]) -> None:
     "Raises `InputError` for a parameter that no notebook declares."
-    known = set[str]()
+    declared = set[str]()
     for name in names:
-        known |= declared_parameters(notebook_cells(root / _FOLDER / f"{name}.ipynb"), f"{name}.ipynb").keys()
-    unknown = settings.keys() - (known - {"verdicts", "reference", "output_dir"})
+        declared |= declared_parameters(notebook_cells(root / _FOLDER / f"{name}.ipynb"), f"{name}.ipynb").keys()
+    unknown = settings.keys() - (declared - {"verdicts", "reference", "output_dir"})
     if unknown:
         raise InputError(f"no notebook has a parameter {first_five(sorted(unknown))}: see nbs/own")
 
@@ -135,7 +135,7 @@ def run_own(
         there = ", ".join(OWN_NOTEBOOKS)
         raise InputError(f"{first_five(unknown)} does not run on verdicts of your own: there are {there}")
     _checked_settings(root, chosen, settings)
-    own = own_verdicts(verdicts, reference)
+    read = own_verdicts(verdicts, reference)
     folder = (root / "build" / "mine" if out is None else out).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -152,13 +152,13 @@ def run_own(
         if name in failed or not path.is_file():
             continue
         finding = read_finding(path)
-        if dict(finding.inputs) != dict(own.inputs):
+        if dict(finding.inputs) != dict(read.inputs):
             continue  # of other verdicts, run into the same folder before
         title = notebook_cells(root / _FOLDER / f"{name}.ipynb")[0]["source"].splitlines()[0]
         sections.append(Section(title.removeprefix("# "), item, finding, f"{name}.ipynb"))
         if finding.lacking and name in chosen:
             lacking[name] = finding.lacking
-    page = write_page(folder, sections, own.introduction())
+    page = write_page(folder, sections, introduction(read))
     done = OwnRun(page, tuple(name for name in chosen if name not in failed), lacking, failed)
     if progress:
         print(done.report())

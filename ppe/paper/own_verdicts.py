@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FEWEST_QUESTIONS', 'ALL_QUESTIONS', 'RATING_COLUMNS', 'FEWEST_KNOWN', 'read_verdict_file', 'read_reference',
-           'judge_pools', 'by_category', 'with_reference', 'OwnVerdicts', 'own_verdicts', 'definitions']
+           'judge_pools', 'by_category', 'with_reference', 'OwnVerdicts', 'introduction', 'own_verdicts', 'definitions']
 
 # %% ../../nbs/paper/own_verdicts.ipynb #own-03
 import json
@@ -99,9 +99,9 @@ FEWEST_KNOWN = 3  # models
 
 def _rated(pool: Pool, ratings: pd.Series) -> np.ndarray:  # (n,) NaN for a model without a rating
     "Ranks among the models with a rating."
-    known = np.isin(pool.models, ratings.index)
+    is_rated = np.isin(pool.models, ratings.index)
     ranks = np.full(pool.n_models, np.nan)
-    ranks[known] = reference_ranks(ratings, np.array(pool.models)[known].tolist())
+    ranks[is_rated] = reference_ranks(ratings, np.array(pool.models)[is_rated].tolist())
     return ranks
 
 
@@ -127,12 +127,12 @@ def with_reference(
         verdicts = reference[ours]
         if cell.category in set(verdicts["category"].astype(str)):
             verdicts = select_verdicts(verdicts, category=cell.category)
-        known = sorted({*verdicts["model_a"], *verdicts["model_b"]})
+        reference_models = sorted({*verdicts["model_a"], *verdicts["model_b"]})
         ranks = np.full(pool.n_models, np.nan)
-        if len(known) >= FEWEST_KNOWN:
-            votes = comparison_graphs(verdicts, models=known, incomplete="keep")
-            ranks = _rated(pool, pd.Series(rank(votes).scores, index=known))
-            if len(known) == pool.n_models:
+        if len(reference_models) >= FEWEST_KNOWN:
+            votes = comparison_graphs(verdicts, models=reference_models, incomplete="keep")
+            ranks = _rated(pool, pd.Series(rank(votes).scores, index=reference_models))
+            if len(reference_models) == pool.n_models:
                 graphs = comparison_graphs(verdicts, models=pool.models, incomplete="keep")
     n_known = int((~np.isnan(ranks)).sum())
     if n_known < FEWEST_KNOWN:
@@ -150,7 +150,7 @@ class OwnVerdicts:
     name: str  # of the file
     table: pd.DataFrame
     cells: tuple[Referenced, ...]  # complete graphs by judge and category
-    whole: tuple[Referenced, ...]  # all graphs of each judge, incomplete ones too
+    all_graphs: tuple[Referenced, ...]  # of each judge, incomplete ones too
     reference_name: str  # of the file; "" without a reference
     notes: tuple[str, ...]  # sentences: what was left out or taken together
     inputs: Mapping[str, str]  # file → its hash
@@ -177,30 +177,14 @@ class OwnVerdicts:
     @property
     def summary(self) -> str:
         "What the studies use, in one line."
-        pools = [cell.pool for cell in self.whole]
+        pools = [cell.pool for cell in self.all_graphs]
         models = len({model for pool in pools for model in pool.models})
         questions = len({question for pool in pools for question in pool.index["question_id"]})
         return (
             f"{plural(len(self.table), 'verdict')} on {plural(models, 'model')} and {plural(questions, 'question')}, "
-            f"{plural(len(self.whole), 'judge')}; {plural(self.n_graphs, 'complete graph')} in "
+            f"{plural(len(self.all_graphs), 'judge')}; {plural(self.n_graphs, 'complete graph')} in "
             f"{plural(len(self.cells), 'pool')}"
         )
-
-    def introduction(self) -> list[str]:
-        "What the page says first: files, models, judges, and what was left out or taken together."
-        pools = [cell.pool for cell in self.whole]
-        models = sorted({model for pool in pools for model in pool.models})
-        sentences = [f"{self.name}: {self.summary}.", f"Models: {', '.join(models)}."]
-        sentences.append(f"Judges: {', '.join(cell.judge for cell in self.whole)}.")
-        if self.reference_name:
-            known = {model for cell in self.whole for model in np.array(cell.pool.models)[cell.known]}
-            sentences.append(f"Reference: {self.reference_name}, which knows {len(known)} of {len(models)} models.")
-        else:
-            sentences.append(
-                "Reference: none was given. Rankings are measured against the judge's own ranking of other questions: "
-                "what is close to it is stable, which need not be right."
-            )
-        return [*sentences, *self.notes]
 
     def lacking(
         self,
@@ -213,7 +197,7 @@ class OwnVerdicts:
         "What a study needs and this file has not."
         if complete and not self.cells:
             return "Complete graphs are lacking: no question has a valid verdict on every pair of models."
-        pools = [cell.pool for cell in (self.cells if complete else self.whole)]
+        pools = [cell.pool for cell in (self.cells if complete else self.all_graphs)]
         smallest = min(pool.n_models for pool in pools)
         if smallest < n_models:
             return f"Models are lacking: this study needs {n_models}, and a judge compared {smallest}."
@@ -223,6 +207,25 @@ class OwnVerdicts:
         if wordings and not self.has_wordings:
             return "Wordings are lacking: every question was judged in one wording."
         return ""
+
+# %% ../../nbs/paper/own_verdicts.ipynb #own-14-intro
+def introduction(
+    own: OwnVerdicts,
+) -> list[str]:
+    "What the page says first: files, models, judges, and what was left out or taken together."
+    pools = [cell.pool for cell in own.all_graphs]
+    models = sorted({model for pool in pools for model in pool.models})
+    sentences = [f"{own.name}: {own.summary}.", f"Models: {', '.join(models)}."]
+    sentences.append(f"Judges: {', '.join(cell.judge for cell in own.all_graphs)}.")
+    if own.reference_name:
+        ranked = {model for cell in own.all_graphs for model in np.array(cell.pool.models)[cell.known]}
+        sentences.append(f"Reference: {own.reference_name}, which knows {len(ranked)} of {len(models)} models.")
+    else:
+        sentences.append(
+            "Reference: none was given. Rankings are measured against the judge's own ranking of other questions: "
+            "what is close to it is stable, which need not be right."
+        )
+    return [*sentences, *own.notes]
 
 # %% ../../nbs/paper/own_verdicts.ipynb #own-15
 def own_verdicts(
@@ -238,7 +241,7 @@ def own_verdicts(
         for judge in map(str, table["judge"].unique())
     ]
     against, label = reference_name or "its other questions", reference_name or "its own other questions"
-    cells, whole = (
+    cells, all_graphs = (
         [
             Referenced(
                 pool, rank(pool).ranks, f"{judge}, {category}", f"{judge}: against {against}", judge, category, label
@@ -249,7 +252,7 @@ def own_verdicts(
     )
     if reference:
         ratings = read_reference(reference)
-        cells, whole = ([with_reference(cell, ratings) for cell in group] for group in (cells, whole))
+        cells, all_graphs = ([with_reference(cell, ratings) for cell in group] for group in (cells, all_graphs))
         files.append(reference)
     notes += missing
     dropped = sum(pool.n_dropped for pool in pools.values())
@@ -259,7 +262,9 @@ def own_verdicts(
     if n_categories > 1 and {cell.category for cell in cells} == {ALL_QUESTIONS}:
         notes.append(f"{n_categories} categories taken together: one has fewer than {FEWEST_QUESTIONS} questions.")
     inputs = {Path(file).name: file_sha256(Path(file)) if Path(file).is_file() else "public set" for file in files}
-    return OwnVerdicts(Path(verdicts).name, table, tuple(cells), tuple(whole), reference_name, tuple(notes), inputs)
+    return OwnVerdicts(
+        Path(verdicts).name, table, tuple(cells), tuple(all_graphs), reference_name, tuple(notes), inputs
+    )
 
 # %% ../../nbs/paper/own_verdicts.ipynb #own-18
 def definitions(

@@ -17,7 +17,8 @@ from ..sources import datasets
 from ..sources.simulated import SimulationParameters, load_parameters, simulate
 from ..errors import InputError
 from ..pool import Pool, comparison_graphs
-from ..rankers.ranking import DISTANCES, mid_ranks, reference_ranks
+from ..rankers.distances import DISTANCES, mid_ranks
+from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank, rank_batch
 from ..verdicts import select_verdicts
 
@@ -31,10 +32,10 @@ def reference_distance(
     distance: str = "spearman",  # a key of DISTANCES
 ) -> np.ndarray:  # (...)
     "Distance to a reference, of the ranks among the models that it knows."
-    known = ~np.isnan(reference).reshape(-1, reference.shape[-1])[0]
-    if known.all():
+    is_ranked = ~np.isnan(reference).reshape(-1, reference.shape[-1])[0]
+    if is_ranked.all():
         return DISTANCES[distance](ranks, reference)
-    return DISTANCES[distance](mid_ranks(-ranks[..., known]), reference[..., known])
+    return DISTANCES[distance](mid_ranks(-ranks[..., is_ranked]), reference[..., is_ranked])
 
 
 def ranks_without(
@@ -43,7 +44,7 @@ def ranks_without(
 ) -> np.ndarray:  # (P, n)
     "Rankings by all graphs on other questions. Raises: InputError if none is left. Cost: one fit for each set."
     questions = graphs.index["question_id"].to_numpy()
-    rows = ~np.array([np.isin(questions, list(asked)) for asked in left_out])
+    rows = ~np.array([np.isin(questions, list(identifiers)) for identifiers in left_out])
     if not rows.any(axis=1).all():
         raise InputError("nothing is left when all questions are left out; leave some in")
     weights, number = np.unique(rows.astype(np.int64), axis=0, return_inverse=True)
@@ -79,8 +80,8 @@ class Referenced:
     @property
     def sources(self) -> dict[str, Pool]:
         "The pools that methods choose from: all wordings, the first of each question, repeated answers."
-        found = {"pool": self.pool, "original": self.pool.subset(self.pool.first_variants)}
-        return found if self.replicated is None else found | {"replicated": self.replicated}
+        pools = {"pool": self.pool, "original": self.pool.subset(self.pool.first_variants)}
+        return pools if self.replicated is None else pools | {"replicated": self.replicated}
 
     def distance(
         self,
@@ -118,22 +119,22 @@ def real_pools(
     names: Sequence[str] = LLM_JUDGED,  # out of REAL_POOLS
 ) -> list[Referenced]:
     "The public pools with a reference that shares no verdict."
-    found = []
+    judged_pools = []
     for name in names:
         title, judge, _, printed, judged, other = _REAL[name]
-        table, known, label = datasets.load_verdicts(judged), None, f"{judge} against {printed.replace(', ', ' on ')}"
+        table, graphs, label = datasets.load_verdicts(judged), None, f"{judge} against {printed.replace(', ', ' on ')}"
         if name == "votes":  # the same models in the same order as the graphs that give the reference
-            known, label = comparison_graphs(datasets.load_verdicts(other)), "human votes against GPT-4"
-            pool, reference = comparison_graphs(table, models=known.models), rank(known).ranks
+            graphs, label = comparison_graphs(datasets.load_verdicts(other)), "human votes against GPT-4"
+            pool, reference = comparison_graphs(table, models=graphs.models), rank(graphs).ranks
         else:
             pool, ratings = comparison_graphs(table), datasets.human_reference(other or judged)
             if other:
-                known = comparison_graphs(datasets.load_verdicts(other), models=pool.models, incomplete="keep")
+                graphs = comparison_graphs(datasets.load_verdicts(other), models=pool.models, incomplete="keep")
             among, reference = np.isin(pool.models, ratings.index), np.full(pool.n_models, np.nan)
             reference[among] = reference_ranks(ratings, np.array(pool.models)[among].tolist())
         label = f"{title}: {label}"
-        found.append(Referenced(pool, reference, name, label, judge, title, printed, other or judged, known))
-    return found
+        judged_pools.append(Referenced(pool, reference, name, label, judge, title, printed, other or judged, graphs))
+    return judged_pools
 
 # %% ../../nbs/paper/reference_pools.ipynb #blocks-1
 PRD_JUDGES = ("gpt4", "claude", "gpt35", "bard", "vicuna-13b")  # of `prd-judges`; also its models
@@ -145,17 +146,19 @@ def judge_blocks() -> list[Referenced]:
     Of the five judges variant 0 of the orders, GPT-4 first; the reference is people's votes on the same models.
     """
     table, people = (datasets.load_verdicts(f"prd-{who}").astype({"judge": str}) for who in ("judges", "human"))
-    known = comparison_graphs(people, incomplete="keep")
+    reference = comparison_graphs(people, incomplete="keep")
     first = table[table["variant"] == 0]
     number = first["judge"].map({judge: str(at) for at, judge in enumerate(PRD_JUDGES)})
     parts = {"five judges": first.assign(judge="five judges", variant=number).sort_values("variant", kind="stable")}
     parts |= {f"{judge}, two orders": table[table["judge"] == judge] for judge in PRD_JUDGES}
-    found = []
+    blocks = []
     for judge, part in parts.items():
-        pool = comparison_graphs(part, models=known.models)
+        pool = comparison_graphs(part, models=reference.models)
         label, name = f"PRD: {judge} against human votes", f"prd {judge}"
-        found.append(Referenced(pool, rank(known).ranks, name, label, judge, "PRD", "human votes", "prd-human", known))
-    return found
+        blocks.append(
+            Referenced(pool, rank(reference).ranks, name, label, judge, "PRD", "human votes", "prd-human", reference)
+        )
+    return blocks
 
 # %% ../../nbs/paper/reference_pools.ipynb #m020
 def simulated_pools(
@@ -171,8 +174,8 @@ def simulated_pools(
     judges = [judge.name for judge in parameters.judges] if judges is None else judges
     categories = [category.name for category in parameters.categories] if categories is None else categories
     kinds = ("perturbed", "replicated") if replicated else ("perturbed",)
-    asked: dict[str, Any] = {"seed": seed, "judges": judges, "categories": categories, "parameters": parameters}
-    tables = {kind: simulate(kind=kind, **asked).verdicts for kind in kinds}
+    options: dict[str, Any] = {"seed": seed, "judges": judges, "categories": categories, "parameters": parameters}
+    tables = {kind: simulate(kind=kind, **options).verdicts for kind in kinds}
     cells = []
     for judge in judges:
         for category in categories:
@@ -182,6 +185,6 @@ def simulated_pools(
             }
             pool, name, label = pools["perturbed"], f"{judge}, {category}", f"{judge}: against the Arena ranking"
             ranks = reference_ranks(datasets.arena_reference(category).set_index("model")["rating"], pool.models)
-            whole = Referenced(pool, ranks, name, label, judge, category, "Arena ranking", simulated=True)
-            cells.append(replace(whole, replicated=pools.get("replicated")))
+            judged = Referenced(pool, ranks, name, label, judge, category, "Arena ranking", simulated=True)
+            cells.append(replace(judged, replicated=pools.get("replicated")))
     return cells

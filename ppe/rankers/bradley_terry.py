@@ -11,7 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from .likelihood import RIDGE, Design, ascend, compiled_or_plain, fit_ranking, maximise
+from ..compiled import compiled_or_plain
+from .likelihood import RIDGE, Design, fit_ranking, maximise
+from .newton import ascend
 from .ranking import BatchScores, OnSeparation, Ranking, check_counts, check_given
 
 # %% ../../nbs/rankers/bradley_terry.ipynb #68863dc5

@@ -20,8 +20,8 @@ def majority_graph(
     ties: np.ndarray,  # (..., n, n) T, symmetric
 ) -> np.ndarray:  # (..., n, n) bool, [i, j]: i beats j at least as often as j beats i, and they have met
     "Majority relation; an exact majority is an edge in both directions."
-    lost = np.swapaxes(wins, -1, -2)
-    return (wins >= lost) & (wins + lost + ties > 0)
+    losses = np.swapaxes(wins, -1, -2)
+    return (wins >= losses) & (wins + losses + ties > 0)
 
 # %% ../../nbs/rankers/copeland.ipynb #cell-11
 def copeland_batch(

@@ -17,7 +17,7 @@ import pandas as pd
 from ..comparisons import Comparisons
 from ..errors import InputError, first_five
 from ..results import Concern, Note
-from .ranking import at_least
+from .distances import at_least
 
 DIFFERENCES = ("relative", "plain")  # differences: (x_a − x_b) / (x_a + x_b), or x_a − x_b
 MOST_BETA, MOST_SCALE = 1e3, 1e15  # of a frozen coefficient; numbers of a table have at most 1e15
@@ -88,14 +88,14 @@ class Differences:
         negative where a frozen coefficient forbids it."""
         kinds, scales, columns = [], [], []
         for name, sides in rows.covariates.items():
-            known = (frozen or {}).get(name)
-            if known is None:
+            coefficient = (frozen or {}).get(name)
+            if coefficient is None:
                 _refuse_constant(name, rows)
                 kind = "plain" if sides.min() < 0 else "relative"
                 column = _difference(name, sides, kind)
                 scale = float(np.sqrt(np.mean(column**2)))
             else:
-                kind, scale = known.difference, known.scale
+                kind, scale = coefficient.difference, coefficient.scale
                 column = _difference(name, sides, kind)
             if not scale:
                 raise InputError(
@@ -171,9 +171,9 @@ def frozen_coefficients(
                 "se from 0, n_questions, correlation within ±1 and judges are needed, as `ppe rank --covariates … "
                 "--format json` wrote them"
             )
-        known = {key: values.get(key) for key in ("se", "n_questions", "judges", "correlation")}
+        uncertainty = {key: values.get(key) for key in ("se", "n_questions", "judges", "correlation")}
         units = values["beta"], values["difference"], values["scale"]
-        frozen[name] = Coefficient(*units, is_frozen=True, **known)
+        frozen[name] = Coefficient(*units, is_frozen=True, **uncertainty)
     return frozen
 
 

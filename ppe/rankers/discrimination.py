@@ -40,7 +40,7 @@ def draw_graphs(
 
 # %% ../../nbs/rankers/discrimination.ipynb #faf015c2
 @dataclass(frozen=True, slots=True, eq=False)
-class _Taken:
+class _ChosenGraphs:
     "The graphs that a row of weights takes, those of a question one after the other."
 
     net: np.ndarray  # (E, P) of each pair: 1 if its first model wins, −1 if its second does, 0 for a tie
@@ -53,14 +53,16 @@ class _Taken:
     ridge: float
 
 
-def _taken(pool: Pool, row: np.ndarray, ridge: float) -> tuple[_Taken, np.ndarray]:  # and which graphs, (E,)
+def _chosen_graphs(
+    pool: Pool, row: np.ndarray, ridge: float
+) -> tuple[_ChosenGraphs, np.ndarray]:  # and which graphs, (E,)
     pairs = np.triu_indices(pool.n_models, 1)
     entries, starts, copies = block_units(row, pool.blocks)
     forth, back = (part[entries][:, *pairs] for part in (pool.adjacency, np.swapaxes(pool.adjacency, 1, 2)))
     unit = np.repeat(np.arange(len(copies)), np.diff(starts))
     net, (met, row_of) = forth.astype(np.float64) - back, np.unique(forth | back, axis=0, return_inverse=True)
     same = (row_of.ravel() == np.arange(len(met))[:, None]).astype(np.float64)
-    return _Taken(net, met.astype(np.float64), same, starts[:-1], unit, copies, pairs, ridge), entries
+    return _ChosenGraphs(net, met.astype(np.float64), same, starts[:-1], unit, copies, pairs, ridge), entries
 
 # %% ../../nbs/rankers/discrimination.ipynb #fb681d20
 MOST, LARGEST_SHARE = 3.0, 0.98  # of s and ρ
@@ -81,10 +83,10 @@ def _decay(exponent: np.ndarray) -> np.ndarray:
     "exp, not below 1e-35: a product of several is still a normal number, which processors are quick with."
     return np.exp(np.maximum(exponent, -80.0))
 
-
-def _marginal(taken: _Taken, point: np.ndarray, step: float) -> _Marginal:
+# %% ../../nbs/rankers/discrimination.ipynb #dbfccf97
+def _marginal(graphs: _ChosenGraphs, point: np.ndarray, step: float) -> _Marginal:
     "M and its gradient. Cost: O(E K (P + K)) for K places of the grid, as products of matrices."
-    n, (i, j), each = len(point) - 2, taken.pairs, taken.copies[taken.unit]
+    n, (i, j), each = len(point) - 2, graphs.pairs, graphs.copies[graphs.unit]
     x = np.arange(-int(REACH / step), int(REACH / step) + 1) * step
     s, root = MOST * np.sin(point[n]), np.sqrt(LARGEST_SHARE) * np.sin(point[n + 1])
     log_a, density = s * x - s * s / 2, np.exp(-x * x / 2) * step / np.sqrt(2 * np.pi)
@@ -92,39 +94,42 @@ def _marginal(taken: _Taken, point: np.ndarray, step: float) -> _Marginal:
     size = np.abs(gap)
     u = np.exp(-np.outer(size, a))  # (P, K)
     lose = u / (1 + u)
-    pull = (taken.net @ gap - taken.met @ size @ taken.same) / 2
+    pull = (graphs.net @ gap - graphs.met @ size @ graphs.same) / 2
     # (E, K) log likelihood of each graph
-    table = np.outer(pull, a) - taken.same.T @ (taken.met @ np.log1p(u))
+    table = np.outer(pull, a) - graphs.same.T @ (graphs.met @ np.log1p(u))
     top = table.max(axis=1)
     likelihood, gradient = _decay(table - top[:, None]), np.empty(n + 2)
-    if len(taken.unit) == len(taken.copies):  # one graph a question: both parts of log a are one
+    if len(graphs.unit) == len(graphs.copies):  # one graph a question: both parts of log a are one
         total = likelihood @ density
-        posterior, value = likelihood * density / total[:, None], taken.copies @ (np.log(total) + top)
+        posterior, value = likelihood * density / total[:, None], graphs.copies @ (np.log(total) + top)
         sharpest, gradient[n + 1] = posterior.max(), 0.0
     else:
         tau = np.sqrt(1 - root * root)
         away = (x - root * x[:, None]) / tau
         kernel = _decay(-away * away / 2) * step / np.sqrt(2 * np.pi) / tau  # (K of the question, K)
         inside = likelihood @ kernel.T
-        outer = np.add.reduceat(np.log(inside), taken.starts, axis=0)
+        outer = np.add.reduceat(np.log(inside), graphs.starts, axis=0)
         highest = outer.max(axis=1)
         of_question = _decay(outer - highest[:, None]) * density
         total = of_question.sum(axis=1)
         of_question /= total[:, None]
-        ratio = of_question[taken.unit] / inside
-        posterior, value = likelihood * (ratio @ kernel), taken.copies @ (np.log(total) + highest) + each @ top
+        ratio = of_question[graphs.unit] / inside
+        posterior, value = likelihood * (ratio @ kernel), graphs.copies @ (np.log(total) + highest) + each @ top
         sharpest = max(posterior.max(), of_question.max())
         both = (ratio * each[:, None]).T @ likelihood * kernel  # posterior of a question's and a graph's place
         pulled = both * away  # the slope of log kernel in the root of ρ, which is linear and square in away
         by_root = (pulled.sum(axis=1) @ x - root / tau * np.vdot(pulled, away)) / tau + root / tau**2 * both.sum()
         gradient[n + 1] = by_root * np.sqrt(LARGEST_SHARE) * np.cos(point[n + 1])
     weight = posterior * each[:, None]
-    mean_a, lost = weight @ a, taken.met.T @ (taken.same @ weight) * lose  # (E,), (P, K)
-    by_pair = (taken.net.T @ mean_a + np.sign(gap) * (2 * lost @ a - taken.met.T @ (taken.same @ mean_a))) / 2
-    gradient[:n] = np.bincount(i, by_pair, n) - np.bincount(j, by_pair, n) - taken.ridge * point[:n]
-    by_log_a = a * (pull @ weight + size @ lost)
+    mean_a = weight @ a  # (E,)
+    weighted_lose = graphs.met.T @ (graphs.same @ weight) * lose  # (P, K)
+    by_pair = (
+        graphs.net.T @ mean_a + np.sign(gap) * (2 * weighted_lose @ a - graphs.met.T @ (graphs.same @ mean_a))
+    ) / 2
+    gradient[:n] = np.bincount(i, by_pair, n) - np.bincount(j, by_pair, n) - graphs.ridge * point[:n]
+    by_log_a = a * (pull @ weight + size @ weighted_lose)
     gradient[n] = by_log_a @ (x - s) * MOST * np.cos(point[n])
-    value -= taken.ridge / 2 * float(point[:n] @ point[:n])
+    value -= graphs.ridge / 2 * float(point[:n] @ point[:n])
     return _Marginal(float(value), gradient, posterior @ log_a, float(sharpest))
 
 # %% ../../nbs/rankers/discrimination.ipynb #d250d885
@@ -147,12 +152,15 @@ def climb(
         if largest < tolerance:
             return point, inverse, here, steps
         move *= min(1.0, 0.5 / largest)
-        while not (new := at(point + move)).value >= here.value - 1e-11 * (1 + abs(here.value)):
+        new = at(point + move)
+        while not new.value >= here.value - 1e-11 * (1 + abs(here.value)):
             move /= 2
             if np.abs(move).max() < 1e-13:
                 return point, inverse, here, 0
+            new = at(point + move)
         fall = here.gradient - new.gradient
-        if (bend := move @ fall) > 0:
+        bend = move @ fall
+        if bend > 0:
             turned = inverse @ fall
             both = np.outer(move, turned)
             inverse = inverse + ((1 + turned @ fall / bend) * np.outer(move, move) - both - both.T) / bend
@@ -160,27 +168,27 @@ def climb(
     return point, inverse, here, 0
 
 
-def _maximise(taken: _Taken, theta: np.ndarray, which: str) -> tuple[np.ndarray, _Marginal, float, int]:
+def _maximise(graphs: _ChosenGraphs, theta: np.ndarray, which: str) -> tuple[np.ndarray, _Marginal, float, int]:
     "Point, M there, M where all graphs are alike, steps; from Bradley–Terry's strengths. Raises `ConvergenceError`."
-    n, (i, j) = len(theta), taken.pairs
+    n, (i, j) = len(theta), graphs.pairs
     u, information = np.exp(-np.abs(theta[i] - theta[j])), np.zeros((n, n))
-    information[i, j] = information[j, i] = -(taken.same @ taken.copies[taken.unit] @ taken.met) * u / (1 + u) ** 2
-    np.fill_diagonal(information, taken.ridge - information.sum(axis=1))
-    inverse, n_questions = np.zeros((n + 2, n + 2)), taken.copies.sum()
+    information[i, j] = information[j, i] = -(graphs.same @ graphs.copies[graphs.unit] @ graphs.met) * u / (1 + u) ** 2
+    np.fill_diagonal(information, graphs.ridge - information.sum(axis=1))
+    inverse, n_questions = np.zeros((n + 2, n + 2)), graphs.copies.sum()
     # A common shift of all strengths changes nothing: a weight on their mean makes the matrix regular.
     inverse[:n, :n] = np.linalg.inv(information + np.trace(information) / n**2)
     inverse[n, n], inverse[n + 1, n + 1] = 1 / (60 * n_questions), 1 / n_questions
-    alike = _marginal(taken, np.append(theta, [0.0, 0.0]), STEP)
+    alike = _marginal(graphs, np.append(theta, [0.0, 0.0]), STEP)
     point = np.append(theta, [np.arcsin(BEGIN[0] / MOST), np.arcsin(np.sqrt(BEGIN[1] / LARGEST_SHARE))])
     for step in STEP / 2.0 ** np.arange(4):  # fine enough for the narrowest posterior
-        at = partial(_marginal, taken, step=step)
+        at = partial(_marginal, graphs, step=step)
         point, inverse, top, steps = climb(at, point, inverse, ROUGHLY)
         if not steps or top.sharpest <= SHARP:
             break
     point, inverse, top, steps = climb(at, point, inverse, STEP_TOLERANCE)
     if not steps:
         raise ConvergenceError(
-            f"the discrimination model found no maximum{which} on {len(taken.unit)} graphs of {n} models; graphs that "
+            f"the discrimination model found no maximum{which} on {len(graphs.unit)} graphs of {n} models; graphs that "
             "contradict each other exactly can leave two answers that are equally good: use bradley-terry"
         )
     if not top.value > alike.value + 1e-6:
@@ -210,13 +218,14 @@ def fit_discrimination_batch(
     weights = check_weights(weights, len(pool))
     plain, fits = bradley_terry_batch(*pool.counts(weights)), []
     for number, row in enumerate(weights):
-        ridge, which = RIDGE * bool(plain.ridge[number]), f" in fit number {number} of {len(weights)}"
-        taken, entries = _taken(pool, row, ridge)
-        point, top, alike, steps = _maximise(taken, plain.scores[number], which * (len(weights) > 1))
-        mean, log_a = np.average(top.log_a, weights=taken.copies[taken.unit]), np.full(len(pool), np.nan)
+        ridge = RIDGE if plain.ridge[number] else 0.0
+        which = f" in fit number {number} of {len(weights)}" if len(weights) > 1 else ""
+        graphs, entries = _chosen_graphs(pool, row, ridge)
+        point, top, alike, steps = _maximise(graphs, plain.scores[number], which)
+        mean, log_a = np.average(top.log_a, weights=graphs.copies[graphs.unit]), np.full(len(pool), np.nan)
         log_a[entries] = top.log_a - mean
         spread = round(float(abs(MOST * np.sin(point[-2]))), 9)  # 0 up to rounding
-        several = len(taken.unit) > len(taken.copies)
+        several = len(graphs.unit) > len(graphs.copies)
         share = float(LARGEST_SHARE * np.sin(point[-1]) ** 2) if several and spread else 0.0
         theta = point[:-2] * np.exp(mean)
         fits.append(DiscriminationFit(theta - theta.mean(), log_a, spread, share, top.value, alike, ridge, steps))
@@ -236,7 +245,7 @@ def fit_discrimination(
     bradley_terry(*pool.counts(), models=pool.models, on_separation=on_separation)  # says why there is no maximum
     return fit_discrimination_batch(pool, np.ones((1, len(pool))))[0]
 
-
+# %% ../../nbs/rankers/discrimination.ipynb #7f853d58
 @dataclass(frozen=True, slots=True)
 class DiscriminationSpread(Estimates):
     "How much the graphs differ in how well they separate the models."

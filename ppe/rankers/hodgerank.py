@@ -21,9 +21,9 @@ def mean_flow(
     ties: np.ndarray,  # (..., n, n) T, symmetric
 ) -> tuple[np.ndarray, np.ndarray]:  # Y in [-1, 1], 0 for pairs never compared, and N, both (..., n, n)
     "Mean margin of each compared pair, number of its comparisons. Source: Jiang, Lim, Yao and Ye (2011), Section 2."
-    lost = np.swapaxes(wins, -1, -2)
-    n_compared = wins + lost + ties
-    flow = np.divide(wins - lost, n_compared, out=np.zeros(n_compared.shape), where=n_compared > 0)
+    losses = np.swapaxes(wins, -1, -2)
+    n_compared = wins + losses + ties
+    flow = np.divide(wins - losses, n_compared, out=np.zeros(n_compared.shape), where=n_compared > 0)
     return flow, n_compared
 
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-13

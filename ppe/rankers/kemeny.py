@@ -50,16 +50,16 @@ def _all_best(
         return inside, ~inside @ excess.T.astype(np.float64)
 
     def different(sets: np.ndarray) -> np.ndarray:  # ascending
-        seen = np.zeros(1 << m, bool)
-        seen[sets] = True
-        return np.flatnonzero(seen)
+        occurs = np.zeros(1 << m, bool)
+        occurs[sets] = True
+        return np.flatnonzero(occurs)
 
     for _ in range(m):
         inside, more = steps(layers[-1])
         total = least[layers[-1], None] + more
-        taken = ~inside & (total <= limit)
-        reached = (layers[-1][:, None] | bits)[taken]
-        np.minimum.at(least, reached, total[taken])
+        is_step = ~inside & (total <= limit)
+        reached = (layers[-1][:, None] | bits)[is_step]
+        np.minimum.at(least, reached, total[is_step])
         layers.append(different(reached))
     order, places, ahead = np.empty(m, np.int64), np.zeros((2, m), np.int64), np.zeros((m, m), bool)
     walk, sets = (1 << m) - 1, layers[m]
@@ -115,7 +115,8 @@ def kemeny(
     counts, _ = check_counts(counts, np.zeros(np.shape(counts)))
     if counts.sum() > MAX_TOTAL:
         raise InputError(f"counts add up to {counts.sum():g}: costs are exact up to {MAX_TOTAL}; divide the counts")
-    if (wrong := 2 * counts != np.floor(2 * counts)).any():
+    wrong = 2 * counts != np.floor(2 * counts)
+    if wrong.any():
         entries = [f"counts[{i}, {j}] = {counts[i, j]:g}" for i, j in np.argwhere(wrong)]
         raise InputError(
             f"counts must be multiples of 1/2, a tie being half a win for either side: {first_five(entries)}"
@@ -177,7 +178,7 @@ class BestOrders(Estimates):
             return [Note(text, Concern.ROUGH)]
         return []
 
-
+# %% ../../nbs/rankers/kemeny.ipynb #640e9492
 def kemeny_ranking(
     wins: np.ndarray,  # (n, n) W: W[i, j] counts how often i beats j
     ties: np.ndarray,  # (n, n) T, symmetric
@@ -204,11 +205,12 @@ def kemeny_ranking(
     elif not best.above.any():
         only_order = "none"
     certificate = BestOrders(best.cost, best.lower_bound, "yes" if best.optimal else "no", only_order)
-    ridge = COMPONENT_PENALTY * (same_component((half + half.T)[None])[1][0] > 1)
+    n_components = same_component((half + half.T)[None])[1][0]
+    ridge = COMPONENT_PENALTY if n_components > 1 else 0.0
     fit = Fit(best.optimal, 0, ridge=ridge, solver=best.solver, estimates=certificate)
     return Ranking.from_scores("kemeny", names, best.scores, fit)
 
-
+# %% ../../nbs/rankers/kemeny.ipynb #b46f0eb3
 def kemeny_batch(
     wins: np.ndarray,  # (B, n, n) W
     ties: np.ndarray,  # (B, n, n) T
@@ -218,13 +220,19 @@ def kemeny_batch(
     Raises: InputError as `kemeny_ranking`; ConvergenceError naming the matrices whose order was not certified.
     """
     half = half_tie_wins(*check_counts(wins, ties, batch=True))
-    found = [kemeny(counts) for counts in half]
-    if open_ := [number for number, result in enumerate(found) if not result.optimal]:
+    results = [kemeny(counts) for counts in half]
+    uncertified = [number for number, result in enumerate(results) if not result.optimal]
+    if uncertified:
         raise ConvergenceError(
-            f"{len(open_)} of {len(found)} Kemeny orders are not certified, numbers {first_five(open_)}: more than "
+            f"{len(uncertified)} of {len(results)} Kemeny orders are not certified, numbers "
+            f"{first_five(uncertified)}: more than "
             f"{SUBSET_LIMIT} models beat each other in circles, and a search may have missed the best; rank without "
             "resamples (--intervals 0), or take copeland"
         )
-    scores, above, places = (np.array([getattr(one, name) for one in found]) for name in ("scores", "above", "places"))
     n_components = same_component(half + np.swapaxes(half, -1, -2))[1]
-    return BatchScores(scores, n_components > 1, above=above, places=np.swapaxes(places, 0, 1))
+    return BatchScores(
+        scores=np.array([result.scores for result in results]),
+        ridge=n_components > 1,
+        above=np.array([result.above for result in results]),
+        places=np.stack([result.places for result in results], axis=1),
+    )

@@ -40,8 +40,8 @@ class Predictor:
         frozen: Mapping[str, Coefficient] | None = None,  # coefficients of these covariates
     ) -> "Predictor":
         "Raises as `Differences.of`."
-        known = {name: frozen[name] for name in rows.covariates} if frozen else {}
-        return cls(rows, first_place, Differences.of(rows, known), known)
+        coefficients = {name: frozen[name] for name in rows.covariates} if frozen else {}
+        return cls(rows, first_place, Differences.of(rows, coefficients), coefficients)
 
     @property
     def names(self) -> tuple[str, ...]:  # K
@@ -116,8 +116,8 @@ class Effects(Estimates):
             report["first_place_se_questions"] = {judge: effect.se_questions for judge, effect in effects}
             report["pairs_in_both_orders"] = self.pairs_in_both_orders
         if self.coefficients:
-            report["coefficients"] = {name: found.to_dict() for name, found in self.coefficients.items()}
-            report["frozen"] = any(found.is_frozen for found in self.coefficients.values())
+            report["coefficients"] = {name: coefficient.to_dict() for name, coefficient in self.coefficients.items()}
+            report["frozen"] = any(coefficient.is_frozen for coefficient in self.coefficients.values())
         return report
 
     def lines(self) -> list[str]:
@@ -140,14 +140,14 @@ def _or_none(value: float) -> float | None:
 
 def _place_effects(predictor: Predictor, fit: Maximum, information: np.ndarray | None) -> dict[str, PlaceEffect]:
     "By judge; the information of all parameters is None where a penalty stands in."
-    rows, n, own = predictor.rows, len(predictor.rows.models), np.s_[: predictor.n_places]
+    rows, n, columns = predictor.rows, len(predictor.rows.models), np.s_[: predictor.n_places]
     if not predictor.first_place:
         return {}
     errors = np.full((2, predictor.n_places), np.nan)
     if information is not None:
-        errors[0] = np.sqrt(np.diag(np.linalg.inv(information))[n:][own])
-        errors[1] = np.sqrt(np.diag(question_covariance(predictor.design(), rows, fit, information))[own])
-    effects = zip(rows.judges, fit.effects[0, own], *errors, strict=True)
+        errors[0] = np.sqrt(np.diag(np.linalg.inv(information))[n:][columns])
+        errors[1] = np.sqrt(np.diag(question_covariance(predictor.design(), rows, fit, information))[columns])
+    effects = zip(rows.judges, fit.effects[0, columns], *errors, strict=True)
     return {judge: PlaceEffect(float(delta), _or_none(se), _or_none(over)) for judge, delta, se, over in effects}
 
 
@@ -158,17 +158,17 @@ def _coefficients(predictor: Predictor, fit: Maximum, information: np.ndarray | 
     if predictor.frozen or not predictor.names:
         return dict(predictor.frozen)
     rows, names, differences = predictor.rows, predictor.names, predictor.differences
-    n, own, design = len(rows.models), np.s_[predictor.n_places :], predictor.design()
+    n, columns, design = len(rows.models), np.s_[predictor.n_places :], predictor.design()
     even = np.multiply.outer([4.0, 0.0, 0.0], np.ones(len(rows)))  # at even odds every row counts once
     gram = design.information(even, np.zeros(n + len(design.effects)))
-    inflation = np.diag(gram)[n:][own] * np.diag(np.linalg.pinv(gram, rcond=1e-12, hermitian=True))[n:][own]
+    inflation = np.diag(gram)[n:][columns] * np.diag(np.linalg.pinv(gram, rcond=1e-12, hermitian=True))[n:][columns]
     covariance = np.full((len(names), len(names)), np.nan)
     if information is not None:
-        covariance = question_covariance(design, rows, fit, information, left_out=True)[own, own]
+        covariance = question_covariance(design, rows, fit, information, left_out=True)[columns, columns]
     errors = np.sqrt(np.diag(covariance))
     reach = stdtrit(max(rows.n_questions - 1, 1), 0.975) * errors
     coefficients = {}
-    for k, (name, beta) in enumerate(zip(names, fit.effects[0, own].tolist(), strict=True)):
+    for k, (name, beta) in enumerate(zip(names, fit.effects[0, columns].tolist(), strict=True)):
         correlation = {}
         if np.isfinite(covariance).all():
             alike = covariance[k] / errors[k] / errors
@@ -275,8 +275,8 @@ def frozen_slopes(
     point = np.concatenate([fit.strengths[0], fit.effects[0], predictor.beta])
     ridge = RIDGE if fit.penalised[0] else 0.0
     information = predictor.design(estimate_frozen=True).information(outcomes, point, fit.log_nu[0], ridge)
-    own = n + predictor.n_places + np.arange(len(predictor.names))
-    rest = np.delete(np.arange(len(information)), own)
-    slopes = -np.linalg.solve(information[np.ix_(rest, rest)], information[np.ix_(rest, own)])[:n]
+    columns = n + predictor.n_places + np.arange(len(predictor.names))
+    rest = np.delete(np.arange(len(information)), columns)
+    slopes = -np.linalg.solve(information[np.ix_(rest, rest)], information[np.ix_(rest, columns)])[:n]
     slopes -= slopes.mean(axis=0)
     return slopes, slopes @ _frozen_covariance(predictor.frozen) @ slopes.T

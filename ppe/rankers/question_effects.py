@@ -20,7 +20,8 @@ from ..compiled import njit
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..pool import Pool, block_units, check_weights, half_tie_wins
 from .davidson import davidson
-from .likelihood import FULL_NEWTON, RIDGE, solve
+from .likelihood import RIDGE
+from .newton import FULL_NEWTON, solve
 from .ranking import BatchScores, Estimates, Fit, OnSeparation, Ranking, check_on_separation
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-09
@@ -95,18 +96,40 @@ class Marginal(NamedTuple):
     restricted: float  # log likelihood, the strengths integrated out, where φ is at its maximum
     slope: float  # of that in log σ
 
+# %% ../../nbs/rankers/question_effects.ipynb #cell-13-b
+@njit(cache=True, error_model="numpy")
+def _integrated(observed, squares, n):
+    "Half of log|A| of the strengths, whose common shift `observed` is given in place, and its slope in log σ."
+    part, inverse = np.empty((n, n)), np.eye(n)
+    gauge, half, slope = 0.0, 0.0, 0.0
+    for i in range(n):
+        gauge += observed[i, i] / n
+    part[:] = observed[:n, :n] = observed[:n, :n] + gauge / n
+    solve(part, inverse)
+    for i in range(n):
+        half += 0.5 * log(part[i, i])
+        for j in range(n):
+            slope += inverse[i, j] * squares[i, j]
+    return half - 0.5 * log(gauge), slope
+
 
 @njit(cache=True, error_model="numpy")
 def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
     "Value, its derivatives in (θ, log ν) and log σ, the information, half of log|A|, and the slope of that in log σ."
     n_units, k = eta.shape
     value, gradient, by_sigma = 0.0, np.zeros(n + 1), 0.0
-    known, squares = ridge * np.eye(n + 1), np.zeros((n, n))
-    information, inverse, third, seen = np.empty((k, k)), np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
-    pull, d, moved, swung = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
+    observed, squares = ridge * np.eye(n + 1), np.zeros((n, n))
+    information, inverse = np.empty((k, k)), np.empty((k, k))
+    third, by_draws = np.empty((k, k)), np.empty((k, k))
+    pull, d = np.empty(k), np.empty(k)
+    moved, swung = np.empty(k), np.empty(k)
     for unit in range(n_units):
-        at, worth, by_ties, of_ties = 0.5 * k * log(precision), precision * copies[unit], 0.0, 0.0
-        information[:], inverse[:], pull[:], d[:], moved[:], swung[:] = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        at, worth = 0.5 * k * log(precision), precision * copies[unit]
+        by_ties, of_ties = 0.0, 0.0
+        for matrix in (information, inverse):
+            matrix[:] = 0.0
+        for vector in (pull, d, moved, swung):
+            vector[:] = 0.0
         for i in range(k):
             information[i, i] = precision
             inverse[i, i] = 1.0
@@ -122,7 +145,7 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
                 information[j, j] += bend
                 information[j, i] -= bend  # j < i: the upper triangle
                 third[i, j] = -count * (0.25 * r - 3.0 * m * r + 2.0 * r**3)
-                seen[i, j] = 0.5 * count * draw * (m - 2.0 * r * r)
+                by_draws[i, j] = 0.5 * count * draw * (m - 2.0 * r * r)
                 pull[i] += count * draw * r
                 pull[j] -= count * draw * r
                 by_ties -= count * draw
@@ -134,7 +157,7 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
                 between = inverse[i, i] + inverse[j, j] - 2.0 * inverse[i, j]
                 d[i] += 0.5 * third[i, j] * between
                 d[j] -= 0.5 * third[i, j] * between
-                by_ties += seen[i, j] * between
+                by_ties += by_draws[i, j] * between
         for i in range(k):
             for j in range(k):
                 moved[i] += inverse[i, j] * d[j]  # M d
@@ -147,8 +170,8 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
             by_ties += pull[i] * moved[i]
             of_ties -= pull[i] * swung[i]
             gradient[row] += worth * (effect + moved[i])
-            known[row, n] -= worth * swung[i]
-            known[n, row] -= worth * swung[i]
+            observed[row, n] -= worth * swung[i]
+            observed[n, row] -= worth * swung[i]
             for j in range(k):
                 inverse[i, j] *= -precision
             inverse[i, i] += 1.0  # now the share of a difference of utilities that the verdicts explain
@@ -157,23 +180,15 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
                 square = 0.0
                 for inner in range(k):
                     square += inverse[i, inner] * inverse[j, inner]
-                known[members[unit, i], members[unit, j]] += worth * inverse[i, j]
+                observed[members[unit, i], members[unit, j]] += worth * inverse[i, j]
                 squares[members[unit, i], members[unit, j]] += worth * square
         value += copies[unit] * at
         gradient[n] += copies[unit] * by_ties
-        known[n, n] += copies[unit] * of_ties
-    gauge, half, slope, part, inverse = 0.0, 0.0, 0.0, np.empty((n, n)), np.eye(n)
-    for i in range(n):
-        gauge += known[i, i] / n
-    part[:] = known[:n, :n] = known[:n, :n] + gauge / n
-    solve(part, inverse)
-    for i in range(n):
-        half += 0.5 * log(part[i, i])
-        for j in range(n):
-            slope += inverse[i, j] * squares[i, j]
-    return value, gradient, by_sigma, known, half - 0.5 * log(gauge), slope
+        observed[n, n] += copies[unit] * of_ties
+    half, slope = _integrated(observed, squares, n)
+    return value, gradient, by_sigma, observed, half, slope
 
-
+# %% ../../nbs/rankers/question_effects.ipynb #cell-13-c
 def _marginal(
     questions: QuestionSums,
     phi: np.ndarray,  # (m,)
@@ -182,16 +197,27 @@ def _marginal(
 ) -> Marginal:
     "By Laplace's method. Cost: O(U k³) on top of the modes."
     members, net, met, copies, n_ties, n, ridge = questions
-    theta, precision, nu, size = phi[members], exp(-2 * log_sigma), exp(phi[n]) if n_ties else 0.0, len(phi)
+    theta, precision = phi[members], exp(-2 * log_sigma)
+    nu = exp(phi[n]) if n_ties else 0.0
     _modes(theta, net, met, precision, nu, eta)
     sums = _sums(members, net, met, copies, precision, nu, eta - theta, eta, n, ridge)
-    value, gradient, by_sigma, known, half, slope = sums
-    value, gradient = value - 0.5 * ridge * float(phi @ phi), gradient[:size] - ridge * phi
+    value, gradient, by_sigma, information, half, slope = sums
+    size = len(phi)
+    value -= 0.5 * ridge * float(phi @ phi)
+    gradient = gradient[:size] - ridge * phi
     if n_ties:
-        value, gradient[n] = value + n_ties * phi[n], gradient[n] + n_ties
-    known, numbers = known[:size, :size], (value, by_sigma, value - half, by_sigma + slope)
-    value, by_sigma, restricted, slope = map(float, numbers)  # numpy's, where nothing is compiled
-    return Marginal(phi, log_sigma, value, gradient, known, by_sigma, restricted, slope)
+        value += n_ties * phi[n]
+        gradient[n] += n_ties
+    return Marginal(
+        phi=phi,
+        log_sigma=log_sigma,
+        value=float(value),  # numpy's, where nothing is compiled
+        gradient=gradient,
+        information=information[:size, :size],
+        by_sigma=float(by_sigma),
+        restricted=float(value - half),
+        slope=float(by_sigma + slope),
+    )
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-16-way
 LOG_SIGMAS = (log(0.01), log(10.0))  # σ is sought between these; the lower one stands for 0
@@ -223,11 +249,12 @@ class _Profile:
             if climb:
                 phi = minimize(loss, self.phi, jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9}).x
             phi = root(equations, phi, jac=True, tol=1e-12).x
-            found = _marginal(self.questions, phi, log_sigma, eta)
-            move = np.linalg.solve(found.information, found.gradient)
+            point = _marginal(self.questions, phi, log_sigma, eta)
+            move = np.linalg.solve(point.information, point.gradient)
             if np.abs(move / np.maximum(1.0, np.abs(phi))).max() < 1e-8:
-                self.tried[log_sigma], self.phi = found, phi
-                return found
+                self.tried[log_sigma] = point
+                self.phi = phi
+                return point
         raise ConvergenceError(
             f"question effects did not converge at sigma = {exp(log_sigma):.3g}: too few verdicts on each question for "
             f"{self.questions.n_models} models; use bradley-terry"
@@ -282,7 +309,8 @@ def _estimate(
             return profile, without, without
         rising = profile.at(0.0).slope > 0
         height: Callable[[Marginal], float] = (lambda at: at.slope) if rising else (lambda at: -at.slope)
-        level = profile.crossing(height, 0.0, limit := LOG_SIGMAS[rising])
+        limit = LOG_SIGMAS[rising]
+        level = profile.crossing(height, 0.0, limit)
         best = profile.at(limit if level is None else level)
         if questions.ridge or (contradicted and best.log_sigma < LOG_SIGMAS[1]):
             none = best.log_sigma == LOG_SIGMAS[0] or best.restricted <= without.restricted
@@ -296,7 +324,30 @@ def _estimate(
             )
         questions = questions._replace(ridge=RIDGE)
 
+# %% ../../nbs/rankers/question_effects.ipynb #limits-code-b
+def _covariance(
+    questions: QuestionSums,
+    best: Marginal,
+    n: int,  # models
+) -> np.ndarray:  # (n, n)
+    "Of the strengths: from the observed information in θ, log ν and log σ, by differences of its exact gradient."
+    m, width = len(best.phi), 1e-4
+    eta = best.phi[questions.members]
+    at = np.append(best.phi, best.log_sigma)
 
+    def gradient(x: np.ndarray) -> np.ndarray:
+        point = _marginal(questions, x[:m], x[m], eta)
+        return np.append(point.gradient, point.by_sigma)
+
+    has_sigma = LOG_SIGMAS[0] < best.log_sigma < LOG_SIGMAS[1]
+    steps = width * np.eye(m + 1)[: m + has_sigma]
+    information = np.array([gradient(at - step) - gradient(at + step) for step in steps])[:, : len(steps)] / (2 * width)
+    information = (information + information.T) / 2
+    information[:n, :n] += np.trace(information[:n, :n]) / n**2  # the common shift; taken out again by centring
+    centre = np.eye(n) - 1 / n
+    return centre @ np.linalg.inv(information)[:n, :n] @ centre
+
+# %% ../../nbs/rankers/question_effects.ipynb #limits-code-c
 def fit_question_effects(
     pool: Pool,
     weights: np.ndarray | None = None,  # (G,) whole numbers: how often each graph is taken; once if not given
@@ -325,30 +376,31 @@ def fit_question_effects(
     def height(point: Marginal) -> float:  # over the ends of the interval; its root is nearly a line
         return 1.959964 - sqrt(2 * max(best.restricted - point.restricted, 0.0))
 
-    limits = [profile.crossing(height, best.log_sigma, end) if with_limits else np.nan for end in LOG_SIGMAS]
-    low, high = (never if end is None else exp(end) for end, never in zip(limits, (0.0, np.inf), strict=True))
-    questions, n, m = profile.questions, pool.n_models, len(best.phi)
-    ratio, theta = 2 * (best.restricted - without.restricted), best.phi[:n]
-    # Covariance of the strengths: inverse of the observed information of the marginal likelihood in θ, log ν and log σ.
-    eta, width, at = best.phi[questions.members], 1e-4, np.append(best.phi, best.log_sigma)
-
-    def gradient(x: np.ndarray) -> np.ndarray:
-        moved = _marginal(questions, x[:m], x[m], eta)
-        return np.append(moved.gradient, moved.by_sigma)
-
-    steps = width * np.eye(m + 1)[: m + (LOG_SIGMAS[0] < best.log_sigma < LOG_SIGMAS[1])]
-    information = np.array([gradient(at - step) - gradient(at + step) for step in steps])[:, : len(steps)] / (2 * width)
-    information = (information + information.T) / 2
-    information[:n, :n] += np.trace(information[:n, :n]) / n**2  # the common shift; taken out again below
-    centre = np.eye(n) - 1 / n
+    low, high = np.nan, np.nan
+    if with_limits:
+        lower = profile.crossing(height, best.log_sigma, LOG_SIGMAS[0])
+        upper = profile.crossing(height, best.log_sigma, LOG_SIGMAS[1])
+        low = 0.0 if lower is None or height(without) >= 0 else exp(lower)
+        high = np.inf if upper is None else exp(upper)
+    nu = None
+    if ties:
+        nu = exp(best.phi[-1]) if profile.questions.n_ties else 0.0
+    ratio = 2 * (best.restricted - without.restricted)
+    theta = best.phi[: pool.n_models]
     return QuestionEffectsFit(
-        models=pool.models, theta=theta - theta.mean(), sigma=0.0 if best is without else exp(best.log_sigma),
-        covariance=centre @ np.linalg.inv(information)[:n, :n] @ centre,
-        sigma_low=low if height(without) < 0 or not with_limits else 0.0, sigma_high=high,
-        likelihood_ratio=ratio, p_value=0.5 * erfc(sqrt(ratio / 2)) if ratio > 0 else 1.0,
-        nu=(exp(best.phi[-1]) if questions.n_ties else 0.0) if ties else None,
-        log_marginal=best.value, ridge=questions.ridge, steps=len(profile.tried),
-    )  # fmt: skip
+        models=pool.models,
+        theta=theta - theta.mean(),
+        covariance=_covariance(profile.questions, best, pool.n_models),
+        sigma=0.0 if best is without else exp(best.log_sigma),
+        sigma_low=low,
+        sigma_high=high,
+        likelihood_ratio=ratio,
+        p_value=0.5 * erfc(sqrt(ratio / 2)) if ratio > 0 else 1.0,
+        nu=nu,
+        log_marginal=best.value,
+        ridge=profile.questions.ridge,
+        steps=len(profile.tried),
+    )
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-24
 @dataclass(frozen=True, slots=True)

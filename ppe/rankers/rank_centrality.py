@@ -22,9 +22,9 @@ def transition_matrix(
 ) -> np.ndarray:  # (..., n, n), rows sum to one; [i, j]: from i to j
     "Transition probabilities of the Rank Centrality walk. Source: Negahban, Oh and Shah (2017), Section 2."
     won = half_tie_wins(wins, ties)
-    lost = np.swapaxes(won, -1, -2)
-    met = won + lost
-    share = np.divide(lost, met, out=np.zeros(met.shape), where=met > 0)
+    losses = np.swapaxes(won, -1, -2)
+    met = won + losses
+    share = np.divide(losses, met, out=np.zeros(met.shape), where=met > 0)
     walk = share / (met > 0).sum(axis=-1).max(axis=-1)[..., None, None]
     diagonal = np.arange(walk.shape[-1])
     # A row of quotients can exceed one in the last place.

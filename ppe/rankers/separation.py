@@ -73,7 +73,8 @@ def refuse_separated(
     estimate: str = "maximum likelihood estimate",  # what would not exist
 ) -> None:
     "Raise `NoMaximumError` naming the two groups, the rule and the way out, if there are two."
-    if groups := separation(wins > 0):
+    groups = separation(wins > 0)
+    if groups:
         above, below = ([models[v] for v in group] for group in (groups.above, groups.below))
         rule = f"the win graph must be strongly connected (Ford 1957); add graphs, {OR_RIDGE}"
         raise NoMaximumError(f"no {estimate}: {_apart(below, above, groups.met)}; {rule}", above=above, below=below)
@@ -132,7 +133,8 @@ def unjudged_orders(
     if len(groups) > 1:
         who = _apart(groups[1], groups[0], met=False) if len(groups) == 2 else f"{listed} never met"
         return f"{who}: orders across the groups {'come from the penalty alone' if penalty else 'rest on no verdict'}"
-    if not penalty or (apart := separation(half > 0)) is None:
+    apart = separation(half > 0) if penalty else None
+    if apart is None:
         return ""
     below, above = ([models[v] for v in group] for group in (apart.below, apart.above))
     return f"{_apart(below, above, apart.met)}: how far apart they are comes from the penalty alone"

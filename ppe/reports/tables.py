@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..inference.agreement import agreement_measures
 from ..inference.diagnostics import family, first_place_rates, order_flips
 from ..pool import Pool, complete_graphs, half_tie_wins
-from ..rankers.ranking import best_first
+from ..rankers.distances import best_first
 from ..random_streams import SEED, stream
 from ..verdicts import model_codes, select_verdicts
 

@@ -46,8 +46,9 @@ def arena_reference(
     table = pd.read_csv(data_file("arena_reference.csv"))
     if category is None:
         return table
-    if category not in (known := list(table["category"].unique())):
-        raise InputError(f"unknown category {category!r}: the reference has {', '.join(known)}")
+    categories = list(table["category"].unique())
+    if category not in categories:
+        raise InputError(f"unknown category {category!r}: the reference has {', '.join(categories)}")
     return table[table["category"] == category].reset_index(drop=True)
 
 # %% ../../nbs/sources/datasets.ipynb #draws-02
@@ -113,7 +114,8 @@ def load_verdicts(
     table = read_verdicts(data_file(f"verdicts/{verdict_set(name).name}.csv.gz"))
     if verdict_set(name).order == "lost":
         table[ORDER_KNOWN] = pd.Categorical(["no"] * len(table))
-    if style and (path := data_file(f"verdicts/{name}-style.parquet")).exists():
+    path = data_file(f"verdicts/{name}-style.parquet")
+    if style and path.exists():
         answers = pd.read_parquet(path).set_index(["question_id", "model"])
         for one, side in product(STYLE, "ab"):
             keys = zip(table["question_id"], table[f"model_{side}"], strict=True)
@@ -161,10 +163,10 @@ def human_reference(
 
     Raises: InputError for an unknown set, or one without a human reference.
     """
-    known = verdict_set(name).reference
-    if isinstance(known, str):
-        return _ratings(*win_tie_counts_from_table(load_verdicts(known)))
-    if not known:
+    reference = verdict_set(name).reference
+    if isinstance(reference, str):
+        return _ratings(*win_tie_counts_from_table(load_verdicts(reference)))
+    if not reference:
         raise InputError(f"{name}: no human reference; its human votes are verdicts of the set itself (judge 'human')")
-    ratings = arena_ratings().reindex(list(known.values()))
-    return ratings.set_axis(pd.Index(list(known), name="model"))
+    ratings = arena_ratings().reindex(list(reference.values()))
+    return ratings.set_axis(pd.Index(list(reference), name="model"))

@@ -112,8 +112,8 @@ def _truth(
     def normal(*names: str, shape: tuple[int, ...]) -> np.ndarray:
         return stream(seed, "simulated", *names).standard_normal(shape)
 
-    common, own = normal("bias of all judges", name, shape=(n,)), normal("bias", name, judge.name, shape=(n,))
-    mixed = math.sqrt(parameters.bias_shared) * common + math.sqrt(1 - parameters.bias_shared) * own
+    common, of_judge = normal("bias of all judges", name, shape=(n,)), normal("bias", name, judge.name, shape=(n,))
+    mixed = math.sqrt(parameters.bias_shared) * common + math.sqrt(1 - parameters.bias_shared) * of_judge
     bias = LOGITS_PER_POINT * judge.bias_points * category.bias_factor * mixed
     # a of each wording, or of the original one in every replicate.
     question = normal("question discrimination", name, shape=(n_questions, 1))
@@ -155,8 +155,8 @@ class SimulatedPools:
     @property
     def truth(self) -> PoolTruth:
         "That of the only cell."
-        (found,) = self.truths.values()
-        return found
+        (truth,) = self.truths.values()
+        return truth
 
 
 def _verdict_table(
@@ -171,7 +171,7 @@ def _verdict_table(
         win, tie = outcome_probabilities(truth)
         shape = np.swapaxes(win, 0, 1).shape  # variants first, so that few of them are the first of many
         uniform, order = (
-            stream(seed, "simulated", what, kind, *cell).random(shape).swapaxes(0, 1) for what in ("verdict", "order")
+            stream(seed, "simulated", draw, kind, *cell).random(shape).swapaxes(0, 1) for draw in ("verdict", "order")
         )
         outcome, turned = (uniform >= win).astype(np.int8) + (uniform >= win + tie), order < 0.5
         codes.append((np.where(turned, 2 - outcome, outcome), turned))
@@ -198,8 +198,12 @@ def _chosen(
     what: str,
 ) -> list:  # the wanted items in that same order
     names = [item.name for item in items]
-    wanted = names if wanted is None else [wanted] if isinstance(wanted, str) else list(wanted)
-    if unknown := [name for name in wanted if name not in names]:
+    if wanted is None:
+        return list(items)
+    if isinstance(wanted, str):
+        wanted = [wanted]
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
         raise InputError(f"unknown {what} {first_five(unknown)}: the parameters have {', '.join(names)}")
     return [item for item in items if item.name in wanted]
 

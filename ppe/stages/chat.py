@@ -199,8 +199,10 @@ def clean_text(text: str) -> str:
     place, before = 0, -1
     while place != before:  # each look goes on where the last one ended
         before = place
-        while begun := _START.match(text, place):
-            place = begun.end()
+        reasoning = _START.match(text, place)
+        while reasoning:
+            place = reasoning.end()
+            reasoning = _START.match(text, place)
         opening, fences, counted = _OPENING.search(text, place), 0, place
         for lone in _LONE.finditer(text, place, opening.start() if opening else len(text)):
             fences += text.count("```", counted, lone.start())

@@ -21,7 +21,7 @@ from .chat import TOO_LONG, Request
 from .dispatch import Session
 from .judge_protocol import MAX_CHARACTERS, AnswerKey, JudgeProtocol, Pair, PairKey, answer_key, decide, doubt
 from .judge_protocol import pairs_to_judge
-from .ledger import Ledger, Reached, Use, open_run, plan_run, results, run_progress
+from .ledger import Ledger, StoredReply, Use, open_run, plan_run, results, run_progress
 from .prompts import SLOTS
 from .responses import Answer
 from ..verdicts import COLUMNS, MIRRORED, ORDER_KNOWN, style_columns, validate_verdicts
@@ -67,7 +67,9 @@ def _replies(
     ledger: Ledger,
     run: int,
     settings: Mapping[str, Any],  # of the run
-) -> Iterator[tuple[list[Reached], str, str]]:  # of each pair one or two; what was said with model_a first, and last
+) -> Iterator[
+    tuple[list[StoredReply], str, str]
+]:  # of each pair one or two; what was said with model_a first, and last
     both = settings["mode"] == "hybrid" or settings["order"] == "both"
     replies = (result for result in results(ledger, run) if result.item["ask"] == "pair")
     for first in replies:
@@ -126,9 +128,9 @@ def run_details(
     "One row for each pair of a run that is decided, from the ledger alone. Cost: memory for the table and the scores."
     settings = json.loads(ledger.query("SELECT settings FROM runs WHERE id = ?", run)[0][0])
     scored, rows = (result for result in results(ledger, run) if result.item["ask"] == "score"), []
-    scores: dict[AnswerKey, Reached] = {itemgetter(*Answer.KEY)(result.item): result for result in scored}
+    scores: dict[AnswerKey, StoredReply] = {itemgetter(*Answer.KEY)(result.item): result for result in scored}
     for replies, ab, ba in _replies(ledger, run, settings):
-        item, needed = replies[0].item, list[Reached | None](replies)
+        item, needed = replies[0].item, list[StoredReply | None](replies)
         question, variant, a, b = (item[name] for name in ("question_id", "variant", "first", "second"))
         if settings["mode"] == "hybrid" and doubt(ab, ba):
             needed += [scores.get((question, variant, model)) for model in (a, b)]

@@ -133,6 +133,17 @@ def run_command(
     return command.returncode
 
 # %% ../../nbs/stages/launch.ipynb #97cf4ca7
+def _with_logs(jobs: Sequence[Job], folder: Path) -> tuple[Job, ...]:
+    "The jobs before their first attempt, each with a file for its log; the folder is made."
+    names = enumerate((re.sub(r"[^A-Za-z0-9._-]+", "-", job.name)[:80] for job in jobs), start=1)
+    logs = [folder / f"{k:02d}-{name}.log" for k, name in names]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}; the logs need a folder to be written to") from None
+    return tuple(replace(job, attempts=[], log=log) for job, log in zip(jobs, logs, strict=True))
+
+# %% ../../nbs/stages/launch.ipynb #45a5f9ca
 def launch(
     jobs: Sequence[Job],
     *,
@@ -147,13 +158,7 @@ def launch(
     A job that fails is told in its result, not raised. Ctrl-C, SIGTERM and SIGHUP end the commands first. Source: A.2.
     Raises `InputError` for bad input, and `PpeError` for a driver that fails or no free GPU.
     """
-    names = enumerate((re.sub(r"[^A-Za-z0-9._-]+", "-", job.name)[:80] for job in jobs), start=1)
-    logs = [Path(log_folder, f"{k:02d}-{name}.log") for k, name in names]
-    jobs = tuple(replace(job, attempts=[], log=log) for job, log in zip(jobs, logs, strict=True))
-    try:
-        Path(log_folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{log_folder}: {error.strerror}; the logs need a folder to be written to") from None
+    jobs = _with_logs(jobs, Path(log_folder))
     team = free_workers(workers, say)
     waiting, running, ready = [*jobs], list[Job](), {worker.name for worker in team}
     change, stop = threading.Condition(), threading.Event()

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['VERSION', 'SCHEMA', 'REFUSALS', 'CUT_REASONING', 'Use', 'ledger_files', 'Open', 'Ledger', 'open_run', 'plan_run',
-           'note_refusal', 'refused_parameters', 'open_requests', 'settle', 'Reached', 'RunProgress', 'results',
+           'note_refusal', 'refused_parameters', 'open_requests', 'settle', 'StoredReply', 'RunProgress', 'results',
            'run_progress', 'exchange', 'reopen_invalid', 'reopen_batch']
 
 # %% ../../nbs/stages/ledger.ipynb #cell-05
@@ -308,7 +308,7 @@ def settle(
 
 # %% ../../nbs/stages/ledger.ipynb #cell-46
 @dataclass(frozen=True, slots=True)
-class Reached:
+class StoredReply:
     "The state of one use of a run."
 
     item: dict[str, Any]
@@ -338,7 +338,7 @@ class RunProgress(NamedTuple):
         return self.open + self.batch
 
 
-def results(ledger: Ledger, run: int) -> Iterator[Reached]:  # in plan order, one for each use
+def results(ledger: Ledger, run: int) -> Iterator[StoredReply]:  # in plan order, one for each use
     "What a run has so far."
     failed = "SELECT outcome FROM attempts WHERE request = id ORDER BY number DESC LIMIT 1"
     why = f"CASE status WHEN 'done' THEN '' WHEN 'invalid' THEN ({failed}) ELSE 'not finished' END"
@@ -347,7 +347,7 @@ def results(ledger: Ledger, run: int) -> Iterator[Reached]:  # in plan order, on
     while rows := ledger.query(f"{sql} LIMIT 2000 OFFSET ?", run, last):
         last += len(rows)
         for item, *rest in rows:
-            yield Reached(json.loads(item), *rest)
+            yield StoredReply(json.loads(item), *rest)
 
 
 def run_progress(ledger: Ledger, run: int) -> RunProgress:

@@ -21,7 +21,7 @@ from ..files import entry_places
 from .benchmarks import Prompt, Question, require_row_set
 from .chat import TOO_LONG, Decoding, Request, quoted
 from .dispatch import Session
-from .ledger import Reached, Use, open_run, plan_run, results
+from .ledger import StoredReply, Use, open_run, plan_run, results
 from .prompts import PromptSet, load_prompts
 
 # %% ../../nbs/stages/perturbation.ipynb #cell-05
@@ -94,10 +94,10 @@ class _Rewording:
     "What came back for one question so far."
 
     question: Question
-    reply: Reached
+    reply: StoredReply
     candidates: list[str]  # left by the filter
     dropped: list[tuple[str, str]]  # with the reason
-    check: Reached | None  # of the candidates
+    check: StoredReply | None  # of the candidates
 
     @property
     def accepted(self) -> list[str] | None:
@@ -215,7 +215,7 @@ def perturb_questions(
         filter_candidates(question.prompt, json.loads(reply.parsed or "[]"))
         for question, reply in zip(questions, replies, strict=True)
     ]
-    checks: dict[int | str, Reached] = {}  # by question
+    checks: dict[int | str, StoredReply] = {}  # by question
     if not summary.left:
         due: dict[int, dict[str, Any]] = {}
         for position, (left, _) in enumerate(filtered):

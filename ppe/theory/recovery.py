@@ -68,7 +68,8 @@ def simulate_votes(
     by_counts: bool | None = None,  # as `wrong_pairs`, up to n = 100 if not given
 ) -> pd.DataFrame:  # one row per trial: recovered (every pair is right), triangles, distance (as `wins_distance`)
     "Majority votes of t graphs. Source: paper, sections 5.1 and 5.2, Theorems 1 and 2."
-    found, q = [], float(mallows_q(p))
+    q = float(mallows_q(p))
+    trials = []
     for _ in range(n_trials):
         if law == "plain":
             i, j = wrong_pairs(n, t, p, rng=rng, by_counts=n <= 100 if by_counts is None else by_counts)
@@ -76,8 +77,8 @@ def simulate_votes(
             i, j = sample_outvoted_pairs(n, q, size=t, rng=rng)
         degrees = np.arange(n - 1, -1, -1) - np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
         triangles = math.comb(n, 3) - int(np.sum(degrees * (degrees - 1) // 2))
-        found.append((len(i) == 0, triangles, wins_distance(degrees, rng)))
-    return pd.DataFrame(found, columns=["recovered", "triangles", "distance"])
+        trials.append((len(i) == 0, triangles, wins_distance(degrees, rng)))
+    return pd.DataFrame(trials, columns=["recovered", "triangles", "distance"])
 
 # %% ../../nbs/theory/recovery.ipynb #cell-15
 def truncated_recovery_bounds(
@@ -107,14 +108,15 @@ def simulate_mle(
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:  # (R,) bool: the only maximum likelihood order is the truth; the vote recovers
     "Exact maximum likelihood from t triangle-free graphs. Source: paper, section 5.2, eq. before Theorem 3."
-    q, found, voted = float(mallows_q(p)), np.zeros(n_trials, bool), np.zeros(n_trials, bool)
+    q = float(mallows_q(p))
+    recovered, voted = np.zeros(n_trials, bool), np.zeros(n_trials, bool)
     for r in range(n_trials):
         orders = sample_orders(n, q, size=t, rng=rng)
         places = np.argsort(orders, axis=1)
         result = kemeny((places[:, :, None] < places[:, None, :]).sum(axis=0, dtype=np.int64))
-        found[r] = result.unique and np.array_equal(result.order, np.arange(n))
+        recovered[r] = result.unique and np.array_equal(result.order, np.arange(n))
         voted[r] = majority_recovers(orders)
-    return found, voted
+    return recovered, voted
 
 # %% ../../nbs/theory/recovery.ipynb #cell-21
 LAWS = ("plain", "truncated", "mle")
@@ -174,22 +176,26 @@ def run_cell(
     seed: int,
 ) -> dict[str, float | int | str]:
     "Simulate one cell: recovery with its Wilson interval, and beside it what is known exactly."
-    rng, what = stream(seed, "recovery", cell.law, cell.n, repr(cell.p), cell.t), (cell.n, cell.t, cell.p)
+    rng = stream(seed, "recovery", cell.law, cell.n, repr(cell.p), cell.t)
+    size = cell.n, cell.t, cell.p
     row = asdict(cell) | {"n_trials": n_trials}
-    lower, upper = truncated_recovery_bounds(*what) if cell.law != "plain" else (exact_recovery(*what),) * 2
+    if cell.law == "plain":
+        lower = upper = exact_recovery(*size)
+    else:
+        lower, upper = truncated_recovery_bounds(*size)
     if cell.law == "mle":
-        recovered, voted = simulate_mle(*what, n_trials=n_trials, rng=rng)
+        recovered, voted = simulate_mle(*size, n_trials=n_trials, rng=rng)
         row |= {"vote_recovered": float(voted.mean())}
         lower = 0.0
     else:
-        trials = simulate_votes(cell.law, *what, n_trials=n_trials, rng=rng)
+        trials = simulate_votes(cell.law, *size, n_trials=n_trials, rng=rng)
         recovered, free = trials["recovered"], int((trials["triangles"] == 0).sum())
         low, high = wilson(free, n_trials)
         row |= {"triangle_free": free / n_trials, "triangle_free_low": low, "triangle_free_high": high}
         row |= {"triangles": float(trials["triangles"].mean()), "triangles_sd": float(trials["triangles"].std(ddof=0))}
         row |= {"distance": float(trials["distance"].mean())}
     if cell.law == "plain":
-        row |= {"exact_triangle_free": triangle_free(*what), "exact_triangles": expected_triangles(*what)}
+        row |= {"exact_triangle_free": triangle_free(*size), "exact_triangles": expected_triangles(*size)}
     successes = int(recovered.sum())
     low, high = wilson(successes, n_trials)
     row |= {"n_recovered": successes, "recovered": successes / n_trials, "low": low, "high": high}

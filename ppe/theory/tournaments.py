@@ -38,16 +38,17 @@ def checked(
     one: bool = False,  # refuse many
 ) -> np.ndarray:  # int64 if whole, otherwise float64
     "Numbers within the range of the parameter, or InputError."
-    least, most, whole, rule = DOMAINS[name]
+    least, most, is_whole, rule = DOMAINS[name]
     array = np.asarray(value)
-    bad, is_number = np.array(True), array.dtype.kind in "iuf"
+    bad = np.array(True)
+    is_number = array.dtype.kind in "iuf"
     if is_number:
-        bad = ~((array >= least) & (array <= most) & (not whole or array == np.floor(array)))
+        bad = ~((array >= least) & (array <= most) & (not is_whole or array == np.floor(array)))
     if bad.any():
         raise InputError(f"{name} = {first_five(array[bad]) if is_number else repr(value)}: {rule}")
     if one and array.ndim:
         raise InputError(f"{name} has shape {array.shape}: one value at a time is taken; call once for each")
-    return array.astype(np.int64 if whole else np.float64)
+    return array.astype(np.int64 if is_whole else np.float64)
 
 
 def plain(values: np.ndarray):
@@ -61,11 +62,15 @@ def _edge_error(t: int, p: float, half_is_right: bool) -> float:
     m, f = t // 2, 0.5 - p
     if f <= 0.0:
         return 0.0
-    term, total, left, portion = 1.0, 0.0 if half_is_right and t % 2 == 0 else 1.0, m, 64
+    total = 0.0 if half_is_right and t % 2 == 0 else 1.0  # a half of even t is right, or not
+    term, left, portion = 1.0, m, 64
     while left > 0 and term >= 1e-20 * total:
         k = np.arange(left, max(left - portion, 0), -1)
         terms = term * np.cumprod(f / (0.5 + p) * k / (t - k + 1))
-        term, total, left, portion = float(terms[-1]), total + float(terms.sum()), left - portion, 2 * portion
+        term = float(terms[-1])
+        total += float(terms.sum())
+        left -= portion
+        portion *= 2
     if m < 32:  # log of C(2m, m) / 4^m, by Stirling's series once its next term is below 1e-16
         central = 0.0
         for i in range(1, m + 1):

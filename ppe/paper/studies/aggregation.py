@@ -27,7 +27,7 @@ from .contrasts import Contrast
 from ...parallel import parallel_map
 from ...pool import Pool, half_tie_wins
 from ...rankers.bradley_terry import bradley_terry_batch
-from ...rankers.ranking import DISTANCES, at_least, mid_ranks
+from ...rankers.distances import DISTANCES, at_least, mid_ranks
 from ...rankers.registry import rank_batch
 from ...random_streams import stream
 
@@ -70,7 +70,8 @@ def method_scores(
     names: Sequence[str | int] = (),  # of the random stream
 ) -> tuple[np.ndarray, np.ndarray]:  # scores (P, draws, n); share of separated fits (P,)
     "Scores of every draw of a method in every pool."
-    found, ridge, scores, idle = [], [], pool.scores(method.mu), stream(seed)
+    scores, idle = pool.scores(method.mu), stream(seed)
+    draws, ridge = [], []
     if method.source == "original":
         pools = [rows[pool.first_variants[rows]] for rows in pools]
     for start in range(0, len(pools), CHUNK):
@@ -81,9 +82,9 @@ def method_scores(
             weights.append(np.zeros((len(drawn), len(pool)), dtype=np.int64))
             weights[-1][:, rows] = drawn
         fits = rank_batch(pool, np.concatenate(weights), ranker=method.ranker or "bradley-terry")
-        found.append(fits.scores.reshape(len(weights), -1, pool.n_models))
+        draws.append(fits.scores.reshape(len(weights), -1, pool.n_models))
         ridge.append(fits.ridge.reshape(len(weights), -1).mean(axis=1))
-    return np.concatenate(found), np.concatenate(ridge)
+    return np.concatenate(draws), np.concatenate(ridge)
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17
 OWN = (LEFT_OUT, "own, points lost", "own, log loss")  # against the judge's verdicts outside the pool
@@ -126,11 +127,11 @@ def best_factor(
 ) -> float:  # between these
     "The one factor of strengths that makes the log loss of comparisons smallest."
     first, second = np.triu_indices(strengths.shape[-1], 1)
-    behind, lost = strengths[..., second] - strengths[..., first], weights[..., second, first]
-    met, taken = (weights[..., first, second] + lost) * behind, float((lost * behind).sum())
+    behind, losses = strengths[..., second] - strengths[..., first], weights[..., second, first]
+    met, observed = (weights[..., first, second] + losses) * behind, float((losses * behind).sum())
 
     def slope(factor: float) -> float:
-        return float((met * expit(factor * behind)).sum()) - taken
+        return float((met * expit(factor * behind)).sum()) - observed
 
     # The loss is convex, and flat at its minimum: compared losses would find half the digits, and others elsewhere.
     if at_least(slope(least), 0.0):
@@ -168,24 +169,24 @@ def mean_spearman(
     n = ranks.shape[-1]
     return (n + 1) * (2 * n + 1) / (n * n - 1) - 6 * (ranks * reference).sum(axis=-1) / (n * (n * n - 1))
 
-
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-deletions
 class _Deletions:
     "Pools of one set, each question deleted in turn, the last of Q + 1 times none; see `replication_cells`."
 
     def __init__(self, judged: Referenced, pools: Sequence[np.ndarray]) -> None:
-        pool, known = judged.pool, judged.reference_graphs
-        asked = pool.index["question_id"].to_numpy() if "question_id" in pool.index else pool.blocks
-        answered = asked[:0] if known is None else known.index["question_id"].to_numpy()
-        questions = np.union1d(asked, answered)
-        of = np.concatenate([questions[:, None] == asked, np.zeros((1, len(asked)), dtype=bool)])  # (Q + 1, G)
+        pool, graphs = judged.pool, judged.reference_graphs
+        of_graph = pool.index["question_id"].to_numpy() if "question_id" in pool.index else pool.blocks
+        answered = of_graph[:0] if graphs is None else graphs.index["question_id"].to_numpy()
+        questions = np.union1d(of_graph, answered)
+        of = np.concatenate([questions[:, None] == of_graph, np.zeros((1, len(of_graph)), dtype=bool)])  # (Q + 1, G)
         self.inside = np.stack([of[:, rows].any(axis=1) for rows in pools])
         self.verdicts = half_tie_wins(*pool.counts(of.astype(np.int64)))  # (Q + 1, n, n)
         self.rest = self.verdicts.sum(axis=0) - np.einsum("pq,qij->pij", self.inside, self.verdicts)
         self.known, self.label = judged.known, judged.reference_label
         self.given = judged.reference[None, self.known]
-        if known is not None:
+        if graphs is not None:
             left = np.concatenate([questions[:, None] != answered, np.ones((1, len(answered)), dtype=bool)])
-            self.given = rank_batch(known, left.astype(np.int64)).ranks
+            self.given = rank_batch(graphs, left.astype(np.int64)).ranks
         n = pool.n_models
         self.complete = half_tie_wins(*pool.counts()).sum() == len(pool) * n * (n - 1) / 2
         step = max(1, _DELETED // len(of))
@@ -213,8 +214,8 @@ class _Deletions:
         "Mean distance of the draws from the judge's ranking of the rest; 0 where a pool holds the question."
         pools, deleted = np.nonzero(~self.inside[: len(ranks)])
         values = np.zeros((len(ranks), self.inside.shape[1]))
-        own = self.own[pools, deleted]
-        values[pools, deleted] = DISTANCES[distance](ranks[pools], own[:, None]).mean(axis=1)
+        ranking = self.own[pools, deleted]
+        values[pools, deleted] = DISTANCES[distance](ranks[pools], ranking[:, None]).mean(axis=1)
         return values
 
     def losses(
@@ -227,12 +228,12 @@ class _Deletions:
         among = mid_ranks(scores[..., self.known]).mean(axis=1)[:, None]
         ahead = (np.sign(ranks[..., :, None] - ranks[..., None, :]).mean(axis=1) + 1) / 2
         scale = best_factor(scores, self.rest[:n, None] / scores.shape[1], np.exp(-5.0), np.exp(3.0))
-        given = np.broadcast_to(mean_spearman(among, self.given), self.inside[:n].shape)
-        own = mean_spearman(ranks.mean(axis=1)[:, None], self.own[:n])
+        reference_distance = np.broadcast_to(mean_spearman(among, self.given), self.inside[:n].shape)
+        own_distance = mean_spearman(ranks.mean(axis=1)[:, None], self.own[:n])
         surprise = np.logaddexp(0, -scale * (scores[..., :, None] - scores[..., None, :])).mean(axis=1)
         held_out = (self._held_out(values) for values in (ahead, surprise))  # (P, n, n) each: the row won
         further = {f"own, {name}": self._own_distances(ranks, name) for name in distances}
-        return {self.label: given} | dict(zip(OWN, (own, *held_out), strict=True)) | further
+        return {self.label: reference_distance} | dict(zip(OWN, (own_distance, *held_out), strict=True)) | further
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2-b
 def _study_cell(
@@ -249,14 +250,14 @@ def _study_cell(
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     deletions, losses, separated = _Deletions(judged, rows), {}, {}
     usual = float(np.median(np.unique(pool.blocks, return_counts=True)[1]))  # graphs of a question
-    how: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "names": (judged.name, n_questions)}
+    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "names": (judged.name, n_questions)}
     for name, way in methods.items():
         method = way if isinstance(way, Method) else None
         if method and method.by == "block" and isinstance(method.keep, int) and method.keep > usual:
             continue
         stops = sorted({min(n_slow_pools, len(rows)), len(rows)})[: 1 if method and method.ranker in SLOW else 2]
         first = rows[: stops[-1]]
-        scores, ridge = method_scores(way, pool, first, **how) if isinstance(way, Method) else way(pool, first)
+        scores, ridge = method_scores(way, pool, first, **options) if isinstance(way, Method) else way(pool, first)
         separated[name] = float(ridge.mean())
         for reference, values in deletions.losses(scores, distances).items():
             parts = [means_without(values[:stop, :-1], deletions.inside[:stop, :-1]) for stop in stops]
@@ -267,7 +268,9 @@ def _study_cell(
         if isinstance(way, Method)
         and name in separated
         and (way.draw, way.ranker, way.source) == ("once", None, "pool")
-        and all(len(source_rows(way, pool.scores(way.mu)[own], pool.blocks[own])) == len(own) for own in rows)
+        and all(
+            len(source_rows(way, pool.scores(way.mu)[chosen], pool.blocks[chosen])) == len(chosen) for chosen in rows
+        )
     )
     return StudyCell(judged, n_questions, losses, separated, same)
 
@@ -296,9 +299,9 @@ def replication_cells(
         raise InputError(f"{n_pools} pools, {n_slow_pools} for slow rankers: a mean with an error needs at least two")
     cells = [(judged, size) for judged in sets for size in pool_sizes]
     every = {method.name: method for method in methods} | dict(rules)
-    how: dict[str, Any] = {"methods": every, "n_pools": n_pools, "n_slow_pools": n_slow_pools or n_pools}
-    how["distances"] = tuple(distances)
-    run = partial(_study_cell, n_resamples=n_resamples, seed=seed, **how)
+    options: dict[str, Any] = {"methods": every, "n_pools": n_pools, "n_slow_pools": n_slow_pools or n_pools}
+    options["distances"] = tuple(distances)
+    run = partial(_study_cell, n_resamples=n_resamples, seed=seed, **options)
     return parallel_map(run, cells, workers=workers)
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-3

@@ -98,6 +98,10 @@ class Contrast:
             decision = "same graphs" if self.same else "no difference"
         elif np.isnan(limits["p"]):
             decision = "no estimate"
+        elif limits["question_high"] < 0:
+            decision = "closer"
+        elif limits["question_low"] > 0:
+            decision = "farther"
         else:
-            decision = "closer" if limits["question_high"] < 0 else "farther" if limits["question_low"] > 0 else "open"
+            decision = "open"
         return dict(zip(names, mean_interval(self.pools, by="student"), strict=True)) | limits | {"decision": decision}

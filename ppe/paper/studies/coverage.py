@@ -88,8 +88,8 @@ def covered_by_kind(
     rows = []
     for kind, limits in found.limits.items():  # of the models in the order of the pool, as the truth is
         shares = covered(limits.rank_low, limits.rank_high, truth)
-        how = dict(zip(("inside", "all_inside", "width"), shares, strict=True))
-        rows.append({"kind": kind, **how, "separated": float(found.resampled.ridge.mean()), **more})
+        coverage = dict(zip(("inside", "all_inside", "width"), shares, strict=True))
+        rows.append({"kind": kind, **coverage, "separated": float(found.resampled.ridge.mean()), **more})
     return rows
 
 # %% ../../../nbs/paper/studies/coverage.ipynb #cell-19
@@ -136,12 +136,12 @@ def collect(
     start = np.cumsum(n_variants) - n_variants
     nothing = np.empty(0, dtype=np.int64)
     calls = JudgedCalls(nothing, nothing, nothing, nothing, np.empty(0))
-    how: dict[str, Any] = dict(n_models=pool.n_models, n_variants=n_variants, goal=goal, rng=rng)
+    options: dict[str, Any] = dict(n_models=pool.n_models, n_variants=n_variants, goal=goal, rng=rng)
     most = min(most, len(pool) * pool.n_models * (pool.n_models - 1) // 2)
-    while (made := len(calls[0])) < most:
-        new = next_calls(calls, n_calls=min(batch, most - made), **how)
+    while (n_called := len(calls[0])) < most:
+        new = next_calls(calls, n_calls=min(batch, most - n_called), **options)
         graph = graphs[start[new.question] + new.variant]
-        won, lost = pool.adjacency[graph, new.first, new.second], pool.adjacency[graph, new.second, new.first]
-        points = np.where(won | lost, (1.0 + won - lost) / 2, np.nan)
+        won, beaten = pool.adjacency[graph, new.first, new.second], pool.adjacency[graph, new.second, new.first]
+        points = np.where(won | beaten, (1.0 + won - beaten) / 2, np.nan)
         calls = JudgedCalls(*map(np.append, calls, (new.question, new.variant, new.first, new.second, points)))
         yield calls

@@ -114,13 +114,13 @@ def half_table(
     "Macro-averages: distance; difference from the baseline with limits over questions, and what they say."
     rows = []
     for judge in dict.fromkeys(cell.judged.judge for cell in studied):
-        own = [cell for cell in studied if cell.judged.judge == judge]
-        for method in dict.fromkeys(name for cell in own for name, _ in cell.losses):
-            keys = [(method, reference or cell.judged.reference_label) for cell in own]
-            if not all(key in cell.losses for cell, key in zip(own, keys, strict=True)):
+        of_judge = [cell for cell in studied if cell.judged.judge == judge]
+        for method in dict.fromkeys(name for cell in of_judge for name, _ in cell.losses):
+            keys = [(method, reference or cell.judged.reference_label) for cell in of_judge]
+            if not all(key in cell.losses for cell, key in zip(of_judge, keys, strict=True)):
                 continue
-            distance = np.mean([cell.losses[key].pools.mean() for cell, key in zip(own, keys, strict=True)])
-            contrasts = [cell.difference(method, baseline, key[1]) for cell, key in zip(own, keys, strict=True)]
+            distance = np.mean([cell.losses[key].pools.mean() for cell, key in zip(of_judge, keys, strict=True)])
+            contrasts = [cell.difference(method, baseline, key[1]) for cell, key in zip(of_judge, keys, strict=True)]
             limits = macro_difference(contrasts)
             finding = verdict_word(limits["difference"], limits["low"], limits["high"])
             if method == baseline:
@@ -141,8 +141,8 @@ def whole_table(
 ) -> pd.DataFrame:  # judge, method, category, distance; category average is the mean of the others
     "Distance from the reference of the ranking that each method makes of all questions; of draws the mean."
     rows = []
-    for judge, own in by_judge(cells).items():
-        for cell in own:
+    for judge, of_judge in by_judge(cells).items():
+        for cell in of_judge:
             results = cell_results(cell, methods=methods, study="own", n_resamples=n_resamples, seed=seed)
             for name, result in results.items():
                 rows.append((judge, name, cell.category, float(cell.distance(result.ranks, distance).mean())))

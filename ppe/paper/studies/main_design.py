@@ -19,7 +19,7 @@ from ...inference.graph_selection import METHODS, TRUNCATED, Method, Resampled, 
 from ..reference_pools import Referenced
 from .contrasts import summary
 from ...parallel import parallel_map
-from ...rankers.ranking import DISTANCES, best_first
+from ...rankers.distances import DISTANCES, best_first
 from ...random_streams import stream
 
 # %% ../../../nbs/paper/studies/main_design.ipynb #cell-11
@@ -82,10 +82,10 @@ def sweep(
     "Macro-average distance of each method under each distance asked for."
     rows = []
     run = partial(cell_results, methods=methods, study=study, n_resamples=n_resamples, seed=seed, ranker=ranker)
-    for judge, own in by_judge(cells).items():
-        results = parallel_map(run, own, workers=workers)
+    for judge, of_judge in by_judge(cells).items():
+        results = parallel_map(run, of_judge, workers=workers)
         for name, metric in product((method.name for method in methods), metrics):
-            pairs = zip(own, results, strict=True)
+            pairs = zip(of_judge, results, strict=True)
             averages = macro_average([result[name].distances(cell.reference, metric) for cell, result in pairs])
             rows.append({"judge": judge, "method": name, "metric": metric} | summary(averages))
     return pd.DataFrame(rows)

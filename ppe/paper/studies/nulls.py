@@ -13,7 +13,7 @@ from scipy.special import expit
 from ...pool import Pool, compared_pairs, win_tie_counts
 from ...rankers.discrimination import draw_graphs
 from ...rankers.question_effects import QuestionEffectsFit
-from ...rankers.ranking import at_least
+from ...rankers.distances import at_least
 
 # %% ../../../nbs/paper/studies/nulls.ipynb #1a9bcd96
 def tied_null(

@@ -17,7 +17,7 @@ from scipy.stats import t as student
 from ...cycle_scores import cycle_counts
 from ...errors import InputError, first_five
 from ...inference.variance_components import VarianceComponents
-from ...rankers.ranking import at_least, mid_ranks, spearman_distance
+from ...rankers.distances import at_least, mid_ranks, spearman_distance
 from ...random_streams import stream
 
 # %% ../../../nbs/paper/studies/rewordings.ipynb #e13c9a94
@@ -39,7 +39,8 @@ def crossed_accuracies(
     than two models, tasks, or wordings of a task.
     """
     columns = ["task", "rewording", "model", "accuracy", "correct"]
-    if missing := [name for name in columns if name not in table]:
+    missing = [name for name in columns if name not in table]
+    if missing:
         raise InputError(f"no column {first_five(missing)}: accuracies in rewordings have {', '.join(columns)}")
     wrong = ~table["accuracy"].between(0, 1) | ~table["correct"].isin([True, False]) | table.duplicated(columns[:3])
     if wrong.any():
@@ -50,16 +51,16 @@ def crossed_accuracies(
         )
     wide = table[table["correct"].astype(bool)].astype({"task": str, "model": str})
     wide = wide.pivot(index=["task", "rewording"], columns="model", values="accuracy").sort_index()
-    asked = wide.notna().all()
-    of_task = {str(task): part.to_numpy() for task, part in wide.loc[:, asked].groupby(level="task")}
+    is_complete = wide.notna().all()
+    of_task = {str(task): part.to_numpy() for task, part in wide.loc[:, is_complete].groupby(level="task")}
     few = [name for name, part in of_task.items() if len(part) < 2]
-    if few or len(of_task) < 2 or asked.sum() < 2:
+    if few or len(of_task) < 2 or is_complete.sum() < 2:
         raise InputError(
-            f"{asked.sum()} models were asked all correct rewordings of {len(of_task)} tasks; one rewording of "
+            f"{is_complete.sum()} models were asked all correct rewordings of {len(of_task)} tasks; one rewording of "
             f"{first_five(few) or 'none'}. Two of each are needed: leave out what few were asked"
         )
     names = wide.columns
-    return Accuracies(tuple(names[asked]), tuple(of_task), tuple(of_task.values()), tuple(names[~asked]))
+    return Accuracies(tuple(names[is_complete]), tuple(of_task), tuple(of_task.values()), tuple(names[~is_complete]))
 
 # %% ../../../nbs/paper/studies/rewordings.ipynb #85aa0990
 def accuracy_components(study: Accuracies) -> VarianceComponents:
@@ -126,17 +127,17 @@ def design_distances(
             f"designs of up to {most} tasks in {wanted} wordings: here are {n_tasks} tasks, of which one is needed as "
             f"reference, and {fewest} correct wordings of the task that has fewest; take smaller designs"
         )
-    whole = np.stack([accuracies.mean(axis=0) for accuracies in study.of_task])
+    means_of_task = np.stack([accuracies.mean(axis=0) for accuracies in study.of_task])
     order = stream(seed, "tasks").permuted(np.tile(np.arange(n_tasks), (n_draws, 1)), axis=1)
     orders = [order, *(order[order != left].reshape(n_draws, -1) for left in range(n_tasks * (most + 1 < n_tasks)))]
-    behind = [whole[each[:, most:]].mean(axis=1) for each in orders]
+    behind = [means_of_task[each[:, most:]].mean(axis=1) for each in orders]
     rows, logs = [], []
     for tasks, wordings in designs:
         means = drawn_means(study, wordings, n_draws=n_draws, rng=stream(seed, "wordings", tasks, wordings))
-        asked = [np.take_along_axis(means, each[:, :tasks, None], axis=1).mean(axis=1) for each in orders]
-        away = [spearman_distance(*map(mid_ranks, scores)) for scores in zip(asked, behind, strict=True)]
+        scores = [np.take_along_axis(means, each[:, :tasks, None], axis=1).mean(axis=1) for each in orders]
+        away = [spearman_distance(*map(mid_ranks, pair)) for pair in zip(scores, behind, strict=True)]
         error, spread = away[0].std(ddof=1) / np.sqrt(n_draws), np.quantile(away[0], [0.05, 0.95])
-        apart = np.sqrt((asked[0] - behind[0]).var(axis=1).mean())
+        apart = np.sqrt((scores[0] - behind[0]).var(axis=1).mean())
         rows.append((tasks, wordings, away[0].mean(), error, *spread, apart))
         logs.append([np.log(each.mean()) for each in away[1:]] or [np.nan])
     table = pd.DataFrame(rows, columns=["tasks", "wordings", "distance", "mc_error", "low", "high", "apart"])

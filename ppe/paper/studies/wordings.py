@@ -37,14 +37,14 @@ def scored(title: str, scores: np.ndarray) -> Scored:
 
 def scored_sets() -> dict[str, dict[str, Scored]]:  # by language pair and judge
     "The judges and language pairs of GEMBA; people's translations are left out."
-    found: dict[str, dict[str, Scored]] = {}
+    sets: dict[str, dict[str, Scored]] = {}
     for judge in SCORES:
         for languages, part in load_scores(judge).groupby("languages", observed=True):
             part = part[~part["system"].str.startswith("ref")].sort_values(["segment", "system"])
             cells = part.iloc[:, 3:].to_numpy().astype(np.int16)
             cells = cells.reshape(part["segment"].nunique(), -1, cells.shape[1]).swapaxes(1, 2)
-            found.setdefault(str(languages), {})[judge] = scored(f"{languages}, {GEMBA_JUDGES[judge]}", cells)
-    return found
+            sets.setdefault(str(languages), {})[judge] = scored(f"{languages}, {GEMBA_JUDGES[judge]}", cells)
+    return sets
 
 
 def worded_rows(

@@ -1,0 +1,169 @@
+"""Scores of answers: the cases with values by hand, files and frames, what a ranking of means takes and refuses."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ppe
+from ppe.errors import InputError, NoMaximumError
+from ppe.inference.mean_tests import MeanTests, behind_at_most, pair_statistics
+from ppe.random_streams import stream
+from ppe.scores import ScoreCells, read_scores
+
+CASES = Path(__file__).parents[1] / "cases"
+
+
+def statistics(name: str) -> dict[tuple[str, str], float]:
+    "|z| of each two models of a case."
+    tests = MeanTests.of(ScoreCells.of(read_scores(CASES / f"{name}.csv")), n_flips=99, rng=stream(1, name))
+    pairs = pair_statistics(tests)
+    return {
+        (tests.models[i], tests.models[j]): abs(z) for i, j, z in zip(pairs.first, pairs.second, pairs.z, strict=True)
+    }
+
+
+def test_evidence_1_accuracy():
+    "Means 5/6, 3/6, 1/6; z = ΣD/√ΣD²: 1, 2 and 1.4142; four unlike questions decide nothing."
+    board = ppe.rank(str(CASES / "evidence_1_accuracy.csv"))
+    table = board.to_frame()
+    assert table["model"].tolist() == ["red", "green", "blue"]
+    assert table["score"].tolist() == pytest.approx([5 / 6, 3 / 6, 1 / 6])
+    assert table[["rank_low", "rank_high"]].to_numpy().tolist() == [[1, 3]] * 3
+    z = statistics("evidence_1_accuracy")
+    assert z == pytest.approx({("blue", "green"): np.sqrt(2), ("blue", "red"): 2, ("green", "red"): 1})
+
+
+def test_evidence_2_skew():
+    "Steady is ahead by means, spiky by wins; z is 53/√3607; by Bradley–Terry the gap is ln 7."
+    path = str(CASES / "evidence_2_skew.csv")
+    board = ppe.rank(path)
+    assert board.to_frame()[["model", "score"]].to_numpy().tolist() == [["steady", 70.0], ["spiky", 63.375]]
+    assert [*statistics("evidence_2_skew").values()] == pytest.approx([53 / np.sqrt(3607)])
+    assert "spiky before steady" in str(board)
+    scores = ppe.rank(path, ranker="bradley-terry", intervals=0).ranking.scores
+    assert np.ptp(scores) == pytest.approx(np.log(7), abs=1e-6)
+
+
+def test_evidence_3_missing():
+    "On the three common questions old is ahead by 1; what new would have had on all six is 5."
+    board = ppe.rank(str(CASES / "evidence_3_missing.csv"))
+    assert board.to_frame()[["model", "score"]].to_numpy().tolist() == [["old", 6.0], ["new", 5.0]]
+    assert [*statistics("evidence_3_missing").values()] == pytest.approx([3 / np.sqrt(3)])
+    assert any("3 of 9 scores stand alone on their question" in note for note in board.notes())
+    assert np.isinf(board.to_frame()[["score_low", "score_high"]].to_numpy(float)).all()
+
+
+def test_a_frame_two_files_and_the_command_say_the_same(ppe_main, tmp_path):
+    frame = pd.read_csv(CASES / "evidence_1_accuracy.csv")
+    parts = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    frame[:7].to_csv(parts[0], index=False)
+    frame[7:].to_csv(parts[1], index=False)
+    board = ppe.rank(frame).to_dict()
+    assert ppe.rank([str(part) for part in parts]).to_dict() == board
+    done = ppe_main("rank", *map(str, parts), "--format", "json")
+    assert done.code == 0 and done.json() == json.loads(json.dumps(board))
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"order_effect": True}, "takes no --order-effect"),
+        ({"select": "global", "keep": 3}, "takes no --select, --keep"),
+        ({"over": "questions,judges"}, "only what differs among the verdicts can be studied"),
+        ({"interval_kind": "percentile"}, "simultaneous or single"),
+        ({"judge": "nobody"}, "no scores of judge 'nobody'"),
+    ],
+)
+def test_what_means_cannot_take_is_refused_by_name(options, words):
+    with pytest.raises(InputError, match=words):
+        ppe.rank(pd.read_csv(CASES / "evidence_1_accuracy.csv"), **options)
+
+
+def test_means_are_not_of_pairs_and_scores_are_no_verdicts(ppe_main):
+    rows = [("j", q, "c", 0, "x", "y", "ab"[q % 2]) for q in range(8)]
+    columns = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
+    with pytest.raises(InputError, match="--ranker mean"):
+        ppe.rank(pd.DataFrame(rows, columns=columns), ranker="mean")
+    done = ppe_main("diagnose", str(CASES / "evidence_1_accuracy.csv"))
+    assert done.code == 2 and "`ppe rank` ranks them" in done.err
+
+
+def test_a_reference_and_another_judge_on_another_scale():
+    frame = pd.read_csv(CASES / "evidence_1_accuracy.csv")
+    board = ppe.rank(frame, reference={"red": 3, "green": 1, "blue": 2})
+    assert board.distances["kendall"] == pytest.approx(1 / 3)
+    both = pd.concat([frame.assign(judge="x"), frame.assign(judge="y", score=16 * frame["score"])])
+    notes = ppe.rank(both).notes()
+    assert any("judge y spread 16 times" in note for note in notes)
+    one = ppe.rank(both, judge="x").to_frame()
+    assert one["score"].tolist() == pytest.approx([5 / 6, 3 / 6, 1 / 6])
+
+
+def test_questions_asked_again_are_no_other_questions():
+    "Five runs of each question, all alike, have the limits of one."
+    frame = pd.DataFrame(
+        [(q, m, (q * k) % 7) for q in range(30) for k, m in enumerate("abc", 2)],
+        columns=["question_id", "model", "score"],
+    )
+    again = pd.concat([frame.assign(epoch=k) for k in range(5)])
+    left, right = (ppe.rank(table).to_frame().drop(columns=["model", "interval_kind"]) for table in (frame, again))
+    assert np.allclose(left.to_numpy(float), right.to_numpy(float))
+
+
+def test_the_best_may_be_behind_by_no_more_than_is_stated():
+    "Hsu's bounds hold together in at least 95 % of worlds, less twice the Monte-Carlo error."
+    held = 0
+    for number in range(100):
+        rng = stream(7, "bounds", number)
+        truth = np.array([0.5, 0.45, 0.2])
+        values = rng.normal(0, 1, (60, 1)) + truth + rng.normal(0, 0.4, (60, 3))
+        tests = MeanTests.of(ScoreCells(tuple("abc"), values, np.arange(60), 60), n_flips=199, rng=rng)
+        held += (behind_at_most(tests, level=0.95) >= truth.max() - truth).all()
+    assert held / 100 >= 0.95 - 2 * np.sqrt(0.05 * 0.95 / 100)
+
+
+def test_wins_without_a_maximum_are_ranked_by_means():
+    "One model scores more on every question: its wins have no maximum, its mean has limits."
+    rows = [(q, m, q % 3 + k) for q in range(10) for k, m in enumerate("ab")]
+    frame = pd.DataFrame(rows, columns=["question_id", "model", "score"])
+    assert ppe.rank(frame).to_frame()["rank_high"].tolist() == [1, 2]
+    with pytest.raises(NoMaximumError):
+        ppe.rank(frame, ranker="bradley-terry")
+
+
+def test_missing_scores_are_those_of_what_was_chosen(tmp_path):
+    "Also in two files, and of one category alone."
+    rows = [(q, m, "xy"[q % 2], q + k) for q in range(12) for k, m in enumerate("abc")]
+    frame = pd.DataFrame(rows, columns=["question_id", "model", "category", "score"]).astype({"score": object})
+    frame.loc[[0, 1, 3], "score"] = None  # two of question 0, category x; one of question 1, category y
+    parts = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    frame[:9].to_csv(parts[0], index=False)
+    frame[9:].to_csv(parts[1], index=False)
+    for table in (frame, [str(part) for part in parts]):
+        assert ppe.rank(table).scores.missing == {"a": 2, "b": 1}
+    assert ppe.rank(frame, category="x").scores.missing == {"a": 1, "b": 1}
+    assert ppe.rank(frame, category="y").scores.missing == {"a": 1}
+
+
+def test_ranges_over_judges_are_no_narrower_and_say_for_whom():
+    rng = stream(3, "judges")
+    rows = []
+    for j, q in product(range(4), range(20)):
+        rows += [(f"j{j}", q, m, rng.normal() + k + (k == j % 3)) for k, m in enumerate("abc")]
+    frame = pd.DataFrame(rows, columns=["judge", "question_id", "model", "score"])
+    narrow, board = ppe.rank(frame).to_frame(), ppe.rank(frame, over="questions,judges")
+    wide = board.to_frame()
+    assert (wide["score_high"] - wide["score_low"] > narrow["score_high"] - narrow["score_low"]).all()
+    assert "for other questions of the kind and other judges like these 4" in str(board)
+
+
+def test_fragility_of_scores_needs_all_of_them():
+    frame = pd.DataFrame([(q, m, q % 2 if m == "a" else 0.5 + q / 9) for q in range(6) for m in "ab"])
+    frame.columns = ["question_id", "model", "score"]
+    assert "Robustness: dropping" in str(ppe.rank(frame))
+    with pytest.raises(InputError, match="without gaps"):
+        ppe.rank(frame[1:], fragility=True)
