@@ -946,8 +946,8 @@ def import_verdicts(
         rows = _with_categories(rows, questions)
     rows, left_out, notes = _without_left_out(rows)
     styled = STYLE if rows.reindex(columns=covariate_columns(STYLE)).notna().all(axis=None) else ()
-    rows = _repeated(rows).rename(columns={f"{_COVARIATE}{name}": name for name in covariate_columns(covariates)})
-    table = validate_verdicts(rows, [*dict.fromkeys((*styled, *covariates))])
+    own_names = {f"{_COVARIATE}{name}": name for name in covariate_columns(covariates)}
+    table = validate_verdicts(_repeated(rows).rename(columns=own_names), [*dict.fromkeys((*styled, *covariates))])
     notes += [remark.format(n=n) for remark, n in remarks(rows).items() if n]
     if styled:
         notes.append("lengths and markdown of the answers stand in the table: --covariates length,markdown takes them")

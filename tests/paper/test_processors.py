@@ -59,7 +59,7 @@ def environment(name: str) -> dict[str, str]:
     "Of a process with this processor; of the one that is there if the name is empty."
     clean = {key: value for key, value in os.environ.items() if key not in OURS}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    common = clean | threads | {"PYTHONPATH": str(ROOT)}
+    common = clean | threads | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     if not name:
         return common
     one, (groups, there) = PROCESSORS[name], numpy_features()
