@@ -20,8 +20,7 @@ from ..rankers.likelihood import Design
 from ..rankers.question_effects import fit_question_effects
 from ..rankers.ranking import BatchScores
 from .graph_selection import ALL_GRAPHS
-from .intervals import RankIntervals, Scope, percentile_model_limits, tested_limits
-from .pool_intervals import ONE_QUESTION
+from .intervals import ONE_QUESTION, RankIntervals, Scope, percentile_model_limits, tested_limits
 from .score_tests import contrast_limits, scale_models, score_tests
 from .step_down import PairStatistics, critical, questions_needed
 from .variance_components import variance_components

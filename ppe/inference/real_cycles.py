@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from ..errors import InputError
-from .pool_intervals import ONE_QUESTION
+from .intervals import ONE_QUESTION
 from .question_resamples import question_times
 from .step_down import critical
 from ..pool import Pool
