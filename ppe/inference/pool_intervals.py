@@ -76,8 +76,8 @@ def _checked_kinds(pool: Pool, kinds: Sequence[str], n_resamples: int, level: fl
     fewest = max(resamples_needed(kind, level) for kind in available)
     if n_resamples < fewest:
         raise InputError(
-            f"{n_resamples} resamples: {' and '.join(available)} limits at level {level:g} need at least {fewest}; ask for "
-            "more resamples or a lower level"
+            f"{n_resamples} resamples: {' and '.join(available)} limits at level {level:g} need at least {fewest}; "
+            "ask for more resamples or a lower level"
         )
     if pool.n_questions < 2:
         raise InputError(ONE_QUESTION)
