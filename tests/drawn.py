@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from ppe.comparisons import Comparisons
 from ppe.inference.graph_selection import ALL_GRAPHS
-from ppe.inference.intervals import question_weights
+from ppe.inference.question_resamples import question_weights
 from ppe.random_streams import stream
 from ppe.verdicts import validate_verdicts
 

@@ -23,7 +23,7 @@ from .beliefs import WORDING_SHARE, Beliefs, expected_distance, score_components
 from .pair_designs import Orders, Sharing
 from ..errors import InputError, plural
 from ..files import plain_number
-from ..inference.intervals import symmetric_root
+from ..inference.normal_intervals import symmetric_root
 from ..rankers.distances import best_first
 from ..results import Parts, Result, TableView
 

@@ -21,7 +21,9 @@ from ..comparisons import Comparisons
 from ..errors import InputError, first_five, plural
 from .diagnostics import misfit
 from .fragility import CHEAP, fragility, fragility_cost
-from .intervals import ONE_QUESTION, pool_tests, usual_draws
+from .intervals import usual_draws
+from .intervals import ONE_QUESTION
+from .pool_intervals import pool_tests
 from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from .matching import Match
 from .score_tests import pair_tests

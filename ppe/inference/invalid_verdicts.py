@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..comparisons import Comparisons
 from ..errors import first_five
-from .intervals import holm
+from .step_down import holm
 from ..rankers.distances import best_first
 from ..results import Concern, Note
 

@@ -21,7 +21,15 @@ from ..counts import PairCounts
 from ..errors import InputError, NoMaximumError, first_five
 from .fragility import CHEAP, TOP, Fragility, fragility, fragility_cost
 from .graph_selection import ALL_GRAPHS, Method
-from .intervals import RankIntervals, canonical_kind, check_draws_once, score_label, usual_draws
+from ppe.inference.intervals import (
+    RankIntervals,
+    canonical_kind,
+    interval_notes,
+    ranges_sentence,
+    score_label,
+    usual_draws,
+)
+from .pool_intervals import check_draws_once
 from .invalid_verdicts import invalid_report
 from .leaderboard_ranges import REFUSALS, Draws, Fitted, facet_ranges, question_ranges, uncovered
 from .presentation_order import order_caution
@@ -101,8 +109,8 @@ class Leaderboard(Result):
         if self.intervals is not None:
             table = table.join(self.intervals.table(self.kind).set_index("model")[LIMITS], on="model")
             table["interval_kind"] = self.kind
-            if self.intervals.holds:
-                table["over"] = ",".join(f"{facet}s" for facet in self.intervals.over)
+            if self.intervals.scope.holds:
+                table["over"] = ",".join(f"{facet}s" for facet in self.intervals.scope.over)
         if self.without is not None:
             plain = self.without.table().set_index("model")[["rank", "score"]].add_suffix("_without")
             table = table.join(plain, on="model")
@@ -131,7 +139,7 @@ class Leaderboard(Result):
         if self.order_note:
             notes.append(Note(self.order_note, Concern.BIASED))
         if self.intervals:
-            notes += self.intervals.notes(self.kind)
+            notes += interval_notes(self.intervals, self.kind)
         if self.uncovered:
             notes.append(Note(self.uncovered, Concern.ROUGH))
         counts, fit = self.verdicts.counts, self.ranking.fit
@@ -232,9 +240,9 @@ def _report(board: Leaderboard) -> dict[str, Any]:
     intervals = None
     if limits:
         intervals = {
-            "kind": board.kind, "promise": limits.promise(board.kind), "level": limits.level,
-            "over": [f"{facet}s" for facet in limits.over],
-            "n_resamples": limits.n_draws, "seed": board.seed, "scale": list(limits.scale) or None,
+            "kind": board.kind, "promise": limits.scope.promise(board.kind), "level": limits.level,
+            "over": [f"{facet}s" for facet in limits.scope.over],
+            "n_resamples": limits.scope.n_draws, "seed": board.seed, "scale": list(limits.scale) or None,
             f"top_{TOP}_among": list(limits.among(TOP)) or None,
         }  # fmt: skip
     return {
@@ -277,7 +285,7 @@ def _lines(board: Leaderboard) -> list[str]:
     if fit.ridge:
         lines.append(f"no maximum exists: scores are those of a penalty of {fit.ridge:g}")
     if limits:
-        lines.append(limits.sentence(board.kind))
+        lines.append(ranges_sentence(limits, board.kind))
         among = limits.among(TOP)
         if TOP <= len(among) < len(limits.models):
             verb = "are among" if len(among) > TOP else "are"

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConvergenceError, InputError, NoMaximumError
-from .intervals import RankIntervals, facet_intervals, rank_intervals, symmetric_root
+from .intervals import RankIntervals, covering
+from .normal_intervals import facet_intervals, symmetric_root
+from .pool_intervals import OwnFit, rank_intervals
 from .ranked_verdicts import RankedVerdicts
 from .score_tests import ScoreTests, score_tests
 from .variance_components import Names, variance_components
@@ -91,13 +93,13 @@ def question_ranges(
     "Ranges for other questions. Raises as `rank_intervals`."
     pool, method = fitted.verdicts.pool, fitted.verdicts.method
     assert pool is not None
-    options: dict[str, Any] = {}
+    own_fit = None
     if fitted.predictor is not None:
-        options["fit_batch"] = partial(_rank_batch, fitted)
-        options["tests"] = partial(_score_tests, fitted) if method.keeps_all else None
+        tests = partial(_score_tests, fitted) if method.keeps_all else None
+        own_fit = OwnFit(partial(_rank_batch, fitted), tests)
     return rank_intervals(
         pool, method=method, ranker=fitted.ranking.ranker, n_resamples=draws.n_resamples, kinds=[draws.kind],
-        level=draws.level, rng=draws.rng(), **options,
+        level=draws.level, rng=draws.rng(), own_fit=own_fit,
     )  # fmt: skip
 
 
@@ -159,5 +161,5 @@ def facet_ranges(
     for size in range(1, len(over)):
         for part in combinations(over, size):
             with suppress(*REFUSALS):
-                ranges = ranges.covering(facet_ranges(fitted, draws, part), draws.kind)
+                ranges = covering(ranges, facet_ranges(fitted, draws, part), draws.kind)
     return ranges

@@ -19,7 +19,8 @@ from scipy.special import fdtrc, stdtrit
 
 from ..charts import draw_ranges
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .intervals import RankIntervals, normal_intervals, score_label
+from .intervals import RankIntervals, interval_notes, ranges_sentence, score_label
+from .normal_intervals import NormalEstimate, normal_intervals
 from .jackknife import jackknife_error
 from .leaderboard import LIMITS
 from .matching import BATTLE, Match, matched_verdicts
@@ -272,9 +273,9 @@ class PeopleAndJudges(Result):
     ) -> RankIntervals:
         "Limits of scores and ranks of every kind, from the covariance in place of a bootstrap."
         ranking = self.ranking
+        estimate = NormalEstimate(ranking.models, ranking.scores, self.covariance, self.votes.n_questions)
         return normal_intervals(
-            ranking.ranker, "people and judges", ranking.models, ranking.scores, self.covariance,
-            n_questions=self.votes.n_questions, n_draws=n_draws, rng=rng, level=level,
+            ranking.ranker, "people and judges", estimate, n_draws=n_draws, rng=rng, level=level,
         )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:  # model, score, rank, with limits LIMITS and interval_kind; best first
@@ -299,8 +300,8 @@ class PeopleAndJudges(Result):
         if self.limits is None:
             report["intervals"] = None
         else:
-            promise = self.limits.promise(self.kind)
-            numbers = {"level": self.level, "n_draws": self.limits.n_draws}
+            promise = self.limits.scope.promise(self.kind)
+            numbers = {"level": self.level, "n_draws": self.limits.scope.n_draws}
             report["intervals"] = {"kind": self.kind, "promise": promise, **numbers}
         return report | {"notes": self.notes()}
 
@@ -320,7 +321,7 @@ class PeopleAndJudges(Result):
             f"(mean variance of a difference of scores {saved})",
         ]
         if self.limits:
-            lines.append(self.limits.sentence(self.kind))
+            lines.append(ranges_sentence(self.limits, self.kind))
         return [TableView(self.to_frame()[["rank", "model", "score", *ranges]], bar), "", *lines]
 
     def cautions(self) -> list[str]:
@@ -332,7 +333,7 @@ class PeopleAndJudges(Result):
             notes.append(Note(text, Concern.BIASED))
         notes += self.votes.notes()
         if self.limits:
-            notes += self.limits.notes(self.kind)
+            notes += interval_notes(self.limits, self.kind)
         return notes
 
 # %% ../../nbs/inference/people_and_judges.ipynb #781c0d35

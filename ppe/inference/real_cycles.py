@@ -13,7 +13,8 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from ..errors import InputError
-from .intervals import ONE_QUESTION, question_times
+from .intervals import ONE_QUESTION
+from .question_resamples import question_times
 from .step_down import critical
 from ..pool import Pool
 

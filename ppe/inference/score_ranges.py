@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import InputError
-from .intervals import RANGES, normal_intervals, symmetric_root
+from .intervals import RANGES
+from .normal_intervals import NormalEstimate, normal_intervals, symmetric_root
 from .leaderboard_ranges import REFUSALS
 from .mean_tests import MeanTests, behind_at_most, pair_statistics, score_limits
 from .step_down import rank_limits
@@ -103,10 +104,8 @@ def facet_limits(
     ]
     root = symmetric_root(study.covariance(over=over).sum(axis=0))
     covariance = root @ root + 1e-9 * np.trace(root @ root) * np.eye(n)
-    intervals = normal_intervals(
-        "mean", "", cells.models, tests.scores, covariance, errors=errors, n_questions=cells.n_questions,
-        n_draws=n_flips, rng=rng, level=level,
-    )  # fmt: skip
+    estimate = NormalEstimate(cells.models, tests.scores, covariance, cells.n_questions)
+    intervals = normal_intervals("mean", "", estimate, errors=errors, n_draws=n_flips, rng=rng, level=level)
     limits = intervals.limits[kind]
     columns = {name: getattr(limits, name) for name in ("score_low", "score_high", "rank_low", "rank_high")}
     table = pd.DataFrame(columns, index=pd.Index(cells.models, name="model")).assign(behind_at_most=np.nan)

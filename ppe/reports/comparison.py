@@ -19,7 +19,7 @@ from ..plot_style import GREY
 from ..comparisons import Comparisons
 from ..errors import InputError, plural
 from ..inference.agreement import agreement_measures
-from ..inference.intervals import holm
+from ..inference.step_down import holm
 from ..inference.jackknife import jackknife_error, question_wins, strengths_without
 from ..inference.step_down import questions_needed
 from ..inference.presentation_order import order_caution

@@ -17,8 +17,9 @@ from ppe.errors import InputError
 from ppe.inference.diagnosis import diagnose_verdicts
 from ppe.inference.findings import open_ranks
 from ppe.inference.graph_selection import Method
-from ppe.inference.intervals import question_weights, rank_intervals
 from ppe.inference.leaderboard import leaderboard
+from ppe.inference.pool_intervals import rank_intervals
+from ppe.inference.question_resamples import question_weights
 from ppe.inference.score_tests import contrast_limits, score_tests
 from ppe.pool import comparison_graphs
 from ppe.random_streams import stream

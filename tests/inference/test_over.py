@@ -12,7 +12,7 @@ import ppe
 from ppe.cli.main import main
 from ppe.comparisons import Comparisons
 from ppe.errors import InputError
-from ppe.inference.intervals import facet_intervals
+from ppe.inference.normal_intervals import facet_intervals
 from ppe.inference.variance_components import facets_over, variance_components, verdict_cells
 from ppe.random_streams import replicate_streams, stream
 from ppe.sources.datasets import load_verdicts
@@ -187,7 +187,7 @@ def test_judges_of_one_question_each_are_not_promised_by_a_number():
     verdicts = crossed(stream(SEED, "own"), n_judges=3)
     verdicts["judge"] = verdicts["judge"].astype(str) + "-" + verdicts["question_id"].astype(str)
     verdicts = validate_verdicts(verdicts[~verdicts["judge"].isin(["j0-1", "j1-2"])].astype(object))
-    promise = ppe.rank(verdicts, over="questions,judges").intervals.promise("single")
+    promise = ppe.rank(verdicts, over="questions,judges").intervals.scope.promise("single")
     assert promise.endswith(", for other questions of the kind and other judges of each question")
     alone = verdicts[verdicts["judge"].str.startswith("j2")]
     with pytest.raises(InputError, match="leave judges out, or add verdicts of others on the same questions"):

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from ppe.errors import NoMaximumError
 from ppe.inference.graph_selection import ALL_GRAPHS
-from ppe.inference.intervals import INTERVAL_KINDS, question_copies, question_weights, rank_intervals
+from ppe.inference.intervals import INTERVAL_KINDS
+from ppe.inference.pool_intervals import rank_intervals
+from ppe.inference.question_resamples import question_copies, question_weights
 from ppe.pool import Pool, comparison_graphs
 from ppe.random_streams import stream
 from ppe.rankers.order_effect import ORDER_FORMS
@@ -88,7 +90,7 @@ def test_intervals_run_the_whole_method_in_every_resample(ranker):
     intervals = rank_intervals(pool, n_resamples=9, rng=stream(SEED), **options)
     own = rank(pool, ranker=ranker, on_separation="ridge")
     np.testing.assert_allclose(intervals.scores, own.scores, atol=1e-6)
-    assert intervals.models == pool.models and intervals.ranker == ranker and intervals.n_questions == 4
+    assert intervals.models == pool.models and intervals.ranker == ranker and intervals.scope.n_questions == 4
     assert intervals.separated == (own.fit.ridge > 0)
     # Copies of a question are questions of their own.
     weights, drawn = question_weights(ALL_GRAPHS, pool, n_resamples=9, rng=stream(SEED)), intervals.resampled

@@ -19,7 +19,8 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from ...errors import InputError
-from ...inference.intervals import holm, mean_interval, means_without
+from ...inference.pool_means import mean_interval, means_without
+from ...inference.step_down import holm
 from ...inference.graph_selection import METHODS, Method, draw_weights, source_rows
 from ..reference_pools import LEFT_OUT, Referenced
 from .contrasts import Contrast

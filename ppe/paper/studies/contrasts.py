@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from ...errors import InputError
-from ...inference.intervals import mean_interval, question_variance
+from ...inference.pool_means import mean_interval, question_variance
 
 # %% ../../../nbs/paper/studies/contrasts.ipynb #b8e74bc7
 def summary(

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ...inference.graph_selection import Method
-from ...inference.intervals import mean_interval
+from ...inference.pool_means import mean_interval
 from ..reference_pools import LEFT_OUT, Referenced
 from .aggregation import BASELINE, StudyCell, replication_cells
 from .contrasts import Contrast, question_limits
