@@ -25,6 +25,7 @@ ROOMS = {
     "reports": "Reports",
 }
 
+LARGEST_PAGE = 20  # modules; in a folder of more, each has a page of its own
 
 HEAD = """# Functions
 
@@ -162,9 +163,9 @@ class Reference:
             lines.append(f"**Returns** `{ast.unparse(function.returns)}`" + (f"\n: {what}" if what else ""))
         return lines
 
-    def entry(self, name: str, node: ast.stmt, module: Module) -> str:
+    def entry(self, name: str, node: ast.stmt, module: Module, heading: str) -> str:
         "Heading, signature, docstring, parameters; of a class also its fields and public methods."
-        parts = [f"({label(module.name, name)})=\n### `{name}`"]
+        parts = [f"({label(module.name, name)})=\n{heading} `{name}`"]
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             parts += [signature(name, node), self.docstring(node), *self.parameters(node, module)]
         elif isinstance(node, ast.ClassDef):
@@ -198,24 +199,37 @@ class Reference:
         shown = f" = `{value}`" if 0 < len(value) <= 160 else ""
         return f"({label(module.name, name)})=\n`{name}`{shown}{f': {comment}' if comment else ''}"
 
-    def room_page(self, room: str) -> str:
-        parts = [f"# {ROOMS[room]}: `ppe.{room}`" if room else f"# {ROOMS[room]}: `ppe`"]
-        for module in self.rooms[room]:
-            if not module.exported:
-                continue
-            said = self.prose(ast.get_docstring(module.tree) or "")
-            links = f"[notebook](../{module.notebook}) · [source](../{module.path})"
-            parts.append(f"## `ppe.{module.name}`\n\n{said}\n\n{links}")
-            definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-            described = {name: node for name, node in module.exported.items() if isinstance(node, definitions)}
-            parts += [self.entry(name, node, module) for name, node in described.items()]
-            constants = [
-                self.constant(name, node, module)
-                for name, node in module.exported.items()
-                if name not in described and not ast.unparse(node).startswith(f"{name} = TypeVar")
-            ]
-            parts += ["**Constants and types**", *constants] if constants else []
-        return "\n\n".join(parts) + "\n"
+    def room_pages(self, room: str) -> dict[str, str]:
+        "The page of a folder by its name; a folder of many modules has a page for each, and one that lists them."
+        title = f"# {ROOMS[room]}: `ppe.{room}`" if room else f"# {ROOMS[room]}: `ppe`"
+        modules = [module for module in self.rooms[room] if module.exported]
+        if len(modules) <= LARGEST_PAGE:
+            return {page(room): "\n\n".join([title, *(self.module_section(module, "##") for module in modules)]) + "\n"}
+        pages = {page(module.name): self.module_section(module, "#") + "\n" for module in modules}
+        table = [f"| [`ppe.{module.name}`]({page(module.name)}.md) | {self.lead(module)} |" for module in modules]
+        tree = ["```{toctree}", ":hidden:", ":titlesonly:", "", *pages, "```"]
+        return {
+            page(room): "\n".join([title, "", "| Module | What it is |", "|---|---|", *table, "", *tree, ""])
+        } | pages
+
+    def lead(self, module: Module) -> str:
+        "The first paragraph of its docstring."
+        return " ".join(self.prose(ast.get_docstring(module.tree) or "").split("\n\n")[0].split())
+
+    def module_section(self, module: Module, heading: str) -> str:
+        said = self.prose(ast.get_docstring(module.tree) or "")
+        links = f"[notebook](../{module.notebook}) · [source](../{module.path})"
+        parts = [f"{heading} `ppe.{module.name}`\n\n{said}\n\n{links}"]
+        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        described = {name: node for name, node in module.exported.items() if isinstance(node, definitions)}
+        parts += [self.entry(name, node, module, heading + "#") for name, node in described.items()]
+        constants = [
+            self.constant(name, node, module)
+            for name, node in module.exported.items()
+            if name not in described and not ast.unparse(node).startswith(f"{name} = TypeVar")
+        ]
+        parts += ["**Constants and types**", *constants] if constants else []
+        return "\n\n".join(parts)
 
     def index(self) -> str:
         "The public names, `from ppe import …`, by what they are for; then every module."
@@ -267,7 +281,9 @@ def signature(name: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> st
 
 
 def reference_pages(root: Path) -> dict[str, str]:
-    "Markdown of the reference by place in the site: the front door, and one page for each folder."
+    "Markdown of the reference by place in the site: the public names, the folders, modules of large folders."
     reference = Reference(root)
-    rooms = {f"api/{page(room)}.md": reference.room_page(room) for room in reference.rooms}
-    return {"api/index.md": reference.index()} | rooms
+    found = {"api/index.md": reference.index()}
+    for room in reference.rooms:
+        found |= {f"api/{name}.md": text for name, text in reference.room_pages(room).items()}
+    return found

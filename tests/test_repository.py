@@ -371,6 +371,31 @@ def test_readme_links_exist():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def of_heading(heading: str) -> str:
+    "The anchor that GitHub and the site give a heading."
+    shown = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading.strip()).lower()
+    return re.sub(r"[^\w\- ]", "", shown).replace(" ", "-")
+
+
+def test_a_link_to_a_section_meets_its_heading():
+    pages = {}
+    for path in files():
+        if path.suffix == ".md":
+            pages[path.resolve()] = path.read_text(encoding="utf-8")
+        elif path.suffix == ".ipynb":
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+            pages[path.resolve()] = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    found = []
+    for path, written in pages.items():
+        for target, anchor in re.findall(r"\]\((?!\w+:)([^)\s#]*)#([^)\s]+)\)", written):
+            page = pages[(path.parent / target).resolve() if target else path]
+            headings = {of_heading(heading) for heading in re.findall(r"(?m)^#+ (.*)$", page)}
+            found.append(
+                anchor in headings or f"({anchor})=" in page or f'id="{anchor}"' in page or (path.name, anchor)
+            )
+    assert len(found) > 50 and [link for link in found if link is not True] == []
+
+
 def test_data_readme_lists_every_file():
     told = text("data/README.md") + text("data/verdicts/README.md")
     kept = [path.name.removesuffix(".csv.gz") for path in files() if (ROOT / "data") in path.parents]

@@ -313,7 +313,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory):
 # Each kind of page: home, pictures, gallery, commands, table of statements, glossary, reference, a figure, a
 # table, a theorem, stage notebooks with formulas and wide tables, guides, Markdown of the repository.
 SHOWN = (
-    "index", "story", "found", "paper", "rank", "theory", "glossary", "library", "api/index", "api/ppe-inference",
+    "index", "story", "found", "paper", "rank", "theory", "glossary", "library", "api/index", "api/ppe-rankers",
+    "api/ppe-inference", "api/ppe-inference-score_tests",
     "nbs/figures/fig_beyond", "nbs/tables/tab_main", "nbs/theorems/thm_main", "nbs/cycle_scores", "nbs/theory/mallows",
     "nbs/guide", "nbs/guide_calls", "nbs/guide_decisions", "nbs/README", "nbs/reading", "data/README", "CHANGELOG",
 )  # fmt: skip
