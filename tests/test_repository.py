@@ -391,7 +391,7 @@ def test_a_link_to_a_section_meets_its_heading():
             page = pages[(path.parent / target).resolve() if target else path]
             headings = {of_heading(heading) for heading in re.findall(r"(?m)^#+ (.*)$", page)}
             found.append(
-                anchor in headings or f"({anchor})=" in page or f'id="{anchor}"' in page or (path.name, anchor)
+                anchor.lower() in headings or f"({anchor})=" in page or f'id="{anchor}"' in page or (path.name, anchor)
             )
     assert len(found) > 50 and [link for link in found if link is not True] == []
 
