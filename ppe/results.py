@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['Parts', 'FACT', 'GATE', 'ROWS', 'UNSEEN', 'EMOJI_FORM', 'ROWS_IN_HTML', 'RANGE_COLOUR', 'LINES', 'WIDTH', 'Heading',
-           'TableView', 'kind_of', 'Case', 'as_text', 'Concern', 'Note', 'in_order', 'visible', 'result_html', 'Result']
+           'TableView', 'kind_of', 'Case', 'shown_column', 'shown_value', 'as_text', 'Concern', 'Note', 'in_order',
+           'visible', 'result_html', 'Result']
 
 # %% ../nbs/results.ipynb #7777606a
 import re
@@ -59,12 +60,37 @@ class Case(NamedTuple):
     outcome: str = ""  # of one that did not pass: failure, error or skipped
 
 
+def shown_column(
+    column: "pd.Series",
+) -> list[str]:  # its cells; whole and half numbers, as of ranks, as they are
+    if column.dtype.kind != "f":
+        return [shown_value(value) for value in column]
+    finite = column[np.isfinite(column)]
+    if (finite % 0.5 != 0).any():
+        return [shown_value(value) for value in column]
+    digits = 0 if (finite % 1 == 0).all() else 1
+    return ["" if np.isnan(value) else f"{value:.{digits}f}" for value in column]
+
+
+def shown_value(value: object) -> str:
+    "On one line; a number with two decimals, or two digits where it is below a tenth; empty for None and NaN."
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.2g}" if 0 < abs(value) < 0.1 else f"{value:.2f}"
+    return one_line(", ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value))
+
+
 def as_text(
     table: "pd.DataFrame",
     rows: int | None = None,  # at most, first and last ones; all if not given
 ) -> str:
-    "For the eye: six digits."
-    return table.to_string(index=False, float_format=lambda x: f"{x:.6g}", max_rows=rows)
+    "For the eye; all digits stand in files and in `to_frame()`."
+    shown = table.copy()
+    for place, dtype in enumerate(table.dtypes):
+        if dtype.kind in "fO":
+            shown.isetitem(place, shown_column(table.iloc[:, place]))
+    return shown.to_string(index=False, max_rows=rows)
 
 # %% ../nbs/results.ipynb #note-02
 class Concern(IntEnum):
@@ -122,12 +148,8 @@ def _range_svg(low: float, value: float, high: float, ends: tuple[float, float])
     return f'<svg {size} role="img" aria-label="{low:g} to {high:g}">{line}</svg>'
 
 
-def _cell_html(value: object) -> str:
-    if isinstance(value, (float, np.floating)):
-        return "" if np.isnan(value) else f"{value:.4g}".replace("-", "−")
-    if isinstance(value, (tuple, list)):
-        value = ", ".join(map(str, value))
-    return escape(visible(str(value)))
+def _cell_html(text: str) -> str:
+    return escape(visible(text))
 
 
 def _columns_html(
@@ -135,7 +157,7 @@ def _columns_html(
 ) -> str:
     look = 'style="white-space:nowrap;text-align:{}"'
     heads = (
-        f'<th style="text-align:{side}">{_cell_html(name).replace("_", "_<wbr>")}</th>'
+        f'<th style="text-align:{side}">{_cell_html(str(name)).replace("_", "_<wbr>")}</th>'
         for name, (side, _) in columns.items()
     )
     cells = ([f"<td {look.format(side)}>{text}</td>" for text in texts] for side, texts in columns.values())
@@ -153,8 +175,10 @@ def _table_html(view: TableView) -> str:
             ranges = table[list(view.bar)].to_numpy(float)
             ends = float(ranges.min()), float(ranges.max())
             columns[""] = "left", [_range_svg(low, value, high, ends) for low, value, high in ranges.tolist()]
-        side = "right" if table[name].dtype.kind in "iuf" else "left"
-        columns[str(name)] = side, [_cell_html(value) for value in table[name]]
+        side, cells = "left", shown_column(table[name])
+        if table[name].dtype.kind in "iuf":
+            side, cells = "right", [cell.replace("-", "−") for cell in cells]
+        columns[str(name)] = side, [*map(_cell_html, cells)]
     n_more = len(view.table) - ROWS_IN_HTML
     more = f"<p>… {n_more:,} more rows: to_frame() has them</p>" if n_more > 0 else ""
     return _columns_html(columns) + more
@@ -169,7 +193,7 @@ def _run_html(kind: str, run: Sequence[str | TableView]) -> str:
         return _columns_html(
             {"name": ("left", [*map(_cell_html, names)]), "value": ("left", [*map(_cell_html, values)])}
         )
-    return f"<{kind}>{'<br>'.join(map(_cell_html, run))}</{kind}>"
+    return f"<{kind}>{'<br>'.join(_cell_html(str(part)) for part in run)}</{kind}>"
 
 
 def result_html(result: "Result") -> str:

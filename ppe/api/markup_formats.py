@@ -12,7 +12,7 @@ from collections import Counter
 from itertools import groupby
 
 from ..errors import PpeError, as_options, one_line
-from ..results import FACT, GATE, ROWS, Case, Result, TableView, kind_of
+from ..results import FACT, GATE, ROWS, Case, Result, TableView, kind_of, shown_column
 
 # %% ../../nbs/api/markup_formats.ipynb #markup-06
 def _escaped(text: str) -> str:
@@ -21,18 +21,12 @@ def _escaped(text: str) -> str:
     return re.sub(r"^(\d*)([-+=.)]+)(?=\s|$)", r"\1\\\2", marked).replace("@", "@<!-- -->")
 
 
-def _cell(value: object) -> str:
-    if value is None or value != value:
-        return ""
-    listed = ", ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-    return f"{value:.6g}" if isinstance(value, float) else _escaped(listed)
-
-
 def _pipes(shown: TableView) -> str:
     "A pipe table, numbers on the right."
     sides = ["--:" if dtype.kind in "iuf" else ":--" for dtype in shown.table.dtypes]
-    rows = [[*map(_cell, row)] for row in shown.table.itertuples(index=False, name=None)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in ([*map(_cell, shown.table)], sides, *rows))
+    columns = [[*map(_escaped, shown_column(shown.table[name]))] for name in shown.table]
+    heads = [_escaped(str(name)) for name in shown.table]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heads, sides, *zip(*columns, strict=True)))
 
 
 def as_markdown(result: Result) -> str:

@@ -24,7 +24,7 @@ import click
 from ..errors import InputError, PpeError, Remark, as_options, one_line
 from ..api.markup_formats import as_junit, as_markdown
 from ..files import check_outputs, plain_number, plain_whole
-from ..results import Heading, Parts, Result, TableView, as_text
+from ..results import Heading, Parts, Result, TableView, as_text, shown_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -306,20 +306,6 @@ def _bar(values: Sequence[float], ends: tuple[float, float], length: int, signs:
     drawn[start], drawn[stop], drawn[middle] = signs[0], signs[3], signs[2]
     return "".join(drawn)
 
-
-def _cells(column: "pd.Series") -> list[str]:
-    "A column as printed: numbers of ordinary size with three decimals, so that their points stand below each other."
-    if column.dtype.kind != "f":
-        return [one_line(str(value)) for value in column]
-    digits = ".3f"
-    if (column % 1 == 0).all():
-        digits = ".0f"
-    elif not column.abs().max() < 1e4:
-        digits = ".4g"
-    elif (column % 0.5 == 0).all():  # ranks
-        digits = "g"
-    return [f"{value:{digits}}" for value in column]
-
 # %% ../../nbs/cli/show.ipynb #c07-rich-1-b
 def _rich_table(shown: TableView, length: int) -> "Table":
     "A table with bars of a length on the scale of all rows, a row bold where its range is one place."
@@ -330,7 +316,7 @@ def _rich_table(shown: TableView, length: int) -> "Table":
     box = SIMPLE_HEAD if _encodes("─") else ASCII2
     tight = length == TIGHT
     drawn = Table(box=box, header_style="bold", padding=(0, 1 - tight, 0, 0), pad_edge=False, show_edge=False)
-    columns = {name: _cells(shown.table[name]) for name in shown.table}
+    columns = {name: shown_column(shown.table[name]) for name in shown.table}
     for name, cells in columns.items():
         numeric = all(re.fullmatch(r"[-−]?[\d.e+-]+|nan|", cell) for cell in cells)
         header = re.sub("[_ ]", "\n", one_line(str(name))) if tight else one_line(str(name))

@@ -99,10 +99,10 @@ def uneven_notes(
     uneven = [] if invalid is None else invalid_report(invalid)["uneven"]
     if not uneven:
         return []
-    form = "{of} {name} ({invalid:,} of {verdicts:,}, expected {expected:.1f}, p = {p:.2g})"
+    form = "{of} {name} ({invalid:,} of {verdicts:,}, expected {expected:.1f}; p = {p:.2g})"
     text = (
-        f"invalid verdicts fall more often on {first_five(form.format(**row) for row in uneven)}, tested at level "
-        f"{UNEVEN:g} for all together: where they are missing for long or hard answers, the ranking is biased; look at "
-        "the replies, or judge them again"
+        f"more invalid verdicts than its share: {first_five(form.format(**row) for row in uneven)}, p corrected for "
+        "multiple comparisons. If long or hard answers are the ones missing, the ranking is biased: look at the "
+        "replies, or judge them again"
     )
     return [Note(text, Concern.BIASED)]

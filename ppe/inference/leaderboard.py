@@ -42,7 +42,7 @@ from ..rankers.order_effect import ORDER_FORMS, check_order_form
 from ..rankers.predictor import Predictor, first_places, fit_predictor
 from ..rankers.distances import DISTANCES
 from ..rankers.ranking import OnSeparation, Ranking, reference_ranks
-from ..rankers.registry import find_count_ranker, rank_counts
+from ..rankers.registry import RANKERS, find_count_ranker, rank_counts
 from ..rankers.separation import same_component, unjudged_orders
 from ..results import Concern, Note, Parts, Result, TableView
 
@@ -274,10 +274,11 @@ def _report(board: Leaderboard) -> dict[str, Any]:
 def _lines(board: Leaderboard) -> list[str]:
     "What stands below the table: a line for each thing that was estimated or assumed."
     fit, limits = board.ranking.fit, board.intervals
-    lines = [f"{board.ranking.ranker}, {board.verdicts.sentence}"]
+    scores = f"{RANKERS[board.ranking.ranker].label} scores"
     if fit.log_likelihood is not None:
-        nu = "" if fit.nu is None else f", nu {fit.nu:.4f}"
-        lines.append(f"log likelihood {fit.log_likelihood:.4f}{nu}")
+        of_ties = "" if fit.nu is None else f"; tie parameter {fit.nu:.2f}"
+        scores += f" (log-odds, mean 0{of_ties})"
+    lines = [f"{scores} from {board.verdicts.sentence}."]
     if fit.estimates is not None:
         lines += fit.estimates.lines()
     if board.order_note and first_places(board.ranking):
@@ -288,8 +289,8 @@ def _lines(board: Leaderboard) -> list[str]:
         lines.append(ranges_sentence(limits, board.kind))
         among = limits.among(TOP)
         if TOP <= len(among) < len(limits.models):
-            verb = "are among" if len(among) > TOP else "are"
-            lines.append(f"with {100 * limits.level:g} %, the best three {verb}: {first_five(among)}")
+            who = "among: " if len(among) > TOP else ""
+            lines.append(f"Top {TOP}, with {100 * limits.level:g} % confidence: {who}{first_five(among)}.")
     if board.fragility:
         lines.append(board.fragility.sentence())
     if board.distances:

@@ -311,14 +311,12 @@ class PeopleAndJudges(Result):
         ranges = ("rank_low", "rank_high", "score_low", "score_high") if self.limits else ()
         bar = ("rank_low", "rank", "rank_high") if self.limits else None
         weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in self.weights.items())
-        worth = f"{self.worth:,.0f} battles of people alone" + (
-            "" if np.isnan(low) else f" ({low:,.0f} to {high:,.0f})"
-        )
-        saved = f"{self.variance:.4g} in place of {self.variance_people:.4g}"
+        ends = "" if np.isnan(low) else f" ({low:,.0f} to {high:,.0f})"
+        n_people, share = self.votes.n_people, 1 - self.votes.n_people / self.worth
+        saved = f"{100 * share:.0f} % of the human votes" if share >= 0.005 else "no human votes"
         lines = [
-            f"people-and-judges, weights of the judges: {weights}",
-            f"as good as {worth}; people judged {self.votes.n_people:,} "
-            f"(mean variance of a difference of scores {saved})",
+            f"Scores on the people's scale (log-odds, mean 0); weights of the judges: {weights}.",
+            f"The judges save {saved}: {n_people:,} with the judges are worth {self.worth:,.0f} without{ends}.",
         ]
         if self.limits:
             lines.append(ranges_sentence(self.limits, self.kind))

@@ -83,10 +83,10 @@ def test_ranks_have_bars_on_a_terminal_and_none_in_a_pipe(command, on_terminal):
 
 def test_no_color_is_respected_and_a_narrow_terminal_cuts_no_number(command, on_terminal, monkeypatch):
     narrow = SGR.sub("", on_terminal(*command, columns=50))
-    shown, table = narrow.split("bradley-terry, ")[0], piped(*command).split("\n\n")[0]
+    shown, table = narrow.split("Bradley–Terry scores")[0], piped(*command).split("\n\n")[0]
     assert "…" not in narrow and narrow.count("z" * 30) > 1, "two tables, each with the names"
     assert all(len(line) <= 50 for line in shown.splitlines())
-    assert {f"{float(x):.3f}" for x in re.findall(r"-?\d+\.\d+", table)} <= {*re.findall(r"-?\d+\.\d+", shown)}
+    assert {*re.findall(r"-?\d+\.\d+", table)} <= {*re.findall(r"-?\d+\.\d+", shown)}
     monkeypatch.setenv("NO_COLOR", "1")
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", on_terminal(*command))
 

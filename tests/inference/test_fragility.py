@@ -244,6 +244,6 @@ def test_the_best_three_are_those_that_all_ranges_together_leave():
         board = ppe.rank(rows, interval_kind=kind)
         among = board.to_dict()["intervals"]["top_3_among"]
         assert among == wide.loc[wide["rank_low"] <= 3, "model"].tolist()
-        lines.append([line for line in str(board).splitlines() if line.startswith("with 95 %, the best three are")])
+        lines.append([line for line in str(board).splitlines() if line.startswith("Top 3, with 95 % confidence")])
     assert lines[0] == lines[1] and len(lines[0]) == (3 <= len(among) < 5)
     assert ppe.rank(rows, interval_kind="percentile").to_dict()["intervals"]["top_3_among"] is None

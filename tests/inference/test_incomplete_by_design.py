@@ -166,7 +166,7 @@ def test_invalid_verdicts_at_random_lose_nothing_else(ppe_main, tmp_path, n_mode
     assert found["invalid"]["by_model"] == of_models and found["invalid"]["by_judge"] == {"j": n_invalid}
     done = ppe_main("rank", path)
     assert f"{told}{n_invalid} invalid" in done.out
-    assert "fall more often" not in done.err, "they fall on all alike: no note"
+    assert "more invalid verdicts" not in done.err, "they fall on all alike: no note"
     assert ppe_main("report", path, "--out", "r.html", "--intervals", "100").code == 0
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert f"{told}{n_invalid} invalid" in page
@@ -230,20 +230,20 @@ def test_a_model_with_more_invalid_verdicts_than_its_share_is_named(ppe_main, tm
     for command in ("rank", "diagnose"):
         done = ppe_main(command, path)
         said = done.err if command == "rank" else done.out
-        assert said.count("fall more often on model m02 (") == 1 and "level 0.01" in said
+        assert said.count("more invalid verdicts than its share: model m02 (") == 1 and "p corrected" in said
         assert "biased" in said
     found = ppe_main("rank", path, "--format", "json").json()["invalid"]
     assert [row["name"] for row in found["uneven"]] == ["m02"] and found["uneven"][0]["p"] < 0.01 == found["level"]
     assert ppe_main("report", path, "--out", "r.html", "--intervals", "100").code == 0
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "fall more often on model m02" in page
+    assert "more invalid verdicts than its share: model m02" in page
 
 
 def test_a_judge_with_more_invalid_verdicts_than_the_others_is_named(ppe_main, tmp_path):
     one, other = spoilt(5, 40, 4, seed=5), spoilt(5, 40, 40, seed=6).assign(judge="k")
     both = validate_verdicts(pd.concat([one, other]).astype(str))
     done = ppe_main("rank", write_verdicts(both, tmp_path / "v.csv"))
-    assert "invalid verdicts fall more often on judge k (40 of 400, expected 22.0" in done.err
+    assert "more invalid verdicts than its share: judge k (40 of 400, expected 22.0" in done.err
 
 
 def test_battles_of_two_models_are_compared_with_each_other(ppe_main, tmp_path):
@@ -255,7 +255,7 @@ def test_battles_of_two_models_are_compared_with_each_other(ppe_main, tmp_path):
         lost = rng.random() < (0.1 if "w" in (a, b) else 0.01)
         rows.append(("j", question, "c", 0, a, b, "invalid" if lost else "ab"[rng.integers(2)]))
     path = write_verdicts(validate_verdicts(pd.DataFrame(rows, columns=list(COLUMNS))), tmp_path / "v.csv")
-    assert "fall more often on model w (" in ppe_main("rank", path).err
+    assert "more invalid verdicts than its share: model w (" in ppe_main("rank", path).err
 
 
 def test_the_note_on_uneven_invalid_verdicts_is_rarely_false():

@@ -154,8 +154,9 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
     assert report["weights"]["middling"] > 0.9  # it says what the people say
     shown = ppe_main("rank", judges, "--people", people, "--interval-kind", "simultaneous", "--level", "0.9")
     low, high = fit.worth_limits(0.9)
-    limits_of_worth = f"{fit.worth:,.0f} battles of people alone ({low:,.0f} to {high:,.0f})"
-    assert f"as good as {limits_of_worth}; people judged {len(voted)} (" in shown.out
+    saved = f"The judges save {100 * (1 - len(voted) / fit.worth):.0f} % of the human votes: "
+    worth = f"{len(voted)} with the judges are worth {fit.worth:,.0f} without ({low:,.0f} to {high:,.0f})."
+    assert saved + worth in shown.out
     assert report["worth_low"] < low < report["worth"] < high < report["worth_high"]
     assert "90 % ranges over questions, for all models at once (--interval-kind single" in shown.out
     for words, said in (
