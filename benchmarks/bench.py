@@ -326,7 +326,8 @@ SCORE_READERS = {
     "def work(path):\n"
     "    table = pd.read_csv(path).pivot(index='question_id', columns='model', values='score').to_numpy()\n"
     "    rng, n = np.random.default_rng(1), len(table)\n"
-    "    drawn = [(table[rows, 0] - table[rows, 1]).mean() for rows in (rng.integers(n, size=n) for _ in range(1000))]\n"
+    "    draws = (rng.integers(n, size=n) for _ in range(1000))\n"
+    "    drawn = [(table[rows, 0] - table[rows, 1]).mean() for rows in draws]\n"
     "    np.quantile(drawn, [0.025, 0.975])\n"
     "    return table.mean(axis=0)",
 }

@@ -98,7 +98,8 @@ def _patterns(
     "Which models have scores in a cell, each such set once, and the weight that it has in each unit."
     from scipy import sparse
 
-    which, first = graph_codes(pd.DataFrame(np.packbits(there, axis=1)), range((there.shape[1] + 7) // 8))
+    packed = pd.DataFrame(np.packbits(there, axis=1)).add_prefix("byte ")
+    which, first = graph_codes(packed, packed.columns.tolist())
     share = sparse.csr_array((weight, (unit, which)), (n_units, len(first)))
     return there[first].astype(float), share
 
@@ -226,8 +227,8 @@ def behind_at_most(
     for side, number in sides:  # the one that is likely to be farthest ahead comes first
         model, estimate = (first if side == 1 else second)[number], estimates[number]
         bound = side * most[model] - estimate  # as a distance from the estimate
-        if side * bound > 0 and beyond[number](bound) > 0:
-            continue  # the bound that this pair gives is lower
+        if np.isinf(bound) or (side * bound > 0 and beyond[number](bound) > 0):
+            continue  # the bound that this pair gives is no higher
         most[model] = max(most[model], side * (estimate + _limit(beyond[number], side * steps[number])))
     return most
 
