@@ -16,7 +16,7 @@ from .inputs import Columns, Verdicts, merged_columns, require_columns, selected
 from .options import check_numbers, words_checked
 from ..errors import InputError
 from ..inference.model_change import Change, model_change
-from ..inference.variance_components import Over, facets_over
+from ..inference.study_cells import Over, facets_over
 
 if TYPE_CHECKING:
     from ppe.reports.comparison import JudgeChange

@@ -35,7 +35,7 @@ from ..inference.matching import Match
 from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.presentation_order import counts_caution
 from ..inference.ranked_verdicts import Incomplete
-from ..inference.variance_components import Names, Over, facets_over
+from ..inference.study_cells import Names, Over, facets_over
 from ..large_files import Streamed
 from ..pool import Pool
 from ..random_streams import SEED, stream

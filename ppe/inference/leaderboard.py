@@ -34,7 +34,7 @@ from .invalid_verdicts import invalid_report
 from .leaderboard_ranges import REFUSALS, Draws, Fitted, facet_ranges, question_ranges, uncovered
 from .presentation_order import order_caution
 from .ranked_verdicts import Incomplete, RankedVerdicts, ranked_graphs, ranked_verdicts
-from .variance_components import Names
+from .study_cells import Names
 from ..pool import Pool, half_tie_wins
 from ..random_streams import SEED
 from ..rankers.covariates import Coefficient
