@@ -22,7 +22,7 @@ from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
 from .intervals import RankIntervals, interval_notes, ranges_sentence, score_label
 from .normal_intervals import NormalEstimate, normal_intervals
 from .jackknife import jackknife_error
-from .leaderboard import LIMITS
+from .leaderboard_result import LIMITS
 from .matching import BATTLE, Match, matched_verdicts
 from ..rankers.bradley_terry import fit_newton
 from ..rankers.likelihood import RIDGE
