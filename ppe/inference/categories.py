@@ -27,7 +27,7 @@ def _winner(category: str, board: Leaderboard, first: str | None) -> tuple[str, 
     "The category, its leader, whether that is more than noise, and whether it is above the first over all."
     table = board.table()
     leaders = table.loc[table["rank"] == table["rank"][0], "model"].tolist()
-    leader = first if first in leaders else leaders[0]
+    leader = str(first if first in leaders else leaders[0])
     limits = board.intervals and board.intervals.limits.get("simultaneous")
     if not limits or limits.above is None:  # nothing is tested
         return category, leader, None, None

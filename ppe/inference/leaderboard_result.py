@@ -7,7 +7,6 @@ __all__ = ['LIMITS', 'WITHOUT', 'NEGLIGIBLE', 'Ratings', 'Leaderboard']
 
 # %% ../../nbs/inference/leaderboard_result.ipynb #306c5e29
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -262,12 +261,13 @@ def _with_fragility(board: Leaderboard, asked: bool) -> Leaderboard:
         return board
     if asked:
         return replace(board, fragility=fragility(board.pool, tie_parameter=fitted.has_tie_parameter))
-    with suppress(*REFUSALS):  # a single question, or a penalty: said elsewhere
+    try:
         if fragility_cost(board.pool) > CHEAP:
             text = "how few questions change the order takes long to compute here; --fragility computes it"
             return replace(board, remarks=(*board.remarks, Note(text)))
         return replace(board, fragility=fragility(board.pool, tie_parameter=fitted.has_tie_parameter))
-    return board
+    except REFUSALS:  # a single question, or a penalty: said elsewhere
+        return board
 
 # %% ../../nbs/inference/leaderboard_result.ipynb #f0f18134
 @patch
