@@ -22,18 +22,16 @@ from .jackknife import jackknife_error
 from ppe.inference.judge_weights import (
     best_weights,
     fractional_wins,
-    mean_wins,
     question_effects,
     sampling_p_value,
+    scores_of_judges,
     solved_scores,
 )
 from .leaderboard_result import LIMITS
 from .matching import Match
 from .normal_intervals import NormalEstimate, normal_intervals
 from .people_battles import Battles, matched_battles
-from ..rankers.bradley_terry import fit_newton
 from ..rankers.distances import at_least
-from ..rankers.likelihood import RIDGE
 from ..rankers.ranking import Fit, Ranking
 from ..results import Concern, Note, Parts, Result, TableView
 
@@ -211,11 +209,8 @@ WEIGHT_TOLERANCE = 1e-7
 
 def _tuned(battles: Battles, terms: np.ndarray, n_people: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     "Scores, fractional wins, the weights of smallest trace, and the rounds that they took."
-    # The judges' own scores to begin with: they exist, penalised, when people's may not.
-    is_judged = ~np.isnan(battles.judged)
-    mean = np.nansum(battles.judged, axis=1) / np.maximum(is_judged.sum(axis=1), 1)
-    wins = mean_wins(battles, mean, is_judged.any(axis=1))
-    theta, weights = fit_newton(wins * n_people, RIDGE)[0], np.full(len(battles.judges), np.inf)
+    theta, wins = scores_of_judges(battles, n_people)
+    weights = np.full(len(battles.judges), np.inf)
     for n_rounds in range(1, MAX_ROUNDS + 1):
         effects = question_effects(battles, theta, wins).reshape(len(terms), -1)
         inner, before = effects @ effects.T, weights

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from conftest import refused, write
 from drawn import frame
-from ppe.inference.people_battles import matched_battles
 from scipy import optimize, stats
 
 from ppe.errors import InputError
 from ppe.inference.agreement import agreement_measures, agreement_with_people
+from ppe.inference.people_battles import matched_battles
 
 TURNED = {"a": "b", "b": "a", "tie": "tie"}
 NAMES = ("agreement", "without_ties", "kappa", "ac1")
