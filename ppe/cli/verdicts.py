@@ -25,6 +25,7 @@ from ..api.loading import check, read
 from ..api.pair_evidence import show
 from ..errors import InputError
 from ..inference.model_change import Change
+from ..inference.score_change import ScoreChange
 from ..inference.presentation_order import counts_caution
 from ..large_files import Streamed
 from ..verdicts import write_verdicts
@@ -120,7 +121,7 @@ def compare_command(old: Verdicts, new: Verdicts, *, format: Form, fail_if: str 
         raise InputError("--judges compares judges, on all models: it takes no --fail-if, and no --format junit")
     change = compare(old, new, **options)
     emit_result(format, change)
-    if not fail_if or not isinstance(change, Change):
+    if not fail_if or not isinstance(change, (Change, ScoreChange)):
         return 0
     if change.worse:
         return WORSE

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawn import frame
-from ppe.designs.layouts import Layout
 
 from ppe.cli.main import main
 from ppe.designs.beliefs import MOST_EFFECTS, PUBLIC, pilot_beliefs, prior_of, public_beliefs
+from ppe.designs.layouts import Layout
 from ppe.designs.plans import Forecast, Target, calls_text, make_plan
 from ppe.errors import InputError
 from ppe.random_streams import stream

@@ -5,11 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 from definitions import definitions
-from ppe.designs.layouts import Layout, sharing
 from scipy.optimize import minimize
 from scipy.stats import norm
 
 from ppe.designs.beliefs import expected_distance
+from ppe.designs.layouts import Layout, sharing
 from ppe.designs.pair_designs import PairDesign, Sharing
 from ppe.errors import InputError
 from ppe.rankers.distances import mid_ranks, spearman_distance
