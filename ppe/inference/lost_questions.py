@@ -38,11 +38,11 @@ class LostQuestions:
         "How many are lost in which category: hard 50 of 50."
         return first_five([f"{name} {n_lost} of {n_asked}" for name, n_lost, n_asked in self.categories])
 
-    def sentence(self, models: tuple[str, str]) -> str:
+    def sentence(self, models: tuple[str, str], evidence: str = "valid verdict") -> str:
         "The old version, the new one and what it lost, without the stop."
         old, new = models
         share = f"{self.n_lost:,} of the {plural(self.n_asked, self.unit)}"
-        return f"{new} has no valid verdict on {share} on which {old} has one ({self.by_category})"
+        return f"{new} has no {evidence} on {share} on which {old} has one ({self.by_category})"
 
 # %% ../../nbs/inference/lost_questions.ipynb #a0099844
 def _answers(table: pd.DataFrame, rows: pd.Series) -> pd.MultiIndex:  # of question and wording

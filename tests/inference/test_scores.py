@@ -198,3 +198,38 @@ def test_fewest_questions_of_scores_are_those_of_every_subset():
         assert change.exact and (None if change.questions is None else len(change.questions)) == fewest
         sizes.append(fewest)
     assert len(sizes) > 25 and {1, 2, 3} <= {*sizes}
+
+
+def changed(tmp_path, differences: list[float]) -> tuple[str, str]:
+    "Two score files; the old version has 5 on every question."
+    paths = str(tmp_path / "old.csv"), str(tmp_path / "new.csv")
+    frame = pd.DataFrame({"question_id": range(len(differences)), "model": "m", "score": 5.0})
+    other = frame.assign(model="other", score=3.0)
+    for path, scores in zip(paths, (frame, frame.assign(score=5.0 + np.array(differences))), strict=True):
+        pd.concat([scores, other]).to_csv(path, index=False)
+    return paths
+
+
+@pytest.mark.parametrize("differences,code", [([-1, 0] * 20, 4), ([-1, 1] * 20, 0)])
+def test_the_gate_takes_scores(ppe_main, tmp_path, differences, code):
+    words = "compare", *changed(tmp_path, differences), "--model", "m", "--fail-if", "worse"
+    assert ppe_main(*words).code == code
+    assert ppe_main(*words, "--margin", "2").code == 0
+    for form in ("json", "csv", "markdown", "junit"):
+        assert ppe_main(*words, "--format", form).code == code
+
+
+def test_the_gate_is_undecided_where_scores_are_lost(ppe_main, tmp_path):
+    old, new = changed(tmp_path, [0, 0.1] * 20)
+    table = pd.read_csv(new)
+    table.loc[table["model"].eq("m") & (table["question_id"] < 4), "score"] = np.nan
+    table.to_csv(new, index=False)
+    done = ppe_main("compare", old, new, "--model", "m", "--fail-if", "worse")
+    assert done.code == 5 and "m, new has no score on 4 of the 40 questions" in done.out
+
+
+@pytest.mark.parametrize("words", [["--judges"], ["--over", "judges"], ["--drop", "1"]])
+def test_the_gate_refuses_what_scores_do_not_have(ppe_main, tmp_path, words):
+    models = [] if words == ["--judges"] else ["--model", "m"]
+    done = ppe_main("compare", *changed(tmp_path, [0, 1] * 10), *models, *words)
+    assert done.code == 2 and words[0] in done.err
