@@ -22,6 +22,7 @@ from stage_notebooks import ROOT, stage_notebooks, title
 
 from ppe.files import file_sha256
 from ppe.paper.artefacts import read_items
+from ppe.sources.datasets import load_verdicts
 
 BIN = Path(sys.executable).parent
 EXPORT = re.compile(r"^\s*#\s*\|\s*(export|exporti|exports)\b", re.M)
@@ -353,11 +354,17 @@ def test_what_the_readme_shows_is_what_is_printed_and_it_is_short(tmp_path: Path
     readme = text("README.md")
     blocks = re.findall(r"(?ms)^```console\n(.*?)^```", readme)
     commands = [part for block in blocks for part in re.split(r"(?m)^\$ ", block)[1:]]
-    assert len(commands) == 2 and len(readme.splitlines()) <= 190
+    assert len(commands) == 2 and len(readme.splitlines()) <= 130
     for command, printed in (part.split("\n", 1) for part in commands):
         words = [BIN / "ppe", *shlex.split(command)[1:]]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0 and done.stdout == (printed or done.stdout), (command, done.stderr)
+
+
+def test_the_first_rows_of_the_readme_are_those_of_its_set():
+    rows = re.findall(r"(?m)^\| (\d+) \| (\S+) \| (\S+) \| (\S+) \| (\w+) \|$", text("README.md"))
+    table = load_verdicts("mt-bench-gpt4")[["question_id", "judge", "model_a", "model_b", "verdict"]].astype(str)
+    assert len(rows) == 3 and {*rows} <= {*table.itertuples(index=False, name=None)}
 
 
 def test_what_the_stages_need_beyond_the_library_is_said_where_they_are_shown():

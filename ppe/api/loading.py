@@ -17,13 +17,14 @@ import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
 from ..comparisons import Comparisons
-from ..errors import InputError, Remark, first_five
+from ..errors import InputError, Remark, first_five, plural
 from ..importers.layouts import unused_columns
 from ..importers.records import RecordFile
 from ..importers.score_files import ALL_LAYOUTS, ImportedScores, import_scores
 from ..inference.diagnostics import repeated_questions
 from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
 from ..inference.presentation_order import order_caution, order_p_value
+from ..inference.step_down import questions_needed
 from ..rankers.order_effect import no_place_effect
 from .inputs import Columns, Verdicts, imported, is_frame, merged_columns, selected, verdict_table
 from .options import words_checked
@@ -232,10 +233,11 @@ def check(
         "questions_repeated": sum(map(len, repeats)) - len(repeats),
     }  # fmt: skip
     groups = connected_components(pairs, directed=False)[0]
-    joined = "every model is joined to every other" if groups == 1 else f"{groups} groups of models never met"
+    joined = "every model is connected to every other" if groups == 1 else f"{groups} groups of models never met"
     complete = f"{n_complete:,} of {n_graphs:,} graphs are complete" if n_complete else "no graph is complete"
-    has_questions = facts["questions"] >= 6
-    enough = "questions enough" if has_questions else "fewer than six questions decide nothing at 95 %"
+    fewest = questions_needed(0.95)
+    has_questions = facts["questions"] >= fewest
+    enough = f"{plural(facts['questions'], 'question')} ({fewest} needed at 95 %)"
     caution = order_caution(rows)
     orders, can_tell_order = _orders(rows, caution, n_both)
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"

@@ -33,6 +33,7 @@ from ..rankers.distances import DISTANCES
 from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.predictor import Predictor, first_places
 from ..rankers.ranking import Ranking
+from ..rankers.registry import RANKERS
 from ..rankers.separation import unjudged_orders
 from ..results import Concern, Note, Parts, Result, TableView
 
@@ -190,10 +191,11 @@ def _report(board: Leaderboard) -> dict[str, Any]:
 def _lines(board: Leaderboard) -> list[str]:
     "What stands below the table: a line for each thing that was estimated or assumed."
     fit, limits = board.ranking.fit, board.intervals
-    lines = [f"{board.ranking.ranker}, {board.verdicts.sentence}"]
+    scores = f"{RANKERS[board.ranking.ranker].label} scores"
     if fit.log_likelihood is not None:
-        nu = "" if fit.nu is None else f", nu {fit.nu:.4f}"
-        lines.append(f"log likelihood {fit.log_likelihood:.4f}{nu}")
+        of_ties = "" if fit.nu is None else f"; tie parameter {fit.nu:.2f}"
+        scores += f" (log-odds, mean 0{of_ties})"
+    lines = [f"{scores} from {board.verdicts.sentence}."]
     if fit.estimates is not None:
         lines += fit.estimates.lines()
     if board.order_note and first_places(board.ranking):
@@ -204,8 +206,8 @@ def _lines(board: Leaderboard) -> list[str]:
         lines.append(ranges_sentence(limits, board.kind))
         among = limits.among(TOP)
         if TOP <= len(among) < len(limits.models):
-            verb = "are among" if len(among) > TOP else "are"
-            lines.append(f"with {100 * limits.level:g} %, the best three {verb}: {first_five(among)}")
+            who = "among: " if len(among) > TOP else ""
+            lines.append(f"Top {TOP}, with {100 * limits.level:g} % confidence: {who}{first_five(among)}.")
     if board.fragility:
         lines.append(board.fragility.sentence())
     if board.distances:
@@ -282,7 +284,10 @@ def plot(
     """
     if kind == "scores":
         label = score_label(self.intervals, self.kind)
-        return draw_ranges(ax, self.to_frame(), ("score", "score_low", "score_high"), label)
+        axes = draw_ranges(ax, self.to_frame(), ("score", "score_low", "score_high"), label)
+        method = RANKERS[self.ranking.ranker].label
+        axes.set_title(f"{method} scores from {self.verdicts.sentence}", loc="left", fontsize=8)
+        return axes
     if kind not in ("wins", "cycles"):
         raise InputError(f"kind={kind!r}: a leaderboard is drawn as scores, wins or cycles")
     rows = self.verdicts.kept

@@ -169,14 +169,12 @@ def _parts(estimate: PeopleAndJudges) -> Parts:
     ranges = ("rank_low", "rank_high", "score_low", "score_high") if estimate.limits else ()
     bar = ("rank_low", "rank", "rank_high") if estimate.limits else None
     weights = ", ".join(f"{judge} ({weight:.2f})" for judge, weight in estimate.weights.items())
-    worth = f"{estimate.worth:,.0f} battles of people alone" + (
-        "" if np.isnan(low) else f" ({low:,.0f} to {high:,.0f})"
-    )
-    saved = f"{estimate.variance:.4g} in place of {estimate.variance_people:.4g}"
+    ends = "" if np.isnan(low) else f" ({low:,.0f} to {high:,.0f})"
+    n_people, share = estimate.votes.n_people, 1 - estimate.votes.n_people / estimate.worth
+    saved = f"{100 * share:.0f} % of the human votes" if share >= 0.005 else "no human votes"
     lines = [
-        f"people-and-judges, weights of the judges: {weights}",
-        f"as good as {worth}; people judged {estimate.votes.n_people:,} "
-        f"(mean variance of a difference of scores {saved})",
+        f"Scores on the people's scale (log-odds, mean 0); weights of the judges: {weights}.",
+        f"The judges save {saved}: {n_people:,} with the judges are worth {estimate.worth:,.0f} without{ends}.",
     ]
     if estimate.limits:
         lines.append(ranges_sentence(estimate.limits, estimate.kind))

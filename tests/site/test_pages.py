@@ -68,7 +68,7 @@ def test_a_test_that_a_page_names_is_there():
 def readme_commands() -> list[list[str]]:
     "The command lines of README.md, in its order, without those that talk to a server."
     text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
-    blocks = re.findall(r"(?ms)^```(?:console)?\n(.*?)^```", text)
+    blocks = re.findall(r"(?ms)^```(?:console|sh)\n(.*?)^```", text)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
     words = [shlex.split(line) for line in lines if line.startswith("ppe ")]
     return [one[1:] for one in words]
