@@ -174,7 +174,10 @@ def _table_html(view: TableView) -> str:
         if view.bar and name == view.bar[0] and len(table):
             ranges = table[list(view.bar)].to_numpy(float)
             ends = float(ranges.min()), float(ranges.max())
-            columns[""] = "left", [_range_svg(low, value, high, ends) for low, value, high in ranges.tolist()]
+            columns[f"{view.bar[0]} to {view.bar[2]}"] = (
+                "left",
+                [_range_svg(low, value, high, ends) for low, value, high in ranges.tolist()],
+            )
         side, cells = "left", shown_column(table[name])
         if table[name].dtype.kind in "iuf":
             side, cells = "right", [cell.replace("-", "−") for cell in cells]
