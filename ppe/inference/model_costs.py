@@ -17,7 +17,8 @@ from scipy.special import expit
 
 from ..charts import draw_frontier
 from ..errors import InputError, first_five
-from .leaderboard import Leaderboard
+from .leaderboard_ranges import Fitted
+from .leaderboard_result import Leaderboard
 from .pool_intervals import pool_tests
 from .score_leaderboard import ScoreLeaderboard
 from .score_tests import ScoreTests, contrast_limits, contrast_test, critical_together
@@ -190,7 +191,8 @@ def cost_leaderboard(
         raise InputError("--costs: bounds are known of one ranking with ranges; leave out what makes several, or none")
     if within is not None and within >= 0.5:
         raise InputError(f"--within {within:g}: of verdicts it is a chance to lose beyond one half, below 0.5")
-    is_plain = board.fitted.has_only_strengths and not board.fitted.has_tie_parameter
+    fitted = Fitted(board.ranking, board.verdicts, board.predictor)
+    is_plain = fitted.has_only_strengths and not fitted.has_tie_parameter
     if not is_plain or board.intervals.scope.over != ("question",):
         raise InputError(
             "--costs: bounds of verdicts are known for bradley-terry of all graphs over questions, without effects "

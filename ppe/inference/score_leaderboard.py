@@ -25,7 +25,7 @@ from ..rankers.distances import DISTANCES, best_first, mid_ranks, shown_ranks
 from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank_counts
 from ..results import Concern, Note, Parts, Result, TableView
-from .variance_components import Names
+from .study_cells import Names
 from ..scores import ScoreCells, Scores
 
 if TYPE_CHECKING:
