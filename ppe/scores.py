@@ -227,7 +227,9 @@ def _checked(table: pd.DataFrame, columns: ScoreColumns) -> Scores:
 
 def _check_names(table: pd.DataFrame, column: str) -> None:
     words = table[column]
-    names = pd.unique(words.astype(object))
+    if pd.api.types.is_integer_dtype(words):
+        return
+    names = words.unique()
     bad = [word for word in names if pd.isna(word) or not is_name(str(word))]
     if bad:
         wrong = np.flatnonzero(words.isin(bad) | words.isna())
@@ -247,6 +249,8 @@ def _check_once(scores: Scores) -> None:
             f"same model twice on a question in {where}: was it asked again? name the column that counts (--columns "
             "repeat=epoch); was the row copied? remove it"
         )
+    if table["category"].nunique() == 1:
+        return
     first = table.groupby("question_id", observed=True)["category"].agg(["nunique", "first"])
     if (first["nunique"] > 1).any():
         question = first.index[first["nunique"] > 1][0]
@@ -333,8 +337,9 @@ class ScoreCells:
         total = np.bincount(at, table["score"], n_cells * n_models)
         with np.errstate(invalid="ignore"):
             values = (total / number).reshape(n_cells, n_models)
-        judge, variant = (pd.factorize(table[name].astype(str).to_numpy()[first])[0] for name in ("judge", "variant"))
-        question, questions = pd.factorize(table["question_id"].to_numpy()[first])
+        of_cells = table.iloc[first]
+        judge, variant = (pd.factorize(of_cells[name])[0] for name in ("judge", "variant"))
+        question, questions = pd.factorize(of_cells["question_id"])
         return cls(tuple(models), values, question, len(questions), tuple(map(str, questions)), judge, variant)
 
     @property

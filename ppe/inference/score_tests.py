@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..comparisons import GRADED
 from ..compiled import njit
 from ..errors import ConvergenceError, InputError
 from ..rankers.distances import best_first
@@ -187,9 +188,20 @@ def _maximum(design: Design, counts: np.ndarray, ties: bool, is_joined: bool) ->
     raise ConvergenceError(f"no penalised fit of {n_models} models was reached: their verdicts are too uneven")
 
 
+def _check_points(points: np.ndarray, tie_parameter: bool) -> None:
+    "Raises `InputError` for points that are no share, and for shares between where ties have a parameter."
+    wrong = points[~((points >= 0) & (points <= 1))]
+    if len(wrong):
+        raise InputError(
+            f"points {wrong[0]:g}: a verdict gives the first model 0 to 1 of them; name its ends, or rescale"
+        )
+    if tie_parameter and not np.isin(points, (0.0, 0.5, 1.0)).all():
+        raise InputError(GRADED)
+
+
 def score_tests(
     design: Design,  # a row for each of V verdicts
-    points: np.ndarray,  # (V,) of the first: 1, 0, or 0.5 for a tie
+    points: np.ndarray,  # (V,) of the first: 1, 0, 0.5 for a tie, or a share between
     question: np.ndarray,  # (V,) whatever tells questions apart
     *,
     n_flips: int,
@@ -197,7 +209,7 @@ def score_tests(
     tie_parameter: bool = False,
     elsewhere: np.ndarray | None = None,  # (n, K) what K independent errors of one standard deviation add to the scores
 ) -> ScoreTests:
-    "Raises `InputError` for a single question, no draw, and where not even a penalised fit is reached."
+    "Raises `InputError` for a single question, no draw, points outside 0 … 1, and where no penalised fit is reached."
     from scipy import sparse
 
     numbers, questions = pd.factorize(pd.Series(question))
@@ -206,6 +218,7 @@ def score_tests(
             f"{len(questions)} questions, {n_flips} draws: a test needs at least two questions and one draw"
         )
     points, columns, n_models = np.asarray(points, dtype=np.float64), design.columns, len(design.models)
+    _check_points(points, tie_parameter)
     if columns.shape[1] == 2 and not design.offset.any():  # the order does not matter: both orders are one row
         swapped = columns[:, 0] > columns[:, 1]
         columns, points = np.sort(columns, axis=1), np.where(swapped, 1 - points, points)
@@ -214,13 +227,15 @@ def score_tests(
 
     tied = points == 0.5
     ties = tie_parameter and 0 < tied.sum() < len(points)  # nothing but ties: nu has no estimate
-    half = 0.0 if ties else 0.5
-    parts = np.stack([(points == 1) + half * tied, (points == 0) + half * tied, tied * (1.0 - 2 * half)])
+    if ties:
+        parts = np.stack([points == 1, points == 0, tied]).astype(np.float64)
+    else:
+        parts = np.stack([points, 1 - points, np.zeros_like(points)])
     outcome, verdict = np.nonzero(parts)
     cells = numbers[verdict] % MOST, row[verdict] + outcome * n_rows
     outcomes = sparse.csr_array((parts[outcome, verdict], cells), (n_units, 3 * n_rows))
     counts = outcomes.sum(axis=0).reshape(3, -1)
-    usual, unusual = _usual(sum(outcomes[:, side * n_rows : (side + 1) * n_rows] for side in range(3)))
+    usual, unusual = _usual(sparse.csr_array((np.ones(len(row)), (numbers % MOST, row)), (n_units, n_rows)))
 
     met = np.zeros((n_models, n_models))
     met[columns[:, 0], columns[:, 1]] = 1.0
@@ -230,7 +245,7 @@ def score_tests(
     start, ridge = _maximum(unlike, counts, ties, joined.all())
     chance = 1 / (1 + np.exp(-(unlike.values * start[unlike.columns]).sum(axis=1) - unlike.offset))
     spread = float((counts.sum(axis=0) * chance * (1 - chance)).sum())
-    dispersion = max(1 - tied.sum() / (4 * spread), 0.0) if tied.any() and not ties else 1.0
+    dispersion = 1.0 if ties else max(1 - float((points * (1 - points)).sum()) / spread, 0.0)
     effect_variance = _effect_variance(unlike, outcomes, start, ties, dispersion)
     return ScoreTests(
         unlike, outcomes, usual, unusual, counts, ties, draws, start, ridge, joined, dispersion, effect_variance
