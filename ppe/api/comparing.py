@@ -18,7 +18,7 @@ from .score_inputs import score_input
 from ..errors import InputError
 from ..inference.model_change import Change, model_change
 from ..inference.score_change import ScoreChange, score_change
-from ..inference.variance_components import Over, facets_over
+from ..inference.study_cells import Over, facets_over
 
 if TYPE_CHECKING:
     from ppe.reports.comparison import JudgeChange

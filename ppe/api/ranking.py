@@ -30,12 +30,13 @@ from ..inference.categories import CategoryLeaderboards, category_leaderboards, 
 from ..inference.graph_selection import Method
 from ..inference.intervals import canonical_kind
 from ..inference.judge_leaderboards import JudgeLeaderboards, judge_leaderboards, score_judge_leaderboards
-from ..inference.leaderboard import Leaderboard, counts_leaderboard, leaderboard, pool_leaderboard
+from ..inference.leaderboard import counts_leaderboard, leaderboard, pool_leaderboard
+from ..inference.leaderboard_result import Leaderboard
 from ..inference.matching import Match
 from ..inference.people_and_judges import PeopleAndJudges, people_and_judges
 from ..inference.presentation_order import counts_caution
 from ..inference.ranked_verdicts import Incomplete
-from ..inference.variance_components import Names, Over, facets_over
+from ..inference.study_cells import Names, Over, facets_over
 from ..large_files import Streamed
 from ..pool import Pool
 from ..random_streams import SEED, stream

@@ -15,7 +15,8 @@ import pandas as pd
 from ..errors import InputError, NoMaximumError, first_five
 from .intervals import usual_draws
 from .judge_leaderboards import Board, ranks_side_by_side, stacked_frame
-from .leaderboard import Leaderboard, part_leaderboard
+from .leaderboard import part_leaderboard
+from .leaderboard_result import Leaderboard
 from .leaderboard_ranges import REFUSALS
 from .score_leaderboard import score_leaderboard
 from .step_down import questions_needed
@@ -24,6 +25,41 @@ from ..scores import Scores
 from ..verdicts import select_verdicts
 
 # %% ../../nbs/inference/categories.ipynb #956e40da
+def _winner(category: str, board: Board, first: str | None) -> tuple[str, str, bool | None, bool | None]:
+    "The category, its leader, whether that is more than noise, and whether it is above the first over all."
+    table = board.to_frame()
+    leaders = table.loc[table["rank"] == table["rank"][0], "model"].tolist()
+    leader = str(first if first in leaders else leaders[0])
+    if board.certain is None:  # nothing is tested
+        return category, leader, None, None
+    rank_high, above = board.certain
+    at = board.models.index(leader)
+    is_above = None
+    if leader != first and first in board.models:
+        is_above = bool(above[at, board.models.index(first)])
+    return category, leader, bool(rank_high[at] == 1), is_above
+
+
+def _winners_sentence(winners: pd.DataFrame, first: str | None, level: float) -> str:
+    "How many winners of categories are more than noise."
+
+    def named(column: str) -> str:
+        rows = winners[winners[column].eq(True)]  # None where it is not known
+        where = first_five(f"{row.category} ({row.model})" for row in rows.itertuples())
+        return f"in {len(rows)} of them: {where}" if len(rows) else "in none of them"
+
+    if winners["certain"].isna().all():
+        sentence = "nothing is tested, so nobody knows which winners are more than noise"
+        return sentence if first is None else f"{sentence}; {first} is first over all"
+    at_once = f"{100 * level:.3g} %, all at once"
+    sentence = f"{len(winners)} categories: the winner is more than noise {named('certain')} ({at_once})"
+    others = int((winners["model"] != first).sum())
+    if others and first is not None:
+        sentence += f"; another model than {first}, first over all, leads in {others}, shown to be above it "
+        sentence += named("above_first")
+    return sentence
+
+# %% ../../nbs/inference/categories.ipynb #19566d95
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CategoryLeaderboards(Result):
     "The leaderboard of each category, beside that of all."
@@ -46,39 +82,12 @@ class CategoryLeaderboards(Result):
     @property
     def winners(self) -> pd.DataFrame:  # category, model, certain, above_first (None: it is the first over all)
         "Who leads each category; whether that is more than noise, and certainly above the first over all."
-        rows, first = [], self.first
-        for category, board in self.boards.items():
-            table = board.to_frame()
-            leaders = table.loc[table["rank"] == table["rank"][0], "model"].tolist()
-            leader = first if first in leaders else leaders[0]  # of several that share the place
-            at = [board.models.index(name) for name in (leader, first) if name in board.models]
-            certain = is_above = None  # where nothing is tested
-            if board.certain is not None:
-                rank_high, above = board.certain
-                certain = bool(rank_high[at[0]] == 1)
-                is_above = bool(above[at[0], at[1]]) if len(at) == 2 and leader != first else None
-            rows.append((category, leader, certain, is_above))
+        rows = [_winner(category, board, self.first) for category, board in self.boards.items()]
         return pd.DataFrame(rows, columns=["category", "model", "certain", "above_first"])
 
     def sentence(self) -> str:
         "How many winners of categories are more than noise."
-        table, first = self.winners, self.first
-
-        def named(column: str) -> str:
-            rows = table[table[column].eq(True)]  # None where it is not known
-            where = first_five(f"{row.category} ({row.model})" for row in rows.itertuples())
-            return f"in {len(rows)} of them: {where}" if len(rows) else "in none of them"
-
-        if table["certain"].isna().all():
-            sentence = "nothing is tested, so nobody knows which winners are more than noise"
-            return sentence if first is None else f"{sentence}; {first} is first over all"
-        at_once = f"{100 * self.level:.3g} %, all at once"
-        sentence = f"{len(table)} categories: the winner is more than noise {named('certain')} ({at_once})"
-        others = int((table["model"] != first).sum())
-        if others and first is not None:
-            sentence += f"; another model than {first}, first over all, leads in {others}, shown to be above it "
-            sentence += named("above_first")
-        return sentence
+        return _winners_sentence(self.winners, self.first, self.level)
 
     def ranks(self) -> pd.DataFrame:  # model, all, then a column for each category, "low–high" behind the rank
         "Ranks side by side, in the order over all."
@@ -106,21 +115,7 @@ class CategoryLeaderboards(Result):
 
     def cautions(self) -> list[str]:
         "What came up, one sentence each, and in which category."
-        plain = {name: _plain(board, self.overall).notes() for name, board in self.boards.items()}
-        notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
-        needed = 0
-        if any("interval_kind" in board.to_frame() for board in self.boards.values()):
-            needed = questions_needed(self.level_of_each(self.level))
-        few = [name for name, board in self.boards.items() if (board.n_questions or needed) < needed]
-        if few:
-            text = f"fewer than {needed} questions decide nothing at this level: {first_five(few)}"
-            notes.append(Note(text, Concern.MISSING))
-        overall = [] if self.overall is None else self.overall.notes()
-        return [*self.remarks, *overall, *notes]
-
-    def level_of_each(self, level: float) -> float:
-        "The level of each category's ranges, so that those of all hold together."
-        return 1 - (1 - level) / max(len(self.boards), 1)
+        return _cautions(self)
 
     def with_intervals(
         self,
@@ -133,28 +128,9 @@ class CategoryLeaderboards(Result):
 
         Raises, as it does, where no category has ranges.
         """
-        level_of_each = self.level_of_each(level)
-        if n_resamples is None:
-            n_resamples = usual_draws(level_of_each)
-        boards, remarks, refusals = {}, [*self.remarks], []
-        for name, board in self.boards.items():
-            try:
-                boards[name] = board.with_intervals(n_resamples=n_resamples, level=level_of_each, **options)
-            except REFUSALS as error:
-                boards[name] = board
-                refusals.append(error)
-                remarks.append(Note(f"category {name}: no ranges: {error}", Concern.MISSING))
-        if len(refusals) == len(boards):
-            first = refusals[0]
-            raise InputError(
-                f"category {next(iter(boards))}, at the level of {len(boards)} categories at once: {first}"
-            )
-        overall = self.overall
-        if overall is not None:
-            overall = overall.with_intervals(n_resamples=n_resamples, level=level, **options)
-        return replace(self, overall=overall, boards=boards, level=level, remarks=tuple(remarks))
+        return _with_ranges(self, n_resamples, level, options)
 
-
+# %% ../../nbs/inference/categories.ipynb #3d29c04b
 def _plain(board: Board, overall: Board | None) -> Board:
     "A leaderboard of a category without ranges, and without what is said of all categories."
     board = board.without_ranges()
@@ -163,6 +139,51 @@ def _plain(board: Board, overall: Board | None) -> Board:
     return board
 
 
+def _level_of_each(boards: CategoryLeaderboards, level: float) -> float:
+    "The level of each category's ranges, so that those of all hold together."
+    return 1 - (1 - level) / max(len(boards.boards), 1)
+
+
+def _cautions(boards: CategoryLeaderboards) -> list[str]:
+    "What came up, one sentence each, and in which category."
+    plain = {name: _plain(board, boards.overall).notes() for name, board in boards.boards.items()}
+    notes = [note.of(f"category {name}") for name, notes in plain.items() for note in notes]
+    needed = 0
+    if any("interval_kind" in board.to_frame() for board in boards.boards.values()):
+        needed = questions_needed(_level_of_each(boards, boards.level))
+    few = [name for name, board in boards.boards.items() if (board.n_questions or needed) < needed]
+    if few:
+        text = f"fewer than {needed} questions decide nothing at this level: {first_five(few)}"
+        notes.append(Note(text, Concern.MISSING))
+    overall = [] if boards.overall is None else boards.overall.notes()
+    return [*boards.remarks, *overall, *notes]
+
+
+def _with_ranges(
+    boards: CategoryLeaderboards, n_resamples: int | None, level: float, options: Mapping[str, Any]
+) -> CategoryLeaderboards:
+    "The same with ranges that hold for all categories at once, where they can be had."
+    level_of_each = _level_of_each(boards, level)
+    if n_resamples is None:
+        n_resamples = usual_draws(level_of_each)
+    of_category, remarks, refusals = dict[str, Board](), [*boards.remarks], []
+    for name, board in boards.boards.items():
+        try:
+            of_category[name] = board.with_intervals(n_resamples=n_resamples, level=level_of_each, **options)
+        except REFUSALS as error:
+            of_category[name] = board
+            refusals.append(error)
+            remarks.append(Note(f"category {name}: no ranges: {error}", Concern.MISSING))
+    if len(refusals) == len(of_category):
+        raise InputError(
+            f"category {next(iter(of_category))}, at the level of {len(of_category)} categories at once: {refusals[0]}"
+        )
+    overall = boards.overall
+    if overall is not None:
+        overall = overall.with_intervals(n_resamples=n_resamples, level=level, **options)
+    return replace(boards, overall=overall, boards=of_category, level=level, remarks=tuple(remarks))
+
+# %% ../../nbs/inference/categories.ipynb #4596f7bf
 def _by_category(
     names: list[str],
     board_of: Callable[[str], Board],  # a category

@@ -16,7 +16,8 @@ from fastcore.basics import patch
 
 from ..charts import draw_squares, shortened
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five
-from .leaderboard import LIMITS, Leaderboard, part_leaderboard
+from .leaderboard import part_leaderboard
+from .leaderboard_result import LIMITS, Leaderboard
 from .score_leaderboard import ScoreLeaderboard, score_leaderboard
 from ..scores import Scores
 from ..results import Heading, Note, Parts, Result, TableView

@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from ..errors import InputError, first_five, plural
 from ..charts import draw_ranges
 from .fragility import TOP, Fragility, points_fragility
-from .leaderboard import Leaderboard
+from .leaderboard_result import Leaderboard
 from .mean_tests import MeanTests
 from .score_ranges import ScoreRanges, over_facets
 from .step_down import questions_needed
@@ -26,7 +26,7 @@ from ..rankers.distances import DISTANCES, best_first, mid_ranks, shown_ranks
 from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank_counts
 from ..results import Concern, Note, Parts, Result, TableView
-from .variance_components import Names
+from .study_cells import Names
 from ..scores import ScoreCells, Scores
 
 if TYPE_CHECKING:

@@ -20,7 +20,9 @@ from .normal_intervals import NormalEstimate, normal_intervals, symmetric_root
 from .leaderboard_ranges import REFUSALS
 from .mean_tests import MeanTests, behind_at_most, pair_statistics, score_limits
 from .step_down import rank_limits
-from .variance_components import Cells, Names, generalizability
+from .component_estimates import contrast_errors
+from .study_cells import Cells, Names
+from .variance_components import generalizability
 from ..random_streams import SEED, stream
 from ..scores import ScoreCells
 
@@ -101,8 +103,8 @@ def facet_limits(
     first, second = np.triu_indices(n, 1)
     from_mean = np.eye(n) - 1 / n
     errors = [
-        study.errors(from_mean, over, of_parts=False),
-        study.errors(np.eye(n)[first] - np.eye(n)[second], over, of_order=True, of_parts=False),
+        contrast_errors(study, from_mean, over, of_parts=False),
+        contrast_errors(study, np.eye(n)[first] - np.eye(n)[second], over, of_order=True, of_parts=False),
     ]
     root = symmetric_root(study.covariance(over=over).sum(axis=0))
     covariance = root @ root + 1e-9 * np.trace(root @ root) * np.eye(n)
