@@ -316,6 +316,66 @@ print(json.dumps([took, peak / 2**20, zlib.crc32(wins.tobytes() + ties.tobytes()
 """
 
 
+# Of scores: seconds of processor after the imports, peak memory, and the means.
+SCORE_READERS = {
+    "ranges": "from ppe.inference.score_leaderboard import score_leaderboard\nfrom ppe.scores import read_scores\n"
+    "def work(path):\n    board = score_leaderboard(read_scores(path)).with_intervals()\n"
+    "    return board.to_frame().sort_values('model')['score']",
+    "means": "import pandas as pd\nwork = lambda path: pd.read_csv(path).groupby('model')['score'].mean().sort_index()",
+    "bootstrap": "import numpy as np\nimport pandas as pd\n"
+    "def work(path):\n"
+    "    table = pd.read_csv(path).pivot(index='question_id', columns='model', values='score').to_numpy()\n"
+    "    rng, n = np.random.default_rng(1), len(table)\n"
+    "    draws = (rng.integers(n, size=n) for _ in range(1000))\n"
+    "    drawn = [(table[rows, 0] - table[rows, 1]).mean() for rows in draws]\n"
+    "    np.quantile(drawn, [0.025, 0.975])\n"
+    "    return table.mean(axis=0)",
+}
+SCORE_MEASURE = """
+import json, sys, time
+from pathlib import Path
+{reader}
+start = time.process_time()
+means = [float(value) for value in work(sys.argv[1])]
+took, status = time.process_time() - start, Path("/proc/self/status")
+peak = int(status.read_text().split("VmHWM:")[1].split()[0]) / 2**20 if status.exists() else 0.0
+print(json.dumps([took, peak, means]))
+"""
+
+
+def score_lines(quick: bool) -> list[Line]:
+    "A million scores, from CSV to ranges, each in a new process; against pandas' means, and one paired bootstrap."
+    n_questions, n_models = (2_000 if quick else 100_000), 10
+    rng, names = np.random.default_rng(SEED), np.array([f"model-{k}" for k in range(n_models)])
+    right = rng.random((n_questions, n_models)) < np.linspace(0.7, 0.6, n_models)
+    table = {"question_id": np.arange(n_questions).repeat(n_models), "model": np.tile(names, n_questions)}
+    measures: dict[str, list[tuple[float, float, list[float]]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.csv"
+        pd.DataFrame(table | {"score": right.ravel().astype(int)}).to_csv(path, index=False)
+        for name, reader in SCORE_READERS.items():
+            program = [sys.executable, "-c", SCORE_MEASURE.format(reader=reader), str(path)]
+            runs = [subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True) for _ in range(3)]
+            measures[name] = [tuple(json.loads(run.stdout)) for run in runs]
+    took = {name: median(run[0] for run in runs) for name, runs in measures.items()}
+    peak = {name: max(run[1] for run in runs) for name, runs in measures.items()}
+    apart = float(np.abs(np.subtract(measures["ranges"][0][2], measures["means"][0][2])).max())
+    what = f"CSV, {n_questions * n_models:,} scores: check, means, ranges, limits; pandas' means alone"
+    ours, memory = took["ranges"], peak["ranges"]
+    return [
+        Line(what, show(ours), "≤ 1.5 s", ours <= 1.5, show(took["means"]), f"{took['means'] / ours:.1f} ×"),
+        Line(
+            "… one paired bootstrap of two models in numpy", show(ours), "", True,
+            show(took["bootstrap"]), f"{took['bootstrap'] / ours:.1f} ×",
+        ),
+        Line(
+            "… peak memory of the process; of pandas' means", f"{memory:.2f} GiB", "≤ 1 GiB", memory <= 1,
+            f"{peak['means']:.2f} GiB", f"{peak['means'] / memory:.1f} ×",
+        ),
+        Line("… largest difference of a mean", f"{apart:.1e}", "≤ 1e-9", apart <= 1e-9),
+    ]  # fmt: skip
+
+
 def measured(reader: str, path: Path) -> tuple[float, float, int]:  # seconds, GiB, checksum of the counts
     "Read, check, count and fit a file in a new process."
     program = MEASURE.format(reader=READERS[reader])
@@ -562,8 +622,8 @@ def main() -> int:
         lines = large_lines(100_000_000, seconds_bound=60, memory_bound=1.5, table=False)
     else:
         parts = (
-            bradley_terry_lines, interval_lines, cycle_lines, table_lines, streaming_lines, design_lines, theory_lines,
-            aggregator_lines,
+            bradley_terry_lines, interval_lines, cycle_lines, table_lines, score_lines, streaming_lines, design_lines,
+            theory_lines, aggregator_lines,
         )  # fmt: skip
         lines = [line for part in parts for line in part(options.quick)]
     print_table(lines)

@@ -18,9 +18,10 @@ from pathlib import Path
 from statistics import median
 
 from ppe.stages.chat import ApiBackend, Decoding, Reply, Request
-from ppe.stages.dispatch import Limits, Session, WorkDone
+from ppe.stages.dispatch import Session
 from ppe.stages.judging import judge_answers
 from ppe.stages.ledger import Ledger, Use, exchange, open_requests, open_run, plan_run, settle
+from ppe.stages.limits import Limits, WorkDone
 from ppe.stages.prompts import Message
 from ppe.stages.responses import Answer
 

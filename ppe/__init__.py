@@ -19,7 +19,8 @@ _NAMES = {
     "ppe.verdicts": "write_verdicts",
     "ppe.pool": "Pool comparison_graphs",
     "ppe.rankers.registry": "RANKERS",
-    "ppe.inference.leaderboard": "Leaderboard leaderboard",
+    "ppe.inference.leaderboard": "leaderboard",
+    "ppe.inference.leaderboard_result": "Leaderboard",
     "ppe.truncation": "block_top_k global_top_k",
     "ppe.errors": "PpeError",
 }

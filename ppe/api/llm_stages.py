@@ -24,7 +24,9 @@ from ..random_streams import SEED, stream
 from ..results import Parts, Result
 from ..stages.benchmarks import load_benchmark, read_prompts, write_rows
 from ..stages.chat import OTHER_NAME, Request
-from ..stages.dispatch import Limits, Session, WorkDone, estimate, read_batch, write_batch
+from ..stages.batches import read_batch, write_batch
+from ..stages.dispatch import Session
+from ..stages.limits import Limits, WorkDone, estimate
 from ..stages.judge_protocol import DECODING
 from ..stages.judging import judge_answers, with_style
 from ..stages.ledger import Ledger, refused_parameters, reopen_batch, reopen_invalid

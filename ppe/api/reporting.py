@@ -30,18 +30,18 @@ from ppe.api.inputs import (
     VerdictFile,
     Verdicts,
     merged_columns,
-    opened,
     require_columns,
     selected,
     verdict_table,
 )
+from .input_files import opened
 from .options import check_numbers, words_checked
 from .ranking import Reference, rank
 from .verdict_quality import diagnose
 from .pair_evidence import show
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five, plural
 from ..files import read_whole, unpacked, write_text
-from ..inference.leaderboard import Leaderboard
+from ..inference.leaderboard_result import Leaderboard
 from ..inference.ranked_verdicts import Incomplete
 from ..inference.real_cycles import real_cycles
 from ..parallel import progress_bar

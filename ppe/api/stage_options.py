@@ -21,7 +21,7 @@ from .options import check_numbers, check_words
 from ..errors import InputError, first_five
 from ..files import check_outputs, plain_number
 from ..stages.chat import ApiBackend, Decoding, api_name
-from ..stages.dispatch import Limits
+from ..stages.limits import Limits
 from ..stages.ledger import ledger_files
 
 File = Annotated[str | Path | None, "FILE"]

@@ -22,7 +22,7 @@ from ..comparisons import Comparisons, wins_and_ties
 from .pair_designs import Orders, PairDesign
 from ..errors import InputError, NoMaximumError, first_five, plural
 from ..inference.jackknife import jackknife_error
-from ..inference.variance_components import GROUPS, variance_components
+from ..inference.variance_components import GROUPS, purchase_sentence, variance_components
 from ..pool import half_tie_wins
 from ..rankers.bradley_terry import bradley_terry_batch, fit_newton
 from ..rankers.order_effect import no_place_effect
@@ -275,7 +275,7 @@ def pilot_beliefs(
         )
     if rows.graph.max() >= q:
         with suppress(InputError, NoMaximumError):  # where they are not known, nothing is said of them
-            sentence = variance_components(rows, rng=rng).sentence()
+            sentence = purchase_sentence(variance_components(rows, rng=rng))
             notes.append(f"by the components of the pilot, {sentence[0].lower()}{sentence[1:-1]}")
     effects, is_known = _drawn_effects(rows, logit_effects, n_draws, rng)
     if not is_known:

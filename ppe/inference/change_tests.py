@@ -20,7 +20,9 @@ from ..errors import InputError, plural
 from .fit_leverage import LEAST_KEPT
 from .score_tests import Contributions, ScoreTests, contributions, crossing, estimated_difference
 from .step_down import ROUNDING, critical
-from .variance_components import Cells, generalizability, verdict_cells
+from .component_estimates import contrast_errors
+from .study_cells import Cells, verdict_cells
+from .variance_components import generalizability
 from ..random_streams import SEED, stream
 from ..rankers.distances import at_least
 
@@ -243,7 +245,7 @@ def over_facets(
     apart = Cells(names, scores * contrast, np.outer(deviations, contrast), *cells[3:])
     shared = True if "wording" in over else None
     study = generalizability(apart, shared=shared, level=settings.level, rng=stream(SEED, "components"))
-    (error,), (freedom,) = study.errors(2 * contrast[None], over)
+    (error,), (freedom,) = contrast_errors(study, 2 * contrast[None], over)
     difference = round(float(scores), 9) + 0.0
     half = float(stdtrit(freedom, (1 + settings.level) / 2) * error)
     low, high = (round(end, 7) + 0.0 for end in (difference - half, difference + half))

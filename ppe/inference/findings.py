@@ -28,7 +28,7 @@ from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from .matching import Match
 from .score_tests import pair_tests
 from .step_down import critical, questions_needed, rank_limits
-from .variance_components import variance_components
+from .variance_components import purchase_gains, purchase_sentence, variance_components
 from ..pool import Pool, coded_graphs, compared_pairs, complete_graphs, too_large
 from ..random_streams import stream
 from ..rankers.question_effects import fit_question_effects
@@ -258,10 +258,10 @@ def purchases(data: Examined) -> SectionAnswer:
     numbers: dict[str, Any] = rows_as_numbers(table, [f"variance {name}" for name in table["component"]], "variance")
     for column in ("share", "matched_share", "turned"):
         numbers |= {f"{column} {name}": value for name, value in zip(table["component"], table[column], strict=True)}
-    numbers |= {f"gain {purchase}": gain for purchase, gain in study.gains().items()}
-    numbers |= {f"matched_gain {purchase}": gain for purchase, gain in study.gains("matched").items()}
+    numbers |= {f"gain {purchase}": gain for purchase, gain in purchase_gains(study).items()}
+    numbers |= {f"matched_gain {purchase}": gain for purchase, gain in purchase_gains(study, "matched").items()}
     numbers |= {"notes": study.notes()}
-    sentences = [study.sentence("matched") if study.gains("matched") else study.sentence()]
+    sentences = [purchase_sentence(study, "matched" if purchase_gains(study, "matched") else "scores")]
     uncovered = study.uncovered()
     if uncovered:
         sentences.append(uncovered)

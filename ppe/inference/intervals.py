@@ -87,7 +87,7 @@ class Scope:
         whom = INTERVAL_KINDS[canonical_kind(kind)]
         return f"{whom}, {self.holds}" if self.holds else whom
 
-
+# %% ../../nbs/inference/intervals.ipynb #75a1bd96
 @dataclass(frozen=True, slots=True, eq=False)
 class RankIntervals:
     "Scores and ranks of the models of a pool, and how far they are known."

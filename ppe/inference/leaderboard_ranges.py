@@ -20,7 +20,8 @@ from .normal_intervals import facet_intervals, symmetric_root
 from .pool_intervals import OwnFit, rank_intervals
 from .ranked_verdicts import RankedVerdicts
 from .score_tests import ScoreTests, score_tests
-from .variance_components import Names, variance_components
+from .study_cells import Names
+from .variance_components import variance_components
 from ..random_streams import SEED, stream
 from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.predictor import Predictor, fit_predictor_batch, frozen_slopes

@@ -7,15 +7,19 @@ __all__ = ['SMALLEST', 'FARTHEST', 'MeanTests', 'pair_statistics', 'contrast_lim
            'margin_p_value']
 
 # %% ../../nbs/inference/mean_tests.ipynb #mt-03
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import brentq
 
 from ..errors import InputError, first_five
 from .sign_draws import LISTED, MOST, all_signs
 from .step_down import PairStatistics, ROUNDING, critical
 from ..rankers.separation import same_component
+from ..schemas import graph_codes
 from ..scores import ScoreCells
 
 # %% ../../nbs/inference/mean_tests.ipynb #mt-04
@@ -29,7 +33,8 @@ class MeanTests:
     models: tuple[str, ...]  # (n,)
     scores: np.ndarray  # (n,) what each would have had on all questions
     moved: np.ndarray  # (U, n) by question: weighted scores less the mean of their cells
-    information: np.ndarray  # (U, n, n) A_q
+    patterns: np.ndarray  # (P, n) 1 for the models that have a score in a cell, else 0
+    share: Any  # sparse (U, P): weight of the cells of each pattern
     inverse: np.ndarray  # (n, n) of the sum, generalised
     signs: np.ndarray  # (B, U) ±1
     listed: bool  # all signs are there
@@ -57,14 +62,16 @@ class MeanTests:
         mean = filled.sum(axis=1) / n_there
         moved = np.zeros((n_units, n))
         np.add.at(moved, unit, weight[:, None] * np.where(there, filled - mean[:, None], 0.0))
-        information = _information(there, weight, unit, n_units)
-        inverse = np.linalg.pinv(information.sum(axis=0), rcond=1e-10, hermitian=True)
+        patterns, share = _patterns(there, weight, unit, n_units)
+        per_model = share.sum(axis=0) / patterns.sum(axis=1)
+        information = np.diag(share.sum(axis=0) @ patterns) - (patterns.T * per_model) @ patterns
+        inverse = np.linalg.pinv(information, rcond=1e-10, hermitian=True)
         effects = inverse @ moved.sum(axis=0)
         left = np.where(there, filled - effects, 0.0).sum(axis=1) / n_there  # of a cell, without the models
         constant = float((weight * left).sum() / weight.sum())
         listed = n_units <= LISTED
         signs = all_signs(n_units) if listed else rng.integers(2, size=(n_flips, n_units)) * 2.0 - 1.0
-        return cls(cells.models, effects + constant, moved, information, inverse, signs, listed)
+        return cls(cells.models, effects + constant, moved, patterns, share, inverse, signs, listed)
 
 # %% ../../nbs/inference/mean_tests.ipynb #mt-04b
 def _refuse(models: tuple[str, ...], values: np.ndarray, there: np.ndarray) -> None:
@@ -82,21 +89,19 @@ def _refuse(models: tuple[str, ...], values: np.ndarray, there: np.ndarray) -> N
         raise InputError(f"all scores are {scores[0]:g}: nothing tells the models apart")
 
 
-def _information(
+def _patterns(
     there: np.ndarray,  # (C, n)
     weight: np.ndarray,  # (C,)
     unit: np.ndarray,  # (C,)
     n_units: int,
-) -> np.ndarray:  # (U, n, n)
-    "A_q; cells in which the same models have scores are taken together."
-    n = there.shape[1]
-    patterns, which = np.unique(there, axis=0, return_inverse=True)
-    share = np.zeros((n_units, len(patterns)))
-    np.add.at(share, (unit, which.ravel()), weight)
-    marked = patterns.astype(float)
-    centred = np.einsum("pi,ij->pij", marked, np.eye(n))
-    centred -= np.einsum("pi,pj->pij", marked, marked) / marked.sum(axis=1)[:, None, None]
-    return np.tensordot(share, centred, axes=1)
+) -> tuple[np.ndarray, Any]:  # (P, n), sparse (U, P)
+    "Which models have scores in a cell, each such set once, and the weight that it has in each unit."
+    from scipy import sparse
+
+    packed = pd.DataFrame(np.packbits(there, axis=1)).add_prefix("byte ")
+    which, first = graph_codes(packed, packed.columns.tolist())
+    share = sparse.csr_array((weight, (unit, which)), (n_units, len(first)))
+    return there[first].astype(float), share
 
 # %% ../../nbs/inference/mean_tests.ipynb #mt-08
 def _by_question(
@@ -105,9 +110,12 @@ def _by_question(
 ) -> tuple[np.ndarray, np.ndarray]:  # (m, U) each: at the estimate, and more for each unit that the value lies below
     direction = contrasts @ tests.inverse
     effects = tests.scores - tests.scores.mean()
-    at_estimate = direction @ (tests.moved - tests.information @ effects).T
-    variance = np.einsum("mi,mi->m", direction, contrasts)
-    slope = np.einsum("mi,uij,mj->mu", direction, tests.information, direction) / variance[:, None]
+    patterns, n_there = tests.patterns, tests.patterns.sum(axis=1)
+    expected = patterns * (effects - (patterns @ effects / n_there)[:, None])  # less the mean of the cell
+    at_estimate = direction @ (tests.moved - tests.share @ expected).T
+    squares = direction**2 @ patterns.T - (direction @ patterns.T) ** 2 / n_there  # d' A d of a cell
+    variance = (direction * contrasts).sum(axis=1)
+    slope = (tests.share @ squares.T).T / variance[:, None]
     return at_estimate, slope
 
 
@@ -129,28 +137,54 @@ def pair_statistics(tests: MeanTests) -> PairStatistics:
 FARTHEST = 40  # steps, each half as long again
 
 
-def _limit(
+def _beyond(
     at_estimate: np.ndarray,  # (U,)
     slope: np.ndarray,  # (U,)
     signs: np.ndarray,  # (B, U)
     others: np.ndarray,  # (B,) the largest |z| of other contrasts in each draw
     level: float,
     listed: bool,
-    least_step: float,  # where all questions say the same
-    side: int,  # -1: below the estimate, 1: above
-) -> float:  # distance from the estimate, with its sign; infinite where nothing is rejected
-    def beyond(distance: float) -> float:
+) -> Callable[[float], float]:  # of a distance from the estimate; above 0: the test rejects the value
+    def height(distance: float) -> float:
         unit = _standardised(at_estimate - slope * distance)
         draws = np.maximum(np.abs(signs @ unit), others)
         return float(abs(unit.sum()) - critical(draws, level, listed=listed) - ROUNDING)
 
-    inner, step = 0.0, max(2 * np.sqrt((at_estimate**2).sum()), least_step)
+    return height
+
+
+def _limit(
+    beyond: Callable[[float], float],  # as `_beyond`
+    step: float,  # the first, with its sign
+) -> float:  # distance from the estimate, with its sign; infinite where nothing is rejected
+    inner = 0.0
     for _ in range(FARTHEST):
-        outer = inner + side * step
+        outer = inner + step
         if beyond(outer) > 0:
             return float(brentq(beyond, inner, outer, xtol=1e-10, rtol=1e-12))
         inner, step = outer, 1.5 * step
-    return side * np.inf
+    return float(np.sign(step) * np.inf)
+
+
+def _contrast_tests(
+    tests: MeanTests,
+    contrasts: np.ndarray,  # (m, n)
+    level: float,
+    simultaneous: bool,
+) -> tuple[list[Callable[[float], float]], np.ndarray]:  # of each contrast, as `_beyond`; first step (m,)
+    at_estimate, slope = _by_question(tests, contrasts)
+    draws = np.abs(tests.signs @ _standardised(at_estimate).T)
+    rows = np.arange(len(draws))
+    place = draws.argmax(axis=1)
+    largest = draws[rows, place]
+    draws[rows, place] = 0.0
+    without_largest = draws.max(axis=1)
+    nothing, beyond = np.zeros(len(draws)), []
+    for number in range(len(contrasts)):
+        others = np.where(place == number, without_largest, largest) if simultaneous else nothing
+        beyond.append(_beyond(at_estimate[number], slope[number], tests.signs, others, level, tests.listed))
+    least_step = 1e-6 * max(np.ptp(tests.scores), 1.0)  # where all questions say the same
+    return beyond, np.maximum(2 * np.sqrt((at_estimate**2).sum(axis=1)), least_step)
 
 
 def contrast_limits(
@@ -161,14 +195,9 @@ def contrast_limits(
     simultaneous: bool,  # for all contrasts at once
 ) -> np.ndarray:  # (2, m) lower and upper
     "Values of the contrasts that the test does not reject. Cost: O(m B U) for each value tried."
-    at_estimate, slope = _by_question(tests, contrasts)
-    draws = np.abs(tests.signs @ _standardised(at_estimate).T)
-    limits, least_step = np.empty((2, len(contrasts))), 1e-6 * max(np.ptp(tests.scores), 1.0)
-    for number, estimate in enumerate(contrasts @ tests.scores):
-        others = np.delete(draws, number, axis=1).max(axis=1, initial=0.0) if simultaneous else np.zeros(len(draws))
-        parts = at_estimate[number], slope[number], tests.signs, others, level, tests.listed, least_step
-        limits[:, number] = [estimate + _limit(*parts, side) for side in (-1, 1)]
-    return limits
+    beyond, steps = _contrast_tests(tests, contrasts, level, simultaneous)
+    distances = [[_limit(one, side * step) for one, step in zip(beyond, steps, strict=True)] for side in (-1, 1)]
+    return contrasts @ tests.scores + np.array(distances)
 
 
 def score_limits(
@@ -189,11 +218,18 @@ def behind_at_most(
 ) -> np.ndarray:  # (n,) 0 or more
     "With the level, for all models at once, no model is farther below the best. Source: Hsu (1981). Cost: O(B U n²)."
     n = len(tests.models)
-    first, second = np.nonzero(~np.eye(n, dtype=bool))
+    first, second = np.triu_indices(n, 1)
     contrasts = np.eye(n)[second] - np.eye(n)[first]  # how much the second is above the first
-    _, high = contrast_limits(tests, contrasts, level=level, simultaneous=True)
-    most = np.zeros(n)
-    np.maximum.at(most, first, high)
+    beyond, steps = _contrast_tests(tests, contrasts, level, True)
+    estimates, most = contrasts @ tests.scores, np.zeros(n)
+    sides = [(1, number) for number in range(len(first))] + [(-1, number) for number in range(len(first))]
+    sides.sort(key=lambda part: -(part[0] * estimates[part[1]] + steps[part[1]]))
+    for side, number in sides:  # the one that is likely to be farthest ahead comes first
+        model, estimate = (first if side == 1 else second)[number], estimates[number]
+        bound = side * most[model] - estimate  # as a distance from the estimate
+        if np.isinf(bound) or (side * bound > 0 and beyond[number](bound) > 0):
+            continue  # the bound that this pair gives is no higher
+        most[model] = max(most[model], side * (estimate + _limit(beyond[number], side * steps[number])))
     return most
 
 # %% ../../nbs/inference/mean_tests.ipynb #mt-16m

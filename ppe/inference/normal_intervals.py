@@ -23,6 +23,7 @@ from .graph_selection import ALL_GRAPHS
 from .intervals import ONE_QUESTION, RankIntervals, Scope, percentile_model_limits, tested_limits
 from .score_tests import contrast_limits, scale_models, score_tests
 from .step_down import PairStatistics, critical, questions_needed
+from .component_estimates import contrast_errors
 from .variance_components import variance_components
 
 # %% ../../nbs/inference/normal_intervals.ipynb #9d02694c
@@ -138,8 +139,8 @@ def facet_intervals(
     first, second = np.triu_indices(len(scores), 1)
     from_scale = each - inside / inside.sum()
     errors = [
-        study.errors(from_scale, over, of_parts=False),
-        study.errors(each[first] - each[second], over, of_order=True, of_parts=False),
+        contrast_errors(study, from_scale, over, of_parts=False),
+        contrast_errors(study, each[first] - each[second], over, of_order=True, of_parts=False),
     ]
     root = symmetric_root(study.covariance(over=over).sum(axis=0))
     covariance = root @ root + 1e-9 * np.trace(root @ root) * each  # a facet of few levels leaves directions empty

@@ -20,7 +20,9 @@ from .normal_intervals import NormalEstimate, normal_intervals, symmetric_root
 from .leaderboard_ranges import REFUSALS
 from .mean_tests import MeanTests, behind_at_most, pair_statistics, score_limits
 from .step_down import rank_limits
-from .variance_components import Cells, Names, generalizability
+from .component_estimates import contrast_errors
+from .study_cells import Cells, Names
+from .variance_components import generalizability
 from ..random_streams import SEED, stream
 from ..scores import ScoreCells
 
@@ -38,6 +40,7 @@ class ScoreRanges:
     seed: int
     over: Names = ("question",)  # facets of which other levels are drawn
     promise: str = ""  # for what the ranges are, in words; empty: for other questions
+    above: np.ndarray | None = None  # (n, n) bool: the row is certainly above the column, for all at once
 
 
 def score_ranges(
@@ -54,12 +57,13 @@ def score_ranges(
     tests = MeanTests.of(cells, n_flips=n_flips, rng=stream(seed, "intervals"))
     pairs, at_once = pair_statistics(tests), kind == "simultaneous"
     rank_low, rank_high = rank_limits(*pairs.certain(level=level, simultaneous=at_once))
-    best, _ = rank_limits(*pairs.certain(level=level, simultaneous=True))
+    above, below = pairs.certain(level=level, simultaneous=True)
+    best, _ = rank_limits(above, below)
     low, high = score_limits(tests, level=level, simultaneous=at_once)
     columns = {"score_low": low, "score_high": high, "rank_low": rank_low, "rank_high": rank_high}
     columns["behind_at_most"] = behind_at_most(tests, level=level)
     table = pd.DataFrame(columns, index=pd.Index(cells.models, name="model"))
-    return ScoreRanges(table, best, level, kind, n_flips, seed)
+    return ScoreRanges(table, best, level, kind, n_flips, seed, above=above)
 
 # %% ../../nbs/inference/score_ranges.ipynb #sr-07
 def score_study(
@@ -99,8 +103,8 @@ def facet_limits(
     first, second = np.triu_indices(n, 1)
     from_mean = np.eye(n) - 1 / n
     errors = [
-        study.errors(from_mean, over, of_parts=False),
-        study.errors(np.eye(n)[first] - np.eye(n)[second], over, of_order=True, of_parts=False),
+        contrast_errors(study, from_mean, over, of_parts=False),
+        contrast_errors(study, np.eye(n)[first] - np.eye(n)[second], over, of_order=True, of_parts=False),
     ]
     root = symmetric_root(study.covariance(over=over).sum(axis=0))
     covariance = root @ root + 1e-9 * np.trace(root @ root) * np.eye(n)
@@ -110,7 +114,8 @@ def facet_limits(
     columns = {name: getattr(limits, name) for name in ("score_low", "score_high", "rank_low", "rank_high")}
     table = pd.DataFrame(columns, index=pd.Index(cells.models, name="model")).assign(behind_at_most=np.nan)
     assert intervals.best is not None
-    return ScoreRanges(table, intervals.best, level, kind, n_flips, seed, over, study.promise(over))
+    above = intervals.limits["simultaneous"].above if "simultaneous" in intervals.limits else None
+    return ScoreRanges(table, intervals.best, level, kind, n_flips, seed, over, study.promise(over), above)
 
 # %% ../../nbs/inference/score_ranges.ipynb #sr-10
 def over_facets(
@@ -139,4 +144,7 @@ def _covering(own: ScoreRanges, other: ScoreRanges) -> ScoreRanges:
     for name in ("score_high", "rank_high"):
         table[name] = np.maximum(own.table[name], other.table[name])
     table["behind_at_most"] = np.fmax(own.table["behind_at_most"], other.table["behind_at_most"])
-    return replace(own, table=table, best=np.minimum(own.best, other.best))
+    above = own.above
+    if above is not None and other.above is not None:
+        above = above & other.above
+    return replace(own, table=table, best=np.minimum(own.best, other.best), above=above)

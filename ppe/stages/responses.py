@@ -21,7 +21,8 @@ from ..files import check_name, check_text, entry_places
 from ..pairs import validate_pairs
 from .benchmarks import Prompt, Row, read_rows, require_row_set
 from .chat import TOO_LONG, Decoding, Request
-from .dispatch import CUT, Session
+from .decisions import CUT
+from .dispatch import Session
 from .ledger import Use, open_run, plan_run, results
 from .prompts import Message
 

@@ -10,9 +10,10 @@ from stages import answer, by_number
 
 import ppe
 from ppe.errors import InputError
-from ppe.stages.dispatch import Limits, Session
+from ppe.stages.dispatch import Session
 from ppe.stages.judging import judge_answers
 from ppe.stages.ledger import Ledger
+from ppe.stages.limits import Limits
 
 STRENGTH = {"ada": 0.6, "bob": 0.3, "cyd": 0.0}
 JUDGES = {"j": (1.0, 0.0), "k": (1.0, 0.3)}

@@ -14,7 +14,8 @@ from drawn import frame
 
 from ppe.cli.main import main
 from ppe.designs.beliefs import MOST_EFFECTS, PUBLIC, pilot_beliefs, prior_of, public_beliefs
-from ppe.designs.plans import Forecast, Layout, Target, calls_text, make_plan
+from ppe.designs.layouts import Layout
+from ppe.designs.plans import Forecast, Target, calls_text, make_plan
 from ppe.errors import InputError
 from ppe.random_streams import stream
 from ppe.verdicts import read_verdicts

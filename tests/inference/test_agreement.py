@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 from ppe.errors import InputError
 from ppe.inference.agreement import agreement_measures, agreement_with_people
-from ppe.inference.people_and_judges import matched_battles
+from ppe.inference.people_battles import matched_battles
 
 TURNED = {"a": "b", "b": "a", "tie": "tie"}
 NAMES = ("agreement", "without_ties", "kappa", "ac1")

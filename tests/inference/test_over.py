@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from ppe.inference.component_estimates import contrast_errors, limits_over
+from ppe.inference.study_cells import facets_over, verdict_cells
 from scipy.stats import t as student
 
 import ppe
@@ -13,7 +15,7 @@ from ppe.cli.main import main
 from ppe.comparisons import Comparisons
 from ppe.errors import InputError
 from ppe.inference.normal_intervals import facet_intervals
-from ppe.inference.variance_components import facets_over, variance_components, verdict_cells
+from ppe.inference.variance_components import variance_components
 from ppe.random_streams import replicate_streams, stream
 from ppe.sources.datasets import load_verdicts
 from ppe.verdicts import read_verdicts, validate_verdicts, write_verdicts
@@ -54,10 +56,10 @@ def test_balanced_limits_are_those_of_two_way_tables(prd: pd.DataFrame):
     of_judges = ((30 * (columns**2).sum(axis=(0, 1)) / 3) - rest) / 30 / 4
     of_questions = np.maximum(4 * (rows**2).sum(axis=(0, 1)) / 29 - rest, 0) / 4 / 30 + rest / 120
     shared = np.maximum(of_judges, 0).mean()
-    error, freedom = study.errors(np.eye(5), ["question", "judge"], of_parts=False)
+    error, freedom = contrast_errors(study, np.eye(5), ["question", "judge"], of_parts=False)
     assert np.allclose(error**2, of_questions + shared, rtol=1e-6)
     assert np.allclose(freedom, (of_questions + shared) ** 2 / (of_questions**2 / 29 + shared**2 / 3), rtol=1e-6)
-    low, high = study.score_limits(["question", "judge"])
+    low, high = limits_over(study, ["question", "judge"])
     of_both = rest / 120  # judges alone, with what they do on single questions, if that is wider
     fewer = (shared + of_both) ** 2 / (shared**2 / 3 + of_both**2 / 29)
     alone = student.ppf(0.975, fewer) * np.sqrt(shared + of_both)

@@ -5,17 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ppe.inference.component_estimates import component_limits, component_matrices, limits_over, turned_share
+from ppe.inference.study_cells import Cells, facet_levels, verdict_cells
 
 from ppe.comparisons import Comparisons
 from ppe.errors import InputError, NoMaximumError
-from ppe.inference.variance_components import (
-    Cells,
-    component_matrices,
-    facet_levels,
-    generalizability,
-    variance_components,
-    verdict_cells,
-)
+from ppe.inference.variance_components import generalizability, purchase_sentence, variance_components
 from ppe.random_streams import replicate_streams, stream
 from ppe.rankers.likelihood import Design, maximise
 from ppe.sources.datasets import load_verdicts
@@ -89,7 +84,7 @@ def test_limits_hold_planted_components():
             drawn_levels = rng.standard_normal((numbers[name], 6)) * np.sqrt(variance)
             effects += (drawn_levels - drawn_levels.mean(axis=1, keepdims=True))[cells.facets[name]]
         study = generalizability(cells._replace(deviations=effects - effects.mean(axis=0)), rng=rng)
-        low, high = study.limits()
+        low, high = component_limits(study)
         truth = np.array([1.0, 0.2, 1.0]) * 5 / 6
         inside.append((low <= truth) & (truth <= high))
     assert (np.mean(inside, axis=0) >= 0.9).all()
@@ -124,15 +119,15 @@ def test_forecasts(prd, mt_bench):
     assert study.deviation(scale="matched") < 0.5 * study.deviation()
     one_judge = variance_components(mt_bench, variant="turn", rng=stream(SEED))
     assert np.isclose(one_judge.deviation({"question": 320}) / one_judge.deviation(), 0.5)
-    narrow, wide = study.score_limits(["question"]), study.score_limits()
+    narrow, wide = limits_over(study, ["question"]), limits_over(study)
     assert (wide[0] < narrow[0]).all() and (wide[1] > narrow[1]).all()
-    assert np.isclose(study.turned(np.zeros((5, 5))), 0) and study.turned(1e6 * np.eye(5)) > 0.49
+    assert np.isclose(turned_share(study, np.zeros((5, 5))), 0) and turned_share(study, 1e6 * np.eye(5)) > 0.49
 
 
 def test_what_it_says(prd, mt_bench):
     study = variance_components(prd, rng=stream(SEED))
     four_times = "Four times the questions would narrow the intervals by about 7 %; another judge by "
-    assert study.sentence().startswith(four_times)
+    assert purchase_sentence(study).startswith(four_times)
     table, said = study.to_frame(), json.loads(json.dumps(study.to_dict(), allow_nan=False))
     assert np.isclose(table["share"].sum(), 1) and (table["variance"] == table["raw"].clip(lower=0)).all()
     assert [row["component"] for row in said["components"]] == table["component"].tolist()

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from ppe.designs.beliefs import expected_distance
+from ppe.designs.layouts import Layout, sharing
 from ppe.designs.pair_designs import PairDesign, Sharing
-from ppe.designs.plans import Layout
 from ppe.errors import InputError
 from ppe.rankers.distances import mid_ranks, spearman_distance
 
@@ -130,7 +130,7 @@ def sharing_of(*questions: list[tuple[int, int]]) -> Sharing:
 
 def test_closed_forms_are_those_of_designs():
     def promised(kind: str, n: int, calls: int, n_questions: int = 1, **how: int) -> float:
-        return Layout(kind, n, n_questions, **how).sharing(calls).one
+        return sharing(Layout(kind, n, n_questions, **how), calls).one
 
     block = list(combinations(range(4), 2))
     assert sharing_of(block, [(i + 2, j + 2) for i, j in block]).one == promised("blocks", 9, 6, block_size=4) == 2

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from stages import StandIn, read_rows, write_rows
 
+from ppe.stages.batches import read_batch, write_batch
 from ppe.stages.benchmarks import Question
 from ppe.stages.chat import Decoding
-from ppe.stages.dispatch import Session, read_batch, write_batch
+from ppe.stages.dispatch import Session
 from ppe.stages.ledger import Ledger, exchange
 from ppe.stages.perturbation import COUNTED, perturb_questions
 from ppe.stages.prompts import load_prompts

@@ -11,8 +11,9 @@ from stages import StandIn
 from ppe.errors import PpeError
 from ppe.stages.benchmarks import Prompt
 from ppe.stages.chat import CallFailed
-from ppe.stages.dispatch import Limits, Session
+from ppe.stages.dispatch import Session
 from ppe.stages.ledger import Ledger
+from ppe.stages.limits import Limits
 from ppe.stages.responses import STOCHASTIC, answer_prompts
 
 PROMPTS = tuple(
