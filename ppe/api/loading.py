@@ -25,7 +25,8 @@ from ..inference.diagnostics import repeated_questions
 from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
 from ..inference.presentation_order import order_caution, order_p_value
 from ..rankers.order_effect import no_place_effect
-from .inputs import Columns, Verdicts, imported, is_frame, merged_columns, selected, verdict_table
+from .inputs import Columns, Verdicts, imported, merged_columns, selected, verdict_table
+from .input_files import is_frame
 from .options import words_checked
 from ..results import ROWS, Case, Concern, Note, Parts, Result, TableView
 from ..schemas import column_names, graph_codes
