@@ -73,4 +73,6 @@ def test_trap_14_the_number_of_a_run_is_never_tested() -> None:
     rows = Comparisons.of(validate_verdicts(table.assign(category="all")))
     study = variance_components(rows, rng=stream(1, "runs"), groups=0)
     assert "repeat" in study.nested and "repeat" not in study.tested and study.levels["repeat"] == 2
-    assert [name for name in study.to_frame()["component"] if "repeat" in name] == ["question × judge × wording × repeat"]
+    assert [name for name in study.to_frame()["component"] if "repeat" in name] == [
+        "question × judge × wording × repeat"
+    ]
