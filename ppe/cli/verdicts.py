@@ -15,7 +15,8 @@ import click
 from .show import FORCE, OF_RESULTS, OF_TESTS, Files, Form, command, emit, emit_result
 from .show import function_command, new_file, note, out_option
 from ..counts import write_counts
-from ..api.inputs import Columns, Verdicts, file_names, merged_columns, read_input, selected
+from ..api.input_files import file_names
+from ..api.inputs import Columns, Verdicts, merged_columns, read_input, selected
 from ..api.planning import design, next_calls, plan
 from ..api.comparing import compare
 from ..api.ranking import rank

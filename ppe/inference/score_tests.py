@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['OPEN_FROM', 'WEIGHTS_AT_ONCE', 'Contributions', 'ScoreTests', 'score_tests', 'contributions', 'pair_tests',
-           'contrast_test', 'estimated_difference', 'crossing', 'contrast_limits', 'scale_models', 'score_limits']
+           'contrast_test', 'estimated_difference', 'crossing', 'contrast_limits', 'scale_models', 'critical_together',
+           'score_limits']
 
 # %% ../../nbs/inference/score_tests.ipynb #e993d746
 from collections.abc import Callable
@@ -493,6 +494,21 @@ def scale_models(tests: ScoreTests, level: float) -> np.ndarray:  # (n,) bool
     return group == sizes.argmax() if sizes.max() > 1 else np.ones(tests.n_models, dtype=bool)
 
 
+def critical_together(
+    tests: ScoreTests,
+    contrasts: np.ndarray,  # (m, n) of the strengths, sum 0
+    level: float,
+) -> float:
+    "Critical value of |z| of several contrasts at once, each at its estimate."
+    each_test = []
+    for contrast in contrasts:
+        parts = contributions(tests, contrast, float(contrast @ tests.start[: tests.n_models]))
+        each_test.append(_together(tests, parts, (contrast @ tests.draws.elsewhere)[None]))
+    null, noise = np.hstack([row[1] for row in each_test]), np.concatenate([row[2] for row in each_test])
+    largest = np.abs(_add_noise(tests, null, noise)).max(axis=1)
+    return float(critical(largest, level, listed=tests.listed))
+
+
 def score_limits(
     tests: ScoreTests, *, level: float, simultaneous: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # (n,) low, high; (n,) bool: models whose mean they refer to
@@ -501,12 +517,6 @@ def score_limits(
     contrasts = np.eye(tests.n_models) - inside / inside.sum()
     strengths, least = tests.start[: tests.n_models] - tests.start[: tests.n_models].mean(), 0.0
     if simultaneous:
-        each_test = []
-        for contrast in contrasts:
-            parts = contributions(tests, contrast, float(contrast @ strengths))
-            each_test.append(_together(tests, parts, (contrast @ tests.draws.elsewhere)[None]))
-        null, noise = np.hstack([row[1] for row in each_test]), np.concatenate([row[2] for row in each_test])
-        largest = np.abs(_add_noise(tests, null, noise)).max(axis=1)
-        least = float(critical(largest, level, listed=tests.listed))
+        least = critical_together(tests, contrasts, level)
     both = np.array([contrast_limits(tests, contrast, level=level, least=least) for contrast in contrasts])
     return *(both + strengths[inside].mean()).T, inside
