@@ -11,9 +11,11 @@ import numpy as np
 
 from ..errors import InputError, first_five, plural
 from .agreement import TWO_PEOPLE, agreement_with_people
-from .diagnostics import first_place_rates, judges_agree, order_flips, own_models
-from .diagnostics import repeated_questions, shared_errors, wording_spread
-from .findings import NOTHING, SectionAnswer, Examined, as_percent, rows_as_numbers, with_ends
+from .diagnostics import judges_agree, own_models
+from .position_bias import first_place_rates, order_flips
+from .diagnostics import repeated_questions, shared_errors
+from .wording_spread import wording_spread
+from .examined import NOTHING, SectionAnswer, Examined, as_percent, rows_as_numbers, with_ends
 from .presentation_order import order_caution
 from ..rankers.distances import best_first
 from ..rankers.registry import rank_batch

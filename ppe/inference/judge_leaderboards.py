@@ -128,7 +128,8 @@ def judge_leaderboards(
     models = set(model_codes(tables[judges[0]])[2])
     boards = {}
     for judge, table in tables.items():
-        if strangers := models ^ set(model_codes(table)[2]):
+        strangers = models ^ set(model_codes(table)[2])
+        if strangers:
             names = f"{first_five(sorted(strangers))} by one of them alone"
             raise InputError(
                 f"judges {judges[0]} and {judge} judged different models ({names}): rankings of different models have "
