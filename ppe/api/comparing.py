@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from .inputs import Columns, Verdicts, merged_columns, require_columns, score_input, selected, verdict_table
+from .inputs import Columns, Verdicts, merged_columns, require_columns, selected, verdict_table
 from .options import check_numbers, words_checked
+from .score_inputs import score_input
 from ..errors import InputError
 from ..inference.model_change import Change, model_change
 from ..inference.score_change import ScoreChange, score_change
@@ -103,13 +104,14 @@ def compare(
     named = merged_columns(columns, names)
     if new is not None:
         _refuse_one_table_twice(old, new)
-        require_columns(named, old=old, new=new)
     sources = [old] if new is None else [old, new]
-    if not named:
-        scores = [score_input(source, judge=chosen[0] if chosen else None, category=category) for source in sources]
-        if any(table is not None for table in scores):
-            _refuse_with_scores(scores, judges, facets, drop)
-            return score_change(*scores, models=models, level=level, margin=margin)  # type: ignore[arg-type]
+    own_judge = chosen[0] if chosen else None
+    scores = [score_input(source, named, judge=own_judge, category=category) for source in sources]
+    if any(table is not None for table in scores):
+        _refuse_with_scores(scores, judges, facets, drop)
+        return score_change(*scores, models=models, level=level, margin=margin)  # type: ignore[arg-type]
+    if new is not None:
+        require_columns(named, old=old, new=new)
     tables = [verdict_table(source, columns=named) for source in sources]
     old_judge, new_judge = (chosen[0], chosen[-1]) if chosen else (None, None)
     before = selected(tables[0], sources[0], judge=old_judge, category=category)

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 from ..errors import InputError
 from ..files import MOST
 from ..importers.layouts import MEANINGS
+from ..scores import SCORE_MEANINGS
 
 # %% ../../nbs/api/options.ipynb #op-05
 def check_numbers(level: float = 0.95, seed: int = 0, **sizes: float) -> None:
@@ -57,10 +58,13 @@ def check_words(
             raise InputError(f"--{name.replace('_', '-')} {value!s:.60}: choose one of {', '.join(words)}")
 
 
+_MEANINGS = tuple(dict.fromkeys((*MEANINGS, *SCORE_MEANINGS)))
+
+
 def _unknown_option(name: str, known: Sequence[str]) -> InputError:
-    near = get_close_matches(name, [*known, *MEANINGS], n=1)
+    near = get_close_matches(name, [*known, *_MEANINGS], n=1)
     guess = f"; {near[0]}= was perhaps meant" if near else ""
-    return InputError(f"{name}= is no option, and no meaning of a column ({', '.join(MEANINGS)}){guess}")
+    return InputError(f"{name}= is no option, and no meaning of a column ({', '.join(_MEANINGS)}){guess}")
 
 
 def words_checked(function: Function) -> Function:
@@ -74,7 +78,7 @@ def words_checked(function: Function) -> Function:
     def checked(*places: Any, **options: Any) -> Any:
         check_words(kinds, options)
         if names_columns:
-            for name in options.keys() - kinds.keys() - {*MEANINGS}:
+            for name in options.keys() - kinds.keys() - {*_MEANINGS}:
                 raise _unknown_option(name, [*kinds])
         return function(*places, **options)
 

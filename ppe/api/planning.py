@@ -30,7 +30,8 @@ from ..errors import InputError, first_five
 from ..importers.layouts import OF_WORDS, named_columns
 from ..importers.records import RecordFile
 from ..files import check_name, read_whole, require_distinct, unpacked
-from .inputs import Columns, VerdictFile, Verdicts, merged_columns, opened, table_of, text_columns, verdict_table
+from .input_files import opened, text_columns
+from .inputs import Columns, VerdictFile, Verdicts, merged_columns, table_of, verdict_table
 from .options import check_numbers, check_words, words_checked
 from ..pairs import write_pairs
 from ..sources.datasets import load_verdicts

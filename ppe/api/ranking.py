@@ -21,15 +21,15 @@ from ppe.api.inputs import (
     judges_and_people,
     merged_columns,
     read_input,
-    text_columns,
 )
+from .input_files import text_columns
 from .options import check_numbers, words_checked
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from ..files import json_object, plain_number, read_whole, require_distinct
-from ..inference.categories import CategoryLeaderboards, category_leaderboards
+from ..inference.categories import CategoryLeaderboards, category_leaderboards, score_category_leaderboards
 from ..inference.graph_selection import Method
 from ..inference.intervals import canonical_kind
-from ..inference.judge_leaderboards import JudgeLeaderboards, judge_leaderboards
+from ..inference.judge_leaderboards import JudgeLeaderboards, judge_leaderboards, score_judge_leaderboards
 from ..inference.leaderboard import counts_leaderboard, leaderboard, pool_leaderboard
 from ..inference.leaderboard_result import Leaderboard
 from ..inference.matching import Match
@@ -42,13 +42,13 @@ from ..pool import Pool
 from ..random_streams import SEED, stream
 from ..rankers.covariates import frozen_coefficients, read_coefficients
 from ..rankers.ranking import OnSeparation
-from ..inference.score_leaderboard import ScoreLeaderboard, score_leaderboard
+from ..inference.score_leaderboard import ScoreLeaderboard, means_beside, score_leaderboard
 from ..rankers.registry import COUNT_RANKERS, find_count_ranker
 from ..results import Concern, Note
 from ..verdicts import reading
-from ..scores import as_verdicts
+from ..scores import Scores, as_verdicts
 from ..verdicts import validate_verdicts
-from .inputs import score_input
+from .score_inputs import score_input
 
 # %% ../../nbs/api/ranking.ipynb #rk-02
 Reference: TypeAlias = str | os.PathLike | Mapping[str, float | str] | pd.Series | Leaderboard | None
@@ -98,6 +98,7 @@ OF_POOL = ("ranker", "on_separation", "select", "keep", "mu")
 OF_COUNTS = ("ranker", "on_separation", "reference", "incomplete")
 OF_SCORES = (
     "ranker", "judge", "category", "reference", "intervals", "interval_kind", "level", "seed", "over", "fragility",
+    "columns", "by", "judges",
 )  # fmt: skip
 OF_PEOPLE = ("people", "match", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 OF_GRAPHS = (  # what needs graphs or questions, and so a table
@@ -169,10 +170,6 @@ class _Ranges:
         if self.n_resamples == 0:
             return board
         options: dict[str, Any] = {"level": self.level, "kind": self.kind, "seed": self.seed}
-        if isinstance(board, ScoreLeaderboard):
-            if self.n_resamples is not None:
-                options["n_flips"] = self.n_resamples
-            return board.with_intervals(over=self.over, **options)
         options["over"] = self.over
         if self.n_resamples is not None:
             return board.with_intervals(n_resamples=self.n_resamples, **options)
@@ -201,6 +198,29 @@ def _refuse_of_pool(chosen: Mapping[str, str], select: str) -> None:
 def _refuse_of_people(chosen: Mapping[str, str]) -> None:
     reason = "people's scores are those of Bradley-Terry, each judge with the weight that its agreement with people"
     _refuse_others(chosen, OF_PEOPLE, "--people", f"{reason} gives it; leave it out")
+
+
+def _refuse_of_scores(chosen: Mapping[str, str], kind: str) -> None:
+    _refuse_others(chosen, OF_SCORES, "a ranking by mean scores", "leave it out, or name another --ranker")
+    if kind == "percentile":
+        raise InputError(f"--interval-kind {kind}: ranges of scores are simultaneous or single; choose one of them")
+    if "by" in chosen:
+        _refuse_with_categories(chosen)
+
+
+def _rank_scores(
+    scores: Scores,
+    chosen: Mapping[str, str],
+    reference: Mapping[str, float | str] | None,
+    fragility: bool | None,  # whether it is asked for; None: it is not wanted
+) -> ScoreLeaderboard | JudgeLeaderboards | CategoryLeaderboards:
+    "The leaderboard of mean scores, or the leaderboards."
+    if "by" in chosen:
+        return score_category_leaderboards(scores, reference=reference)
+    boards: ScoreLeaderboard | JudgeLeaderboards = score_leaderboard(scores, reference=reference)
+    if "judges" in chosen:
+        boards = score_judge_leaderboards(scores, reference=reference)
+    return boards if fragility is None else boards.with_fragility(fragility)
 
 
 def _rank_counts(source: Streamed, chosen: Mapping[str, str], **options: Any) -> Leaderboard:
@@ -287,15 +307,14 @@ def rank(
         "over": None if ranges.over == ("question",) else over,
         "people": people, "match": match, "columns": named, "fragility": fragility,
     })  # fmt: skip
-    scores = None if named else score_input(verdicts, judge=judge, category=category)
+    scores = score_input(verdicts, named, judge=judge, category=category)
     if scores is not None:
         if ranker in (None, "mean"):
-            _refuse_others(chosen, OF_SCORES, "a ranking by mean scores", "leave it out, or name another --ranker")
-            means = score_leaderboard(scores, reference=_ratings(reference))
-            if fragility or intervals != 0:
-                means = means.with_fragility(fragility)
-            return ranges.of(means)
-        verdicts, judge, category = validate_verdicts(as_verdicts(scores)), None, None
+            _refuse_of_scores(chosen, interval_kind)
+            wants_fragility = fragility or intervals != 0
+            ratings = _ratings(reference)
+            return ranges.of(_rank_scores(scores, chosen, ratings, fragility if wants_fragility else None))
+        verdicts, judge, category, named = validate_verdicts(as_verdicts(scores)), None, None, {}
     if ranker == "mean":
         raise InputError("--ranker mean: it is of scores of answers, and these are verdicts on pairs; leave it out")
     options: dict[str, Any] = {"ranker": ranker or "bradley-terry", "on_separation": on_separation}
@@ -328,4 +347,6 @@ def rank(
     boards = judge_leaderboards(table, **options) if judges == "separate" else leaderboard(table, **options)
     if fragility or intervals != 0:
         boards = boards.with_fragility(fragility)
+    if scores is not None and isinstance(boards, Leaderboard):
+        boards = replace(boards, remarks=(*boards.remarks, means_beside(scores, boards)))
     return ranges.of(boards)

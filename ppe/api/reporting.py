@@ -30,11 +30,11 @@ from ppe.api.inputs import (
     VerdictFile,
     Verdicts,
     merged_columns,
-    opened,
     require_columns,
     selected,
     verdict_table,
 )
+from .input_files import opened
 from .options import check_numbers, words_checked
 from .ranking import Reference, rank
 from .verdict_quality import diagnose

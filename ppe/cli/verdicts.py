@@ -15,19 +15,21 @@ import click
 from .show import FORCE, OF_RESULTS, OF_TESTS, Files, Form, command, emit, emit_result
 from .show import function_command, new_file, note, out_option
 from ..counts import write_counts
-from ..api.inputs import Columns, Verdicts, file_names, merged_columns, read_input, selected
+from ..api.input_files import file_names
+from ..api.inputs import Columns, Verdicts, merged_columns, read_input, selected
 from ..api.planning import design, next_calls, plan
 from ..api.comparing import compare
 from ..api.ranking import rank
 from ..api.verdict_quality import agree, cycles, diagnose
 from ..api.reporting import report
-from ..api.loading import check, read
+from ..api.loading import check, read, scored_answers
 from ..api.pair_evidence import show
 from ..errors import InputError
 from ..inference.model_change import Change
 from ..inference.score_change import ScoreChange
 from ..inference.presentation_order import counts_caution
 from ..large_files import Streamed
+from ..schemas import write_table
 from ..verdicts import write_verdicts
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-09
@@ -71,6 +73,12 @@ def import_command(
 
     target = new_file(out, force=force, inputs=(*files, options["questions"]))
     options["anonymous_only"] = options["anonymous_only"] or None
+    answers = scored_answers(files, columns, category=category, **options)
+    if answers is not None:
+        write_table(answers.to_frame(), target, "a table of scores")
+        notes = [] if options["layout"] else [f"layout {answers.layout}, by the fields of the first record"]
+        emit_result(format, answers, notes)
+        return
     table = selected(import_verdicts(files, columns=columns, **options), files, category=category)
     facts = check(table)
     write_verdicts(table, target)

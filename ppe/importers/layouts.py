@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Rows', 'LAYOUTS', 'MEANINGS', 'OF_WORDS', 'UNCLEAR', 'remarks', 'FileLayout', 'mirrored', 'two_games', 'layout_rows',
-           'parsed_columns', 'named_columns', 'by_columns', 'detect_layout', 'unused_columns', 'column_not_name',
-           'import_verdicts']
+           'inspect_log', 'parsed_columns', 'named_columns', 'by_columns', 'detect_layout', 'unused_columns',
+           'column_not_name', 'import_verdicts']
 
 # %% ../../nbs/importers/layouts.ipynb #bbc02c05
 import csv
@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from scipy.special import bdtrc
 
 from ..errors import InputError, first_five
@@ -456,6 +457,23 @@ LAYOUTS["one-hot"] = replace(
 )
 
 # %% ../../nbs/importers/layouts.ipynb #1c753aff
+_ZSTANDARD = 93  # a method of compression in archives, which Python's zipfile knows from 3.14 on
+
+
+def _content(archive: zipfile.ZipFile, entry: str) -> bytes:
+    "What an entry of an archive holds. Raises as `zipfile`, and `ArrowException`."
+    about, file = archive.getinfo(entry), archive.fp
+    if about.compress_type != _ZSTANDARD or file is None:
+        return archive.read(entry)
+    file.seek(about.header_offset)
+    header = file.read(30)
+    file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), os.SEEK_CUR)
+    content = pa.decompress(file.read(about.compress_size), about.file_size, codec="zstd", asbytes=True)
+    if zlib.crc32(content) != about.CRC:
+        raise zipfile.BadZipFile(f"{entry} is damaged")
+    return content
+
+
 def _archived(archive: zipfile.ZipFile, name: str) -> dict[str, object]:
     "An archive as the one object that the log would be as JSON."
     members = archive.namelist()
@@ -467,8 +485,8 @@ def _archived(archive: zipfile.ZipFile, name: str) -> dict[str, object]:
     def member(entry: str) -> dict[str, object]:
         with errors_at(f"{name}, {entry}"):
             try:
-                return json_object(archive.read(entry))
-            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError):
+                return json_object(_content(archive, entry))
+            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, pa.ArrowException):
                 way_out = "copy it again, or write it as JSON (`inspect log convert --to json`)"
                 raise InputError(f"damaged, or compressed in a way that Python cannot undo; {way_out}") from None
 
@@ -503,15 +521,24 @@ def _noted(samples: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int
     return noted, n_without
 
 # %% ../../nbs/importers/layouts.ipynb #568f97a8
-def _samples(file: RecordFile) -> Records:
-    "The samples of a log, or the verdicts that the scorer of `ppe.stages.inspect_scorer` noted with their scores."
+def inspect_log(
+    file: RecordFile,  # JSON, or an .eval archive
+) -> dict[str, Any]:  # its samples are objects, at least one
+    "A log of Inspect. Raises `InputError` for anything else."
     archive = file.archive()
-    log = _archived(archive, file.name) if archive else file.one_object() or {}
+    log: dict[str, Any] = _archived(archive, file.name) if archive else file.one_object() or {}
     samples = log.get("samples")
     if not isinstance(samples, list) or not samples or not all(isinstance(sample, dict) for sample in samples):
         raise InputError(
             f"{file.name} is no log of Inspect with samples; one that was written with its samples is needed"
         )
+    return log
+
+
+def _samples(file: RecordFile) -> Records:
+    "The samples of a log, or the verdicts that the scorer of `ppe.stages.inspect_scorer` noted with their scores."
+    log = inspect_log(file)
+    samples = log["samples"]
     noted, n_without = _noted(samples)
     if noted:
         samples = noted

@@ -7,30 +7,25 @@ __all__ = ['MOST_WORK', 'MUCH', 'MOST_TIMES', 'contents', 'invalid_counts', 'sco
            'rank_ranges', 'robustness', 'purchases']
 
 # %% ../../nbs/inference/findings.ipynb #15699588
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
-
 import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from ..comparisons import Comparisons
 from ..errors import InputError, first_five, plural
-from .misfit import misfit
+from .examined import NOTHING, Examined, SectionAnswer, as_percent, rows_as_numbers, with_ends
 from .fragility import CHEAP, fragility, fragility_cost
 from .intervals import ONE_QUESTION, usual_draws
+from .invalid_verdicts import invalid_report, uneven_notes
+from .misfit import misfit
 from .pool_intervals import pool_tests
-from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
-from .matching import Match
 from .score_tests import pair_tests
 from .step_down import critical, questions_needed, rank_limits
 from .variance_components import purchase_gains, purchase_sentence, variance_components
-from ..pool import Pool, coded_graphs, compared_pairs, complete_graphs, too_large
+from ..pool import Pool, compared_pairs, complete_graphs
 from ..random_streams import stream
-from ..rankers.question_effects import fit_question_effects
 from ..rankers.distances import shown_ranks
+from ..rankers.question_effects import fit_question_effects
 from ..rankers.registry import rank_batch
-from .examined import NOTHING, Examined, SectionAnswer, as_percent, rows_as_numbers, with_ends
 
 # %% ../../nbs/inference/findings.ipynb #c7ff0a97
 def contents(data: Examined) -> SectionAnswer:
@@ -193,7 +188,7 @@ def purchases(data: Examined) -> SectionAnswer:
     _ = data.pool  # refuses a table that is too large
     study = variance_components(data.rows, level=data.level, rng=stream(data.seed, "components"))
     table = study.to_frame()
-    numbers: dict[str, Any] = rows_as_numbers(table, [f"variance {name}" for name in table["component"]], "variance")
+    numbers: dict[str, object] = rows_as_numbers(table, [f"variance {name}" for name in table["component"]], "variance")
     for column in ("share", "matched_share", "turned"):
         numbers |= {f"{column} {name}": value for name, value in zip(table["component"], table[column], strict=True)}
     numbers |= {f"gain {purchase}": gain for purchase, gain in purchase_gains(study).items()}

@@ -65,6 +65,27 @@ class Leaderboard(Result):
     remarks: tuple[str, ...] = ()  # what came up on the way to it, one sentence each
 
     @property
+    def models(self) -> tuple[str, ...]:
+        return self.ranking.models
+
+    @property
+    def ranks(self) -> np.ndarray:  # (n,)
+        return self.ranking.ranks
+
+    @property
+    def n_questions(self) -> int | None:
+        return self.verdicts.n_questions
+
+    @property
+    def certain(self) -> tuple[np.ndarray, np.ndarray] | None:
+        "The last rank that each model may have (n,), and who is certainly above whom (n, n), for all at once."
+        limits = self.intervals and self.intervals.limits.get("simultaneous")
+        return (limits.rank_high, limits.above) if limits and limits.above is not None else None
+
+    def without_ranges(self) -> "Leaderboard":
+        return replace(self, intervals=None)
+
+    @property
     def pool(self) -> Pool | None:
         "All graphs, before the method chose."
         return self.verdicts.pool

@@ -40,6 +40,7 @@ class ScoreRanges:
     seed: int
     over: Names = ("question",)  # facets of which other levels are drawn
     promise: str = ""  # for what the ranges are, in words; empty: for other questions
+    above: np.ndarray | None = None  # (n, n) bool: the row is certainly above the column, for all at once
 
 
 def score_ranges(
@@ -56,12 +57,13 @@ def score_ranges(
     tests = MeanTests.of(cells, n_flips=n_flips, rng=stream(seed, "intervals"))
     pairs, at_once = pair_statistics(tests), kind == "simultaneous"
     rank_low, rank_high = rank_limits(*pairs.certain(level=level, simultaneous=at_once))
-    best, _ = rank_limits(*pairs.certain(level=level, simultaneous=True))
+    above, below = pairs.certain(level=level, simultaneous=True)
+    best, _ = rank_limits(above, below)
     low, high = score_limits(tests, level=level, simultaneous=at_once)
     columns = {"score_low": low, "score_high": high, "rank_low": rank_low, "rank_high": rank_high}
     columns["behind_at_most"] = behind_at_most(tests, level=level)
     table = pd.DataFrame(columns, index=pd.Index(cells.models, name="model"))
-    return ScoreRanges(table, best, level, kind, n_flips, seed)
+    return ScoreRanges(table, best, level, kind, n_flips, seed, above=above)
 
 # %% ../../nbs/inference/score_ranges.ipynb #sr-07
 def score_study(
@@ -112,7 +114,8 @@ def facet_limits(
     columns = {name: getattr(limits, name) for name in ("score_low", "score_high", "rank_low", "rank_high")}
     table = pd.DataFrame(columns, index=pd.Index(cells.models, name="model")).assign(behind_at_most=np.nan)
     assert intervals.best is not None
-    return ScoreRanges(table, intervals.best, level, kind, n_flips, seed, over, study.promise(over))
+    above = intervals.limits["simultaneous"].above if "simultaneous" in intervals.limits else None
+    return ScoreRanges(table, intervals.best, level, kind, n_flips, seed, over, study.promise(over), above)
 
 # %% ../../nbs/inference/score_ranges.ipynb #sr-10
 def over_facets(
@@ -141,4 +144,7 @@ def _covering(own: ScoreRanges, other: ScoreRanges) -> ScoreRanges:
     for name in ("score_high", "rank_high"):
         table[name] = np.maximum(own.table[name], other.table[name])
     table["behind_at_most"] = np.fmax(own.table["behind_at_most"], other.table["behind_at_most"])
-    return replace(own, table=table, best=np.minimum(own.best, other.best))
+    above = own.above
+    if above is not None and other.above is not None:
+        above = above & other.above
+    return replace(own, table=table, best=np.minimum(own.best, other.best), above=above)

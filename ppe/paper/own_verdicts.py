@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from ..api.inputs import text_columns
+from ..api.input_files import text_columns
 from ..api.loading import load, read
 from ..errors import InputError, first_five, plural
 from ..files import file_sha256, plain_number, project_root

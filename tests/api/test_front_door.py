@@ -208,6 +208,11 @@ def _scored() -> "ppe.results.Result":
     return ppe.rank(pd.DataFrame(rows, columns=["question_id", "model", "score"]))
 
 
+def _few_scores() -> "pd.DataFrame":
+    rows = [(q, m, q % 2 * k + q % 3) for q in range(8) for k, m in enumerate("ab")]
+    return pd.DataFrame(rows, columns=["question_id", "model", "score"])
+
+
 def _noted_results() -> dict[str, "ppe.results.Result"]:
     "A result of each kind, of verdicts that give each something to note."
     from ppe.comparisons import Comparisons
@@ -230,7 +235,8 @@ def _noted_results() -> dict[str, "ppe.results.Result"]:
     return {
         "rank": ppe.rank(broken), "by category": ppe.rank(broken, by="category"),
         "judges": ppe.rank(broken, judges="separate"), "people": ppe.rank(table, people=people),
-        "agree": ppe.agree(table, people=people), "compare": ppe.compare(broken, model=["m_2_", "m4"]),
+        "agree": ppe.agree(table, people=people), "compare scores": ppe.compare(_few_scores(), model=["a", "b"]),
+        "compare": ppe.compare(broken, model=["m_2_", "m4"]),
         "compare --judges": ppe.compare(table, judges=True, judge=["one", "two"]), "diagnose": ppe.diagnose(broken),
         "cycles": ppe.cycles(broken), "check": ppe.check(broken), "show": ppe.show(broken, models=["m4", "m*1*"]),
         "graph": ppe.graph(one, 1), "report": ppe.report(broken), "report of two": ppe.report(one, table),

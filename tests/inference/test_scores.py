@@ -83,13 +83,11 @@ def test_what_means_cannot_take_is_refused_by_name(options, words):
         ppe.rank(pd.read_csv(CASES / "evidence_1_accuracy.csv"), **options)
 
 
-def test_means_are_not_of_pairs_and_scores_are_no_verdicts(ppe_main):
+def test_means_are_not_of_pairs():
     rows = [("j", q, "c", 0, "x", "y", "ab"[q % 2]) for q in range(8)]
     columns = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
     with pytest.raises(InputError, match="--ranker mean"):
         ppe.rank(pd.DataFrame(rows, columns=columns), ranker="mean")
-    done = ppe_main("diagnose", str(CASES / "evidence_1_accuracy.csv"))
-    assert done.code == 2 and "`ppe rank` ranks them" in done.err
 
 
 def test_a_reference_and_another_judge_on_another_scale():
@@ -233,3 +231,134 @@ def test_the_gate_refuses_what_scores_do_not_have(ppe_main, tmp_path, words):
     models = [] if words == ["--judges"] else ["--model", "m"]
     done = ppe_main("compare", *changed(tmp_path, [0, 1] * 10), *models, *words)
     assert done.code == 2 and words[0] in done.err
+
+
+ACCURACY = str(CASES / "evidence_1_accuracy.csv")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cycles", ACCURACY],
+        ["counts", ACCURACY, "--out", "c.csv"],
+        ["agree", ACCURACY, "--people", ACCURACY],
+        ["rank", ACCURACY, "--people", ACCURACY],
+        ["rank", ACCURACY, "--covariates", "length"],
+        ["rank", ACCURACY, "--order-effect", "--ranker", "bradley-terry"],
+        ["rank", ACCURACY, "--select", "global", "--keep", "3"],
+        ["next", ACCURACY, "--calls", "3", "--out", "n.csv"],
+    ],
+)
+def test_what_needs_verdicts_refuses_scores_in_one_line(ppe_main, words):
+    done = ppe_main(*words)
+    assert done.code == 2 and done.err.count("\n") == 1 and not done.out and not done.new_files
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"question_id": "sample_id", "model": "model_name", "score": "score_acc"},
+        {"question_id": "doc_id", "model": "model_id", "score": "score"},
+        {"question_id": "id", "model": "model", "score": "score_exact"},
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet", "jsonl", "frame"])
+def test_names_of_other_frameworks_are_known_in_every_form(tmp_path, names, form):
+    frame = pd.read_csv(ACCURACY).rename(columns=names)
+    path = str(tmp_path / f"scores.{form}")
+    if form == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    elif form == "parquet":
+        frame.to_parquet(path)
+    elif form != "frame":
+        frame.to_csv(path, index=False)
+    board = ppe.rank(frame if form == "frame" else path)
+    assert board.to_dict() == ppe.rank(ACCURACY).to_dict()
+
+
+def test_columns_are_named_and_a_lower_score_may_be_better(ppe_main, tmp_path):
+    frame = pd.read_csv(ACCURACY).rename(columns={"question_id": "item", "score": "latency"})
+    path = tmp_path / "latency.csv"
+    frame.to_csv(path, index=False)
+    done = ppe_main("rank", path, "--columns", "question_id=item,score=-latency", "--format", "json")
+    assert [row["model"] for row in done.json()["models"]] == ["blue", "green", "red"]
+    assert ppe.rank(frame, question_id="item", score="latency").to_dict() == ppe.rank(ACCURACY).to_dict()
+
+
+REFUSED = {
+    "question_id,model,score_acc,score_f1\n1,m,1,1\n": "2 scores: score_acc, score_f1; take one (--columns "
+    "score=score_acc), they are not averaged",
+    "question_id,red,green\n1,1,0\n2,0,1\n": "one column for each model? 'red','green': give question_id, model, score "
+    '(pandas: df.melt("question_id", var_name="model", value_name="score"))',
+    "question_id,model,value\n1,m,1\n": "take one (--columns score=value)",
+    "question_id,model,score,model_a,model_b\n1,m,1,x,y\n": "model, score and model_a, model_b: is a row an answer or "
+    "a pair?",
+    "question_id,model,score\n1,m,1\n1,m,1\n": "same model twice on a question in rows 1, 2: was it asked again? name "
+    "the column that counts (--columns repeat=epoch); was the row copied? remove it",
+    "question_id,model,score\n1,x,1\n1,y,1\n": "all scores are 1: nothing tells the models apart",
+    "question_id,model,score\n1,red,1\n2,blue,2\n": "share no question, nor does a chain of models lead from one to "
+    "the other: their means are of different questions; score both on the same",
+    "question_id,model,score\n1,x,8/10\n1,y,2\n": "score '8/10' in row 1: a number is needed",
+}
+
+
+@pytest.mark.parametrize("table", REFUSED)
+def test_refusals_of_score_tables_are_these(ppe_main, tmp_path, table):
+    path = tmp_path / "scores.csv"
+    path.write_text(table)
+    done = ppe_main("rank", path)
+    assert done.code == 2 and REFUSED[table] in done.err and done.err.count("\n") == 1
+    with pytest.raises(InputError) as error:
+        ppe.rank(pd.read_csv(path))
+    assert REFUSED[table].partition("(--")[0] in str(error.value)
+
+
+def boards_of_two() -> pd.DataFrame:
+    "Two judges, two categories: a leads in the first, b in the second."
+    rng = stream(9, "categories")
+    rows = []
+    for judge, question, (k, model) in product("xy", range(40), enumerate("ab")):
+        leads = 1 if k == question % 2 else 0
+        rows.append((judge, f"c{question % 2}", question, model, leads + rng.normal(0, 0.3)))
+    return pd.DataFrame(rows, columns=["judge", "category", "question_id", "model", "score"])
+
+
+def test_scores_by_category_are_those_of_each_alone(ppe_main, tmp_path):
+    frame = boards_of_two()
+    boards = ppe.rank(frame, by="category")
+    assert boards.winners[["category", "model", "certain"]].to_numpy().tolist() == [
+        ["c0", "a", True],
+        ["c1", "b", True],
+    ]
+    alone = ppe.rank(frame, category="c0", level=0.975).to_frame()  # two categories at once
+    of_both = boards.to_frame()
+    of_both = of_both[of_both["category"] == "c0"].reset_index(drop=True)
+    for column in ("score", "score_low", "score_high", "rank_low", "rank_high"):
+        assert np.allclose(alone[column], of_both[column], atol=0.02)
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    done = ppe_main("rank", tmp_path / "scores.csv", "--by", "category")
+    assert done.code == 0 and "more than noise in 2 of them: c0 (a), c1 (b)" in done.out
+
+
+def test_scores_by_judge_are_those_of_each_alone():
+    frame = boards_of_two()
+    boards = ppe.rank(frame, judges="separate").boards
+    for judge, board in boards.items():
+        assert board.to_frame().equals(ppe.rank(frame, judge=judge).to_frame())
+    with pytest.raises(InputError, match="one judge, all"):
+        ppe.rank(ACCURACY, judges="separate")
+
+
+def test_wins_say_where_means_would_order_otherwise():
+    board = ppe.rank(str(CASES / "evidence_2_skew.csv"), ranker="bradley-terry")
+    assert "By mean scores (--ranker mean) the order is another: steady before spiky." in str(board)
+    assert "the order is the same" in str(ppe.rank(ACCURACY, ranker="bradley-terry"))
+
+
+def test_a_file_for_each_model_is_one_table(ppe_main, tmp_path):
+    frame = pd.read_csv(ACCURACY)
+    for model, part in frame.groupby("model"):
+        part.to_csv(tmp_path / f"{model}.csv", index=False)
+    assert ppe.rank(str(tmp_path / "*.csv")).to_dict() == ppe.rank(frame).to_dict()
+    done = ppe_main("rank", tmp_path / "red.csv")
+    assert done.code == 2 and "scores of one model, red: at least two are compared; add the others" in done.err
