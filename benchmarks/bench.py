@@ -27,13 +27,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
-from ppe.inference.score_limits import score_limits
 from scipy.optimize import minimize
 from scipy.stats import norm
 
 from ppe.cycle_scores import cycle_counts
 from ppe.designs.pair_designs import PairDesign, design_pairs, pair_table
 from ppe.inference.pool_intervals import pool_tests
+from ppe.inference.score_limits import score_limits
 from ppe.inference.score_tests import pair_tests
 from ppe.pairs import write_pairs
 from ppe.pool import Pool, half_tie_wins, win_tie_counts_from_table
