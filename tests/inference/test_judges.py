@@ -2,6 +2,7 @@
 
 import csv
 import io
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -268,3 +269,45 @@ def test_a_reversed_judge_is_said_to_be_reversed():
     change = judge_change(*(validate_verdicts(frame(rows)) for rows in (old, new)))
     assert np.isclose(change.linking.scale[0], -1) and not change.models["shown"].any()
     assert "the new judge reverses the order of the old one" in " ".join(change.lines())
+
+
+WINNER = {  # what w does by the old and the new judge: old, new, change, low, high; "x": finite
+    "wins by the new": (None, "w", "x", np.inf, np.inf, "x", np.inf),
+    "wins by the old": ("w", None, np.inf, "x", -np.inf, -np.inf, "x"),
+    "loses by the new": (None, "l", "x", -np.inf, -np.inf, -np.inf, "x"),
+    "wins by both": ("w", "w", np.inf, np.inf, np.nan, -np.inf, np.inf),
+    "won, now loses": ("w", "l", np.inf, -np.inf, -np.inf, -np.inf, "x"),
+    "loses one question": (None, "one", "x", "x", "x", "x", "x"),
+    "never met the others": ("apart", "apart", np.nan, np.nan, np.nan, -np.inf, np.inf),
+}
+
+
+@pytest.mark.parametrize("name", WINNER)
+def test_a_clear_winner_is_tested_when_the_judge_is_replaced(ppe_main, tmp_path, name):
+    *ways, old, new, change, low, high = WINNER[name]
+    rng, strengths, paths = np.random.default_rng(3), {"v": -0.8, "w": 0.2, "x": 0.6, "y": 0.2, "z": -0.4}, []
+    for judge, way in zip(("old", "new"), ways, strict=True):
+        rows = []
+        for q in range(20):
+            for a, b in combinations(strengths, 2):
+                word = "ab"[int(rng.random() > expit(strengths[a] - strengths[b]))]
+                if "w" in (a, b) and way and not (way == "one" and q == 0):
+                    word = "ab"[(a == "w") == (way == "l")]
+                if way != "apart" or "w" not in (a, b):
+                    rows.append((judge, q, "all", 1, a, b, word))
+            if way == "apart":
+                rows.append((judge, q, "all", 1, "w", "u", "ab"[q % 2]))
+        paths.append(write(tmp_path / f"{judge}.csv", rows))
+    done = ppe_main("compare", *paths, "--judges", "--format", "csv")
+    frame = pd.read_csv(io.StringIO(done.out)).set_index("model")
+    for column, due in zip(("old", "new", "change", "low", "high"), (old, new, change, low, high), strict=True):
+        value = frame.loc["w", column]
+        assert np.isfinite(value) if due == "x" else np.array_equal(value, due, equal_nan=True), (column, value)
+    assert done.code == 0 and "inf: no estimate, or no limit there" in done.err
+    assert np.isfinite(frame.loc[[*"vxyz"], ["old", "new", "change", "low", "high", "p"]]).all(axis=None)
+    assert frame.loc["w", "shown"] == (frame.loc["w", "p"] < 0.05) and 0 < frame["p"].min()
+    found = ppe_main("compare", *paths, "--judges", "--format", "json").json()
+    of_w = next(row for row in found["models"] if row["model"] == "w")
+    assert "w" in found["tested"] and (of_w["low"] is None) == (low == -np.inf)
+    assert "w" in ppe_main("compare", *paths, "--judges", "--format", "markdown").out
+    refused(ppe_main("compare", *paths, "--judges", "--fail-if", "worse"), "no --fail-if")
