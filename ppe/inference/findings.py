@@ -188,7 +188,8 @@ def purchases(data: Examined) -> SectionAnswer:
     _ = data.pool  # refuses a table that is too large
     study = variance_components(data.rows, level=data.level, rng=stream(data.seed, "components"))
     table = study.to_frame()
-    numbers: dict[str, object] = rows_as_numbers(table, [f"variance {name}" for name in table["component"]], "variance")
+    names = [f"variance {name}" for name in table["component"]]
+    numbers: dict[str, object] = {**rows_as_numbers(table, names, "variance")}
     for column in ("share", "matched_share", "turned"):
         numbers |= {f"{column} {name}": value for name, value in zip(table["component"], table[column], strict=True)}
     numbers |= {f"gain {purchase}": gain for purchase, gain in purchase_gains(study).items()}
