@@ -20,8 +20,8 @@ from .api.verdict_quality import agree as agree
 from .api.verdict_quality import cycles as cycles
 from .api.verdict_quality import diagnose as diagnose
 from .errors import PpeError as PpeError
-from .inference.leaderboard import Leaderboard as Leaderboard
 from .inference.leaderboard import leaderboard as leaderboard
+from .inference.leaderboard_result import Leaderboard as Leaderboard
 from .pool import Pool as Pool
 from .pool import comparison_graphs as comparison_graphs
 from .rankers.registry import RANKERS as RANKERS

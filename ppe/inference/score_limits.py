@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import ConvergenceError
 from .bounded_groups import bounded_groups
-from .score_tests import ScoreTests, contrast_test, joint_draws
+from .score_tests import ScoreTests, contrast_test, critical_together
 from .step_down import ROUNDING, critical, questions_needed
 from ..rankers.distances import best_first
 from ..rankers.newton import ascend
@@ -111,7 +111,6 @@ def score_limits(
     strengths = tests.start[: tests.n_models] - tests.start[: tests.n_models].mean()
     least = 0.0
     if simultaneous:
-        largest = np.abs(joint_draws(tests, contrasts, contrasts @ strengths)).max(axis=1)
-        least = float(critical(largest, level, listed=tests.listed))
+        least = critical_together(tests, contrasts, level)
     both = np.array([contrast_limits(tests, contrast, level=level, least=least) for contrast in contrasts])
     return *(both + strengths[inside].mean()).T, inside

@@ -143,7 +143,6 @@ def _covering(own: ScoreRanges, other: ScoreRanges) -> ScoreRanges:
         table[name] = np.minimum(own.table[name], other.table[name])
     for name in ("score_high", "rank_high"):
         table[name] = np.maximum(own.table[name], other.table[name])
-    table["behind_at_most"] = np.fmax(own.table["behind_at_most"], other.table["behind_at_most"])
     above = own.above
     if above is not None and other.above is not None:
         above = above & other.above
