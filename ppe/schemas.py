@@ -157,8 +157,8 @@ COUNT_COLUMNS = ("model_a", "model_b", "wins_a", "wins_b", "ties")  # of a file 
 
 
 SCORES_NOT_VERDICTS = (
-    "these are scores of answers (question_id, model, score), not verdicts on pairs: rank and compare "
-    "take them; give a verdict table here"
+    "these are scores of answers (question_id, model, score), not verdicts on pairs: rank, check, compare, diagnose, "
+    "report and show take them; give a verdict table here"
 )
 
 
