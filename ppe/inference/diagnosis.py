@@ -87,6 +87,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Examined], SectionAnswer]]] = {  # what
     "order_flips": ("Position flips", findings_of_judges.position_flips),
     "first_place": ("First-position bias", findings_of_judges.first_place),
     "agreement": ("Agreement of judges", findings_of_judges.judges_with_each_other),
+    "runs": ("Self-agreement", findings_of_judges.agreement_of_runs),
     "judges_together": ("Independence of judges", findings_of_judges.independent_judges),
     "people": ("Agreement with people", findings_of_judges.agreement_of_people),
     "own_models": ("Favour for the own family", findings_of_judges.own_family),
