@@ -29,7 +29,9 @@ from .schemas import Faults, one_spelling, read_pieces, reading, require_distinc
 from ppe.verdicts import (
     COLUMNS,
     GRAPH_COLUMNS,
+    ID_COLUMNS,
     ORDER_KNOWN,
+    REPEAT,
     VERDICTS,
     Verdict,
     find_name,
@@ -55,9 +57,10 @@ def _keys(*columns: pa.Array | np.ndarray) -> np.ndarray:  # (rows,) uint64
 
 
 def _row_keys(batch: pa.RecordBatch, codes: dict[str, np.ndarray]) -> np.ndarray:  # (rows,) uint64
-    "Key of (judge, question, variant, pair) for each row."
+    "Key of (judge, question, variant, repeat, pair) for each row."
     low, high = np.minimum(codes["model_a"], codes["model_b"]), np.maximum(codes["model_a"], codes["model_b"])
-    return _keys(batch["question_id"], batch["variant"], codes["judge"], (low << 32) + high)
+    identifiers = [batch[name] for name in ID_COLUMNS if name in batch.schema.names]
+    return _keys(*identifiers, codes["judge"], (low << 32) + high)
 
 # %% ../nbs/large_files.ipynb #stream-06-b
 KEYS = 2**20  # of a file that are looked at together
@@ -240,7 +243,7 @@ def _look_again(
             says: object = cells["category"]
             if rule == "twice":
                 pair = sorted((cells["model_a"], cells["model_b"]))
-                unit = (*(cells[name] for name in GRAPH_COLUMNS), *pair)
+                unit = (*(cells[name] for name in (*GRAPH_COLUMNS, REPEAT) if name in cells), *pair)
                 says = (row, *place.values())
             if first.setdefault(unit, says) != says:
                 wrong.append((row, cells))

@@ -157,8 +157,8 @@ COUNT_COLUMNS = ("model_a", "model_b", "wins_a", "wins_b", "ties")  # of a file 
 
 
 SCORES_NOT_VERDICTS = (
-    "these are scores of answers (question_id, model, score), not verdicts on pairs: rank and compare "
-    "take them; give a verdict table here"
+    "these are scores of answers (question_id, model, score), not verdicts on pairs: rank, check, compare, diagnose, "
+    "report and show take them; give a verdict table here"
 )
 
 
@@ -337,12 +337,15 @@ def model_codes(
 # %% ../nbs/schemas.ipynb #4824e227
 def graph_codes(
     verdicts: pd.DataFrame,  # validated
-    columns: Sequence[str] = ("judge", "question_id", "variant"),  # what makes up one unit
+    # What makes up one unit; a column that is not there tells nothing apart.
+    columns: Sequence[str] = ("judge", "question_id", "variant", "repeat"),
 ) -> tuple[np.ndarray, np.ndarray]:  # code per row (rows,), first row of each code (units,)
     "Number the graphs (or other units) in source order, the order of first appearance in the table."
     key = np.zeros(len(verdicts), dtype=np.int64)
     n_columns = 0  # that tell rows apart
     for column in columns:
+        if column not in verdicts:
+            continue
         codes, values = pd.factorize(verdicts[column])
         if len(values) > 1:
             n_columns += 1

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['REFUSALS', 'CYCLES_LISTED', 'CALLS_LISTED', 'PACKAGES', 'POLICY', 'Text', 'Section', 'Plan', 'sections_of',
-           'lead_sentence', 'plans_of_one', 'plans_of_two', 'page_html', 'Report', 'Source', 'report']
+           'lead_sentence', 'plans_of_scores', 'plans_of_one', 'plans_of_two', 'page_html', 'Report', 'Source',
+           'report']
 
 # %% ../../nbs/api/reporting.ipynb #ec5dedd0
 import hashlib
@@ -37,12 +38,14 @@ from ppe.api.inputs import (
 from .input_files import opened
 from .options import check_numbers, words_checked
 from .ranking import Reference, rank
+from .score_inputs import score_input
 from .verdict_quality import diagnose
 from .pair_evidence import show
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five, plural
 from ..files import read_whole, unpacked, write_text
 from ..inference.leaderboard_result import Leaderboard
 from ..inference.ranked_verdicts import Incomplete
+from ..inference.score_leaderboard import ScoreLeaderboard
 from ..inference.real_cycles import real_cycles
 from ..parallel import progress_bar
 from ..rankers.registry import COUNT_RANKERS
@@ -110,7 +113,7 @@ def sections_of(
             yield Section(heading, None, str(error))
 
 # %% ../../nbs/api/reporting.ipynb #6c6ed7ca
-def _ranking(verdicts: pd.DataFrame, **options: Any) -> Leaderboard:
+def _ranking(verdicts: pd.DataFrame, **options: Any) -> Leaderboard | ScoreLeaderboard:
     "The leaderboard, with the stated penalty where a likelihood has no maximum."
     try:
         return rank(verdicts, **options)  # type: ignore[return-value]
@@ -118,23 +121,39 @@ def _ranking(verdicts: pd.DataFrame, **options: Any) -> Leaderboard:
         return rank(verdicts, on_separation="ridge", **options)  # type: ignore[return-value]
 
 # %% ../../nbs/api/reporting.ipynb #3fd55b6b
-def lead_sentence(board: Leaderboard) -> str:
+def _evidence(board: Leaderboard | ScoreLeaderboard) -> tuple[str, list[str], float]:
+    "What was ranked, in words; the models that may be first, and with which confidence: none where nothing is tested."
+    if isinstance(board, ScoreLeaderboard):
+        evidence = f"{plural(len(board.scores.table), 'score')} on {plural(board.n_questions, 'question')}"
+        if board.ranges is None:
+            return evidence, [], 0.0
+        names = board.to_frame()["model"]
+        return (
+            evidence,
+            [name for name in names if board.ranges.best[board.models.index(name)] == 1],
+            board.ranges.level,
+        )
+    evidence = plural(board.verdicts.counts.n_verdicts, "verdict")
+    if board.verdicts.n_questions is not None:
+        evidence += f" on {plural(board.verdicts.n_questions, 'question')}"
+    if board.intervals is None:
+        return evidence, [], 0.0
+    return evidence, list(board.intervals.among(1)), board.intervals.level
+
+
+def lead_sentence(board: Leaderboard | ScoreLeaderboard) -> str:
     "Who is first, how sure that is, and by how many verdicts."
     table = board.to_frame()
     leaders = table.loc[table["rank"] == table["rank"].min(), "model"].tolist()
     models = plural(len(table), "model")
-    evidence = plural(board.verdicts.counts.n_verdicts, "verdict")
-    if board.verdicts.n_questions is not None:
-        evidence += f" on {plural(board.verdicts.n_questions, 'question')}"
+    evidence, candidates, level = _evidence(board)
     if len(leaders) == 1:
         ahead = f"{leaders[0]} is ahead"
     else:
         ahead = f"{first_five(leaders)} share the lead"
-    ranges = board.intervals
-    candidates = list(ranges.among(1)) if ranges else []
-    if ranges is None or not candidates:
+    if not candidates:
         return f"{ahead} of {models}, by {evidence}, without a statement of how sure that is."
-    confidence = f"with {100 * ranges.level:.4g} % confidence"
+    confidence = f"with {100 * level:.4g} % confidence"
     if candidates == leaders and len(leaders) == 1:
         return f"{leaders[0]} is first of {models}, {confidence}, by {evidence}."
     if len(candidates) == len(table):
@@ -201,6 +220,21 @@ def _next(verdicts: pd.DataFrame, level: float, seed: int) -> Text:
     return Text([sentence, TableView(further.pairs.head(CALLS_LISTED))])
 
 
+def plans_of_scores(
+    scores: pd.DataFrame,  # validated
+    board: Leaderboard | ScoreLeaderboard,  # of them
+    *,
+    level: float,
+    seed: int,
+) -> dict[str, Plan]:  # by heading
+    "The sections of a report on one table of scores."
+    return {
+        "Ranking": Plan(lambda: board, ({},), lead_sentence(board)),
+        "How far to trust it": Plan(partial(diagnose, scores, level=level, seed=seed)),
+        "Questions behind the order": Plan(partial(show, scores)),
+    }
+
+
 def plans_of_one(
     verdicts: pd.DataFrame,  # validated verdict table
     board: Leaderboard,  # of it
@@ -223,13 +257,14 @@ def plans_of_one(
 def plans_of_two(
     old: pd.DataFrame,  # validated verdict table
     new: pd.DataFrame,  # another
-    boards: Sequence[Leaderboard],  # of the two
+    boards: Sequence[Leaderboard | ScoreLeaderboard],  # of the two
     *,
     level: float,
 ) -> dict[str, Plan]:  # by heading
     "The sections of a report on what differs between two tables."
     judges = [set(table["judge"].astype(str)) for table in (old, new)]
-    if len(judges[0]) == len(judges[1]) == 1 and judges[0] != judges[1]:
+    is_judge = len(judges[0]) == len(judges[1]) == 1 and judges[0] != judges[1]
+    if is_judge and "score" not in old:
         plans = {"What the new judge changes": Plan(partial(compare, old, new, judges=True, level=level), ({},))}
     else:
         plans = {"What changed": Plan(partial(compare, old, new, level=level), ({},))}
@@ -348,7 +383,7 @@ class Report(Result):
 # %% ../../nbs/api/reporting.ipynb #24d31b0e
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    "A verdict table, and the file that it came from."
+    "A table of verdicts or scores, and the file that it came from."
 
     table: pd.DataFrame  # validated
     file: str = ""  # as the user named it; empty for a table in memory
@@ -356,6 +391,12 @@ class Source:
 
 
 def _source(verdicts: Verdicts, judge: str | None, category: str | None, columns: Columns) -> Source:
+    scores = score_input(verdicts, merged_columns(columns, {}), judge=judge, category=category)
+    if scores is not None:
+        if not isinstance(verdicts, (str, os.PathLike)) or not os.path.isfile(verdicts):
+            return Source(scores.to_frame())
+        sha256 = hashlib.sha256(read_whole(os.fspath(verdicts))).hexdigest()
+        return Source(scores.to_frame(), os.fspath(verdicts), sha256)
     if columns or not isinstance(verdicts, (str, os.PathLike)):
         return Source(verdict_table(verdicts, judge=judge, category=category, columns=columns))
     name = "input" if verdicts == "-" else os.fspath(verdicts)
@@ -394,7 +435,8 @@ def report(
     out: str | os.PathLike | None = None,  # Page to write: .html.
     judge: str | None = None,  # Only this judge.
     category: str | None = None,  # Only this category.
-    ranker: Annotated[str, COUNT_RANKERS] = "bradley-terry",  # How verdicts become scores.
+    # How verdicts become scores: bradley-terry if left out; of scores of answers the mean.
+    ranker: Annotated[str | None, ("mean", *COUNT_RANKERS)] = None,
     # CSV with the columns model,rating to measure distances to.
     reference: Annotated[Reference, "REF.csv"] = None,
     incomplete: Incomplete = "auto",  # Graphs that lack a pair; auto: their valid verdicts count, keep, drop.
@@ -407,7 +449,7 @@ def report(
     columns: Columns = None,
     **names: Any,
 ) -> Report:
-    """Write a report on the verdicts in FILE, as one HTML page.
+    """Write a report on the verdicts, or scores, in FILE, as one HTML page.
 
     With NEW, a second table, on what differs between the two: a model that changed, or another judge. The ranking comes
     first, then what it rests on and what speaks against it, the questions behind it, which cycles are certain, what the
@@ -429,8 +471,12 @@ def report(
         tick = partial(bar.set_description_str, refresh=True)
         tick("ranking")
         boards = [_ranking(table, **ranked, **settings) for table in tables]
-        if new is None:
-            title, plans = "Ranking of models", plans_of_one(tables[0], boards[0], level=level, seed=seed)
+        first = boards[0]
+        if new is None and "score" in tables[0]:
+            title, plans = "Ranking of models", plans_of_scores(tables[0], first, level=level, seed=seed)
+        elif new is None:
+            assert isinstance(first, Leaderboard)
+            title, plans = "Ranking of models", plans_of_one(tables[0], first, level=level, seed=seed)
         else:
             title, plans = "What changed", plans_of_two(tables[0], tables[1], boards, level=level)
         options = {"judge": judge, "category": category, "ranker": ranker, "reference": reference}

@@ -30,11 +30,13 @@ from ppe.api.inputs import (
     verdict_table,
 )
 from .options import check_numbers, words_checked
+from .score_inputs import score_input
 from ..errors import InputError
 from ..inference.agreement import Agreement, agreement_with_people
 from ..inference.diagnosis import Diagnosis, diagnose_verdicts
 from ..inference.matching import Match
 from ..inference.ranked_verdicts import Incomplete
+from ..inference.score_diagnosis import diagnose_scores
 from ..parallel import progress_bar
 from ..pool import Pool, compared_pairs, comparison_graphs, complete_graphs, graph_table
 from ..random_streams import SEED
@@ -139,7 +141,7 @@ def diagnose(
     columns: Columns = None,
     **names: Any,
 ) -> Diagnosis:
-    """Say what the verdicts in FILE hold, and what speaks against them.
+    """Say what the verdicts, or scores, in FILE hold, and what speaks against them.
 
     What is missing? Does one score per model describe the verdicts? How much do questions differ? Which ranks are open,
     and what would close them? How few questions hold the first place? What would more questions, wordings or judges be
@@ -150,6 +152,12 @@ def diagnose(
     require_one_stdin(verdicts, people)
     check_match(match, people)
     named = merged_columns(columns, names)
+    scores = score_input(verdicts, named, judge=judge, category=category)
+    if scores is not None:
+        if people is not None or incomplete != "keep":
+            raise InputError("--people and --incomplete are of verdicts on pairs, and these are scores: leave them out")
+        with progress_bar(bar_format="{desc}") as bar:
+            return diagnose_scores(scores, level=level, seed=seed, tick=partial(bar.set_description_str, refresh=True))
     if people is not None:
         require_columns(named, judges=verdicts, people=people)
     votes = None if people is None else verdict_table(people, columns=named)

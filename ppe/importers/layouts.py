@@ -31,7 +31,7 @@ from ..files import check_text, errors_at, json_object, plain_number
 from .records import RecordFile, Records, as_word
 from ..schemas import spell_alike
 from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, ORDER_KNOWN, STYLE, Verdict, covariate_columns
-from ..verdicts import find_name, graph_codes, model_codes, style_columns, validate_verdicts
+from ..verdicts import REPEAT, find_name, graph_codes, model_codes, style_columns, validate_verdicts
 
 # %% ../../nbs/importers/layouts.ipynb #06646858
 Rows: TypeAlias = pd.DataFrame  # columns of the verdict table, and those of remarks
@@ -54,7 +54,9 @@ def remarks(
     rows: Rows,
 ) -> dict[str, int]:  # sentence with {n} → how often it applies
     "What is to be said of these rows."
-    sentences = [name for name in rows if name not in (*COLUMNS, *_NOT_SAID) and not name.startswith(_COVARIATE)]
+    sentences = [
+        name for name in rows if name not in (*COLUMNS, REPEAT, *_NOT_SAID) and not name.startswith(_COVARIATE)
+    ]
     return {name: int(rows[name].sum()) for name in sentences}
 
 # %% ../../nbs/importers/layouts.ipynb #407a412e
@@ -594,7 +596,7 @@ LAYOUTS["inspect"] = FileLayout(
 )
 
 # %% ../../nbs/importers/layouts.ipynb #65ff5a4d
-_NEEDED, _MORE = ("model_a", "model_b", "winner"), ("question_id", "judge", "category", "variant", ORDER_KNOWN)
+_NEEDED, _MORE = ("model_a", "model_b", "winner"), ("question_id", "judge", "category", "variant", REPEAT, ORDER_KNOWN)
 _GAME_2 = "winner_2"  # of a second game, in which model_b was shown first
 _WORDS = tuple(map(str, Verdict))
 _SECOND = "second"  # what the words of the second game mean
@@ -664,7 +666,9 @@ LAYOUTS["columns"] = FileLayout("columns named by hand", shapes=(), names={}, op
 def _completed(columns: Mapping[str, Sequence[str]], file: RecordFile) -> dict[str, Sequence[str]]:
     "With the columns that have the names of a verdict table, which need not be named."
     there = file.first_fields()
-    completed: dict[str, Sequence[str]] = {name: [name] for name in (*COLUMNS[:-1], ORDER_KNOWN) if name in there}
+    completed: dict[str, Sequence[str]] = {
+        name: [name] for name in (*COLUMNS[:-1], REPEAT, ORDER_KNOWN) if name in there
+    }
     if not {"winner", *_HOT} & {*columns}:
         if "verdict" in there:
             completed["winner"] = ["verdict"]
@@ -746,7 +750,7 @@ _VARIANTS = "verdicts on a pair that had one from the same judge on the same que
 def _pair_keys(rows: Rows, unit: Sequence[str]) -> tuple[pd.Series, np.ndarray, np.ndarray]:
     "A number for each pair of models in a unit, whichever is shown first; the codes of both."
     a, b, models = model_codes(rows)
-    pair = (graph_codes(rows, unit)[0] * len(models) + np.minimum(a, b)) * len(models) + np.maximum(a, b)
+    pair = (graph_codes(rows, [*unit, REPEAT])[0] * len(models) + np.minimum(a, b)) * len(models) + np.maximum(a, b)
     return pd.Series(pair), a, b
 
 
@@ -767,7 +771,7 @@ def _joined(frames: Sequence[Rows]) -> Rows:
         pair, _, _ = _pair_keys(rows, GRAPH_COLUMNS[:2])
         number = pair.groupby(pair).cumcount().to_numpy()
         rows = rows.assign(**{"variant": number + 1, _VARIANTS: number > 0})
-    return rows.astype({column: str for column in ID_COLUMNS if rows[column].dtype == object})
+    return rows.astype({column: str for column in ID_COLUMNS if column in rows and rows[column].dtype == object})
 
 
 UNCLEAR = 0.001  # chance that games of a judge without any preference contradict each other so often

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 from ..comparisons import Comparisons
@@ -86,13 +87,27 @@ def verdict_cells(
     size, first_rows = np.bincount(rows.graph), np.unique(rows.graph, return_index=True)[1]
     facets = {"question": rows.question[first_rows], "judge": rows.judge[first_rows]}
     facets[variant or variant_kind(rows)] = np.unique(rows.wording[first_rows], return_inverse=True)[1]
+    runs = _run_numbers(rows)
+    if runs.any():
+        facets["repeat"] = runs[first_rows]
     outcomes = sparse.csr_array((np.ones(len(rows)), (rows.graph, cell)), (len(size), len(influence)))
     deviations = (outcomes @ influence) * (len(rows) / size)[:, None]
     return Cells(rows.models, where[0], deviations, size / len(rows), facets)
 
 
+def _run_numbers(rows: Comparisons) -> np.ndarray:  # (R,)
+    "Which graph of its judge, question and wording each row is of, from 0."
+    wording = np.unique(rows.wording, return_inverse=True)[1]
+    graphs, first_rows = np.unique(rows.graph, return_index=True)
+    unit = pd.Series(joint_numbers(rows.judge, rows.question, wording)[first_rows])
+    return unit.groupby(unit).cumcount().to_numpy()[np.searchsorted(graphs, rows.graph)]
+
+
 def variant_kind(rows: Comparisons) -> Variant:
     "Order, if the two verdicts on a pair always differ in it, else wording."
+    runs = _run_numbers(rows)
+    if runs.any():
+        rows = rows.take(runs == 0)
     comparison = joint_numbers(rows.judge, rows.question, rows.pair)
     forward, total = np.bincount(comparison, rows.first < rows.second), np.bincount(comparison)
     return "order" if total.max() == 2 and (forward[total == 2] == 1).all() else "wording"
@@ -134,6 +149,8 @@ def facet_levels(
         facets[name] = code
         if name == "judge":
             is_nested = n_levels == n_units
+        elif name == "repeat":
+            is_nested = True  # a run's number means nothing, so it is never tested
         elif shared is None:
             p_values[name] = shared_wordings(cells, name, rng=rng)
             is_nested = p_values[name] >= SHARED
@@ -143,4 +160,5 @@ def facet_levels(
             nested.add(name)
     sets = [names for size in range(1, len(facets) + 1) for names in combinations(facets, size)]
     sets = [names for names in sets if "question" in names or not nested & {*names}]
+    sets = [names for names in sets if "repeat" not in names or len(names) == len(facets)]
     return {names: joint_numbers(*(facets[name] for name in names)) for names in sets}, p_values

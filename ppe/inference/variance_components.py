@@ -212,7 +212,9 @@ def generalizability(
     facets = max(levels, key=len)
     nested = tuple(name for name in facets if (name,) not in levels)
     n_levels = {name: float(sizes[name,]) for name in facets if name not in nested}
-    n_levels |= {name: sizes["question", name] / n_levels["question"] for name in nested}
+    for name in nested:
+        inside = facets if name == "repeat" else ("question", name)
+        n_levels[name] = sizes[inside] / sizes[tuple(other for other in inside if other != name)]
     if n_levels["question"] < 2:
         raise InputError("one question: what others would change is not known; at least two are needed")
     jackknifed = [name for name in n_levels if groups and name not in nested and n_levels[name] > 2]

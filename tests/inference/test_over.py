@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from ppe.inference.component_estimates import contrast_errors, limits_over
-from ppe.inference.study_cells import facets_over, verdict_cells
 from scipy.stats import t as student
 
 import ppe
 from ppe.cli.main import main
 from ppe.comparisons import Comparisons
 from ppe.errors import InputError
+from ppe.inference.component_estimates import contrast_errors, limits_over
 from ppe.inference.normal_intervals import facet_intervals
+from ppe.inference.study_cells import facets_over, verdict_cells
 from ppe.inference.variance_components import variance_components
 from ppe.random_streams import replicate_streams, stream
 from ppe.sources.datasets import load_verdicts

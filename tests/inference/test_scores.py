@@ -362,3 +362,51 @@ def test_a_file_for_each_model_is_one_table(ppe_main, tmp_path):
     assert ppe.rank(str(tmp_path / "*.csv")).to_dict() == ppe.rank(frame).to_dict()
     done = ppe_main("rank", tmp_path / "red.csv")
     assert done.code == 2 and "scores of one model, red: at least two are compared; add the others" in done.err
+
+
+def test_check_counts_what_stands_in_the_table(ppe_main):
+    path = str(CASES / "evidence_3_missing.csv")
+    facts = ppe_main("check", path, "--format", "json").json()
+    table = pd.read_csv(path)
+    of_new = next(row for row in facts["by"] if row["name"] == "new")
+    assert facts["scores"] == len(table) and of_new["questions"] == (table["model"] == "new").sum()
+    assert (facts["cells"], facts["complete_cells"], facts["scores_alone"]) == (6, 3, 3)
+    assert ppe.read(table)["score"].sum() == table["score"].sum()
+
+
+def test_diagnose_says_that_raw_means_are_of_other_questions(ppe_main):
+    done = ppe_main("diagnose", str(CASES / "evidence_3_missing.csv"))
+    assert done.code == 0
+    assert "unlike questions (new on 3, old on 6; 3 have scores of all)" in done.out
+    assert "Means of all scores would put new first; on the same questions old is." in done.out
+
+
+def test_diagnose_names_the_judge_that_decides_the_mean():
+    frame = pd.read_csv(ACCURACY)
+    both = pd.concat([frame.assign(judge="x"), frame.assign(judge="y", score=16 * frame["score"])])
+    assert "those of y decide the mean" in str(ppe.diagnose(both))
+    again = pd.concat([frame.assign(epoch=k) for k in range(3)])
+    assert "All repeats agree: copies, or temperature 0" in str(ppe.diagnose(again))
+
+
+def test_show_lists_the_questions_against_the_order(ppe_main):
+    path = str(CASES / "evidence_2_skew.csv")
+    shown = ppe.show(path, models="spiky,steady").to_dict()
+    wide = pd.read_csv(path).pivot(index="question_id", columns="model", values="score")
+    assert len(shown["against"]["rows"]) == (wide["spiky"] > wide["steady"]).sum() == 7
+    assert shown["standing"]["rows"][0]["difference"] == pytest.approx((wide["steady"] - wide["spiky"]).mean())
+    done = ppe_main("show", path, "--models", "steady,spiky", "--question", "q1")
+    assert done.code == 0 and "steady ranks above spiky" in done.out
+    assert ppe_main("show", path, "--models", "steady,nobody").code == 2
+
+
+@pytest.mark.parametrize("others", [[], [str(CASES / "evidence_1_accuracy.csv")]])
+def test_the_report_on_scores_holds_their_ranking(ppe_main, tmp_path, others):
+    frame = pd.read_csv(ACCURACY)
+    frame.loc[frame["model"] == "red", "score"] = 0
+    path = tmp_path / "scores.csv"
+    frame.assign(score=frame["score"] + (frame["model"] == "green")).to_csv(path, index=False)
+    done = ppe_main("report", path, *others, "--out", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert done.code == 0 and "Mean scores from 18 scores of 3 models on 6 questions" in page
+    assert ("What changed" if others else "Questions behind the order") in page

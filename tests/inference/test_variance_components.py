@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ppe.inference.component_estimates import component_limits, component_matrices, limits_over, turned_share
-from ppe.inference.study_cells import Cells, facet_levels, verdict_cells
 
 from ppe.comparisons import Comparisons
 from ppe.errors import InputError, NoMaximumError
+from ppe.inference.component_estimates import component_limits, component_matrices, limits_over, turned_share
+from ppe.inference.study_cells import Cells, facet_levels, verdict_cells
 from ppe.inference.variance_components import generalizability, purchase_sentence, variance_components
 from ppe.random_streams import replicate_streams, stream
 from ppe.rankers.likelihood import Design, maximise
