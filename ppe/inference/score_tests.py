@@ -317,9 +317,10 @@ def critical_together(
     level: float,
 ) -> float:
     "Critical value of |z| of several contrasts at once, each at its estimate."
+    strengths = tests.start[: tests.n_models] - tests.start[: tests.n_models].mean()
     columns, noises = [], []
     for contrast in contrasts:
-        parts = contributions(tests, contrast, float(contrast @ tests.start[: tests.n_models]))
+        parts = contributions(tests, contrast, float(contrast @ strengths))
         _, null, noise, _ = _together(tests, parts, (contrast @ tests.draws.elsewhere)[None])
         columns.append(null)
         noises.append(noise)
