@@ -239,16 +239,16 @@ def _contributions(
     missed = _fits(*fixed, padded, np.asarray(values, dtype=np.float64), fits, directions, weights)
     scores = (tests.outcomes @ np.ascontiguousarray(weights.reshape(n, -1).T)).T
     variance = (padded * directions).sum(axis=1)
-    leverage, kept = np.zeros(n), np.ones((n, 1))
+    leverage, shares = np.zeros(n), np.ones((n, 1))
     common = _leverage_at_start(tests, padded, *gram) if gram else None
     if common is not None and common.max() < EVEN_OF_MANY:
-        leverage, kept = common, 1 - common[:, None]
+        leverage, shares = common, 1 - common[:, None]
     elif tests.unusual.nnz and not missed:
-        kept, parts = np.empty((n, tests.n_signs)), (tests.unusual.indptr, tests.unusual.indices, tests.unusual.data)
+        shares, parts = np.empty((n, tests.n_signs)), (tests.unusual.indptr, tests.unusual.indices, tests.unusual.data)
         even = EVEN if tests.n_units < MANY else EVEN_OF_MANY
-        missed = leverages(*fixed, tests.usual, *parts, tests.draws.codes, padded, fits, leverage, kept, even)
+        missed = leverages(*fixed, tests.usual, *parts, tests.draws.codes, padded, fits, leverage, shares, even)
     expected = tests.dispersion * variance
-    return Contributions(scores, fits, variance, leverage, kept, missed, expected, np.zeros(n))
+    return Contributions(scores, fits, variance, leverage, shares, missed, expected, np.zeros(n))
 
 
 def contributions(
@@ -317,9 +317,10 @@ def critical_together(
     level: float,
 ) -> float:
     "Critical value of |z| of several contrasts at once, each at its estimate."
+    strengths = tests.start[: tests.n_models] - tests.start[: tests.n_models].mean()
     columns, noises = [], []
     for contrast in contrasts:
-        parts = contributions(tests, contrast, float(contrast @ tests.start[: tests.n_models]))
+        parts = contributions(tests, contrast, float(contrast @ strengths))
         _, null, noise, _ = _together(tests, parts, (contrast @ tests.draws.elsewhere)[None])
         columns.append(null)
         noises.append(noise)

@@ -230,3 +230,7 @@ def test_an_impossible_plan_is_refused(tmp_path):
 def test_the_fewest_calls_join_four_models(kind, options, fewest):
     "A tree has three pairs, a complete graph six; two blocks of three share a model."
     assert Layout(kind, 4, 10, **options).fewest == fewest
+
+
+def test_there_are_as_many_calls_as_questions_wordings_pairs_and_orders():
+    assert Layout("complete", 4, 10, n_wordings=2, orders="both").most == 10 * 2 * 6 * 2
