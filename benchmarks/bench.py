@@ -33,7 +33,8 @@ from scipy.stats import norm
 from ppe.cycle_scores import cycle_counts
 from ppe.designs.pair_designs import PairDesign, design_pairs, pair_table
 from ppe.inference.pool_intervals import pool_tests
-from ppe.inference.score_tests import pair_tests, score_limits
+from ppe.inference.score_limits import score_limits
+from ppe.inference.score_tests import pair_tests
 from ppe.pairs import write_pairs
 from ppe.pool import Pool, half_tie_wins, win_tie_counts_from_table
 from ppe.rankers.bradley_terry import bradley_terry, bradley_terry_batch

@@ -21,8 +21,8 @@ OUTCOMES = ("a", "b", "tie", "invalid")  # a verdict's number is its place here
 POINTS = np.array([1.0, 0.0, 0.5, np.nan])  # of the first model
 TURNED = np.array([1, 0, 2, 3])  # the same verdict, were the answers in the other order
 GRADED = (
-    "graded verdicts: no ties to model and no winner to draw; bradley-terry takes them (ppe rank), or round them "
-    "yourself to a, b and tie"
+    "graded verdicts: no ties to model and no winner to draw; leave tie_parameter out, or round them yourself to a, b "
+    "and tie"
 )
 
 

@@ -28,6 +28,7 @@ ALIASES = {
     "variant": ("wording", "prompt_id", "template", "promptIdx"),
     "repeat": ("epoch", "run", "trial", "train_trial_index", "repeatIndex"),
     "category": ("task", "task_name", "subject", "evaluation_name"),
+    "criterion": ("metric", "key"),
 }
 CELL = ("judge", "question_id", "variant")  # within which scores are compared
 SCORE_MEANINGS = (*ALIASES, "score")  # that a column of a score table may have
@@ -42,6 +43,7 @@ class ScoreColumns(NamedTuple):
     names: dict[str, str]  # the column of each meaning
     constants: dict[str, str]  # what is the same in every row, by meaning
     is_turned: bool  # the lower the score, the better
+    criterion: str | None = None  # whose scores alone are taken
 
 
 def _known_columns(names: Sequence[str]) -> dict[str, str]:
@@ -70,6 +72,9 @@ def score_columns(
     if of_scores and {*wanted} - {*SCORE_MEANINGS}:
         _refuse_both()
     columns = _known_columns(names)
+    criterion = None
+    if "criterion" in columns and wanted.get("criterion", "@")[:1] != "@" and wanted["criterion"] not in names:
+        criterion = wanted.pop("criterion")  # one of them, no column
     columns |= {meaning: name for meaning, name in wanted.items() if meaning != "score"}
     numbers = [name for name in names if name == "score"] or [name for name in names if name.startswith("score_")]
     if "score" in wanted:
@@ -96,7 +101,7 @@ def score_columns(
     strange = [name for name in columns.values() if name not in names]
     if strange:
         raise InputError(f"{file} has no column {first_five(strange)}: it has {first_five(map(repr, names))}")
-    return ScoreColumns(columns, constants, is_turned)
+    return ScoreColumns(columns, constants, is_turned, criterion)
 
 
 def _refuse_both() -> None:
@@ -208,8 +213,32 @@ def are_numbers(
         return False
 
 
+def _of_criterion(table: pd.DataFrame, criterion: str | None) -> pd.DataFrame:
+    "The rows of one criterion. Where each is a category of its own, it has questions of its own."
+    if "criterion" not in table:
+        return table
+    names = table["criterion"].astype(str)
+    criteria = names.unique()
+    if criterion is not None:
+        if criterion not in criteria:
+            raise InputError(f"no scores of criterion {criterion!r:.60}: the table has {first_five(criteria)}")
+        return table[names == criterion].reset_index(drop=True)
+    if len(criteria) < 2:
+        return table
+    if not (table["category"].astype(str) == names).all():
+        raise InputError(
+            f"{len(criteria)} criteria, {first_five(criteria)}: they are not averaged; rank one (--columns "
+            f"criterion={criteria[0]}), or each (--columns category=criterion --by category)"
+        )
+    questions = table["question_id"].astype(str)
+    if (names.groupby(questions).nunique() > 1).any():
+        table = table.assign(question_id=questions + ", " + names)
+    return table
+
+
 def _checked(table: pd.DataFrame, columns: ScoreColumns) -> Scores:
     "Raises `InputError` for what is no score table."
+    table = _of_criterion(table, columns.criterion)
     numbers = _numbers(table["score"])
     table = table.assign(score=0.0 - numbers if columns.is_turned else numbers)
     for column in ("question_id", "model", *_USUAL):

@@ -19,8 +19,10 @@ import pandas as pd
 import pyarrow as pa
 
 from ..designs.adaptive import next_calls as chosen_calls
-from ..designs.stopping import Goal, Settled, is_settled, judged_calls, parse_goal
-from ..designs.stopping import wordings as n_wordings
+from ..designs.goals import Goal, parse_goal
+from ..designs.judged_calls import judged_calls
+from ..designs.stopping import Settled, is_settled
+from ..designs.judged_calls import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ..designs.beliefs import ENOUGH_QUESTIONS, Beliefs, n_draws_for, pilot_beliefs, public_beliefs
 from ..designs.plans import Plan, make_plan, parse_target

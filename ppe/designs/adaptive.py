@@ -16,7 +16,8 @@ from scipy.optimize import linear_sum_assignment
 
 from ..compiled import njit
 from .pair_designs import PairDesign, design_pairs
-from .stopping import Goal, JudgedCalls, judged_scores
+from .goals import Goal
+from .judged_calls import JudgedCalls, judged_scores
 from ..errors import InputError
 from ..compiled import compiled_or_plain
 from ..rankers.distances import best_first

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from ..errors import InputError, first_five, plural
-from .diagnostics import clustered_interval
+from .position_bias import clustered_interval
 from .jackknife import jackknife_half_width
 from .matching import BATTLE, Match, Matched, matched_verdicts
 from ..results import Concern, Heading, Note, Parts, Result, TableView

@@ -18,7 +18,8 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from ..comparisons import Comparisons
 from ..errors import InputError, plural
 from .fit_leverage import LEAST_KEPT
-from .score_tests import Contributions, ScoreTests, contributions, crossing, estimated_difference
+from .score_limits import crossing, estimated_difference
+from .score_tests import Contributions, ScoreTests, contributions
 from .step_down import ROUNDING, critical
 from .component_estimates import contrast_errors
 from .study_cells import Cells, verdict_cells

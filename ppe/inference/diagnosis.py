@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..errors import ConvergenceError, InputError, NoMaximumError
 from . import findings, findings_of_judges
-from .findings import SectionAnswer, Examined
+from .examined import SectionAnswer, Examined
 from .matching import Match
 from ..random_streams import SEED
 from ..results import Result

@@ -11,19 +11,12 @@ import numpy as np
 
 from ..errors import InputError, first_five, plural
 from .agreement import TWO_PEOPLE, agreement_with_people
-from ppe.inference.diagnostics import (
-    clustered_interval,
-    first_place_rates,
-    judges_agree,
-    order_flips,
-    own_models,
-    repeated_questions,
-    shared_errors,
-    wording_spread,
-)
-from .findings import NOTHING, Examined, SectionAnswer, as_percent, rows_as_numbers, with_ends
+from .diagnostics import judges_agree, own_models, repeated_questions, shared_errors
+from .examined import NOTHING, Examined, SectionAnswer, as_percent, rows_as_numbers, with_ends
+from .position_bias import clustered_interval, first_place_rates, order_flips
 from .presentation_order import order_caution
 from .study_cells import joint_numbers
+from .wording_spread import wording_spread
 from ..rankers.distances import best_first
 from ..rankers.registry import rank_batch
 from ..verdicts import REPEAT

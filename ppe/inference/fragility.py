@@ -309,7 +309,8 @@ class _Order:
         for one, other in candidates:
             left_out = self.search.fewest(one, other, most, self.singles)
             if left_out is not None:
-                best, most, ahead, behind = left_out, len(left_out), one, other
+                best, most = left_out, len(left_out)
+                ahead, behind = one, other
         is_alone = False
         if best is not None and size:
             rest = self.search.scores(~np.isin(np.arange(n_questions), best))

@@ -21,7 +21,8 @@ from .leaderboard_ranges import Fitted
 from .leaderboard_result import Leaderboard
 from .pool_intervals import pool_tests
 from .score_leaderboard import ScoreLeaderboard
-from .score_tests import ScoreTests, contrast_limits, contrast_test, critical_together
+from .score_limits import contrast_limits
+from .score_tests import ScoreTests, contrast_test, critical_together
 from .step_down import ROUNDING, critical
 from ..random_streams import stream
 from ..results import Parts, Result, TableView

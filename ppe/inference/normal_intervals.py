@@ -21,7 +21,8 @@ from ..rankers.question_effects import fit_question_effects
 from ..rankers.ranking import BatchScores
 from .graph_selection import ALL_GRAPHS
 from .intervals import ONE_QUESTION, RankIntervals, Scope, percentile_model_limits, tested_limits
-from .score_tests import contrast_limits, scale_models, score_tests
+from .score_limits import contrast_limits, scale_models
+from .score_tests import score_tests
 from .step_down import PairStatistics, critical, questions_needed
 from .component_estimates import contrast_errors
 from .variance_components import variance_components

@@ -32,7 +32,8 @@ from ppe.inference.intervals import (
     tested_limits,
 )
 from .question_resamples import question_weights
-from .score_tests import ScoreTests, pair_tests, score_limits, score_tests
+from .score_limits import score_limits
+from .score_tests import ScoreTests, pair_tests, score_tests
 
 # %% ../../nbs/inference/pool_intervals.ipynb #69d61dbd
 def pool_tests(

@@ -21,15 +21,8 @@ from ..errors import InputError, NoMaximumError, first_five, plural
 from ..inference.agreement import agreement_measures
 from ..inference.jackknife import jackknife_error, question_wins, strengths_without
 from ..inference.presentation_order import order_caution
-from ppe.inference.score_tests import (
-    OPEN_FROM,
-    ScoreTests,
-    contrast_test,
-    contributions,
-    crossing,
-    estimated_difference,
-    score_tests,
-)
+from ..inference.score_limits import OPEN_FROM, crossing, estimated_difference
+from ..inference.score_tests import ScoreTests, contrast_test, contributions, score_tests
 from ..inference.step_down import ROUNDING, critical, draws_needed, holm, questions_needed
 from ..random_streams import SEED, stream
 from ..rankers.distances import best_first

@@ -16,10 +16,13 @@ import pandas as pd
 
 from ..comparisons import Comparisons
 from ..designs.adaptive import next_calls
-from ..designs.stopping import Goal, Settled, is_settled, judged_calls, wordings
+from ..designs.goals import Goal
+from ..designs.judged_calls import judged_calls, wordings
+from ..designs.stopping import Settled, is_settled
 from ..errors import InputError
 from ..inference.agreement import agreement_measures
-from ..inference.diagnostics import family, first_place_rates, order_flips
+from ..inference.diagnostics import family
+from ..inference.position_bias import first_place_rates, order_flips
 from ..pool import Pool, complete_graphs, half_tie_wins
 from ..rankers.distances import best_first
 from ..random_streams import SEED, stream

@@ -202,10 +202,10 @@ def _pipeline_cost() -> "ppe.results.Result":
     return PipelineCost(pipeline, tuple(stage_costs(pipeline)))
 
 
-def _scored() -> "ppe.results.Result":
+def _scored(**options: object) -> "ppe.results.Result":
     rows = [(question, model, question % 3) for question in range(4) for model in ("*a*", "b_c_")]
     rows[1] = (0, "b_c_", None)
-    return ppe.rank(pd.DataFrame(rows, columns=["question_id", "model", "score"]))
+    return ppe.rank(pd.DataFrame(rows, columns=["question_id", "model", "score"]), **options)
 
 
 def _few_scores() -> "pd.DataFrame":
@@ -235,7 +235,8 @@ def _noted_results() -> dict[str, "ppe.results.Result"]:
     return {
         "rank": ppe.rank(broken), "by category": ppe.rank(broken, by="category"),
         "judges": ppe.rank(broken, judges="separate"), "people": ppe.rank(table, people=people),
-        "agree": ppe.agree(table, people=people), "compare scores": ppe.compare(_few_scores(), model=["a", "b"]),
+        "agree": ppe.agree(table, people=people), "costs": _scored(costs={"*a*": 1, "b_c_": 2}),
+        "compare scores": ppe.compare(_few_scores(), model=["a", "b"]),
         "compare": ppe.compare(broken, model=["m_2_", "m4"]),
         "compare --judges": ppe.compare(table, judges=True, judge=["one", "two"]), "diagnose": ppe.diagnose(broken),
         "cycles": ppe.cycles(broken), "check": ppe.check(broken), "show": ppe.show(broken, models=["m4", "m*1*"]),
@@ -253,7 +254,13 @@ def test_notes_stand_in_every_form_and_the_most_serious_come_first():
     from ppe.results import Concern, Note, Result
 
     results = _noted_results()
-    without = {"Fit", "Fragility", "Collected", "Text"}  # they say it in their own words; parts of others
+    without = {
+        "Fit",
+        "Fragility",
+        "Collected",
+        "Text",
+        "ImportedScores",
+    }  # they say it in their own words; parts of others
     kinds = {kind.__name__ for kind in Result.__subclasses__() if kind.__module__.startswith("ppe.")}
     assert {type(result).__name__ for result in results.values()} == kinds - without
     for name in ("design", "next", "diagnose"):  # of these verdicts they have nothing to note

@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 from ppe import compiled
 from ppe.designs import adaptive, stopping
 from ppe.designs.adaptive import TOGETHER, next_calls
-from ppe.designs.stopping import Goal, is_settled
+from ppe.designs.goals import Goal
+from ppe.designs.stopping import is_settled
 from ppe.errors import InputError
 
 

@@ -221,3 +221,16 @@ def test_an_impossible_plan_is_refused(tmp_path):
         (("plan", "--models", 5, "--questions", 0), "at least one"),
     ):
         assert_refused(words, said)
+
+
+@pytest.mark.parametrize("kind, options, fewest", [
+    ("spread", {}, 3), ("spread", {"orders": "both"}, 6), ("complete", {}, 6), ("paraphrases", {"n_wordings": 2}, 12),
+    ("blocks", {"block_size": 3}, 6),
+])  # fmt: skip
+def test_the_fewest_calls_join_four_models(kind, options, fewest):
+    "A tree has three pairs, a complete graph six; two blocks of three share a model."
+    assert Layout(kind, 4, 10, **options).fewest == fewest
+
+
+def test_there_are_as_many_calls_as_questions_wordings_pairs_and_orders():
+    assert Layout("complete", 4, 10, n_wordings=2, orders="both").most == 10 * 2 * 6 * 2

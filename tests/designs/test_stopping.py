@@ -12,7 +12,8 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from ppe.cli.main import main
-from ppe.designs.stopping import Goal, is_settled, needed_pairs, parse_goal, reached
+from ppe.designs.goals import Goal, needed_pairs, parse_goal, reached
+from ppe.designs.stopping import is_settled
 
 
 def random_calls(n, questions, size, rng, theta=None, sigma=1.0):

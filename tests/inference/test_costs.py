@@ -105,3 +105,33 @@ def test_trap_15_the_best_itself_may_be_behind():
     table = board.to_frame()
     assert table["behind_at_most"].iloc[0] > 0.03
     assert "behind_at_most" in str(board).splitlines()[0]
+
+
+def test_trap_3_rare_failures_say_how_few_questions_carry_them():
+    "A mean that rests on two failures in 30 questions: the line on robustness says so."
+    rng = stream(3, "failures")
+    frame = pd.DataFrame([(q, m, 80 + (m == "a") + rng.normal(0, 0.2)) for q in range(30) for m in "ab"])
+    frame.columns = ["question_id", "model", "score"]
+    frame.loc[(frame["model"] == "a") & frame["question_id"].isin([3, 4]), "score"] = 5.0
+    board = ppe.rank(frame)
+    assert board.to_frame()["model"].tolist() == ["b", "a"] and board.fragility is not None
+    assert "dropping 2 of the 30 questions (the fewest that can) would put a first" in str(board)
+
+
+def test_trap_13_criteria_are_not_pooled(ppe_main, tmp_path):
+    "One is named, or each is a category of its own; what nobody named is refused."
+    rng = stream(13, "criteria")
+    rows = [(q, m, c, rng.normal(k, 1)) for q in range(12) for k, m in enumerate("ab") for c in ("depth", "wit")]
+    frame = pd.DataFrame(rows, columns=["question_id", "model", "criterion", "score"])
+    path = tmp_path / "criteria.csv"
+    frame.to_csv(path, index=False)
+    refused(ppe_main("rank", path), "2 criteria, depth, wit", "--columns criterion=depth")
+    alone = ppe.rank(frame[frame["criterion"] == "wit"]).to_frame()
+    pd.testing.assert_frame_equal(ppe.rank(frame, criterion="wit").to_frame(), alone)
+    each = ppe_main("rank", path, "--columns", "category=criterion", "--by", "category")
+    assert each.code == 0 and "depth" in each.out and "wit" in each.out
+    refused(ppe_main("rank", path, "--columns", "criterion=style"), "no scores of criterion 'style'")
+    halves = [tmp_path / f"{name}.csv" for name in ("depth", "wit")]
+    for half in halves:
+        frame[frame["criterion"] == half.stem].to_csv(half, index=False)
+    refused(ppe_main("rank", *halves), "2 criteria")

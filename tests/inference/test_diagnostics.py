@@ -7,8 +7,9 @@ import pytest
 from drawn import frame
 
 from ppe.inference.diagnosis import diagnose_verdicts
-from ppe.inference.diagnostics import judges_agree, wording_spread
+from ppe.inference.diagnostics import judges_agree
 from ppe.inference.findings import open_ranks
+from ppe.inference.wording_spread import wording_spread
 from ppe.pool import Pool, comparison_graphs
 from ppe.random_streams import stream
 from ppe.sources.datasets import load_verdicts

@@ -225,3 +225,9 @@ def test_a_gate_ends_with_its_code(ppe_main, tmp_path, name):
     paths = write(tmp_path / "old.csv", old), write(tmp_path / "new.csv", new)
     models = () if "--model" in words else ("--model", "me")
     assert ppe_main("compare", *paths, "--fail-if", "worse", *models, *words).code == code
+
+
+@pytest.mark.parametrize("level", [0.49, 1.0])
+def test_a_level_that_is_none_is_refused(level):
+    with pytest.raises(ppe.PpeError, match="0.5"):
+        ppe.compare(JUDGE, JUDGE.assign(judge="k"), judges=True, level=level)

@@ -20,7 +20,8 @@ from ppe.inference.graph_selection import Method
 from ppe.inference.leaderboard import leaderboard
 from ppe.inference.pool_intervals import rank_intervals
 from ppe.inference.question_resamples import question_weights
-from ppe.inference.score_tests import contrast_limits, score_tests
+from ppe.inference.score_limits import contrast_limits
+from ppe.inference.score_tests import score_tests
 from ppe.pool import comparison_graphs
 from ppe.random_streams import stream
 from ppe.rankers.likelihood import Design

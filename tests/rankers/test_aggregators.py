@@ -20,6 +20,7 @@ from ppe.pool import Pool, comparison_graphs
 from ppe.random_streams import stream
 from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.registry import RANKERS, rank, rank_batch
+from ppe.rankers.separation import separation
 from ppe.verdicts import COLUMNS, validate_verdicts
 
 SEED = 20260324
@@ -116,3 +117,8 @@ def test_what_the_benchmark_compares_agrees(part: str):
     bench = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "bench.py"))
     compared = [line for line in bench[part](quick=True) if re.match("equal|≤ 1e-", line.bound)]
     assert compared and all(line.passed for line in compared), compared
+
+
+def test_of_two_separating_groups_of_one_size_the_upper_one_is_named():
+    groups = separation(np.triu(np.ones((3, 3), dtype=bool), 1))  # a chain: 0 beats 1 beats 2
+    assert (groups.above.tolist(), groups.below.tolist()) == ([0], [1, 2])

@@ -12,7 +12,7 @@ from scipy.special import expit
 import ppe
 from ppe.comparisons import Comparisons
 from ppe.errors import InputError
-from ppe.inference.diagnostics import first_place_rates
+from ppe.inference.position_bias import first_place_rates
 from ppe.inference.presentation_order import order_caution
 from ppe.rankers.order_effect import ORDER_FORMS
 from ppe.rankers.predictor import order_effect

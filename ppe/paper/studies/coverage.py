@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from ...designs.adaptive import next_calls
-from ...designs.stopping import Goal, JudgedCalls
+from ...designs.goals import Goal
+from ...designs.judged_calls import JudgedCalls
 from ...inference.intervals import RankIntervals
 from ...pool import Pool
 from ...rankers.discrimination import draw_graphs
