@@ -15,7 +15,7 @@ import pandas as pd
 from fastcore.basics import patch
 
 from ..charts import draw_cycle_scores, draw_ranges, draw_wins
-from ..errors import InputError, first_five
+from ..errors import InputError, first_five, plural
 from .fragility import CHEAP, TOP, Fragility, fragility, fragility_cost
 from ppe.inference.intervals import (
     RankIntervals,
@@ -306,8 +306,10 @@ def plot(
     if kind == "scores":
         label = score_label(self.intervals, self.kind)
         axes = draw_ranges(ax, self.to_frame(), ("score", "score_low", "score_high"), label)
-        method = RANKERS[self.ranking.ranker].label
-        axes.set_title(f"{method} scores from {self.verdicts.sentence}", loc="left", fontsize=8)
+        title = f"{RANKERS[self.ranking.ranker].label} scores"
+        if self.verdicts.n_questions is not None:
+            title += f", {plural(self.verdicts.n_questions, 'question')}"
+        axes.set_title(title, loc="left", fontsize=8)
         return axes
     if kind not in ("wins", "cycles"):
         raise InputError(f"kind={kind!r}: a leaderboard is drawn as scores, wins or cycles")
