@@ -148,7 +148,8 @@ def _report(estimate: PeopleAndJudges) -> dict[str, Any]:
     low, high = (None if np.isnan(end) else end for end in estimate.worth_limits(estimate.level))
     votes = estimate.votes
     report = {
-        "ranker": estimate.ranking.ranker, "models": estimate.to_frame().to_dict("records"), "weights": dict(estimate.weights),
+        "ranker": estimate.ranking.ranker, "models": estimate.to_frame().to_dict("records"),
+        "weights": dict(estimate.weights),
         "n_people": votes.n_people, "n_questions": votes.n_questions, "n_invalid": votes.n_invalid,
         "sampling_p": estimate.sampling_p, "variance": estimate.variance, "variance_people": estimate.variance_people,
         "worth": estimate.worth, "worth_low": low, "worth_high": high, "n_missing": dict(votes.n_missing),
