@@ -103,8 +103,9 @@ class JudgeChange(Result):
                 notes.append(Note(f"{plural(n, 'verdict')} of {judge} left out: {which}.", Concern.LEFT_OUT))
         if self.tested:
             text = (
-                f"{first_five(self.tested)}: by a judge, all questions but one at most went one way against the others, "
-                "or none was asked. The others set the scale, and this change is tested (inf: no estimate, or no limit)."
+                f"{first_five(self.tested)}: by a judge, all questions but one at most went one way against the "
+                "others, or none was asked. The others set the scale, and this change is tested (inf: no estimate, or "
+                "no limit there)."
             )
             notes.append(Note(text, Concern.ROUGH))
         text = "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
