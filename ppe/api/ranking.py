@@ -7,7 +7,7 @@ __all__ = ['Reference', 'Costs', 'OF_POOL', 'OF_COUNTS', 'OF_SCORES', 'OF_PEOPLE
 
 # %% ../../nbs/api/ranking.ipynb #27a2f594
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
@@ -54,7 +54,7 @@ from .score_inputs import score_input
 
 # %% ../../nbs/api/ranking.ipynb #rk-02
 Reference: TypeAlias = str | os.PathLike | Mapping[str, float | str] | pd.Series | Leaderboard | None
-Costs: TypeAlias = str | os.PathLike | Mapping[str, float] | pd.Series | None
+Costs: TypeAlias = str | os.PathLike | Mapping[str, float] | pd.Series | pd.DataFrame | None
 
 
 def _ratings(source: Reference) -> Mapping[str, float | str] | None:
@@ -78,20 +78,33 @@ def _ratings(source: Reference) -> Mapping[str, float | str] | None:
 
 def _costs(source: Costs) -> Mapping[str, float] | None:
     "What each model costs."
-    if source is None or isinstance(source, (Mapping, pd.Series)):
-        return None if source is None else {str(name): float(cost) for name, cost in dict(source).items()}
+    if source is None:
+        return None
+    if isinstance(source, (Mapping, pd.Series)):
+        return _numbers_of_models(dict(source).items())
+    if isinstance(source, pd.DataFrame):
+        if not {"model", "cost"} <= {*source}:
+            raise InputError(f"costs have the columns {', '.join(map(str, source))}: model and cost are needed")
+        return _distinct_costs(source)
     path = os.fspath(source)
-    costs = {}
     with reading(path, "CSV with the columns model,cost"):
-        table = text_columns(path, path, "costs", "cost", ("model", "cost"))
-        rows = [f"row {row + 1}" for row in range(len(table))]
-        require_distinct(table["model"].tolist(), rows, "one cost for each model")
-        for model, cost in zip(table["model"], table["cost"], strict=True):
-            try:
-                costs[model] = plain_number(cost)
-            except ValueError:
-                raise InputError(f"cost {cost!r:.60} of model {model!r:.60} is no number; correct it") from None
-    return costs
+        return _distinct_costs(text_columns(path, path, "costs", "cost", ("model", "cost")))
+
+
+def _distinct_costs(table: pd.DataFrame) -> Mapping[str, float]:
+    rows = [f"row {row + 1}" for row in range(len(table))]
+    require_distinct(table["model"].tolist(), rows, "one cost for each model")
+    return _numbers_of_models(zip(table["model"], table["cost"], strict=True))
+
+
+def _numbers_of_models(costs: Iterable[tuple[object, object]]) -> Mapping[str, float]:
+    numbers = {}
+    for model, cost in costs:
+        try:
+            numbers[str(model)] = plain_number(str(cost))
+        except ValueError:
+            raise InputError(f"cost {str(cost)!r:.60} of model {str(model)!r:.60} is no number; correct it") from None
+    return numbers
 
 
 def _covariates(
@@ -353,6 +366,8 @@ def rank(
         "over": None if ranges.over == ("question",) else over,
         "people": people, "match": match, "columns": named, "fragility": fragility, "costs": costs, "within": within,
     })  # fmt: skip
+    if isinstance(verdicts, Pool):
+        _refuse_of_pool(chosen, select)
     priced = _priced(_costs(costs), within, chosen, intervals)
     scores = score_input(verdicts, named, judge=judge, category=category)
     if scores is not None:
@@ -367,7 +382,6 @@ def rank(
         raise InputError("--ranker mean: it is of scores of answers, and these are verdicts on pairs; leave it out")
     options: dict[str, Any] = {"ranker": ranker or "bradley-terry", "on_separation": on_separation}
     if isinstance(verdicts, Pool):
-        _refuse_of_pool(chosen, select)
         return pool_leaderboard(verdicts, method=_selection(select, keep, mu), **options)
     if people is not None:
         _refuse_of_people(chosen)

@@ -353,7 +353,7 @@ def test_pool_options():
         "judge": "nobody", "category": "nothing", "by": "category", "incomplete": "drop", "covariates": "length",
         "coefficients": {"length": 1}, "order_effect": True, "judges": "separate", "mu": 2.0, "reference": {"x": 1},
         "intervals": 100, "level": 0.9, "interval_kind": "single", "over": "judges", "seed": 1, "people": table,
-        "match": "question", "columns": {"judge": "x"}, "fragility": True,
+        "match": "question", "columns": {"judge": "x"}, "fragility": True, "costs": {"x": 1.0}, "within": 0.1,
     }  # fmt: skip
     for name, value in refused.items():
         with pytest.raises(InputError, match=f"a pool of graphs takes no --{name.replace('_', '-')}"):
