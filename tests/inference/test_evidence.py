@@ -110,16 +110,6 @@ def test_a_score_that_is_rounding_prints_as_zero(ppe_main, tmp_path):
         assert all(score == 0 or abs(score) > 1e-12 * largest for score in shown)
 
 
-def test_shared_ranks_print_as_halves():
-    import pandas as pd
-
-    from ppe.cli.show import _cells
-
-    assert _cells(pd.Series([1.0, 2.5, 2.5])) == ["1", "2.5", "2.5"]
-    assert _cells(pd.Series([1.0, 2.0, 3.0])) == ["1", "2", "3"]
-    assert _cells(pd.Series([0.25, -1.0])) == ["0.250", "-1.000"]
-
-
 # ---- one question
 
 

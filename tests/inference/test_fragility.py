@@ -157,7 +157,7 @@ def test_it_is_left_out_without_ranges_or_at_great_cost_and_can_be_asked_for(mon
     usual = ppe.rank(rows).fragility
     assert ppe.rank(rows, intervals=0).fragility is None
     assert ppe.rank(rows, intervals=0, fragility=True).fragility.to_dict() == usual.to_dict()
-    monkeypatch.setattr("ppe.inference.leaderboard.CHEAP", 0.0)
+    monkeypatch.setattr("ppe.inference.leaderboard_result.CHEAP", 0.0)
     board = ppe.rank(rows)
     assert board.fragility is None and any("--fragility" in note or "fragility=" in note for note in board.notes())
     assert ppe.rank(rows, fragility=True).fragility.to_dict() == usual.to_dict()

@@ -230,7 +230,7 @@ def test_a_model_with_more_invalid_verdicts_than_its_share_is_named(ppe_main, tm
     for command in ("rank", "diagnose"):
         done = ppe_main(command, path)
         said = done.err if command == "rank" else done.out
-        assert said.count("more invalid verdicts than its share: model m02 (") == 1 and "p corrected" in said
+        assert said.count("ore invalid verdicts than its share: model m02 (") == 1 and "p corrected" in said
         assert "biased" in said
     found = ppe_main("rank", path, "--format", "json").json()["invalid"]
     assert [row["name"] for row in found["uneven"]] == ["m02"] and found["uneven"][0]["p"] < 0.01 == found["level"]

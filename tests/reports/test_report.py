@@ -148,7 +148,7 @@ def test_the_command_writes_the_same_bytes_and_says_how(capsys, tmp_path: Path, 
     first = Path("r.html").read_bytes()
     page = text_of(first.decode())
     assert "Ranking of models 1970-01-02" in page and "it's <here>.csv, SHA-256" in page
-    line = "ppe report 'it'\"'\"'s <here>.csv' --ranker bradley-terry --reference ref.csv --incomplete auto"
+    line = "ppe report 'it'\"'\"'s <here>.csv' --reference ref.csv --incomplete auto"
     assert f"{line} --intervals 99 --level 0.9 --seed 5" in page
     assert "distance to the reference: spearman" in page and str(tmp_path) not in page
     code, _, err = run(capsys, *words)
