@@ -202,9 +202,10 @@ class Staging:
 
     def readme(self, heading: list[str]) -> str:
         "A section of README.md, or what stands above its first one, for a page in site/."
-        sections = re.split(r"(?m)^##? (.*)\n", (ROOT / "README.md").read_text(encoding="utf-8"))
-        found = dict(zip(sections[1::2], sections[2::2], strict=True))
-        return self.relinked(found.get(" ".join(heading), sections[2]), "README.md", "index.md")
+        _, text = (ROOT / "README.md").read_text(encoding="utf-8").split("\n", 1)  # without its title
+        first, *sections = re.split(r"(?m)^## (.*)\n", text)
+        found = dict(zip(sections[::2], sections[1::2], strict=True))
+        return self.relinked(found.get(" ".join(heading), first), "README.md", "index.md")
 
     def artefacts(self, _: list[str]) -> str:
         "Every figure and table with its command and its files."
