@@ -49,6 +49,7 @@ class Schema:
     either_way: bool  # whether (x, y) and (y, x) are the same pair
     says: Mapping[str, str]  # of the rules "empty", "missing" (the way out), "word" (an unknown one), "twice"
     optional: tuple[str, ...] = ()  # of the columns
+    aliases: tuple[str, ...] = ()  # of the columns, other names of an optional one
     comments: bool = False  # whether lines that begin with # may stand at the top
     closed: str = ""  # why there may be no other column, and the way out; others are passed over if not given
 
@@ -168,7 +169,7 @@ def require_columns(
 ) -> list[str]:  # those to be read
     "Raises `InputError` unless the columns of the schema are there, each once, and no other where that matters."
     names = list(names)
-    needed = [column for column in schema.cells if column not in schema.optional]
+    needed = [column for column in schema.cells if column not in (*schema.optional, *schema.aliases)]
     more = f", and may have {', '.join(schema.optional)}" if schema.optional else ""
     wanted = f"a {schema.kind} has the columns {', '.join(needed)}{more}"
     if set(COUNT_COLUMNS) <= set(names) and "verdict" in needed and "verdict" not in names:

@@ -137,8 +137,7 @@ def _schema(covariates: Sequence[str], in_file: bool = False) -> Schema:
     if not in_file:
         return replace(VERDICTS, cells={**VERDICTS.cells, **cells}, says=says)
     cells |= dict.fromkeys((name for name in REPEAT_NAMES if name not in cells), bool)
-    optional = (*VERDICTS.optional, *REPEAT_NAMES)
-    return replace(VERDICTS, cells={**VERDICTS.cells, **cells}, says=says, optional=optional)
+    return replace(VERDICTS, cells={**VERDICTS.cells, **cells}, says=says, aliases=REPEAT_NAMES)
 
 
 def _numbers(values: pd.Series) -> np.ndarray:  # int64 if all are whole, else float64

@@ -118,6 +118,8 @@ def field_names(
     name: str,  # of a file, or - for standard input
 ) -> list[str]:
     "The columns of CSV or Parquet, the fields of the first JSON object; none of what cannot be read."
+    if name != STDIN and not os.path.isfile(name):
+        return []  # a pipe can be read once
     try:
         data = _beginning(name)
         if not begins_as_json(name):
