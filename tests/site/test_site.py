@@ -374,6 +374,7 @@ def test_no_page_is_heavy(browser: Browser, address: str, site: Path):
         requests = {url.split("?")[0] for url in browser.open(f"{address}{name}.html").requests}
         files = [site / url.removeprefix(address) for url in requests if url.startswith(address)]
         heavy[name] = sum(file.stat().st_size for file in files if file.is_file())
+    assert heavy.pop("search") <= 800_000, "with the words of all pages"
     assert max(heavy.values()) <= 660_000, heavy
 
 
