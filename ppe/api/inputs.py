@@ -101,13 +101,12 @@ def imported(
     **options: Any,  # of `import_verdicts`
 ) -> pd.DataFrame:  # validated verdict table; its attrs["report"] says what was read
     "The verdicts of a frame, or of files in a layout or with named columns. Warns of what is left out or taken apart."
-    is_named = bool(columns)
+    fields = {*_fields(source)}
+    is_named = bool(columns) or (options.get("layout") is None and {"model_a", "model_b", "verdict"} <= fields)
     if is_frame(source):
         source = RecordFile.of(source)
-        fields = {*source.first_fields()}
-        if not (is_named or options) and {*COLUMNS} <= fields:
+        if not (columns or options) and {*COLUMNS} <= fields:
             return validate_verdicts(source.frame, covariates)
-        is_named |= options.get("layout") is None and {"model_a", "model_b", "verdict"} <= fields
     if covariates and not is_named:
         way_out = "name its columns (--columns model_a=…,winner=…)"
         raise InputError(
@@ -176,6 +175,12 @@ def selected(
     return select_verdicts(table, **chosen)
 
 # %% ../../nbs/api/inputs.ipynb #59143aa3
+def _lacks_columns(files: Sequence[str]) -> bool:
+    "Whether they are verdict tables but for the judge, the category or the wording, which need not be told apart."
+    fields = {*_fields(files)}
+    return {"question_id", "model_a", "model_b", "verdict"} <= fields and not {*COLUMNS} <= fields
+
+
 def _require_memory(n_rows: int, option: str) -> None:
     "Raises `InputError` where a table of so many rows, which an option needs, does not fit into memory."
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -212,7 +217,7 @@ def read_input(
     if not words:
         raise InputError("no file of verdicts: name at least one")
     files = file_names([os.fspath(word) for word in words])
-    if columns:
+    if columns or _lacks_columns(files):
         records = [RecordFile("input", unpacked(read_whole(opened(STDIN)), "input"))] if STDIN in files else files
         return selected(imported(records, columns, covariates), files, **chosen)
     sources = {name: readable(name) for name in files}

@@ -334,6 +334,23 @@ def test_judge_chooses_and_columns_names():
     assert set(ppe.read(frame, judge="me", **WORDS)["judge"]) == {"me"}
 
 
+def test_a_file_needs_neither_judge_nor_category_nor_wording(tmp_path, ppe_main):
+    "As its frame does not; an unknown word is an error there, too."
+    rows = [(q, "x", "y", "aab"[q % 3]) for q in range(9)]
+    frame, path = pd.DataFrame(rows, columns=["question_id", "model_a", "model_b", "verdict"]), tmp_path / "v.csv"
+    frame.to_csv(path, index=False)
+    (tmp_path / "v.jsonl").write_text(
+        "".join(f"{line}\n" for line in frame.to_json(orient="records", lines=True).split())
+    )
+    wanted = ppe.rank(frame).to_frame()
+    for name in ("v.csv", "v.jsonl"):
+        assert ppe.rank(str(tmp_path / name)).to_frame().equals(wanted)
+    assert ppe_main("rank", path, "--format", "json").json()["n_verdicts"] == 9
+    frame.assign(verdict="zz").to_csv(path, index=False)
+    done = ppe_main("rank", path)
+    assert done.code == 2 and "unknown verdict 'zz'" in done.err
+
+
 # ---- a pool of graphs
 
 
