@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from ..errors import ConvergenceError, InputError, NoMaximumError, first_five, plural
-from .diagnosis import Diagnosis, Finding, as_findings
+from .diagnosis import Diagnosis, answered
 from .findings import SectionAnswer, as_percent, rows_as_numbers
 from .mean_tests import MeanTests
 from .score_leaderboard import ScoreLeaderboard, score_leaderboard
@@ -193,13 +193,6 @@ def diagnose_scores(
 ) -> Diagnosis:
     "What a score table says about itself. Raises `InputError` as `score_leaderboard`."
     data = ExaminedScores(scores, level, seed)
-    rows, missing = list[Finding](), dict[str, str]()
     contents(data)  # what it refuses is refused altogether
-    for section, (about, find) in SCORE_SECTIONS.items():
-        tick(about)
-        try:
-            rows += as_findings(section, find(data), level)
-        except (InputError, ConvergenceError, NoMaximumError) as error:
-            missing[section] = str(error)
-            rows.append(Finding(section, "missing", None, sentence=f"{about}: not measurable here, {error}."))
+    rows, missing = answered(SCORE_SECTIONS, data, level, tick)
     return Diagnosis(tuple(rows), missing, seed, sections=tuple(SCORE_SECTIONS))
