@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Verdicts', 'Columns', 'VerdictFiles', 'VerdictFile', 'ROW_BYTES', 'merged_columns', 'imported', 'table_of',
-           'require_columns', 'selected', 'read_input', 'verdict_table', 'require_one_stdin', 'check_match',
-           'judges_and_people']
+           'require_columns', 'selected', 'lacks_columns', 'read_input', 'verdict_table', 'require_one_stdin',
+           'check_match', 'judges_and_people']
 
 # %% ../../nbs/api/inputs.ipynb #8c105adf
 import os
@@ -175,7 +175,7 @@ def selected(
     return select_verdicts(table, **chosen)
 
 # %% ../../nbs/api/inputs.ipynb #59143aa3
-def _lacks_columns(files: Sequence[str]) -> bool:
+def lacks_columns(files: Sequence[str]) -> bool:
     "Whether they are verdict tables but for the judge, the category or the wording, which need not be told apart."
     fields = {*_fields(files)}
     return {"question_id", "model_a", "model_b", "verdict"} <= fields and not {*COLUMNS} <= fields
@@ -217,7 +217,7 @@ def read_input(
     if not words:
         raise InputError("no file of verdicts: name at least one")
     files = file_names([os.fspath(word) for word in words])
-    if columns or _lacks_columns(files):
+    if columns or lacks_columns(files):
         records = [RecordFile("input", unpacked(read_whole(opened(STDIN)), "input"))] if STDIN in files else files
         return selected(imported(records, columns, covariates), files, **chosen)
     sources = {name: readable(name) for name in files}

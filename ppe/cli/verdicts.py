@@ -8,6 +8,7 @@ __all__ = ['check_command', 'cycles_command', 'diagnose_command', 'plan_command'
            'compare_command', 'design_command', 'next_command']
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-03
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ from .show import FORCE, OF_RESULTS, OF_TESTS, Files, Form, command, emit, emit_
 from .show import function_command, new_file, note, out_option
 from ..counts import write_counts
 from ..api.input_files import file_names
-from ..api.inputs import Columns, Verdicts, merged_columns, read_input, selected
+from ..api.inputs import Columns, Verdicts, lacks_columns, merged_columns, read_input, selected
 from ..api.planning import design, next_calls, plan
 from ..api.comparing import compare
 from ..api.ranking import rank
@@ -79,11 +80,14 @@ def import_command(
         notes = [] if options["layout"] else [f"layout {answers.layout}, by the fields of the first record"]
         emit_result(format, answers, notes)
         return
-    table = selected(import_verdicts(files, columns=columns, **options), files, category=category)
+    named: str | Mapping[str, str] | None = columns
+    if columns is None and options["layout"] is None and lacks_columns(files):
+        named = {}  # its columns have the names of a verdict table
+    table = selected(import_verdicts(files, columns=named, **options), files, category=category)
     facts = check(table)
     write_verdicts(table, target)
     notes = []
-    if options["layout"] is None and columns is None:
+    if options["layout"] is None and named is None:
         notes.append(f"layout {table.attrs['report']['layout']}, by the fields of the first record")
     emit_result(format, facts, notes)
 

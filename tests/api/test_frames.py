@@ -346,6 +346,8 @@ def test_a_file_needs_neither_judge_nor_category_nor_wording(tmp_path, ppe_main)
     for name in ("v.csv", "v.jsonl"):
         assert ppe.rank(str(tmp_path / name)).to_frame().equals(wanted)
     assert ppe_main("rank", path, "--format", "json").json()["n_verdicts"] == 9
+    assert ppe_main("import", path, "--out", "made.csv", "--judge", "me").code == 0
+    assert set(ppe.read("made.csv")["judge"]) == {"me"} and len(ppe.read(str(path), judge="me")) == 9
     frame.assign(verdict="zz").to_csv(path, index=False)
     done = ppe_main("rank", path)
     assert done.code == 2 and "unknown verdict 'zz'" in done.err
