@@ -64,7 +64,7 @@ def loses_at_most(
     least = critical_together(tests, contrasts, level)
     estimates = contrasts @ tests.start[:n]
     most = np.zeros(n)
-    for number in np.argsort(-np.abs(estimates)):
+    for number in np.argsort(-np.abs(np.round(estimates, 9)), kind="stable"):
         contrast, models = contrasts[number], (first[number], second[number])
         if _is_beyond(tests, contrast, float(most[models[0]]), least, level) and _is_beyond(
             tests, -contrast, float(most[models[1]]), least, level
@@ -112,8 +112,9 @@ class CostLeaderboard(Result):
         "The cheapest model that is shown to be within the margin; of equally cheap ones that of the lowest bound."
         if self.margin is None:
             return None
-        shown = [name for name in self.costs if self.bounds[name] <= self.margin]
-        return min(shown, key=lambda name: (self.costs[name], self.bounds[name]), default=None)
+        bounds = {name: round(bound, 9) for name, bound in self.bounds.items()}
+        shown = [name for name in self.costs if bounds[name] <= round(self.margin, 9)]
+        return min(shown, key=lambda name: (self.costs[name], bounds[name]), default=None)
 
     def to_frame(self) -> pd.DataFrame:
         "That of the leaderboard, with the columns cost, and behind_at_most or loses_at_most."
@@ -145,7 +146,7 @@ def _choice(board: CostLeaderboard) -> str:
     if board.within is None or board.margin is None:
         return ""
     level = f"{100 * board.level:.4g} % confidence, all models at once"
-    nearest = min(board.bounds, key=lambda name: board.bounds[name])
+    nearest = min(board.bounds, key=lambda name: round(board.bounds[name], 9))
     if isinstance(board.board, ScoreLeaderboard):
         aim, least = f"within {board.within:g} of the best", f"{board.bounds[nearest]:.3g}"
     else:
