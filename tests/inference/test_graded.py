@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.inference.score_tests import estimated_difference, pair_tests, score_tests
+from ppe.inference.score_limits import estimated_difference
+from ppe.inference.score_tests import pair_tests, score_tests
 from ppe.random_streams import stream
 from ppe.rankers.likelihood import Design
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ppe.errors import InputError
-from ppe.inference.score_tests import contrast_limits, pair_tests, score_tests
+from ppe.inference.score_limits import contrast_limits
+from ppe.inference.score_tests import pair_tests, score_tests
 from ppe.rankers.likelihood import Design
 
 PAIR = Design.of(np.zeros(4), np.ones(4), ("one", "two"))
