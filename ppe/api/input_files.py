@@ -47,6 +47,10 @@ def file_names(
         files += matches or [word]  # none: whoever opens it says so
     if STDIN in files and len(files) > 1:
         raise InputError(f"{STDIN} is standard input and stands alone: put it into a file to add others")
+    for name in filter(os.path.isdir, files):
+        raise InputError(
+            f"{name} is a folder: make one table of its files (ppe import {name} --out table.csv), and name it"
+        )
     places = [os.path.realpath(name) for name in files]
     repeated = [name for at, name in enumerate(files) if places[at] in places[:at]]
     if repeated:
