@@ -105,13 +105,14 @@ LOADING = 5e5  # microseconds without numba, about, in which it could be loaded
 _spent = [0.0]
 
 
-def _plain(function: Compiled) -> Callable[..., Any]:
+@cache
+def _plain(function: Any) -> Callable[..., Any]:
     "A function and all that it calls, not compiled."
-    source = function.function
+    source = function.function if isinstance(function, Compiled) else function.py_func  # numba's object
     names = dict(source.__globals__)
     for name in source.__code__.co_names:
         inner = names.get(name)
-        if isinstance(inner, Compiled):
+        if isinstance(inner, Compiled) or hasattr(inner, "py_func"):
             names[name] = _plain(inner)
     return FunctionType(source.__code__, names)
 
@@ -122,7 +123,8 @@ def compiled_or_plain(
     cost: float,  # microseconds without numba, about
 ) -> Any:
     "What the function returns, without numba while that is faster."
-    if "numba" in sys.modules or _spent[0] + cost > LOADING:
+    is_loaded = not isinstance(function, Compiled) or "dispatcher" in vars(function)
+    if is_loaded or _spent[0] + cost > LOADING:
         return function(*arguments)
     import numpy as np  # here: what is above runs before any library is there
 
