@@ -99,8 +99,8 @@ def _write(file: Any, numbers: np.ndarray) -> None:
             data = data[file.write(data) :]
     except OSError as error:
         raise PpeError(
-            f"cannot write temporary keys, 24 bytes a row, to {tempfile.gettempdir()}: {error.strerror or error}; name a "
-            "folder with room in TMPDIR"
+            f"cannot write temporary keys, 24 bytes a row, to {tempfile.gettempdir()}: {error.strerror or error}; "
+            "name a folder with room in TMPDIR"
         ) from None
 
 
@@ -309,7 +309,8 @@ def stream_counts(
                     if bar is not None:
                         bar.update(len(batch))
 
-    one_file = reading(str(paths[0])) if len(paths) == 1 else nullcontext()  # several: each row is named with its file
+    # Of several files each row is named with its own.
+    one_file = reading(str(paths[0])) if len(paths) == 1 else nullcontext()
     with one_file, tempfile.TemporaryFile(buffering=0) as entries:
 
         def row_keys() -> Iterator[np.ndarray]:
