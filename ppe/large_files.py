@@ -294,8 +294,8 @@ def stream_counts(
 ) -> Streamed:
     """Count the valid verdicts of files of any size, in bounded memory.
 
-    Cost: O(rows log rows) time, at most 24 bytes a row of temporary disk. Raises: InputError as `read_verdicts` of all rows
-    together and `select_verdicts`, naming row and file; PpeError without room.
+    Cost: O(rows log rows) time, at most 24 bytes a row of temporary disk. Raises: InputError as `read_verdicts` of all
+    rows together and `select_verdicts`, naming row and file; PpeError without room.
     """
     tally = _Tally({column: name for column, name in (("judge", judge), ("category", category)) if name is not None})
 
