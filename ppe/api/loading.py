@@ -297,7 +297,7 @@ def check(
     orders, can_tell_order = _orders(rows, caution, n_both)
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
     uneven = uneven_notes(invalid)
-    cases = (
+    cases: tuple[Case, ...] = (
         Case(ROWS, f"{len(table):,} verdicts"),
         _case("invalid verdicts", "".join(uneven) or f"{facts['invalid']:,} invalid", not uneven),
         _case("questions that repeat another", repeated, not repeats),

@@ -72,12 +72,12 @@ def _points(records: Records, column: str, low: float, high: float) -> np.ndarra
         if not 0 <= points[at] <= 1:
             wrong.append(at)
     if wrong:
-        at = sorted({*wrong})
+        rows = sorted({*wrong})
         fault = (
-            f"{column} {records.values(column)[at[0]]!r:.60}: a number from {low:g} (model_b is better) to {high:g} "
+            f"{column} {records.values(column)[rows[0]]!r:.60}: a number from {low:g} (model_b is better) to {high:g} "
         )
         fault += "is needed, or nothing where there is none; correct it, or name the ends (--columns low=1,high=7)"
-        raise records.refuse(at, fault)
+        raise records.refuse(rows, fault)
     return points
 
 

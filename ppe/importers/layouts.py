@@ -960,11 +960,11 @@ def import_verdicts(
         layout = layouts[files[0].name]
     layout = layout or "columns"
     if named is not None and (names_grades(named) or all(holds_grades(file, named) for file in files)):
-        others = [name for name in (*options, "questions") if name != "columns" and (name in options or questions)]
-        if others or covariates or layout != "columns":
-            raise InputError(
-                f"{first_five(others or covariates or [layout])} has no meaning with graded verdicts; leave it out"
-            )
+        unfit = [name for name in options if name != "columns"] + [*covariates]
+        if questions is not None:
+            unfit.append("questions")
+        if unfit or layout != "columns":
+            raise InputError(f"{(unfit or [layout])[0]} has no meaning with graded verdicts; leave it out")
         return graded_table(files, named, judge)
     if layout not in LAYOUTS:
         raise InputError(f"unknown layout {layout!r}: known are {', '.join(LAYOUTS)}")
