@@ -61,7 +61,6 @@ bench-llm: .venv/dev.stamp ## the judging stage at full scale against a server o
 
 export: .venv/dev.stamp ## format the notebooks, write ppe/ from them, and clean them
 	$(BIN)/ruff format --quiet nbs && $(BIN)/nbdev_export && $(BIN)/nbdev_clean && $(BIN)/python tests/stage_notebooks.py --number
-	@find ppe -name __pycache__ -prune -exec rm -rf {} + # compiled kernels do not notice an edit in another module
 
 notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
 	$(BIN)/nbdev_export && $(BIN)/python tests/stage_notebooks.py

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache, cached_property, partial
+from hashlib import sha256
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -60,12 +61,31 @@ class Compiled:
         self.function, self.options, self.__doc__ = function, options, function.__doc__
 
     @cached_property
+    def stamp(self) -> str:
+        "Digest of all that the compiled function depends on."
+        code, names = self.function.__code__, self.function.__globals__
+        parts: list[Any] = [
+            code.co_code.hex(),
+            code.co_consts,
+            code.co_names,
+            code.co_varnames,
+            sorted(self.options.items()),
+        ]
+        for name in code.co_names:
+            value = names.get(name)
+            if isinstance(value, bool | int | float | str | tuple):
+                parts.append(value)
+            elif value is not self:
+                parts.append(getattr(value, "stamp", None))  # ours, or numba's object with it
+        return sha256(repr(parts).encode()).hexdigest()
+
+    @cached_property
     def dispatcher(self) -> Callable[..., Any]:
         "Numba's object for the function; the first access imports numba."
         find_room()
         import numba  # here: half a second that a command without a compiled function does not pay
 
-        names = self.function.__globals__
+        stamp, names = self.stamp, self.function.__globals__
         for name in self.function.__code__.co_names:
             inner = names.get(name)
             if isinstance(inner, Compiled) and inner is not self:
@@ -85,7 +105,9 @@ class Compiled:
                 _tell_of_compiling()
             return loaded
 
+        dispatcher.stamp = stamp
         if index is not None:
+            index._cache_file._source_stamp = stamp
             load, index.load_overload = index.load_overload, load_or_nothing
         return dispatcher
 

@@ -43,7 +43,7 @@ def called(folder: Path, *words: str, **options) -> subprocess.CompletedProcess:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     "A folder with the package, what is compiled beside it, and a table."
-    shutil.copytree(ROOT / "ppe", tmp_path / "ppe")  # with its times, by which numba knows what is current
+    shutil.copytree(ROOT / "ppe", tmp_path / "ppe")
     (tmp_path / "verdicts.csv").write_text(TABLE)
     return tmp_path
 

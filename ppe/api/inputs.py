@@ -17,12 +17,13 @@ from typing import Annotated, Any, TypeAlias
 
 import pandas as pd
 
-from .input_files import STDIN, file_names, is_frame, opened, readable, shown_name
+from .input_files import STDIN, field_names, file_names, is_frame, opened, readable, shown_name
 from .score_inputs import require_verdicts
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, Remark, first_five
 from ..files import read_whole, unpacked
 from ppe.importers.layouts import (
+    LAYOUTS,
     OF_WORDS,
     column_not_name,
     import_verdicts,
@@ -181,6 +182,11 @@ def lacks_columns(files: Sequence[str]) -> bool:
     return {"question_id", "model_a", "model_b", "verdict"} <= fields and not {*COLUMNS} <= fields
 
 
+def _hold_lists(files: Sequence[str]) -> bool:
+    "Whether a row is a call that ranks several answers, or names the best."
+    return bool(files) and LAYOUTS["lists"].fits(field_names(files[0]))
+
+
 def _require_memory(n_rows: int, option: str) -> None:
     "Raises `InputError` where a table of so many rows, which an option needs, does not fit into memory."
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -217,7 +223,7 @@ def read_input(
     if not words:
         raise InputError("no file of verdicts: name at least one")
     files = file_names([os.fspath(word) for word in words])
-    if columns or lacks_columns(files):
+    if columns or lacks_columns(files) or _hold_lists(files):
         records = [RecordFile("input", unpacked(read_whole(opened(STDIN)), "input"))] if STDIN in files else files
         return selected(imported(records, columns, covariates), files, **chosen)
     sources = {name: readable(name) for name in files}

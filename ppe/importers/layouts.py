@@ -28,6 +28,7 @@ from scipy.special import bdtrc
 
 from ..errors import InputError, first_five
 from ..files import check_text, errors_at, json_object, plain_number
+from .list_files import LIST_SHAPES, list_records
 from .records import RecordFile, Records, as_word
 from ..schemas import spell_alike
 from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, ORDER_KNOWN, STYLE, Verdict, covariate_columns
@@ -593,6 +594,16 @@ LAYOUTS["inspect"] = FileLayout(
     words={"A": "a", "B": "b", "a": "a", "b": "b", "tie": "tie", "model_a": "a", "model_b": "b", "invalid": "invalid"},
     says={_ERRORS: (None,)},
     read=_samples,
+)
+
+# %% ../../nbs/importers/layouts.ipynb #lists-2
+LAYOUTS["lists"] = FileLayout(
+    "calls that rank several answers, or name the best",
+    shapes=LIST_SHAPES,
+    names={column: column for column in (*COLUMNS[:-1], REPEAT)} | {"winner": "winner", "variant": "variant @1"},
+    words={verdict: verdict for verdict in MIRRORED},
+    never=("model_a",),
+    read=list_records,
 )
 
 # %% ../../nbs/importers/layouts.ipynb #65ff5a4d
