@@ -127,7 +127,7 @@ def _integrated(observed, squares, n):
 # %% ../../nbs/rankers/question_effects.ipynb #cell-13-c1
 @njit(cache=True, error_model="numpy")
 def _curvatures(precision, nu, eta, net, met, information, inverse, third, by_draws, pull):
-    "A question's value and derivatives in log ν, without the effects; in place its information, a unit matrix, and more."
+    "Value of a question without its effects and derivatives in log ν; in place the information and parts of slopes."
     k = len(eta)
     value, by_ties, of_ties = 0.5 * k * log(precision), 0.0, 0.0
     for i in range(k):
