@@ -113,7 +113,7 @@ def compare(
         return score_change(*scores, models=models, level=level, margin=margin)  # type: ignore[arg-type]
     if new is not None:
         require_columns(named, old=old, new=new)
-    tables = [verdict_table(source, columns=named) for source in sources]
+    tables = [verdict_table(source, columns=named, graded=not judges) for source in sources]
     old_judge, new_judge = (chosen[0], chosen[-1]) if chosen else (None, None)
     before = selected(tables[0], sources[0], judge=old_judge, category=category)
     after = selected(tables[-1], sources[-1], judge=new_judge, category=category)

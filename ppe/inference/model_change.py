@@ -30,7 +30,12 @@ from .step_down import draws_needed, questions_needed
 from ..random_streams import SEED, stream
 from ..rankers.likelihood import Design
 from ..rankers.separation import same_component
+<<<<<<< HEAD
 from ..verdicts import find_name, model_codes, nothing_selected, one_of_each
+=======
+from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, TableView
+from ..verdicts import find_name, is_graded, model_codes, nothing_selected, one_of_each
+>>>>>>> origin/main
 
 # %% ../../nbs/inference/model_change.ipynb #383d53df
 def changed_models(before: set[str], after: set[str], one: bool, names: Sequence[str]) -> tuple[str, str]:
@@ -169,7 +174,13 @@ def model_change(
     """
     settings = GateSettings(level, margin, drop)
     tables, names = _named([old] if new is None else [old, new], models)
-    kinds = dict.fromkeys(("model_a", "model_b", "verdict"), "category") | {"question_id": str}
+    are_shares = {is_graded(table) for table in tables}
+    if len(are_shares) > 1:
+        raise InputError("one table holds graded verdicts, the other a, b and tie: they measure on unlike scales")
+    if are_shares == {True} and tuple(over) != ("question",):
+        raise InputError("--over: graded verdicts have limits over questions alone; leave it out")
+    columns = ["model_a", "model_b", *([] if True in are_shares else ["verdict"])]
+    kinds = dict.fromkeys(columns, "category") | {"question_id": str}
     rows = Comparisons.of(pd.concat(tables, ignore_index=True).astype(kinds))
     numbers = [rows.models.index(name) for name in names]
     of = [(rows.first == number) | (rows.second == number) for number in numbers]
