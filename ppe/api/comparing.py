@@ -81,7 +81,7 @@ def compare(
     # Both tables have the same.
     columns: Columns = None,
     **names: Any,
-) -> "Change | ScoreChange | JudgeChange":
+) -> "Change | ScoreChange | JudgeChange":  # of verdicts, of scores, of judges
     """Say whether the new version of a model is worse.
 
     OLD and NEW are verdict tables on the same questions, or score tables; without NEW, two models of OLD are compared.

@@ -264,7 +264,7 @@ def _none_accepted(result: Perturbation, model: str) -> str:
 @has_run_options
 @words_checked
 def perturb(
-    source: Any,
+    source: Annotated[Any, "SOURCE"],
     *,
     model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
     variants: int = 4,  # Paraphrases wanted for each question.
@@ -307,7 +307,7 @@ def perturb(
 @has_run_options
 @words_checked
 def respond(
-    prompts: Any,
+    prompts: Annotated[Any, "PROMPTS"],
     *,
     model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
     name: str | None = None,  # Name of this target in the answers; the model's if left out.

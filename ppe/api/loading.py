@@ -82,7 +82,7 @@ def read(
     # with its @, is NAME in every row; so of the others that hold names.
     columns: Columns = None,
     **names: Any,
-) -> pd.DataFrame:  # checked
+) -> pd.DataFrame:  # the verdict table, or the score table, checked
     """Make a verdict table, or a score table, from the files of another project.
 
     The files are JSON lines, JSON, CSV or Parquet; of a folder all such files in it are read.
@@ -121,7 +121,7 @@ def read(
 
 def load(
     name: str,  # of a public set, as `ppe data list` names it
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # verdict table
     """The verdicts of a public set, with lengths and markdown where known.
 
     Where nobody can say who was shown first, the column order_known says no. Raises `InputError` for an unknown name.
