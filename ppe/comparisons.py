@@ -51,33 +51,7 @@ class Comparisons:
         invalid: bool = False,  # keep the rows without a valid verdict
     ) -> "Comparisons":
         "The verdicts of a table. Raises `InputError` if none is valid."
-<<<<<<< HEAD
         return _coded(verdicts, models, covariates, invalid)
-=======
-        valid = are_valid(verdicts).to_numpy()
-        if not valid.any():
-            rule = "at least one that says a, b or tie is needed"
-            raise InputError(f"no valid verdict: all {len(verdicts)} are invalid; {rule}")
-        first, second, names = model_codes(verdicts, models)
-        if not (invalid or valid.all()):
-            verdicts, first, second = verdicts[valid], first[valid], second[valid]
-        shares = None
-        if is_graded(verdicts):
-            shares = verdicts["verdict"].to_numpy()
-            outcome = np.where(np.isnan(shares), INVALID, SHARE)
-        else:
-            words = verdicts["verdict"].cat
-            outcome = np.array([OUTCOMES.index(word) for word in words.categories])[words.codes]
-        judge, judges = pd.factorize(verdicts["judge"].astype(str), sort=True)
-        question, questions = pd.factorize(verdicts["question_id"])
-        wording, graph = verdicts["variant"].to_numpy(), graph_codes(verdicts)[0]
-        sides = {name: verdicts[[f"{name}_a", f"{name}_b"]].to_numpy(np.float64) for name in covariates}
-        order_lost = None
-        if ORDER_KNOWN in verdicts:
-            order_lost = (verdicts[ORDER_KNOWN] == "no").to_numpy()
-        numbers = (first, second, outcome, judge, question, wording, graph)
-        return cls(*numbers, names, tuple(judges), len(questions), sides, order_lost, shares)
->>>>>>> origin/main
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -154,15 +128,20 @@ def _coded(
     verdicts: pd.DataFrame, models: Sequence[str] | None, covariates: Sequence[str], invalid: bool
 ) -> Comparisons:
     "The verdicts of a table. Raises `InputError` if none is valid."
-    valid = (verdicts["verdict"] != "invalid").to_numpy()
+    valid = are_valid(verdicts).to_numpy()
     if not valid.any():
         rule = "at least one that says a, b or tie is needed"
         raise InputError(f"no valid verdict: all {len(verdicts)} are invalid; {rule}")
     first, second, names = model_codes(verdicts, models)
     if not (invalid or valid.all()):
         verdicts, first, second = verdicts[valid], first[valid], second[valid]
-    words = verdicts["verdict"].cat
-    outcome = np.array([OUTCOMES.index(word) for word in words.categories])[words.codes]
+    shares = None
+    if is_graded(verdicts):
+        shares = verdicts["verdict"].to_numpy()
+        outcome = np.where(np.isnan(shares), INVALID, SHARE)
+    else:
+        words = verdicts["verdict"].cat
+        outcome = np.array([OUTCOMES.index(word) for word in words.categories])[words.codes]
     judge, judges = pd.factorize(verdicts["judge"].astype(str), sort=True)
     question, questions = pd.factorize(verdicts["question_id"])
     wording, graph = verdicts["variant"].to_numpy(), graph_codes(verdicts)[0]
@@ -171,7 +150,7 @@ def _coded(
     if ORDER_KNOWN in verdicts:
         order_lost = (verdicts[ORDER_KNOWN] == "no").to_numpy()
     numbers = (first, second, outcome, judge, question, wording, graph)
-    return Comparisons(*numbers, names, tuple(judges), len(questions), sides, order_lost)
+    return Comparisons(*numbers, names, tuple(judges), len(questions), sides, order_lost, shares)
 
 # %% ../nbs/comparisons.ipynb #cmp-part
 def _renumbered(rows: Comparisons, chosen: np.ndarray) -> Comparisons:

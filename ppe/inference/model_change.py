@@ -30,12 +30,7 @@ from .step_down import draws_needed, questions_needed
 from ..random_streams import SEED, stream
 from ..rankers.likelihood import Design
 from ..rankers.separation import same_component
-<<<<<<< HEAD
-from ..verdicts import find_name, model_codes, nothing_selected, one_of_each
-=======
-from ..results import GATE, Case, Concern, Heading, Note, Parts, Result, TableView
 from ..verdicts import find_name, is_graded, model_codes, nothing_selected, one_of_each
->>>>>>> origin/main
 
 # %% ../../nbs/inference/model_change.ipynb #383d53df
 def changed_models(before: set[str], after: set[str], one: bool, names: Sequence[str]) -> tuple[str, str]:
