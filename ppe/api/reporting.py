@@ -392,13 +392,21 @@ class Source:
 
 def _source(verdicts: Verdicts, judge: str | None, category: str | None, columns: Columns) -> Source:
     scores = score_input(verdicts, merged_columns(columns, {}), judge=judge, category=category)
+    is_file = isinstance(verdicts, (str, os.PathLike)) and os.path.isfile(verdicts)
     if scores is not None:
-        if not isinstance(verdicts, (str, os.PathLike)) or not os.path.isfile(verdicts):
-            return Source(scores.to_frame())
-        sha256 = hashlib.sha256(read_whole(os.fspath(verdicts))).hexdigest()
-        return Source(scores.to_frame(), os.fspath(verdicts), sha256)
-    if columns or not isinstance(verdicts, (str, os.PathLike)):
-        return Source(verdict_table(verdicts, judge=judge, category=category, columns=columns))
+        table = scores.to_frame()
+    elif columns or is_file or not isinstance(verdicts, (str, os.PathLike)):
+        table = verdict_table(verdicts, judge=judge, category=category, columns=columns)
+    else:
+        return _piped(verdicts, judge, category)
+    if columns or not is_file:
+        return Source(table)
+    file = os.fspath(verdicts)
+    return Source(table, file, hashlib.sha256(read_whole(file)).hexdigest())
+
+
+def _piped(verdicts: str | os.PathLike, judge: str | None, category: str | None) -> Source:
+    "What standard input or a pipe holds, which can be read once."
     name = "input" if verdicts == "-" else os.fspath(verdicts)
     with reading(name):
         data = read_whole(opened(os.fspath(verdicts)))
