@@ -16,13 +16,13 @@ from .errors import InputError
 from .schemas import graph_codes, model_codes
 from .verdicts import ORDER_KNOWN, are_valid, is_graded
 
-# %% ../nbs/comparisons.ipynb #39d2b8c7
+# %% ../nbs/comparisons.ipynb #cmp-codes
 OUTCOMES = ("a", "b", "tie", "invalid")  # a verdict's number is its place here
 POINTS = np.array([1.0, 0.0, 0.5, np.nan])  # of the first model
 TURNED = np.array([1, 0, 2, 3, 4])  # the same verdict, were the answers in the other order
 INVALID, SHARE = 3, 4  # numbers of a verdict that does not count, and of one that is a share of the point
 
-
+# %% ../nbs/comparisons.ipynb #39d2b8c7
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparisons:
     "Verdicts as numbers, in the order of the table."
@@ -51,29 +51,7 @@ class Comparisons:
         invalid: bool = False,  # keep the rows without a valid verdict
     ) -> "Comparisons":
         "The verdicts of a table. Raises `InputError` if none is valid."
-        valid = are_valid(verdicts).to_numpy()
-        if not valid.any():
-            rule = "at least one that says a, b or tie is needed"
-            raise InputError(f"no valid verdict: all {len(verdicts)} are invalid; {rule}")
-        first, second, names = model_codes(verdicts, models)
-        if not (invalid or valid.all()):
-            verdicts, first, second = verdicts[valid], first[valid], second[valid]
-        shares = None
-        if is_graded(verdicts):
-            shares = verdicts["verdict"].to_numpy()
-            outcome = np.where(np.isnan(shares), INVALID, SHARE)
-        else:
-            words = verdicts["verdict"].cat
-            outcome = np.array([OUTCOMES.index(word) for word in words.categories])[words.codes]
-        judge, judges = pd.factorize(verdicts["judge"].astype(str), sort=True)
-        question, questions = pd.factorize(verdicts["question_id"])
-        wording, graph = verdicts["variant"].to_numpy(), graph_codes(verdicts)[0]
-        sides = {name: verdicts[[f"{name}_a", f"{name}_b"]].to_numpy(np.float64) for name in covariates}
-        order_lost = None
-        if ORDER_KNOWN in verdicts:
-            order_lost = (verdicts[ORDER_KNOWN] == "no").to_numpy()
-        numbers = (first, second, outcome, judge, question, wording, graph)
-        return cls(*numbers, names, tuple(judges), len(questions), sides, order_lost, shares)
+        return _coded(verdicts, models, covariates, invalid)
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -124,14 +102,7 @@ class Comparisons:
         rows: np.ndarray,  # (R,) bool, or numbers of rows
     ) -> "Comparisons":
         "Some of the verdicts; models keep their numbers, judges, questions and graphs are numbered anew."
-        names = [part.name for part in fields(self) if isinstance(getattr(self, part.name), np.ndarray)]
-        chosen = {name: getattr(self, name)[rows] for name in names}
-        judges, chosen["judge"] = np.unique(chosen["judge"], return_inverse=True)
-        questions, chosen["question"] = np.unique(chosen["question"], return_inverse=True)
-        chosen["graph"] = np.unique(chosen["graph"], return_inverse=True)[1]
-        sides = {name: values[rows] for name, values in self.covariates.items()}
-        judged_by = tuple(self.judges[number] for number in judges)
-        return replace(self, **chosen, judges=judged_by, n_questions=len(questions), covariates=sides)
+        return _renumbered(self, rows)
 
     def counts(
         self,
@@ -151,6 +122,47 @@ class Comparisons:
             return np.reshape(counts, (3, size, n, n))
         cell = ((self.outcome * size + unit) * n + self.first) * n + self.second
         return np.bincount(cell, times, minlength=4 * size * n * n).astype(np.float64).reshape(4, size, n, n)[:3]
+
+# %% ../nbs/comparisons.ipynb #cmp-coded
+def _coded(
+    verdicts: pd.DataFrame, models: Sequence[str] | None, covariates: Sequence[str], invalid: bool
+) -> Comparisons:
+    "The verdicts of a table. Raises `InputError` if none is valid."
+    valid = are_valid(verdicts).to_numpy()
+    if not valid.any():
+        rule = "at least one that says a, b or tie is needed"
+        raise InputError(f"no valid verdict: all {len(verdicts)} are invalid; {rule}")
+    first, second, names = model_codes(verdicts, models)
+    if not (invalid or valid.all()):
+        verdicts, first, second = verdicts[valid], first[valid], second[valid]
+    shares = None
+    if is_graded(verdicts):
+        shares = verdicts["verdict"].to_numpy()
+        outcome = np.where(np.isnan(shares), INVALID, SHARE)
+    else:
+        words = verdicts["verdict"].cat
+        outcome = np.array([OUTCOMES.index(word) for word in words.categories])[words.codes]
+    judge, judges = pd.factorize(verdicts["judge"].astype(str), sort=True)
+    question, questions = pd.factorize(verdicts["question_id"])
+    wording, graph = verdicts["variant"].to_numpy(), graph_codes(verdicts)[0]
+    sides = {name: verdicts[[f"{name}_a", f"{name}_b"]].to_numpy(np.float64) for name in covariates}
+    order_lost = None
+    if ORDER_KNOWN in verdicts:
+        order_lost = (verdicts[ORDER_KNOWN] == "no").to_numpy()
+    numbers = (first, second, outcome, judge, question, wording, graph)
+    return Comparisons(*numbers, names, tuple(judges), len(questions), sides, order_lost, shares)
+
+# %% ../nbs/comparisons.ipynb #cmp-part
+def _renumbered(rows: Comparisons, chosen: np.ndarray) -> Comparisons:
+    "Some of the rows; judges, questions and graphs are numbered anew."
+    names = [part.name for part in fields(rows) if isinstance(getattr(rows, part.name), np.ndarray)]
+    parts = {name: getattr(rows, name)[chosen] for name in names}
+    judges, parts["judge"] = np.unique(parts["judge"], return_inverse=True)
+    questions, parts["question"] = np.unique(parts["question"], return_inverse=True)
+    parts["graph"] = np.unique(parts["graph"], return_inverse=True)[1]
+    sides = {name: values[chosen] for name, values in rows.covariates.items()}
+    judged_by = tuple(rows.judges[number] for number in judges)
+    return replace(rows, **parts, judges=judged_by, n_questions=len(questions), covariates=sides)
 
 # %% ../nbs/comparisons.ipynb #d58183d1
 def wins_and_ties(

@@ -16,7 +16,8 @@ from .inputs import Columns, Verdicts, merged_columns, require_columns, selected
 from .options import check_numbers, words_checked
 from .score_inputs import score_input
 from ..errors import InputError
-from ..inference.model_change import Change, model_change
+from ..inference.change_result import Change
+from ..inference.model_change import model_change
 from ..inference.score_change import ScoreChange, score_change
 from ..inference.study_cells import Over, facets_over
 
