@@ -184,7 +184,9 @@ def list_records(file: RecordFile) -> Records:
     }
     for at, call in enumerate(calls):
         order_known = records.values(columns.get(ORDER_KNOWN, ""))[at] if has_order else "no"
-        kind = _UNUSABLE if call.places is None else (_BEST if call.only_best else _RANKED)
+        kind = _BEST if call.only_best else _RANKED
+        if call.places is None:
+            kind = _UNUSABLE
         for number, (a, b, verdict) in enumerate(call.verdicts()):
             row = {name: records.fields[columns[name]][at] for name in about}
             row |= {"model_a": a, "model_b": b, "winner": verdict, ORDER_KNOWN: order_known}
