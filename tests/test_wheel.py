@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import distributions as distributions_in
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,11 @@ def test_the_wheel_holds_every_module_the_page_of_reports_and_the_data_of_the_re
     assert {name for name in packed if name.endswith(".py")} == modules
     pages = {path.name for path in (ROOT / "ppe" / "reports").iterdir() if path.suffix in (".css",)}
     assert {f"ppe/reports/{name}" for name in pages | {"report.css"}} <= packed.keys()
+
+
+def test_inspect_finds_the_scorer_by_its_entry_point(site: Path):
+    (found,) = [e for d in distributions_in(path=[str(site)]) for e in d.entry_points.select(group="inspect_ai")]
+    assert found.name == "ppe" and callable(found.load().pairwise)  # what stands before the scorer's name: ppe/pairwise
 
 
 def test_the_example_of_the_readme_runs_on_the_installed_package(session: dict, site: Path):

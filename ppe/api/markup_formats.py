@@ -45,11 +45,15 @@ def as_markdown(result: Result) -> str:
     return "".join(f"{block}\n\n" for block in blocks if block)
 
 # %% ../../nbs/api/markup_formats.ipynb #markup-09
-_REFUSED = {"check": Case(ROWS, "", "failure"), "compare": Case(GATE, "", "error")}  # an unfit file; nothing to tell
+_REFUSED = {  # an unfit file; nothing to tell
+    "check": Case(ROWS, "", "failure"),
+    "compare": Case(GATE, "", "error"),
+    "agree": Case("agrees with people", "", "error"),
+}
 
 
 def as_junit(
-    command: str,  # `check` or `compare`: the suite is called by it
+    command: str,  # `check`, `compare` or `agree`: the suite is called by it
     answer: Result | PpeError,
 ) -> str:
     "JUnit XML in ASCII: a test suite with the cases of the answer, and its numbers as properties."

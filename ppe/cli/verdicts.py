@@ -115,7 +115,7 @@ _FAIL = """Exit code 4 if the interval lies below minus the margin; else 5 if th
 on more than 5 % of the questions on which the old one has one."""
 
 
-@command("agree", OF_RESULTS, of=agree)
+@command("agree", OF_TESTS, of=agree)
 def agree_command(verdicts: Verdicts, *, format: Form, **options: Any) -> int:
     agreement = agree(verdicts, **options)
     emit_result(format, agreement)

@@ -18,7 +18,7 @@ from ..errors import InputError, first_five, plural
 from .position_bias import clustered_interval
 from .jackknife import jackknife_half_width
 from .matching import BATTLE, Match, Matched, matched_verdicts
-from ..results import Concern, Heading, Note, Parts, Result, TableView
+from ..results import Case, Concern, Heading, Note, Parts, Result, TableView
 
 # %% ../../nbs/inference/agreement.ipynb #agree-05
 def _chance_corrected(cells: np.ndarray, n_words: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -172,6 +172,11 @@ class Agreement(Result):
         "Judges that are shown to lie below what is required: the whole interval does."
         return [] if self.required is None else self.judges.query("agreement_high < @self.required")["judge"].tolist()
 
+    @property
+    def cases(self) -> list[Case]:
+        "A test for each judge: whether it agrees as often as is required."
+        return [_case(row, self.required, self.level) for row in self.judges.to_dict("records")]
+
     def to_frame(self) -> pd.DataFrame:
         "Every number, a row for each judge and category."
         return self.measures
@@ -247,6 +252,17 @@ def _requirement_line(judges: pd.DataFrame, required: float) -> str:
     }
     clauses = [words.format(first_five(judges.loc[rows, "judge"])) for words, rows in kinds.items() if rows.any()]
     return f"agreement of at least {required:g}, ties counted, is {', '.join(clauses)}"
+
+
+def _case(row: dict, required: float | None, level: float) -> Case:
+    "The gate of a judge. It is skipped where nothing is required, or where one question leaves no interval."
+    name, line = f"{row['judge']} agrees with people", _share_line(row, level)
+    if required is None:
+        return Case(name, f"{line} No agreement is required.", "skipped")
+    line = f"{line} Required: {100 * required:g} %."
+    if np.isnan(row["agreement_high"]):
+        return Case(name, line, "skipped")
+    return Case(name, line, "failure" if row["agreement_high"] < required else "")
 
 # %% ../../nbs/inference/agreement.ipynb #agree-12
 def _base_rate(cases: pd.DataFrame) -> float:

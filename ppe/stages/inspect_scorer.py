@@ -58,6 +58,16 @@ def share_of_points(
     return (won + tied / 2) / len(valid) if valid else float("nan")
 
 
+def _registered(make_scorer: Callable[..., Any]) -> Callable[..., Any]:
+    "The same; where Inspect is installed, its registry knows it as `pairwise`."
+    try:
+        from inspect_ai.scorer import mean, scorer, stderr
+    except ModuleNotFoundError:
+        return make_scorer
+    return scorer(metrics=[mean(), stderr()], name="pairwise")(make_scorer)
+
+
+@_registered
 def pairwise(
     answers: str | PathLike | Sequence[str | PathLike],  # of other models, as `ppe respond` writes them
     *,
@@ -68,30 +78,26 @@ def pairwise(
     Raises: InputError as `read_answers`, and for a sample that no other model answered.
     """
     from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageSystem, ChatMessageUser, get_model
-    from inspect_ai.scorer import Score, mean, scorer, stderr
+    from inspect_ai.scorer import Score
 
     made_for = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
     by_question, texts = defaultdict(list), prompts or load_prompts()
     for answer in read_answers(answers):
         by_question[str(answer.question_id)].append(answer)
 
-    @scorer(metrics=[mean(), stderr()], name="pairwise")
-    def compared() -> Any:
-        async def score(state: Any, target: Any) -> Any:
-            model, grader = str(state.model), get_model(role="grader")
-            others = [answer for answer in by_question[str(state.sample_id)] if answer.model != model]
-            if not others:
-                way_out = "the id of a sample is the question_id of the answers"
-                raise InputError(f"sample {state.sample_id}: no answer of another model to it; {way_out}")
+    async def score(state: Any, target: Any) -> Any:
+        model, grader = str(state.model), get_model(role="grader")
+        others = [answer for answer in by_question[str(state.sample_id)] if answer.model != model]
+        if not others:
+            way_out = "the id of a sample is the question_id of the answers"
+            raise InputError(f"sample {state.sample_id}: no answer of another model to it; {way_out}")
 
-            async def ask(messages: tuple[Message, ...]) -> str:
-                chat: list[ChatMessage] = [made_for[message.role](content=message.text) for message in messages]
-                return str((await grader.generate(chat)).completion)
+        async def ask(messages: tuple[Message, ...]) -> str:
+            chat: list[ChatMessage] = [made_for[message.role](content=message.text) for message in messages]
+            return str((await grader.generate(chat)).completion)
 
-            answer = state.output.completion
-            rows = await compare_answer(ask, answer, model, others, judge=str(grader), prompts=texts)
-            return Score(value=share_of_points(rows, model), metadata={"verdicts": rows})
+        answer = state.output.completion
+        rows = await compare_answer(ask, answer, model, others, judge=str(grader), prompts=texts)
+        return Score(value=share_of_points(rows, model), metadata={"verdicts": rows})
 
-        return score
-
-    return compared()
+    return score

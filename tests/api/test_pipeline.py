@@ -158,6 +158,24 @@ def test_names_stand_in_junit_as_they_are(ppe_main, tmp_path):
     assert found.find("testcase/failure").get("message").startswith(f"WORSE: {NAMES['v2']} would win ")
 
 
+def test_the_agreement_of_each_judge_is_a_test_of_junit(ppe_main, tmp_path):
+    rows = [(f"j{wrong}", q, "c", 0, "x", "y", "b" if q < wrong else "a") for wrong in (1, 20) for q in range(24)]
+    judges = write(tmp_path / "judges.csv", rows)
+    people = write(tmp_path / "people.csv", [("p", q, "c", 0, "x", "y", "a") for q in range(24)])
+    given = ["agree", judges, "--people", people, "--format", "junit"]
+    found = suite(ppe_main(*given).out)
+    assert outcomes(found) == {f"j{wrong} agrees with people": "skipped" for wrong in (1, 20)}
+    run = ppe_main(*given, "--require-agreement", "0.6")
+    found = suite(run.out)
+    assert run.code == 4 and found.get("name") == "ppe.agree" and properties(found)["required"] == "0.6"
+    assert outcomes(found) == {"j1 agrees with people": "system-out", "j20 agrees with people": "failure"}
+    sentence = found.find("testcase/failure").text
+    assert sentence.startswith("j20 agrees with people in 17 % of 24 ") and sentence.endswith(" Required: 60 %.")
+    assert ppe_main("agree", judges, "--people", people, "--require-agreement", "0.6").out.rstrip() in run.out
+    run = ppe_main(*given, "--judge", "nobody")
+    assert run.code == 2 and outcomes(suite(run.out)) == {"agrees with people": "error"}
+
+
 def test_judges_have_no_gate(ppe_main):
     run = ppe_main("compare", CASES / "judge_mix_old.csv", "--judges", "--format", "junit")
     assert run.code == 2 and "--format junit" in suite(run.out).find("testcase/error").text

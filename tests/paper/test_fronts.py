@@ -25,8 +25,17 @@ def test_a_notebook_asks_a_question_and_answers_it_in_a_few_sentences(item: Item
     assert item.question.endswith("?"), item.question
     words = re.sub(r"\([^)]*\)|\bvs\.|\be\.g\.|\bi\.e\.|\bal\.", "", item.answer)
     assert 1 <= len(re.findall(r"[.!?](?=\s+\S|$)", words)) <= 5 and len(item.answer.split()) <= 120, item.answer
-    second = item.cells[1]
-    assert (second["cell_type"], second["source"].split("\n")[0]) == ("markdown", "## How it was made")
+    _, second, third, *_ = (cell["source"].split("\n")[0] for cell in item.cells if cell["cell_type"] == "markdown")
+    assert "## How it was made" in (second, third)
+
+
+def test_the_picture_stands_directly_under_the_answer():
+    for front in read_fronts(ROOT).values():
+        figure = next((one for one in front.artefacts if one.is_figure), None)
+        if figure is not None:
+            shown = f"![Picture for the question: {front.item.question}](../../figures/{figure.name}.png)"
+            assert front.item.cells[1]["source"] == shown
+            assert front.item.cells[2]["source"].startswith("## How it was made")
 
 
 def test_fronts_hold_all_that_was_saved_the_main_one_first():

@@ -10,6 +10,7 @@ from ppe.importers.layouts import import_verdicts
 pytest.importorskip("inspect_ai", reason="inspect-ai is not installed")
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # its own
 def test_a_log_with_verdicts_becomes_a_table(tmp_path: Path):
     from inspect_ai import Task, eval
     from inspect_ai.dataset import Sample
@@ -40,4 +41,7 @@ def test_a_log_with_verdicts_becomes_a_table(tmp_path: Path):
     assert table["verdict"].tolist() == ["a", "b", "tie", "invalid", "b", "b", "b", "b"]
     assert table["model_a"].tolist() == ["mockllm/new", "x", "mockllm/new", "y"] * 2
     assert set(table["judge"]) == {"mockllm/grader"} and table["question_id"].nunique() == 2
+    from inspect_ai.util import registry_info
+
+    assert registry_info(pairwise).name.rpartition("/")[2] == "pairwise"  # ppe/pairwise where ppe is installed
     assert any(line.startswith("samples for which the scorer noted no verdicts") for line in report["remarks"])
