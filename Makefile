@@ -59,7 +59,7 @@ bench: .venv/dev.stamp ## speed, as ratios measured in one run
 bench-llm: .venv/dev.stamp ## the judging stage at full scale against a server on this machine (some minutes)
 	$(BIN)/python benchmarks/bench_llm.py
 
-peers: build/peers/stamp ## limits of other tools on halves of the public sets: data/peers.csv.gz, in an environment of their own (some ten minutes)
+peers: build/peers/stamp ## limits of other tools on halves of the public sets: data/peers.csv.gz, in an environment of their own (some five minutes of processor)
 	PYTHONPATH=. build/peers/bin/python benchmarks/peers/peers.py
 
 export: .venv/dev.stamp ## format the notebooks, write ppe/ from them, and clean them

@@ -1,4 +1,4 @@
-"""Scores and 95 % limits of three other tools on halves of the public sets, as facts for nbs/tables/tab_calibration.ipynb.
+"""Scores and 95 % limits of three other tools on halves of the public sets, for nbs/tables/tab_calibration.ipynb.
 
 `make peers` runs it in an environment of its own (benchmarks/peers/requirements.txt). Of this repository it imports the
 named random streams alone; the tools are imported where they are called.
@@ -112,7 +112,7 @@ def counts_of(verdicts: Verdicts) -> tuple[list[str], np.ndarray]:  # n names; (
 
 @cache
 def minimiser() -> Callable:
-    "What `fit` of arena-rank does, as one function of rows and parameters, which is compiled once for a number of rows."
+    "What `fit` of arena-rank does, as one function of rows and parameters: compiled once for a number of rows."
     import jax
     from arena_rank.models.bradley_terry import BradleyTerry
     from arena_rank.utils.math_utils import lbfgs_minimize
