@@ -64,7 +64,6 @@ peers: build/peers/stamp ## limits of other tools on halves of the public sets: 
 
 export: .venv/dev.stamp ## format the notebooks, write ppe/ from them, and clean them
 	$(BIN)/ruff format --quiet nbs && $(BIN)/nbdev_export && $(BIN)/nbdev_clean && $(BIN)/python tests/stage_notebooks.py --number
-	@find ppe -name __pycache__ -prune -exec rm -rf {} + # compiled kernels do not notice an edit in another module
 
 notebooks: .venv/dev.stamp ## restart and run all stage notebooks in place, then export and clean
 	$(BIN)/nbdev_export && $(BIN)/python tests/stage_notebooks.py

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache, cached_property, partial
+from hashlib import sha256
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -60,12 +61,31 @@ class Compiled:
         self.function, self.options, self.__doc__ = function, options, function.__doc__
 
     @cached_property
+    def stamp(self) -> str:
+        "Digest of all that the compiled function depends on."
+        code, names = self.function.__code__, self.function.__globals__
+        parts: list[Any] = [
+            code.co_code.hex(),
+            code.co_consts,
+            code.co_names,
+            code.co_varnames,
+            sorted(self.options.items()),
+        ]
+        for name in code.co_names:
+            value = names.get(name)
+            if isinstance(value, bool | int | float | str | tuple):
+                parts.append(value)
+            elif value is not self:
+                parts.append(getattr(value, "stamp", None))  # ours, or numba's object with it
+        return sha256(repr(parts).encode()).hexdigest()
+
+    @cached_property
     def dispatcher(self) -> Callable[..., Any]:
         "Numba's object for the function; the first access imports numba."
         find_room()
         import numba  # here: half a second that a command without a compiled function does not pay
 
-        names = self.function.__globals__
+        stamp, names = self.stamp, self.function.__globals__
         for name in self.function.__code__.co_names:
             inner = names.get(name)
             if isinstance(inner, Compiled) and inner is not self:
@@ -85,7 +105,9 @@ class Compiled:
                 _tell_of_compiling()
             return loaded
 
+        dispatcher.stamp = stamp
         if index is not None:
+            index._cache_file._source_stamp = stamp
             load, index.load_overload = index.load_overload, load_or_nothing
         return dispatcher
 
@@ -105,13 +127,14 @@ LOADING = 5e5  # microseconds without numba, about, in which it could be loaded
 _spent = [0.0]
 
 
-def _plain(function: Compiled) -> Callable[..., Any]:
+@cache
+def _plain(function: Any) -> Callable[..., Any]:
     "A function and all that it calls, not compiled."
-    source = function.function
+    source = function.function if isinstance(function, Compiled) else function.py_func  # numba's object
     names = dict(source.__globals__)
     for name in source.__code__.co_names:
         inner = names.get(name)
-        if isinstance(inner, Compiled):
+        if isinstance(inner, Compiled) or hasattr(inner, "py_func"):
             names[name] = _plain(inner)
     return FunctionType(source.__code__, names)
 
@@ -122,7 +145,8 @@ def compiled_or_plain(
     cost: float,  # microseconds without numba, about
 ) -> Any:
     "What the function returns, without numba while that is faster."
-    if "numba" in sys.modules or _spent[0] + cost > LOADING:
+    is_loaded = not isinstance(function, Compiled) or "dispatcher" in vars(function)
+    if is_loaded or _spent[0] + cost > LOADING:
         return function(*arguments)
     import numpy as np  # here: what is above runs before any library is there
 

@@ -11,7 +11,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from .compiled import njit
+from .compiled import compiled_or_plain, njit
 from .errors import InputError
 
 # %% ../nbs/cycle_scores.ipynb #cell-05
@@ -138,4 +138,4 @@ def cycle_counts(
         raise InputError(f"{adjacency.shape[1]} models: 4-cycle counts fit 64-bit integers up to {MAX_MODELS} models")
     if adjacency.diagonal(axis1=1, axis2=2).any():
         raise InputError("a graph has an edge from a model to itself: the diagonal of every adjacency matrix is False")
-    return CycleCounts(*_count_cycles(adjacency).T)
+    return CycleCounts(*compiled_or_plain(_count_cycles, adjacency, cost=15.0 * adjacency.size).T)

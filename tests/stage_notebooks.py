@@ -21,8 +21,6 @@ from ppe.paper.notebook_outputs import clean_cells, notebook_client, notebook_te
 ROOT = Path(__file__).resolve().parents[1]
 PAPER_FOLDERS = ("figures", "tables", "theorems", "own")
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-# What a cell compiles is not kept: numba knows it by the cell's text alone, and not by what the cell calls.
-THREADS["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator"
 WIDGET = "application/vnd.jupyter.widget-view+json"  # lives in its kernel: nothing of it can be committed
 
 

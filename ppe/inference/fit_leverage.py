@@ -7,10 +7,12 @@ __all__ = ['BALANCED', 'EVEN', 'EVEN_OF_MANY', 'MANY', 'LEAST_KEPT', 'leverages'
            'value_moments']
 
 # %% ../../nbs/inference/fit_leverage.ipynb #323c4227
+from math import exp
+
 import numpy as np
 
 from ..compiled import njit
-from ..rankers.newton import efficient_weights, fill_information, row_information, solve
+from ..rankers.newton import FAR, efficient_weights, fill_information, row_information, solve
 from .sign_draws import TABULATED
 
 BALANCED = 1e-9  # leverage below which the fit takes nothing from any draw
@@ -24,14 +26,16 @@ LEAST_KEPT = 0.01  # share of its variance that a draw keeps at least
 def _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, penalty, common, moved):
     "J_u I⁻¹c of every question, (m, U) in place: of the usual verdicts, and of those by which each question differs."
     m, k = len(common), columns.shape[1]
-    common[:] = penalty  # (m,) a penalty is information too, shared by all questions
+    for i in range(m):
+        common[i] = penalty[i]  # (m,) a penalty is information too, shared by all questions
     for r in range(len(columns)):
         for c in range(k):
             common[columns[r, c]] += usual[r] * of_row[r] * values[r, c]
         if ties:
             common[m - 1] += usual[r] * of_ties[r]
     for i in range(m):
-        moved[i] = common[i]
+        for u in range(len(start) - 1):
+            moved[i, u] = common[i]
     for u in range(len(start) - 1):
         for at in range(start[u], start[u + 1]):
             r = row[at]
@@ -131,7 +135,8 @@ def leverages(
     missed = 0
     for p in range(len(contrasts)):
         fill_information(columns, values, offset, counts, ties, n_models, ridge, betas[p], root, score, information)
-        vectors[0] = contrasts[p]
+        for i in range(m):
+            vectors[0, i] = contrasts[p, i]
         if not solve(information, vectors):
             missed += 1
             continue
@@ -158,8 +163,10 @@ def leverages(
 def inverse_information(columns, values, offset, counts, ties, n_models, ridge, beta):
     "Inverse of the information at a fit; without rows where there is none."
     m = len(beta)
-    information, inverse = np.empty((m, m)), np.eye(m)
+    information, inverse = np.empty((m, m)), np.zeros((m, m))
     score, root = np.empty(m), np.empty(len(columns))
+    for i in range(m):
+        inverse[i, i] = 1.0
     fill_information(columns, values, offset, counts, ties, n_models, ridge, beta, root, score, information)
     return inverse if solve(information, inverse) else inverse[:0]
 
@@ -205,38 +212,45 @@ def question_gram(columns, values, usual, start, row, more, bend, mixed, of_ties
 @njit(cache=True, error_model="numpy")
 def value_moments(columns, values, offset, counts, ties, usual, start, row, more, n_models, beta, contrast, inverse):
     "Σ |A_u|² over the strengths, and the bias of the sum of the scores for each unit of dispersion."
-    last, n_rows, direction = len(beta) - 1, len(columns), np.zeros(len(beta))
-    for i in range(len(beta)):
-        direction += contrast[i] * inverse[i]
-    variance = (contrast * direction).sum()
+    m, n_rows, k = len(beta), len(columns), columns.shape[1]
+    last, direction, variance = m - 1, np.zeros(m), 0.0
+    for i in range(m):
+        for j in range(m):
+            direction[j] += contrast[i] * inverse[i, j]
+    for i in range(m):
+        variance += contrast[i] * direction[i]
     of_row, of_ties, weights = np.empty(n_rows), np.empty(n_rows), np.empty((3, n_rows))
-    common, moved = np.empty(len(beta)), np.empty((len(beta), len(start) - 1))
+    common, moved = np.empty(m), np.empty((m, len(start) - 1))
     row_information(columns, values, offset, ties, beta, direction, of_row, of_ties)
-    _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, np.zeros(len(beta)), common, moved)
+    _moved(columns, values, usual, start, row, more, ties, of_row, of_ties, np.zeros(m), common, moved)
     efficient_weights(columns, values, offset, ties, beta, direction, weights)
-    bias, nu = 0.0, np.exp(beta[last]) if ties else 0.0
-    deviation = np.zeros((3, 2))  # won, lost, tied: of half the difference of wins and losses, and of ties
+    bias, nu = 0.0, exp(min(beta[last], FAR)) if ties else 0.0
+    of_tie = inverse[last, last] - direction[last] * direction[last] / variance
     for r in range(n_rows):
-        of_tie = inverse[last, last] - direction[last] ** 2 / variance
         log_odds = offset[r]
         of_pair, of_both, along = 0.0, 0.0, 0.0
-        for c in range(columns.shape[1]):
+        for c in range(k):
             along += values[r, c] * direction[columns[r, c]]
             log_odds += values[r, c] * beta[columns[r, c]]
             of_both += values[r, c] * inverse[columns[r, c], last]
-            for d in range(columns.shape[1]):
+            for d in range(k):
                 of_pair += values[r, c] * values[r, d] * inverse[columns[r, c], columns[r, d]]
-        of_pair -= along**2 / variance  # x'Mx
+        of_pair -= along * along / variance  # x'Mx
         of_both -= along * direction[last] / variance
-        win, loss = np.exp(0.5 * log_odds), np.exp(-0.5 * log_odds)
+        half = max(-FAR, min(FAR, 0.5 * log_odds))
+        win, loss = exp(half), exp(-half)
         total = win + loss + nu
-        p, q, draw = win / total, loss / total, nu / total
-        deviation[:, 0] = q + 0.5 * draw, -(p + 0.5 * draw), 0.5 * (q - p)
-        if ties:
-            deviation[:, 1] = -draw, -draw, 1.0 - draw
+        chance = win / total, loss / total, nu / total
+        p, q, draw = chance
+        of_difference = q + 0.5 * draw, -(p + 0.5 * draw), 0.5 * (q - p)  # won, lost, tied; of half the difference
+        of_draws = (-draw, -draw, 1.0 - draw) if ties else (0.0, 0.0, 0.0)
         n_verdicts = counts[0, r] + counts[1, r] + counts[2, r]
-        for outcome, chance in enumerate((p, q, draw)):
-            one, other = deviation[outcome]
-            square = one**2 * of_pair + 2 * one * other * of_both + other**2 * of_tie
-            bias -= 0.5 * n_verdicts * chance * weights[outcome, r] * square
-    return (moved[:n_models] ** 2).sum(), bias
+        for outcome in range(3):
+            one, other = of_difference[outcome], of_draws[outcome]
+            square = one * one * of_pair + 2.0 * one * other * of_both + other * other * of_tie
+            bias -= 0.5 * n_verdicts * chance[outcome] * weights[outcome, r] * square
+    spread = 0.0
+    for i in range(n_models):
+        for u in range(len(start) - 1):
+            spread += moved[i, u] * moved[i, u]
+    return spread, bias

@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 
+from ..compiled import compiled_or_plain
 from ..errors import ConvergenceError
 from .bounded_groups import bounded_groups
 from .score_tests import ScoreTests, contrast_test, critical_together
@@ -41,7 +42,9 @@ def estimated_difference(tests: ScoreTests, one: int, other: int) -> float:
     theta, inside = tests.start.copy(), (group[first] == group[one]) & (group[second] == group[one])
     columns, values, offset = tests.design.columns[inside], tests.design.values[inside], tests.design.offset[inside]
     nothing = np.zeros_like(theta), 0.0, theta, np.zeros_like(theta)
-    if not ascend(columns, values, offset, tests.counts[:, inside], tests.ties, tests.n_models, 0.0, *nothing):
+    counts = tests.counts[:, inside]
+    fixed = columns, values, offset, counts, tests.ties, tests.n_models, 0.0
+    if not compiled_or_plain(ascend, *fixed, *nothing, cost=80.0 * counts.size + len(tests.start) ** 3):
         raise ConvergenceError("no fit of models that all won and lost was reached: the verdicts are too uneven")
     return float(theta[one] - theta[other])
 

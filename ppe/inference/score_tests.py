@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..comparisons import GRADED
-from ..compiled import njit
+from ..compiled import compiled_or_plain, njit
 from ..errors import ConvergenceError, InputError
 from ..rankers.likelihood import RIDGE, Design
 from ..rankers.newton import ascend, efficient_weights
@@ -119,8 +119,9 @@ def _maximum(design: Design, counts: np.ndarray, ties: bool, is_joined: bool) ->
     n_models = len(design.models)
     for ridge in (0.0, RIDGE) if is_joined else (RIDGE,):
         start = np.zeros(max(n_models, int(design.columns.max()) + 1) + ties)
+        fixed = design.columns, design.values, design.offset, counts, ties, n_models, ridge
         no_contrast = np.zeros_like(start), 0.0, start, np.zeros_like(start)
-        if ascend(design.columns, design.values, design.offset, counts, ties, n_models, ridge, *no_contrast):
+        if compiled_or_plain(ascend, *fixed, *no_contrast, cost=80.0 * counts.size + n_models**3):
             return start, ridge
     raise ConvergenceError(f"no penalised fit of {n_models} models was reached: their verdicts are too uneven")
 
@@ -189,12 +190,18 @@ def score_tests(
     )
 
 # %% ../../nbs/inference/score_tests.ipynb #111348ea
+def _inverse_cost(tests: ScoreTests) -> float:
+    "Microseconds without numba, about."
+    return 4.0 * tests.counts.size + len(tests.start) ** 3 / 2
+
+
 def _gram(tests: ScoreTests) -> tuple[np.ndarray, np.ndarray] | None:
     "I⁻¹ and Σ J_u I⁻¹ J_u at the fit without a hypothesis; None where each hypothesis has a leverage of its own."
     if tests.n_units < MANY or not tests.unusual.nnz:
         return None
     design = tests.design.columns, tests.design.values, tests.design.offset
-    inverse = inverse_information(*design, tests.counts, tests.ties, tests.n_models, tests.ridge, tests.start)
+    fixed = *design, tests.counts, tests.ties, tests.n_models, tests.ridge
+    inverse = compiled_or_plain(inverse_information, *fixed, tests.start, cost=_inverse_cost(tests))
     if not len(inverse):
         return None
     parts = tests.unusual.indptr, tests.unusual.indices, tests.unusual.data
@@ -236,7 +243,9 @@ def _contributions(
     directions, weights = np.zeros((n, m)), np.empty((n, 3, n_rows))
     design = tests.design.columns, tests.design.values, tests.design.offset
     fixed = *design, tests.counts, tests.ties, tests.n_models, ridge
-    missed = _fits(*fixed, padded, np.asarray(values, dtype=np.float64), fits, directions, weights)
+    targets = np.asarray(values, dtype=np.float64)
+    cost = n * (20.0 * tests.counts.size + m**3)
+    missed = compiled_or_plain(_fits, *fixed, padded, targets, fits, directions, weights, cost=cost)
     scores = (tests.outcomes @ np.ascontiguousarray(weights.reshape(n, -1).T)).T
     variance = (padded * directions).sum(axis=1)
     leverage, shares = np.zeros(n), np.ones((n, 1))
@@ -268,12 +277,15 @@ def contributions(
 def _with_moments(tests: ScoreTests, parts: Contributions, contrast: np.ndarray, ridge: float) -> Contributions:
     "With the variance that is expected of the sum, and its bias, at the fit for a value."
     design = tests.design.columns, tests.design.values, tests.design.offset, tests.counts, tests.ties
-    inverse = inverse_information(*design, tests.n_models, ridge, parts.fits[0])
+    cost = _inverse_cost(tests)
+    inverse = compiled_or_plain(inverse_information, *design, tests.n_models, ridge, parts.fits[0], cost=cost)
     if not len(inverse):
         return parts
     padded = np.append(contrast, np.zeros(len(tests.start) - tests.n_models))
     questions = tests.usual, tests.unusual.indptr, tests.unusual.indices, tests.unusual.data
-    spread, bias = value_moments(*design, *questions, tests.n_models, parts.fits[0], padded, inverse)
+    fit = tests.n_models, parts.fits[0], padded, inverse
+    cost = 8.0 * tests.counts.size + 3.0 * tests.unusual.nnz + tests.n_units
+    spread, bias = compiled_or_plain(value_moments, *design, *questions, *fit, cost=cost)
     expected = parts.expected + tests.effect_variance * spread
     return parts._replace(expected=expected, bias=bias * expected / parts.variance)
 

@@ -58,7 +58,9 @@ def _modes(theta, net, met, precision, nu, eta):
     pull = pulls[0]
     for unit in range(n_units):
         for _ in range(200):
-            information[:] = 0.0
+            for i in range(k):
+                for j in range(k):
+                    information[i, j] = 0.0
             for i in range(k):
                 pull[i] = precision * (theta[unit, i] - eta[unit, i])
                 information[i, i] = precision
@@ -76,12 +78,18 @@ def _modes(theta, net, met, precision, nu, eta):
                     information[j, j] += bend
                     information[j, i] -= bend  # j < i: the upper triangle
             solve(information, pulls)
-            spread = pull.max() - pull.min()
-            eta[unit] += (1.0 if spread < FULL_NEWTON else log1p(spread) / spread) * pull
+            low, high = pull[0], pull[0]
+            for i in range(1, k):
+                low, high = min(low, pull[i]), max(high, pull[i])
+            spread = high - low
+            length = 1.0 if spread < FULL_NEWTON else log1p(spread) / spread
+            for i in range(k):
+                eta[unit, i] += length * pull[i]
             if spread < 1e-7:  # and its square after this step
                 break
         else:
-            eta[unit] = np.nan
+            for i in range(k):
+                eta[unit, i] = np.nan
 
 # %% ../../nbs/rankers/question_effects.ipynb #cell-13
 class Marginal(NamedTuple):
@@ -100,11 +108,15 @@ class Marginal(NamedTuple):
 @njit(cache=True, error_model="numpy")
 def _integrated(observed, squares, n):
     "Half of log|A| of the strengths, whose common shift `observed` is given in place, and its slope in log σ."
-    part, inverse = np.empty((n, n)), np.eye(n)
+    part, inverse = np.empty((n, n)), np.zeros((n, n))
     gauge, half, slope = 0.0, 0.0, 0.0
     for i in range(n):
         gauge += observed[i, i] / n
-    part[:] = observed[:n, :n] = observed[:n, :n] + gauge / n
+    for i in range(n):
+        inverse[i, i] = 1.0
+        for j in range(n):
+            observed[i, j] += gauge / n
+            part[i, j] = observed[i, j]
     solve(part, inverse)
     for i in range(n):
         half += 0.5 * log(part[i, i])
@@ -118,7 +130,9 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
     "Value, its derivatives in (θ, log ν) and log σ, the information, half of log|A|, and the slope of that in log σ."
     n_units, k = eta.shape
     value, gradient, by_sigma = 0.0, np.zeros(n + 1), 0.0
-    observed, squares = ridge * np.eye(n + 1), np.zeros((n, n))
+    observed, squares = np.zeros((n + 1, n + 1)), np.zeros((n, n))
+    for i in range(n + 1):
+        observed[i, i] = ridge
     information, inverse = np.empty((k, k)), np.empty((k, k))
     third, by_draws = np.empty((k, k)), np.empty((k, k))
     pull, d = np.empty(k), np.empty(k)
@@ -126,11 +140,11 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
     for unit in range(n_units):
         at, worth = 0.5 * k * log(precision), precision * copies[unit]
         by_ties, of_ties = 0.0, 0.0
-        for matrix in (information, inverse):
-            matrix[:] = 0.0
-        for vector in (pull, d, moved, swung):
-            vector[:] = 0.0
         for i in range(k):
+            pull[i], d[i] = 0.0, 0.0
+            moved[i], swung[i] = 0.0, 0.0
+            for j in range(k):
+                information[i, j], inverse[i, j] = 0.0, 0.0
             information[i, i] = precision
             inverse[i, i] = 1.0
         for i in range(k):
