@@ -1,6 +1,7 @@
 """Rank language models from pairwise verdicts over comparison graphs; names are imported when they are used."""
 
 from importlib import import_module as _import_module
+from types import FunctionType as _FunctionType
 
 __version__ = "3.0.0"
 
@@ -32,7 +33,12 @@ __all__ = [*_HOME]
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'ppe' has no attribute {name!r}; it has {', '.join(_HOME)}")
-    value = globals()[name] = getattr(_import_module(_HOME[name]), name)
+    value = getattr(_import_module(_HOME[name]), name)
+    if isinstance(value, _FunctionType):
+        from .api.help import with_help
+
+        value = with_help(value)
+    globals()[name] = value
     return value
 
 

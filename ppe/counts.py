@@ -33,7 +33,7 @@ class PairCounts:
     @property
     def n_verdicts(self) -> int:
         "How many verdicts were counted: each is one win or one tie."
-        return int(half_tie_wins(self.wins, self.ties).sum())
+        return round(half_tie_wins(self.wins, self.ties).sum())
 
 
 def add_counts(

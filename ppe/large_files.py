@@ -334,7 +334,7 @@ def stream_counts(
             _require_one_category(tally, entries, pieces)
     return _chosen(tally)
 
-
+# %% ../nbs/large_files.ipynb #stream-17-a
 def _entries(questions: np.ndarray, categories: np.ndarray) -> np.ndarray:  # (entries, 2) uint64
     "Keys of questions and codes of their categories: one entry for rows in a row that have the same."
     rows = np.column_stack([questions, categories.view(np.uint64)])

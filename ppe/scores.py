@@ -212,7 +212,7 @@ def are_numbers(
     except InputError:
         return False
 
-
+# %% ../nbs/scores.ipynb #sc-10-b
 def _of_criterion(table: pd.DataFrame, criterion: str | None) -> pd.DataFrame:
     "The rows of one criterion. Where each is a category of its own, it has questions of its own."
     if "criterion" not in table:
@@ -235,7 +235,7 @@ def _of_criterion(table: pd.DataFrame, criterion: str | None) -> pd.DataFrame:
         table = table.assign(question_id=questions + ", " + names)
     return table
 
-
+# %% ../nbs/scores.ipynb #sc-10-c
 def _checked(table: pd.DataFrame, columns: ScoreColumns) -> Scores:
     "Raises `InputError` for what is no score table."
     table = _of_criterion(table, columns.criterion)
@@ -253,7 +253,7 @@ def _checked(table: pd.DataFrame, columns: ScoreColumns) -> Scores:
     _check_once(scores)
     return scores
 
-
+# %% ../nbs/scores.ipynb #sc-10-d
 def _check_names(table: pd.DataFrame, column: str) -> None:
     words = table[column]
     if pd.api.types.is_integer_dtype(words):

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['MIRRORED', 'ORDER_KNOWN', 'GRAPH_COLUMNS', 'REPEAT', 'REPEAT_NAMES', 'ID_COLUMNS', 'VERDICTS', 'COLUMNS', 'STYLE',
-           'Verdict', 'answer_style', 'covariate_columns', 'style_columns', 'order_words', 'validate_verdicts',
-           'read_verdicts', 'write_verdicts', 'find_name', 'one_of_each', 'nothing_selected', 'select_verdicts',
-           'graph_codes', 'identifier_column', 'model_codes', 'reading', 'require_distinct_names', 'rows_text']
+           'GRADED', 'Verdict', 'answer_style', 'covariate_columns', 'style_columns', 'is_graded', 'are_valid',
+           'graded_points', 'verdict_words', 'order_words', 'validate_verdicts', 'read_verdicts', 'write_verdicts',
+           'find_name', 'one_of_each', 'nothing_selected', 'select_verdicts', 'graph_codes', 'identifier_column',
+           'model_codes', 'reading', 'require_distinct_names', 'rows_text']
 
 # %% ../nbs/verdicts.ipynb #cell-03
 import os
@@ -22,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from .errors import InputError, first_five
-from .files import is_name
+from .files import is_name, plain_number
 from .schemas import Faults, Schema, Source, check_table, graph_codes, identifier_column, model_codes, read_table
 from .schemas import reading, require_distinct_names, rows_text, whole_number, write_table
 
@@ -69,7 +70,8 @@ VERDICTS = Schema(
         "empty": "; a pair without a usable verdict is written as 'invalid'",
         "word": (
             "unknown verdict {shown} in {rows}: a verdict is one of a, b, tie, invalid "
-            "(lower case; a means model_a is better)"
+            "(lower case; a means model_a is better), or each a number from 0 to 1, the points of model_a; other "
+            "words are named (--columns a=1,b=0,tie=0.5)"
         ),
         "twice": (
             "same pair twice in one graph in {rows} (the first: {model_a} and {model_b}, judge {judge}, "
@@ -152,6 +154,65 @@ def _numbers(values: pd.Series) -> np.ndarray:  # int64 if all are whole, else f
         )
     return numbers.astype(np.int64) if (numbers == np.rint(numbers)).all() else numbers
 
+# %% ../nbs/verdicts.ipynb #3ee7db46
+GRADED = "graded verdicts: no ties to model and no winner to draw; bradley-terry takes them, or round them yourself"
+
+
+def is_graded(
+    verdicts: pd.DataFrame,  # validated
+) -> bool:
+    "Whether the verdicts are shares of a point."
+    return pd.api.types.is_float_dtype(verdicts["verdict"].dtype)
+
+
+def are_valid(
+    verdicts: pd.DataFrame,  # validated
+) -> pd.Series:  # bool
+    "Rows with a verdict that counts."
+    return verdicts["verdict"].notna() if is_graded(verdicts) else verdicts["verdict"].ne("invalid")
+
+
+def graded_points(
+    words: Iterable[object],  # that verdicts are written with
+) -> dict[str, float] | None:  # None: they are no graded verdicts
+    "Points of the first model by word, NaN for `invalid`, if all words are numbers and some say more than a, b, tie."
+    points = {}
+    for word in map(str, words):
+        try:
+            points[word] = np.nan if word == "invalid" else plain_number(word)
+        except ValueError:
+            return None
+    return points if {points[word] for word in points if word != "invalid"} - {0.0, 0.5, 1.0} else None
+
+
+def verdict_words(
+    verdicts: pd.DataFrame,  # validated
+) -> pd.Series:
+    "The verdicts as a file holds them: numbers in full, `invalid` where a graded one is missing."
+    shares = verdicts["verdict"]
+    if not is_graded(verdicts):
+        return shares
+    return shares.map(lambda share: "invalid" if np.isnan(share) else repr(float(share))).astype("category")
+
+
+def _without_blanks(verdicts: pd.Series) -> pd.Series:
+    "A missing number of a frame is an invalid verdict; an empty cell of text is left as it is."
+    if not pd.api.types.is_float_dtype(verdicts.dtype):
+        return verdicts
+    return verdicts.astype(object).where(verdicts.notna(), "invalid")
+
+
+def _require_shares(shares: pd.Series) -> None:
+    "Raises `InputError` for points outside 0 … 1."
+    outside = np.flatnonzero((shares < 0) | (shares > 1) | np.isinf(shares))
+    if len(outside):
+        examples = first_five(f"{value:g}" for value in dict.fromkeys(shares.iloc[outside]))
+        raise InputError(
+            f"verdict {examples} in {rows_text((outside[:5] + 1).tolist(), len(outside))}: numbers are the points of "
+            "model_a, from 0 to 1; name the ends (--columns low=1,high=7), or what each number means "
+            "(--columns a=1,b=2,tie=3)"
+        )
+
 # %% ../nbs/verdicts.ipynb #cell-11
 def order_words(values: pd.Series) -> pd.Series:
     "The column ORDER_KNOWN as yes and no; an empty cell is yes. Raises `InputError` for another word."
@@ -182,19 +243,32 @@ def _with_repeats(frame: pd.DataFrame) -> pd.DataFrame:
 def validate_verdicts(
     frame: pd.DataFrame,  # at least the seven columns, and ORDER_KNOWN; others are left out
     covariates: Sequence[str] = (),  # numbers to keep: of x the columns x_a and x_b
+    *,
+    graded: bool = False,  # whether verdicts may be shares of a point; then they are float64
 ) -> (
     pd.DataFrame
 ):  # the seven columns in normal form, ORDER_KNOWN if it says no somewhere, REPEAT, those of the covariates
     """Check a verdict table and bring it into its normal form, rows in the given order.
 
-    Raises `InputError` as `check_table`, for the same pair twice in one graph, for a question in two categories, and
-    for a covariate that is missing, empty or no finite number.
+    Raises `InputError` as `check_table`, for the same pair twice in one graph, for a question in two categories, for
+    a covariate that is missing, empty or no finite number, and for graded verdicts where they are not taken.
     """
     if list(frame.columns).count(ORDER_KNOWN) == 1:
         words = order_words(frame[ORDER_KNOWN])
         frame = frame.assign(**{ORDER_KNOWN: words}) if (words == "no").any() else frame.drop(columns=ORDER_KNOWN)
-    frame = _with_repeats(frame)
-    table, faults = check_table(frame, _schema(covariates)), Faults(VERDICTS)
+    frame, schema = _with_repeats(frame), _schema(covariates)
+    points = None
+    if list(frame.columns).count("verdict") == 1:
+        frame = frame.assign(verdict=_without_blanks(frame["verdict"]))
+        points = graded_points(frame["verdict"].dropna().unique())
+    if points is not None:
+        if not graded:
+            raise InputError(GRADED)
+        schema = replace(schema, cells={**schema.cells, "verdict": points.__contains__})
+    table, faults = check_table(frame, schema), Faults(VERDICTS)
+    if points is not None:
+        table["verdict"] = table["verdict"].astype(object).map(points).astype(np.float64)
+        _require_shares(table["verdict"])
     for column in covariate_columns(covariates):
         table[column] = _numbers(table[column])
     if len(table["category"].cat.categories) > 1:
@@ -211,11 +285,11 @@ def read_verdicts(
     *,
     name: str | None = None,  # of the file in messages; its path if not given
     covariates: Sequence[str] = (),  # numbers to keep, as of `validate_verdicts`
+    graded: bool = False,  # whether verdicts may be shares of a point
 ) -> pd.DataFrame:  # validated verdict table
     "Read and check a verdict table from CSV, gzipped CSV or Parquet. Raises `InputError` naming the file."
-    return read_table(
-        source, name, _schema(covariates, in_file=True), partial(validate_verdicts, covariates=covariates)
-    )
+    check = partial(validate_verdicts, covariates=covariates, graded=graded)
+    return read_table(source, name, _schema(covariates, in_file=True), check)
 
 
 def write_verdicts(
@@ -226,7 +300,8 @@ def write_verdicts(
     "Write a verdict table; raises `InputError` for another ending or an invalid table, and then writes nothing."
     if covariates is None:
         covariates = [name for name in STYLE if {*covariate_columns([name])} <= {*verdicts}]
-    return write_table(validate_verdicts(verdicts, covariates), path, "a verdict table")
+    table = validate_verdicts(verdicts, covariates, graded=True)
+    return write_table(table.assign(verdict=verdict_words(table)), path, "a verdict table")
 
 # %% ../nbs/verdicts.ipynb #2441a116
 def find_name(

@@ -40,6 +40,10 @@ def right_reply(text: str) -> str:
         return f"Feedback: a score. [RESULT] {1 + number % 5}"
     if "[RESULT] (A or B)" in text:
         return f"Feedback: a comparison. [RESULT] {'AB'[number % 2]}"
+    if "[RANKING]" in text:
+        labels = re.findall(r"<<ANSWER_([A-Z])_START", text)
+        random.Random(number).shuffle(labels)
+        return f"A comparison. [RANKING] {' > '.join(labels)}"
     if "[C]" in text:
         return f"A short explanation. Verdict: [{'ABC'[number % 3]}]"
     return f"An answer, number {number % 10_000}."

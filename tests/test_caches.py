@@ -48,8 +48,9 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("how", DAMAGE)
-@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("nbi", "cut off"), ("nbi", "other bytes"), ("nbc", "empty"), ("nbc", "zeros")]
+)
 def test_a_damaged_compiled_function_is_compiled_again(tmp_path: Path, kind: str, how: str):
     (tmp_path / "module.py").write_text(MODULE)
     call = [sys.executable, "module.py"]
@@ -61,7 +62,7 @@ def test_a_damaged_compiled_function_is_compiled_again(tmp_path: Path, kind: str
     assert all(file.read_bytes() != DAMAGE[how](file.read_bytes()) for file in tmp_path.rglob(f"*.{kind}"))
 
 
-@pytest.mark.parametrize("how", ["cut off", "zeros", "other bytes"])
+@pytest.mark.parametrize("how", ["cut off", "other bytes"])
 def test_a_damaged_copy_of_a_module_is_named(copy: Path, how: str):
     assert called(copy, "rank", "--help").returncode == 0
     (compiled,) = (copy / "ppe/cli/__pycache__").glob("verdicts.*.pyc")

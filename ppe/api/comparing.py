@@ -16,7 +16,8 @@ from .inputs import Columns, Verdicts, merged_columns, require_columns, selected
 from .options import check_numbers, words_checked
 from .score_inputs import score_input
 from ..errors import InputError
-from ..inference.model_change import Change, model_change
+from ..inference.change_result import Change
+from ..inference.model_change import model_change
 from ..inference.score_change import ScoreChange, score_change
 from ..inference.study_cells import Over, facets_over
 
@@ -80,7 +81,7 @@ def compare(
     # Both tables have the same.
     columns: Columns = None,
     **names: Any,
-) -> "Change | ScoreChange | JudgeChange":
+) -> "Change | ScoreChange | JudgeChange":  # of verdicts, of scores, of judges
     """Say whether the new version of a model is worse.
 
     OLD and NEW are verdict tables on the same questions, or score tables; without NEW, two models of OLD are compared.
@@ -112,7 +113,7 @@ def compare(
         return score_change(*scores, models=models, level=level, margin=margin)  # type: ignore[arg-type]
     if new is not None:
         require_columns(named, old=old, new=new)
-    tables = [verdict_table(source, columns=named) for source in sources]
+    tables = [verdict_table(source, columns=named, graded=not judges) for source in sources]
     old_judge, new_judge = (chosen[0], chosen[-1]) if chosen else (None, None)
     before = selected(tables[0], sources[0], judge=old_judge, category=category)
     after = selected(tables[-1], sources[-1], judge=new_judge, category=category)

@@ -17,12 +17,13 @@ from typing import Annotated, Any, TypeAlias
 
 import pandas as pd
 
-from .input_files import STDIN, file_names, is_frame, opened, readable, shown_name
+from .input_files import STDIN, field_names, file_names, is_frame, opened, readable, shown_name
 from .score_inputs import require_verdicts
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, Remark, first_five
 from ..files import read_whole, unpacked
 from ppe.importers.layouts import (
+    LAYOUTS,
     OF_WORDS,
     column_not_name,
     import_verdicts,
@@ -34,7 +35,8 @@ from ..importers.records import RecordFile
 from ..parallel import progress_bar
 from ..results import Result
 from ..large_files import LARGE, Streamed, count_rows, stream_counts
-from ..verdicts import COLUMNS, find_name, read_verdicts, reading, select_verdicts, validate_verdicts
+from ..verdicts import COLUMNS, GRADED, find_name, is_graded, read_verdicts, reading, select_verdicts
+from ..verdicts import validate_verdicts, verdict_words
 
 Verdicts: TypeAlias = Any  # a file or several of one table; or a frame of pandas, polars or Arrow
 # As text or by meaning: the column, or of a, b, tie, invalid the word that means it, or several.
@@ -64,14 +66,20 @@ def _added(sources: dict[str, str | bytes], needs: Sequence[str]) -> PairCounts:
     return add_counts([read_counts(source, name=shown_name(name)) for name, source in sources.items()])
 
 
-def _table(sources: dict[str, str | bytes], covariates: Sequence[str]) -> pd.DataFrame:
+def _table(sources: dict[str, str | bytes], covariates: Sequence[str], graded: bool) -> pd.DataFrame:
     "The rows of all files as one verdict table."
-    tables = [read_verdicts(source, name=shown_name(name), covariates=covariates) for name, source in sources.items()]
+    tables = [
+        read_verdicts(source, name=shown_name(name), covariates=covariates, graded=graded)
+        for name, source in sources.items()
+    ]
     if len(tables) == 1:
         return tables[0]
+    parts = [table.assign(verdict=verdict_words(table)).astype(object) for table in tables]
     try:
-        return validate_verdicts(pd.concat([table.astype(object) for table in tables], ignore_index=True), covariates)
+        return validate_verdicts(pd.concat(parts, ignore_index=True), covariates, graded=graded)
     except InputError:
+        if any(map(is_graded, tables)):
+            raise
         stream_counts(list(sources))  # knows the same rules, and in which file each row stands
         raise
 
@@ -106,7 +114,7 @@ def imported(
     if is_frame(source):
         source = RecordFile.of(source)
         if not (columns or options) and {*COLUMNS} <= fields:
-            return validate_verdicts(source.frame, covariates)
+            return validate_verdicts(source.frame, covariates, graded=True)
     if covariates and not is_named:
         way_out = "name its columns (--columns model_a=…,winner=…)"
         raise InputError(
@@ -181,6 +189,11 @@ def lacks_columns(files: Sequence[str]) -> bool:
     return {"question_id", "model_a", "model_b", "verdict"} <= fields and not {*COLUMNS} <= fields
 
 
+def _hold_lists(files: Sequence[str]) -> bool:
+    "Whether a row is a call that ranks several answers, or names the best."
+    return bool(files) and LAYOUTS["lists"].fits(field_names(files[0]))
+
+
 def _require_memory(n_rows: int, option: str) -> None:
     "Raises `InputError` where a table of so many rows, which an option needs, does not fit into memory."
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -189,6 +202,13 @@ def _require_memory(n_rows: int, option: str) -> None:
             f"{option} needs a table, and {n_rows} rows need {n_rows * ROW_BYTES / 2**30:.0f} GiB of memory, of which "
             f"there are {memory / 2**30:.0f}; give a part of the rows, or leave {option.split()[0]} out"
         )
+
+
+def _as_asked(table: pd.DataFrame, graded: bool) -> pd.DataFrame:
+    "The same table. Raises `InputError` for graded verdicts where they are not taken."
+    if is_graded(table) and not graded:
+        raise InputError(GRADED)
+    return table
 
 
 def read_input(
@@ -200,6 +220,7 @@ def read_input(
     needs: Sequence[str] = (),  # what was asked for that counts cannot give, as the user wrote it
     covariates: Sequence[str] = (),  # of the verdicts, to be kept
     columns: Mapping[str, Any] = {},  # names of columns and words of a table that is not in the project's form
+    graded: bool = False,  # whether verdicts may be shares of a point
 ) -> pd.DataFrame | Streamed:  # a validated verdict table; or counts, if the files hold them (of 0 rows) or are large
     """What a source holds together.
 
@@ -210,16 +231,16 @@ def read_input(
     require_verdicts(source, columns)
     words = [source] if is_frame(source) or isinstance(source, (str, os.PathLike)) else source
     if is_frame(source):
-        return selected(imported(source, columns, covariates), source, **chosen)
+        return selected(_as_asked(imported(source, columns, covariates), graded), source, **chosen)
     for word in words:
         if not isinstance(word, (str, os.PathLike)):
             raise InputError(f"verdicts in a list of {type(word).__name__}: give a file, several files, or one frame")
     if not words:
         raise InputError("no file of verdicts: name at least one")
     files = file_names([os.fspath(word) for word in words])
-    if columns or lacks_columns(files):
+    if columns or lacks_columns(files) or _hold_lists(files):
         records = [RecordFile("input", unpacked(read_whole(opened(STDIN)), "input"))] if STDIN in files else files
-        return selected(imported(records, columns, covariates), files, **chosen)
+        return selected(_as_asked(imported(records, columns, covariates), graded), files, **chosen)
     sources = {name: readable(name) for name in files}
     if counts and any(map(is_counts, sources.values())):
         selections = [f"--{option} {name}" for option, name in chosen.items() if name is not None]
@@ -233,7 +254,7 @@ def read_input(
             _require_memory(n_rows, needs[0])
     elif len(sources) > 1:
         raise InputError("a pipe stands alone, since it cannot be read twice: put it into a file to add others")
-    table = _table(sources, covariates)
+    table = _table(sources, covariates, graded)
     part = selected(table, files, **chosen)
     return part if len(table) <= LARGE or needs else Streamed.of(part)
 
@@ -245,6 +266,7 @@ def verdict_table(
     category: str | None = None,  # keep this category only
     covariates: Sequence[str] = (),  # numbers to keep: of x the columns x_a and x_b.
     columns: Columns = None,
+    graded: bool = False,  # whether verdicts may be shares of a point
     **names: Any,
 ) -> pd.DataFrame:
     """The verdicts as one checked table: judge, question_id, category, variant, model_a, model_b, verdict.
@@ -254,8 +276,9 @@ def verdict_table(
     """
     named = merged_columns(columns, names)
     table = read_input(
-        source, judge=judge, category=category, counts=False, needs=["this"], covariates=covariates, columns=named
-    )
+        source, judge=judge, category=category, counts=False, needs=["this"], covariates=covariates, columns=named,
+        graded=graded,
+    )  # fmt: skip
     assert isinstance(table, pd.DataFrame)
     return table
 

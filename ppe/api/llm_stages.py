@@ -264,7 +264,7 @@ def _none_accepted(result: Perturbation, model: str) -> str:
 @has_run_options
 @words_checked
 def perturb(
-    source: Any,
+    source: Annotated[Any, "SOURCE"],
     *,
     model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
     variants: int = 4,  # Paraphrases wanted for each question.
@@ -307,7 +307,7 @@ def perturb(
 @has_run_options
 @words_checked
 def respond(
-    prompts: Any,
+    prompts: Annotated[Any, "PROMPTS"],
     *,
     model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
     name: str | None = None,  # Name of this target in the answers; the model's if left out.
@@ -381,8 +381,9 @@ def judge(
     answers: Annotated[Any, "ANSWERS..."],
     *,
     model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
-    # Both orders with scores in case of doubt (Prometheus), or one prompt with [A] [B] [C] (GPT-5).
-    mode: Literal["hybrid", "single"] = "hybrid",
+    # Both orders with scores in case of doubt (Prometheus), one prompt with [A] [B] [C] (GPT-5), or one call that ranks
+    # all answers to a prompt.
+    mode: Literal["hybrid", "single", "list"] = "hybrid",
     # Who is shown first, in mode single: a coin for each pair decides if left out, and with --pairs the list.
     order: Literal["given", "random", "both"] | None = None,
     # Verdict on a pair whose winner changed with the order, in mode single with both orders.
@@ -430,7 +431,7 @@ def judge(
             if details:
                 write_csv(result.details, Path(details))
 
-        used = ("pairwise",) if mode == "single" else ("hybrid_pair", "hybrid_score")
+        used = {"single": ("pairwise",), "list": ("list",)}.get(mode, ("hybrid_pair", "hybrid_score"))
         remarks = (result.remark, _unfenced_text(texts, used))
         later = _later_text(session.limits, result.later)
         return _Outcome(result.run, result.complete, result.counts, table, write, later, remarks, result.details)

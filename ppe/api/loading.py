@@ -33,7 +33,7 @@ from .score_inputs import score_input
 from ..results import ROWS, Case, Concern, Note, Parts, Result, TableView
 from ..schemas import column_names, graph_codes
 from ..scores import ScoreCells, Scores
-from ..verdicts import COLUMNS, ORDER_KNOWN
+from ..verdicts import COLUMNS, GRADED, ORDER_KNOWN, are_valid
 
 ImportedFiles = Annotated[Verdicts, "FILE..."]
 
@@ -82,16 +82,17 @@ def read(
     # with its @, is NAME in every row; so of the others that hold names.
     columns: Columns = None,
     **names: Any,
-) -> pd.DataFrame:  # checked
+) -> pd.DataFrame:  # the verdict table, or the score table, checked
     """Make a verdict table, or a score table, from the files of another project.
 
     The files are JSON lines, JSON, CSV or Parquet; of a folder all such files in it are read.
 
     Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), one-hot (battles
-    with winner_model_a, winner_model_b, winner_tie), anchor-selection, inspect (logs of comparisons, .json or
-    .eval), columns (any other table, with --columns). Of scored answers, which become a score table: every-eval-ever,
-    lm-eval (--log_samples; a folder is a model), inspect-scores, helm, promptfoo, score-columns. --columns score=NAME
-    takes one of several scores, score=-NAME one of which less is better.
+    with winner_model_a, winner_model_b, winner_tie), anchor-selection, inspect (logs of comparisons, .json or .eval),
+    lists (a judge ranked several answers, or named the best), columns (any other table, with --columns). Of scored
+    answers, which become a score table: every-eval-ever, lm-eval (--log_samples; a folder is a model),
+    inspect-scores, helm, promptfoo, score-columns. --columns score=NAME takes one of several scores, score=-NAME one
+    of which less is better.
     """
     options: dict[str, Any] = dict(
         layout=layout, games=games, turns=turns, strong=strong, baseline=baseline, judge=judge, questions=questions
@@ -105,7 +106,7 @@ def read(
         else:
             is_table = all({*COLUMNS} <= {*column_names(os.fspath(path))} for path in listed)
         if is_table:
-            return verdict_table(verdicts, judge=judge, category=category)
+            return verdict_table(verdicts, judge=judge, category=category, graded=True)
     if is_frame(verdicts):
         scores = score_input(verdicts, named, judge=judge, category=category)
         if scores is not None:
@@ -121,7 +122,7 @@ def read(
 
 def load(
     name: str,  # of a public set, as `ppe data list` names it
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # verdict table
     """The verdicts of a public set, with lengths and markdown where known.
 
     Where nobody can say who was shown first, the column order_known says no. Raises `InputError` for an unknown name.
@@ -260,11 +261,12 @@ def check(
     scores = score_input(verdicts, merged_columns(columns, names), judge=judge, category=category)
     if scores is not None:
         return check_scores(scores)
-    table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
+    table = verdict_table(verdicts, judge=judge, category=category, columns=columns, graded=True, **names)
     all_rows = Comparisons.of(table, invalid=True)
     rows = all_rows.valid()
     invalid = invalid_verdicts(all_rows)
-    repeats = repeated_questions(table, all_rows)
+    has_shares = rows.shares is not None
+    repeats = [] if has_shares else repeated_questions(table, all_rows)
     counts = rows.counts().sum(axis=1)
     n_shown = counts.sum(axis=0)  # row first, column second
     pairs = n_shown + n_shown.T > 0
@@ -276,10 +278,11 @@ def check(
     n_both = int(np.triu(both, 1).sum())
     n_complete = int((np.bincount(rows.graph) == n_pairs).sum())
     n_graphs = len(graph_codes(table)[1])
-    outcomes = table["verdict"].value_counts()
+    n_invalid = int((~are_valid(table)).sum())
+    kind = {"graded": len(rows)} if has_shares else {"ties": int((table["verdict"] == "tie").sum())}
     report = getattr(verdicts, "attrs", {}).get("report")
     facts = _read_facts(report) | {
-        "verdicts": len(table), "invalid": int(outcomes.get("invalid", 0)), "ties": int(outcomes.get("tie", 0)),
+        "verdicts": len(table), "invalid": n_invalid, **kind,
         "models": n, "judges": table["judge"].nunique(), "questions": table["question_id"].nunique(),
         "categories": table["category"].nunique(), "graphs": n_graphs, "complete_graphs": n_complete,
         "pairs": n_pairs, "pairs_met": n_met, "pairs_in_both_orders": n_both, "order_lost": n_lost,
@@ -295,7 +298,7 @@ def check(
     orders, can_tell_order = _orders(rows, caution, n_both)
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
     uneven = uneven_notes(invalid)
-    cases = (
+    cases: tuple[Case, ...] = (
         Case(ROWS, f"{len(table):,} verdicts"),
         _case("invalid verdicts", "".join(uneven) or f"{facts['invalid']:,} invalid", not uneven),
         _case("questions that repeat another", repeated, not repeats),
@@ -304,7 +307,10 @@ def check(
         _case("ranges of ranks", enough, has_questions),
         _case("an effect of the order (--order-effect)", orders, can_tell_order, otherwise="skipped"),
     )
-    fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[3:])
+    if has_shares:
+        others = _case("cycles, ties, orders, other rankers", GRADED, False, otherwise="skipped")
+        cases = (*cases[:2], cases[3], cases[5], others)
+    fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[2 if has_shares else 3 :])
     biases = [caution, repeated if repeats else ""]
     remarks: list[str] = [Note(text, Concern.BIASED) for text in biases if text]
     star = _star(rows, counts, pairs)

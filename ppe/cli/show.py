@@ -199,7 +199,7 @@ def function_command(
         p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in {option.name for option in more}
     ]
     kinds = [_parameter(p, partial(read_help, p.name)) for p in own_parameters]
-    return click.Command(name, callback=call, params=[*kinds, *more], help=inspect.getdoc(function))
+    return click.Command(name, callback=call, params=[*kinds, *more], help=inspect.getdoc(inspect.unwrap(function)))
 
 
 def command(

@@ -26,7 +26,7 @@ from ..api.reporting import report
 from ..api.loading import check, read, scored_answers
 from ..api.pair_evidence import show
 from ..errors import InputError
-from ..inference.model_change import Change
+from ..inference.change_result import Change
 from ..inference.score_change import ScoreChange
 from ..inference.presentation_order import counts_caution
 from ..large_files import Streamed

@@ -28,6 +28,8 @@ from scipy.special import bdtrc
 
 from ..errors import InputError, first_five
 from ..files import check_text, errors_at, json_object, plain_number
+from .graded import ENDS, GRADED_MEANINGS, graded_table, holds_grades, names_grades
+from .list_files import LIST_SHAPES, list_records
 from .records import RecordFile, Records, as_word
 from ..schemas import spell_alike
 from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, ORDER_KNOWN, STYLE, Verdict, covariate_columns
@@ -595,13 +597,23 @@ LAYOUTS["inspect"] = FileLayout(
     read=_samples,
 )
 
+# %% ../../nbs/importers/layouts.ipynb #lists-2
+LAYOUTS["lists"] = FileLayout(
+    "calls that rank several answers, or name the best",
+    shapes=LIST_SHAPES,
+    names={column: column for column in (*COLUMNS[:-1], REPEAT)} | {"winner": "winner", "variant": "variant @1"},
+    words={verdict: verdict for verdict in MIRRORED},
+    never=("model_a",),
+    read=list_records,
+)
+
 # %% ../../nbs/importers/layouts.ipynb #65ff5a4d
 _NEEDED, _MORE = ("model_a", "model_b", "winner"), ("question_id", "judge", "category", "variant", REPEAT, ORDER_KNOWN)
 _GAME_2 = "winner_2"  # of a second game, in which model_b was shown first
 _WORDS = tuple(map(str, Verdict))
 _SECOND = "second"  # what the words of the second game mean
-MEANINGS = (*_NEEDED, _GAME_2, _SECOND, *_HOT, *_MORE, *_WORDS)  # that a column, or a word, may have
-OF_WORDS = (_SECOND, *_WORDS)  # those that a word has
+MEANINGS = (*_NEEDED, _GAME_2, _SECOND, *_HOT, *_MORE, *_WORDS, *GRADED_MEANINGS)  # that a column, or a word, may have
+OF_WORDS = (_SECOND, *_WORDS, *ENDS)  # those that a word, or a number, has
 _RULE = "--columns model_a=…,model_b=…,winner=… names columns; a=…,b=…,tie=… the words in the last"
 
 
@@ -641,6 +653,9 @@ def named_columns(
     hot = [key for key in _HOT if key in columns]
     if hot and ("winner_a" not in hot or "winner_b" not in hot or {"winner", _GAME_2, *_WORDS} & {*columns}):
         raise InputError("columns: winner_a, winner_b and winner_tie are columns of yes and no, in place of winner")
+    if names_grades(columns) and {_GAME_2, *_HOT, *_WORDS} & {*columns}:
+        rule = "of words and games a=…, tie=…, winner_a=…, winner_2=…; name one of the two"
+        raise InputError(f"columns: verdict=…, low=… and high=… are of numbers, {rule}")
     twice = [key for key, values in columns.items() if len(values) != 1 and key not in _WORDS]
     if twice:
         raise InputError(f"columns: {first_five(twice)} more than once: one column each; {_RULE}")
@@ -955,6 +970,13 @@ def import_verdicts(
             raise InputError(f"files of different layouts: {examples}; import those of each layout on their own")
         layout = layouts[files[0].name]
     layout = layout or "columns"
+    if named is not None and (names_grades(named) or all(holds_grades(file, named) for file in files)):
+        unfit = [name for name in options if name != "columns"] + [*covariates]
+        if questions is not None:
+            unfit.append("questions")
+        if unfit or layout != "columns":
+            raise InputError(f"{(unfit or [layout])[0]} has no meaning with graded verdicts; leave it out")
+        return graded_table(files, named, judge)
     if layout not in LAYOUTS:
         raise InputError(f"unknown layout {layout!r}: known are {', '.join(LAYOUTS)}")
     strange = [name for name in options if name not in LAYOUTS[layout].options]

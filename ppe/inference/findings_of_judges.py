@@ -49,9 +49,6 @@ def first_place(data: Examined) -> SectionAnswer:
     return SectionAnswer(". ".join(sentences), rows_as_numbers(table, table["judge"], "rate"))
 
 # %% ../../nbs/inference/findings_of_judges.ipynb #8e89b33d
-ENOUGH_PAIRS = 20  # of runs, to call them copies
-
-
 def judges_with_each_other(data: Examined) -> SectionAnswer:
     "How often two judges say the same."
     if data.verdicts["judge"].nunique() < 2:
@@ -67,6 +64,9 @@ def judges_with_each_other(data: Examined) -> SectionAnswer:
         f"{as_percent(least['share'])}"
     )
     return SectionAnswer(sentence, rows_as_numbers(table, table["judge"].replace("", "all")))
+
+# %% ../../nbs/inference/findings_of_judges.ipynb #runs-1
+ENOUGH_PAIRS = 20  # of runs, to call them copies
 
 
 def agreement_of_runs(data: Examined) -> SectionAnswer:
@@ -99,7 +99,7 @@ def agreement_of_runs(data: Examined) -> SectionAnswer:
         sentence += "; all repeats agree: copies, or temperature 0; they add no question"
     return SectionAnswer(sentence, shares)
 
-
+# %% ../../nbs/inference/findings_of_judges.ipynb #worth-1
 def independent_judges(data: Examined) -> SectionAnswer:
     "How many independent judges they are worth together."
     if data.verdicts["judge"].nunique() < 2:

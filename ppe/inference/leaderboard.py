@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 
 from ..counts import PairCounts
-from ..errors import NoMaximumError
+from ..errors import InputError, NoMaximumError
 from .graph_selection import ALL_GRAPHS, Method
 from .leaderboard_result import Leaderboard
 from .pool_intervals import check_draws_once
-from .presentation_order import order_caution
+from .presentation_order import GRADED_WAY_OUT, WAY_OUT, order_caution
 from .ranked_verdicts import Incomplete, RankedVerdicts, ranked_graphs, ranked_verdicts
 from ..pool import Pool
 from ..rankers.covariates import Coefficient
@@ -26,6 +26,7 @@ from ..rankers.predictor import Predictor, fit_predictor
 from ..rankers.ranking import OnSeparation, reference_ranks
 from ..rankers.registry import find_count_ranker, rank_counts
 from ..rankers.separation import same_component
+from ..verdicts import GRADED, is_graded
 
 Ratings = Mapping[str, float | str] | None
 
@@ -54,6 +55,8 @@ def leaderboard(
         check_order_form(ranker)
     if covariates:
         check_order_form(ranker, "effects of covariates", "--covariates")
+    if is_graded(verdicts) and (ranker != "bradley-terry" or order_effect or covariates):
+        raise InputError(GRADED)
     chosen = ranked_verdicts(verdicts, method=method, incomplete=incomplete, covariates=covariates)
     rows, counts = chosen.rows, chosen.counts
     assert rows is not None
@@ -73,7 +76,8 @@ def leaderboard(
     elif covariates:
         without = fit_counts()
     ranks = None if reference is None else reference_ranks(reference, counts.models)
-    order_note = order_caution(ranked, with_effect=order_effect)
+    way_out = GRADED_WAY_OUT if chosen.are_graded else WAY_OUT
+    order_note = order_caution(ranked, way_out, with_effect=order_effect)
     return Leaderboard(ranking, chosen, predictor, without, ranks, order_note)
 
 

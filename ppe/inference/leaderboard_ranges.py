@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConvergenceError, InputError, NoMaximumError
-from .intervals import RankIntervals, covering
+from .intervals import RankIntervals, Scope, covering, tested_limits
 from .normal_intervals import facet_intervals, symmetric_root
-from .pool_intervals import OwnFit, rank_intervals
+from .pool_intervals import OwnFit, checked_kinds, rank_intervals
 from .ranked_verdicts import RankedVerdicts
-from .score_tests import ScoreTests, score_tests
+from .score_limits import score_limits
+from .score_tests import ScoreTests, pair_tests, score_tests
 from .study_cells import Names
 from .variance_components import variance_components
 from ..random_streams import SEED, stream
+from ..rankers.likelihood import Design
 from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.predictor import Predictor, fit_predictor_batch, frozen_slopes
 from ..rankers.ranking import BatchScores, Ranking
@@ -87,11 +89,33 @@ def _score_tests(fitted: Fitted, **options: Any) -> ScoreTests:
     return score_tests(predictor.design(), rows.points, rows.question, tie_parameter=has_ties, **options)
 
 # %% ../../nbs/inference/leaderboard_ranges.ipynb #lr-09
+def _share_ranges(fitted: Fitted, draws: Draws) -> RankIntervals:
+    "Ranges of graded verdicts, for other questions, by score tests alone: no graph stands behind a resample."
+    ranking, rows = fitted.ranking, fitted.verdicts.rows
+    assert rows is not None
+    if draws.kind == "percentile":
+        raise InputError("--interval-kind percentile: of graded verdicts ranges are simultaneous or single")
+    checked_kinds(rows.n_questions, [draws.kind], draws.n_resamples, draws.level, True)
+    signs = draws.rng().spawn(1)[0]
+    design = Design.of(rows.first, rows.second, rows.models)
+    tests = score_tests(design, rows.points, rows.question, n_flips=draws.n_resamples, rng=signs)
+    low, high, inside = score_limits(tests, level=draws.level, simultaneous=draws.kind == "simultaneous")
+    limits, best = tested_limits(pair_tests(tests), draws.level, {draws.kind: (low, high)})
+    none = BatchScores(np.empty((0, len(rows.models))), np.empty(0, dtype=bool))
+    return RankIntervals(
+        ranking.ranker, fitted.verdicts.method.name, rows.models, ranking.scores, ranking.ranks,
+        bool(ranking.fit.ridge), limits, draws.level, Scope(rows.n_questions, draws.n_resamples), none,
+        tuple(name for name, is_in in zip(rows.models, inside, strict=True) if is_in), best,
+    )  # fmt: skip
+
+
 def question_ranges(
-    fitted: Fitted,  # with a pool
+    fitted: Fitted,  # with a pool, or of graded verdicts
     draws: Draws,
 ) -> RankIntervals:
     "Ranges for other questions. Raises as `rank_intervals`."
+    if fitted.verdicts.are_graded:
+        return _share_ranges(fitted, draws)
     pool, method = fitted.verdicts.pool, fitted.verdicts.method
     assert pool is not None
     own_fit = None

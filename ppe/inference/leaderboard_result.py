@@ -259,7 +259,7 @@ def _cautions(board: Leaderboard) -> list[str]:
 # %% ../../nbs/inference/leaderboard_result.ipynb #882d05f8
 def _with_ranges(board: Leaderboard, draws: Draws, over: tuple[str, ...]) -> Leaderboard:
     "The same with ranges over these facets, and what these leave out."
-    if board.pool is None:
+    if board.pool is None and not board.verdicts.are_graded:
         reason = "this table is too large to resample its questions; take a part of it (--judge, --category)"
         if board.verdicts.n_questions is None:
             reason = "counts and pools hold no questions to resample; give the verdict table"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ..errors import first_five, plural
+from ..verdicts import are_valid
 
 # %% ../../nbs/inference/lost_questions.ipynb #142767d3
 MOST_LOST = 5  # per cent of what the old version was judged on; beyond it nothing is decided
@@ -89,7 +90,7 @@ def losses(
     where the old version, too, has none on at least half as many questions that its table has: then pairs were drawn.
     """
     of_old, of_new = _rows_of(old, models[0]), _rows_of(new, models[1])
-    valid_old, valid_new = old["verdict"].ne("invalid"), new["verdict"].ne("invalid")
+    valid_old, valid_new = are_valid(old), are_valid(new)
     same_judge = old["judge"].astype(str).isin(new["judge"].astype(str).unique())
     asked_rows = of_old & valid_old & same_judge
     answers_old, answered, tried = _answers(old, asked_rows), _answers(new, of_new & valid_new), _answers(new, of_new)

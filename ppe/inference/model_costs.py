@@ -132,7 +132,7 @@ class CostLeaderboard(Result):
         return [sentence, *self.board.lines()] if sentence else self.board.lines()
 
     def cautions(self) -> list[str]:
-        return self.board.cautions()
+        return [*self.board.cautions()]
 
     def to_dict(self) -> dict[str, Any]:
         table = self.to_frame()[["model", "cost", self.column]].astype(object)
@@ -140,7 +140,7 @@ class CostLeaderboard(Result):
         costs = {"within": self.within, "level": self.level, "cheapest": self.cheapest, "models": rows}
         return self.board.to_dict() | {"costs": costs}
 
-
+# %% ../../nbs/inference/model_costs.ipynb #costs-choice
 def _choice(board: CostLeaderboard) -> str:
     "Which model is named, in words; empty where no margin is asked for."
     if board.within is None or board.margin is None:

@@ -13,13 +13,14 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from ..comparisons import Comparisons, wins_and_ties
+from ..comparisons import INVALID, Comparisons, wins_and_ties
 from ..counts import PairCounts
 from ..errors import InputError, first_five, plural
 from .graph_selection import ALL_GRAPHS, Method, source_rows
 from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from ..pool import INDEX_COLUMNS, Pool, coded_graphs, complete_graphs, too_large
 from ..results import Concern, Note
+from ..verdicts import GRADED
 
 Incomplete = Literal["auto", "drop", "keep"]  # graphs that lack a pair; auto: keep, unless cycle scores are compared
 
@@ -34,6 +35,10 @@ def _graphs(
 ) -> tuple[Pool, np.ndarray] | tuple[None, None]:
     "The graphs, and the numbers of those that the method keeps; neither where they are too large and not needed."
     selection = _cycle_selection(method)
+    if rows.shares is not None:
+        if selection or incomplete == "drop":
+            raise InputError(GRADED)
+        return None, None
     drops = incomplete == "drop" or (incomplete == "auto" and not method.keeps_all)
     if method.keeps_all and not drops and too_large(rows):
         return None, None
@@ -75,6 +80,11 @@ class RankedVerdicts:
     invalid: pd.DataFrame | None = None  # of `invalid_verdicts`
 
     @property
+    def are_graded(self) -> bool:
+        "The verdicts are shares of a point."
+        return self.rows is not None and self.rows.shares is not None
+
+    @property
     def n_used(self) -> int | None:
         "How many graphs are ranked."
         return self.n_graphs if self.kept is None else len(self.kept)
@@ -88,7 +98,7 @@ class RankedVerdicts:
     @property
     def sentence(self) -> str:
         "What is ranked, and what became of the others."
-        verdicts = plural(self.counts.n_verdicts, "verdict")
+        verdicts = plural(self.counts.n_verdicts, "graded verdict" if self.are_graded else "verdict")
         if self.n_questions is None:
             sentence = f"counts of {verdicts}"
         else:
@@ -154,7 +164,7 @@ def ranked_verdicts(
     "What a method ranks of a table. Raises `InputError` where it needs complete graphs, or more of them."
     everything = Comparisons.of(verdicts, covariates=covariates, invalid=True)
     pool, selected = _graphs(verdicts, everything, method, incomplete)
-    is_valid = everything.outcome < 3
+    is_valid = everything.outcome != INVALID
     n_valid = np.bincount(everything.graph, is_valid)
     is_used = n_valid > 0
     if pool is not None and len(pool) < is_used.sum():  # the complete ones alone

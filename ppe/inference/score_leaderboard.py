@@ -104,33 +104,6 @@ def _unlike_judges(table: pd.DataFrame) -> str:
         "mean: --judges separate, or --ranker bradley-terry, which looks at order alone."
     )
 
-
-def _notes(board: "ScoreLeaderboard") -> list[str]:
-    "What to know before the ranking is believed."
-    notes = [*board.remarks]
-    missing = board.scores.missing
-    if missing:
-        n_all = len(board.scores.table) + board.scores.n_missing
-        of_models = first_five(f"{name} {n}" for name, n in sorted(missing.items(), key=lambda item: -item[1]))
-        text = (
-            f"{board.scores.n_missing:,} of {n_all:,} scores are missing ({of_models}); a missing score is no 0: write "
-            "0 where it counts so. If hard questions are missing, the ranking is biased."
-        )
-        notes.append(Note(text, Concern.BIASED))
-    n_alone = board.cells.n_alone
-    if n_alone:
-        share = f"{n_alone:,} of {board.cells.n_scores:,} scores"
-        text = f"{share} stand alone on their question and say nothing of differences."
-        notes.append(Note(text, Concern.LEFT_OUT))
-    unlike = _unlike_judges(board.scores.table)
-    if unlike:
-        notes.append(Note(unlike, Concern.BIASED))
-    if board.ranges is not None and board.cells.n_questions < questions_needed(board.ranges.level):
-        needed = questions_needed(board.ranges.level)
-        text = f"{plural(board.cells.n_questions, 'question')}: ranges need at least {needed} that differ."
-        notes.append(Note(text, Concern.MISSING))
-    return notes
-
 # %% ../../nbs/inference/score_leaderboard.ipynb #sl-07
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoreLeaderboard(Result):
@@ -180,15 +153,6 @@ class ScoreLeaderboard(Result):
             table = table.join(ranges, on="model").assign(interval_kind=self.ranges.kind)
         return table.iloc[best_first(self.means)].reset_index(drop=True)
 
-    def parts(self) -> Parts:
-        shown = ["rank", "model", "score"]
-        if self.ranges is None:
-            return [TableView(self.to_frame()[shown]), "", *self.lines()]
-        table = self.to_frame()
-        limits = ["rank_low", "rank_high", "score_low", "score_high", "behind_at_most"]
-        table = table[[*shown, *table.columns.intersection(limits, sort=False)]]
-        return [TableView(table, ("rank_low", "rank", "rank_high")), "", *self.lines()]
-
     @property
     def by_wins(self) -> str:
         "Whether who scored more often would give another order."
@@ -197,30 +161,6 @@ class ScoreLeaderboard(Result):
     def lines(self) -> list[str]:
         "What stands below the table."
         return _lines(self)
-
-    def cautions(self) -> list[str]:
-        "What to know before the ranking is believed."
-        return _notes(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        table = self.to_frame()
-        ranges = self.ranges
-        return {
-            "ranker": "mean",
-            "n_models": len(self.cells.models),
-            "n_scores": len(self.scores.table),
-            "n_missing": self.scores.n_missing,
-            "n_questions": self.cells.n_questions,
-            "models": table.astype(object).where(~table.isin([np.inf, -np.inf]), None).to_dict("records"),
-            "distances": self.distances,
-            "intervals": None if ranges is None else {
-                "kind": ranges.kind, "level": ranges.level, "n_resamples": ranges.n_flips, "seed": ranges.seed,
-                "over": ranges.over, "promise": ranges.promise,
-            },
-            "by_wins": self.by_wins,
-            "fragility": None if self.fragility is None else self.fragility.to_dict(),
-            "notes": self.notes(),
-        }  # fmt: skip
 
     def with_intervals(
         self,
@@ -243,6 +183,67 @@ class ScoreLeaderboard(Result):
             return self
         points = self.cells.by_question()
         return replace(self, fragility=points_fragility(self.cells.models, self.cells.questions, points))
+
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-07-parts
+@patch
+def parts(self: ScoreLeaderboard) -> Parts:
+    shown = ["rank", "model", "score"]
+    if self.ranges is None:
+        return [TableView(self.to_frame()[shown]), "", *self.lines()]
+    table = self.to_frame()
+    limits = ["rank_low", "rank_high", "score_low", "score_high", "behind_at_most"]
+    table = table[[*shown, *table.columns.intersection(limits, sort=False)]]
+    return [TableView(table, ("rank_low", "rank", "rank_high")), "", *self.lines()]
+
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-07-dict
+@patch
+def to_dict(self: ScoreLeaderboard) -> dict[str, Any]:
+    table = self.to_frame()
+    ranges = self.ranges
+    return {
+        "ranker": "mean",
+        "n_models": len(self.cells.models),
+        "n_scores": len(self.scores.table),
+        "n_missing": self.scores.n_missing,
+        "n_questions": self.cells.n_questions,
+        "models": table.astype(object).where(~table.isin([np.inf, -np.inf]), None).to_dict("records"),
+        "distances": self.distances,
+        "intervals": None if ranges is None else {
+            "kind": ranges.kind, "level": ranges.level, "n_resamples": ranges.n_flips, "seed": ranges.seed,
+            "over": ranges.over, "promise": ranges.promise,
+        },
+        "by_wins": self.by_wins,
+        "fragility": None if self.fragility is None else self.fragility.to_dict(),
+        "notes": self.notes(),
+    }  # fmt: skip
+
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-07-notes
+@patch
+def cautions(self: ScoreLeaderboard) -> list[str]:
+    "What to know before the ranking is believed."
+    notes = [*self.remarks]
+    missing = self.scores.missing
+    if missing:
+        n_all = len(self.scores.table) + self.scores.n_missing
+        of_models = first_five(f"{name} {n}" for name, n in sorted(missing.items(), key=lambda item: -item[1]))
+        text = (
+            f"{self.scores.n_missing:,} of {n_all:,} scores are missing ({of_models}); a missing score is no 0: write "
+            "0 where it counts so. If hard questions are missing, the ranking is biased."
+        )
+        notes.append(Note(text, Concern.BIASED))
+    n_alone = self.cells.n_alone
+    if n_alone:
+        share = f"{n_alone:,} of {self.cells.n_scores:,} scores"
+        text = f"{share} stand alone on their question and say nothing of differences."
+        notes.append(Note(text, Concern.LEFT_OUT))
+    unlike = _unlike_judges(self.scores.table)
+    if unlike:
+        notes.append(Note(unlike, Concern.BIASED))
+    if self.ranges is not None and self.cells.n_questions < questions_needed(self.ranges.level):
+        needed = questions_needed(self.ranges.level)
+        text = f"{plural(self.cells.n_questions, 'question')}: ranges need at least {needed} that differ."
+        notes.append(Note(text, Concern.MISSING))
+    return notes
 
 # %% ../../nbs/inference/score_leaderboard.ipynb #sl-07b
 def score_leaderboard(

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..comparisons import GRADED
 from ..compiled import compiled_or_plain, njit
 from ..errors import ConvergenceError, InputError
 from ..rankers.likelihood import RIDGE, Design
 from ..rankers.newton import ascend, efficient_weights
 from ..rankers.separation import same_component
+from ..verdicts import GRADED
 from ppe.inference.fit_leverage import (
     BALANCED,
     EVEN,

@@ -112,7 +112,7 @@ def _chances(root, nu):
     first = 1.0 / (1.0 + root * (nu + root))
     return first, root * root * first, nu * root * first
 
-
+# %% ../../nbs/rankers/newton.ipynb #nw-pairs
 @njit(cache=True, error_model="numpy")
 def _fill_pairs(columns, offset, counts, beta, scale, score, information):
     "The same of strengths alone, a tie being half a win for either side; False where odds are too far apart for it."

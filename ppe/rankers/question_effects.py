@@ -124,7 +124,38 @@ def _integrated(observed, squares, n):
             slope += inverse[i, j] * squares[i, j]
     return half - 0.5 * log(gauge), slope
 
+# %% ../../nbs/rankers/question_effects.ipynb #cell-13-c1
+@njit(cache=True, error_model="numpy")
+def _curvatures(precision, nu, eta, net, met, information, inverse, third, by_draws, pull):
+    "Value of a question without its effects and derivatives in log ν; in place the information and parts of slopes."
+    k = len(eta)
+    value, by_ties, of_ties = 0.5 * k * log(precision), 0.0, 0.0
+    for i in range(k):
+        pull[i] = 0.0
+        for j in range(k):
+            information[i, j], inverse[i, j] = 0.0, 0.0
+        information[i, i] = precision
+        inverse[i, i] = 1.0
+    for i in range(k):
+        for j in range(i):
+            x, count = eta[i] - eta[j], met[i, j]
+            u = exp(-0.5 * abs(x))
+            total = 1.0 + u * u + nu * u
+            r, m, draw = np.sign(x) * 0.5 * (1.0 - u * u) / total, 0.25 * (1.0 + u * u) / total, nu * u / total
+            value += 0.5 * net[i, j] * x - count * (0.5 * abs(x) + log(total))
+            bend = count * (m - r * r)
+            information[i, i] += bend
+            information[j, j] += bend
+            information[j, i] -= bend  # j < i: the upper triangle
+            third[i, j] = -count * (0.25 * r - 3.0 * m * r + 2.0 * r**3)
+            by_draws[i, j] = 0.5 * count * draw * (m - 2.0 * r * r)
+            pull[i] += count * draw * r
+            pull[j] -= count * draw * r
+            by_ties -= count * draw
+            of_ties += count * draw * (1.0 - draw)
+    return value, by_ties, of_ties
 
+# %% ../../nbs/rankers/question_effects.ipynb #cell-13-s
 @njit(cache=True, error_model="numpy")
 def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
     "Value, its derivatives in (θ, log ν) and log σ, the information, half of log|A|, and the slope of that in log σ."
@@ -138,32 +169,12 @@ def _sums(members, net, met, copies, precision, nu, effects, eta, n, ridge):
     pull, d = np.empty(k), np.empty(k)
     moved, swung = np.empty(k), np.empty(k)
     for unit in range(n_units):
-        at, worth = 0.5 * k * log(precision), precision * copies[unit]
-        by_ties, of_ties = 0.0, 0.0
+        at, by_ties, of_ties = _curvatures(
+            precision, nu, eta[unit], net[unit], met[unit], information, inverse, third, by_draws, pull
+        )
+        worth = precision * copies[unit]
         for i in range(k):
-            pull[i], d[i] = 0.0, 0.0
-            moved[i], swung[i] = 0.0, 0.0
-            for j in range(k):
-                information[i, j], inverse[i, j] = 0.0, 0.0
-            information[i, i] = precision
-            inverse[i, i] = 1.0
-        for i in range(k):
-            for j in range(i):
-                x, count = eta[unit, i] - eta[unit, j], met[unit, i, j]
-                u = exp(-0.5 * abs(x))
-                total = 1.0 + u * u + nu * u
-                r, m, draw = np.sign(x) * 0.5 * (1.0 - u * u) / total, 0.25 * (1.0 + u * u) / total, nu * u / total
-                at += 0.5 * net[unit, i, j] * x - count * (0.5 * abs(x) + log(total))
-                bend = count * (m - r * r)
-                information[i, i] += bend
-                information[j, j] += bend
-                information[j, i] -= bend  # j < i: the upper triangle
-                third[i, j] = -count * (0.25 * r - 3.0 * m * r + 2.0 * r**3)
-                by_draws[i, j] = 0.5 * count * draw * (m - 2.0 * r * r)
-                pull[i] += count * draw * r
-                pull[j] -= count * draw * r
-                by_ties -= count * draw
-                of_ties += count * draw * (1.0 - draw)
+            d[i], moved[i], swung[i] = 0.0, 0.0, 0.0
         solve(information, inverse)
         for i in range(k):
             at -= 0.5 * log(information[i, i])  # the pivots

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MAX_CHARACTERS', 'DECODING', 'AnswerKey', 'answer_key', 'PairKey', 'Decision', 'doubt', 'decide', 'JudgeProtocol',
-           'Pair', 'pairs_to_judge']
+           'Pair', 'pairs_to_judge', 'lists_to_judge']
 
 # %% ../../nbs/stages/judge_protocol.ipynb #8940168c
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -22,6 +22,7 @@ from ..random_streams import SEED, stream
 from .benchmarks import require_row_set
 from .chat import Decoding
 from .prompts import PromptSet, load_prompts
+from .replies import LABELS
 from .responses import Answer
 from ..verdicts import MIRRORED
 
@@ -72,7 +73,7 @@ def decide(
 
 # %% ../../nbs/stages/judge_protocol.ipynb #6b456e5c
 MAX_CHARACTERS = 12_000
-DECODING = {"single": Decoding(max_tokens=1024), "hybrid": Decoding(max_tokens=512)}
+DECODING = {"single": Decoding(max_tokens=1024), "hybrid": Decoding(max_tokens=512), "list": Decoding(max_tokens=1024)}
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +82,7 @@ class JudgeProtocol:
 
     backend: str  # name of the backend that answers
     model: str  # the judge, by the name that the backend knows
-    mode: Literal["single", "hybrid"] = "hybrid"
+    mode: Literal["single", "hybrid", "list"] = "hybrid"
     order: Literal["given", "random", "both"] | None = None  # single only: who is shown first; None: random
     seed: int = SEED  # of the random order
     prompts: PromptSet = field(default_factory=load_prompts)  # those that come with ppe if not given
@@ -97,11 +98,17 @@ class JudgeProtocol:
         if self.mode == "hybrid" and self.order != "given":
             way_out = "it asks in both orders by itself; leave the order out"
             raise InputError(f"order {self.order!r} with the hybrid: {way_out}")
+        if self.mode == "list" and self.order != "random":
+            raise InputError(
+                f"order {self.order!r} with lists: each call shows its answers in random order; leave it out"
+            )
         if not wordings or not {*wordings} <= {*range(n_there)} or len({*wordings}) < len(wordings):
             rule = f"different numbers from 0 (the original) to {n_there - 1}, at least one, or 'equivalent'"
             raise InputError(f"judge variants {wanted!r}: {rule}")
-        if self.mode == "single" and wordings != (0,):
-            raise InputError("a judge variant with the single prompt: it has none; use mode='hybrid' (--mode hybrid)")
+        if self.mode != "hybrid" and wordings != (0,):
+            raise InputError(
+                f"a judge variant with the {self.mode} prompt: it has none; use mode='hybrid' (--mode hybrid)"
+            )
         self.use_rubrics, self.judge_variants = self.use_rubrics and self.mode == "hybrid", wordings
         self.decoding = self.decoding or DECODING[self.mode]
 
@@ -112,7 +119,8 @@ class JudgeProtocol:
     def settings(self) -> dict[str, Any]:
         "What a run is known by."
         seed, values, rubrics = self.seed if self.order == "random" else None, asdict(self), self.prompts.rubrics
-        values |= {"seed": seed, "prompts": self.prompts.version, "decoding": [*values["decoding"].values()]}
+        version = self.prompts.list_version if self.mode == "list" else self.prompts.version
+        values |= {"seed": seed, "prompts": version, "decoding": [*values["decoding"].values()]}
         return (
             values | {f"{kind}_rubric": rubric for kind, rubric in rubrics.items()} | {"max_characters": MAX_CHARACTERS}
         )
@@ -224,3 +232,23 @@ def pairs_to_judge(
     if pairs is not None:
         counts["answers_not_needed"] = len(answers) - len(used)
     return chosen, [by_key[key] for key in used], counts
+
+# %% ../../nbs/stages/judge_protocol.ipynb #lists-2
+def lists_to_judge(
+    answers: Sequence[Answer],  # as the judge sees them
+    protocol: JudgeProtocol,
+) -> list[tuple[Answer, ...]]:  # the answers of each call, in the order shown
+    "The calls of a judge that ranks all answers to a prompt. Raises `InputError` for more answers than labels."
+    by_prompt: dict[tuple[int | str, int], list[Answer]] = {}
+    for each in answers:
+        by_prompt.setdefault((each.question_id, each.variant), []).append(each)
+    calls = []
+    for (question, variant), group in by_prompt.items():
+        if len(group) > len(LABELS):
+            raise InputError(
+                f"{len(group)} answers to question {question}: a call ranks at most {len(LABELS)}; judge pairs "
+                "(--mode single), or fewer models"
+            )
+        draws = {a.model: stream(protocol.seed, "list", question, variant, a.model).random() for a in group}
+        calls.append(tuple(sorted(group, key=lambda each: (draws[each.model], each.model))))
+    return calls

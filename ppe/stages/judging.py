@@ -16,13 +16,16 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from ..errors import InputError
 from ..files import check_name
+from ..list_calls import ListCall
 from .chat import TOO_LONG, Request
 from .dispatch import Session
 from .judge_protocol import MAX_CHARACTERS, AnswerKey, JudgeProtocol, Pair, PairKey, answer_key, decide, doubt
-from .judge_protocol import pairs_to_judge
+from .judge_protocol import lists_to_judge, pairs_to_judge
 from .ledger import Ledger, StoredReply, Use, open_run, plan_run, results, run_progress
 from .prompts import SLOTS
+from .replies import LABELS
 from .responses import Answer
 from ..verdicts import COLUMNS, MIRRORED, ORDER_KNOWN, style_columns, validate_verdicts
 
@@ -75,6 +78,49 @@ def _replies(
         ab, *ba = (reply.parsed or "invalid" for reply in of_pair)
         yield of_pair, ab, MIRRORED[ba[0]] if ba else ""
 
+# %% ../../nbs/stages/judging.ipynb #jl-2
+def _list_uses(protocol: JudgeProtocol, calls: Sequence[Sequence[Answer]]) -> Iterator[Use]:
+    "One request for each prompt."
+    for position, shown in enumerate(calls):
+        first = shown[0]
+        request = Request(
+            "judge/list", protocol.backend, protocol.model, protocol.prompts.list_version,
+            protocol.prompts.render("list", instruction=first.prompt, answers=[a.answer for a in shown]),
+            protocol.decoding, expects=f"order:{len(shown)}",
+        )  # fmt: skip
+        unit = {"question_id": first.question_id, "category": first.category, "variant": first.variant}
+        yield Use(position, request, {"ask": "list", **unit, "models": [a.model for a in shown]})
+
+
+def _list_call(reply: StoredReply) -> ListCall:
+    "The places of the answers by what was said of their labels."
+    models = tuple(reply.item["models"])
+    if reply.parsed is None:
+        return ListCall(models, None)
+    order = [models[LABELS.index(label)] for label in reply.parsed.split(">")]
+    places = {model: len(order) for model in models} | {model: place for place, model in enumerate(order)}
+    return ListCall(models, places, only_best=len(order) == 1)
+
+
+def _list_details(ledger: Ledger, run: int, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    "A row for each pair that a call compares, by the columns of DETAILS that are not empty."
+    rows = []
+    for reply in results(ledger, run):
+        if not reply.is_settled:
+            continue
+        about = {name: reply.item[name] for name in ("question_id", "category", "variant")}
+        about |= {"judge_variant": 0, "prompt_version": settings["prompts"], "key_ab": reply.key}
+        for a, b, verdict in _list_call(reply).verdicts():
+            cause = ""
+            if verdict == "invalid":
+                cause = TOO_LONG if reply.why.startswith(TOO_LONG) else "unreadable"
+            basis = "invalid" if cause else "list"
+            rows.append(about | {
+                "model_a": a, "model_b": b, "verdict": verdict, "basis": basis, "cause": cause, "verdict_ab": verdict,
+                "shown_first": a,
+            })  # fmt: skip
+    return rows
+
 # %% ../../nbs/stages/judging.ipynb #e-order
 def _with_known_order(
     ledger: Ledger,
@@ -125,6 +171,10 @@ def run_details(
 ) -> pd.DataFrame:  # columns as in DETAILS
     "One row for each pair of a run that is decided, from the ledger alone. Cost: memory for the table and the scores."
     settings = json.loads(ledger.query("SELECT settings FROM runs WHERE id = ?", run)[0][0])
+    if settings["mode"] == "list":
+        found = pd.DataFrame(_list_details(ledger, run, settings), columns=list(DETAILS))
+        texts = ["verdict_ba", "key_ba", "key_score_a", "key_score_b"]
+        return found.astype({"score_a": "Int64", "score_b": "Int64"}).assign(**dict.fromkeys(texts, ""))
     scored, rows = (result for result in results(ledger, run) if result.item["ask"] == "score"), []
     scores: dict[AnswerKey, StoredReply] = {itemgetter(*Answer.KEY)(result.item): result for result in scored}
     for replies, ab, ba in _replies(ledger, run, settings):
@@ -248,6 +298,30 @@ def _second_phase(
     requests = {use.request.key: use.request for use in scores}
     return tuple(request for key, request in requests.items() if not ledger.query(settled, key))
 
+# %% ../../nbs/stages/judging.ipynb #jl-3
+def _judge_lists(
+    answers: Sequence[Answer],
+    pairs: pd.DataFrame | None,  # refused
+    session: Session,
+    protocol: JudgeProtocol,
+    name: str,  # of the judge
+) -> Judgement:
+    "One call for each prompt."
+    if pairs is not None:
+        raise InputError(
+            "a list of pairs with lists: a call ranks all answers to a prompt; leave --pairs or the mode out"
+        )
+    _, used, counts = pairs_to_judge(answers, protocol)
+    calls = lists_to_judge(used, protocol)
+    uses = _list_uses(protocol, calls)
+    ledger = session.ledger
+    run = plan_run(ledger, open_run(ledger, "judge", protocol.settings(), _hash_of_answers(used)), uses)
+    session.work(run, "judge")
+    details = run_details(ledger, run)
+    n_open = run_progress(ledger, run).unfinished
+    counts = {"calls": len(calls)} | count_details(details, used) | {"open": n_open} | counts
+    return Judgement(as_verdicts(details, name), details, counts, run, (), not n_open)
+
 # %% ../../nbs/stages/judging.ipynb #7548d549
 def judge_answers(
     answers: Sequence[Answer],
@@ -273,6 +347,8 @@ def judge_answers(
     if is_order_open and pairs is not None:  # a list says who is shown first
         settings["order"] = "given"
     protocol, remark = JudgeProtocol(session.name, model, **settings), ""
+    if protocol.mode == "list":
+        return _judge_lists(answers, pairs, session, protocol, name)
     chosen, used, counts = pairs_to_judge(answers, protocol, pairs)
     inputs = _hash_of_answers(used)
     if is_order_open and protocol.order == "random":

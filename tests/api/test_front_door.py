@@ -98,7 +98,8 @@ def test_a_command_has_the_options_defaults_choices_and_help_of_its_function(nam
     options = {option.name: option for option in made.params}
     own = [key for key in parameters if key not in OF_COMMANDS_ALONE]
     assert [key for key in options if key not in OF_COMMANDS_ALONE] == own
-    assert made.help == inspect.getdoc(function) and made.get_short_help_str(99) == COMMANDS[name][1].rstrip(".") + "."
+    assert made.help == inspect.getdoc(inspect.unwrap(function))
+    assert made.get_short_help_str(99) == COMMANDS[name][1].rstrip(".") + "."
     told = comments(function)
     for kind in KINDS:
         told = comments(kind) | told

@@ -210,7 +210,7 @@ def test_gate_lost_half(ppe_main):
     refused(ppe_main("compare", *files, *GATE, "--category", "hard"), "every verdict on v2 is invalid")
 
 
-def lost_of(old: list[tuple], new: list[tuple], **options: object) -> "ppe.inference.model_change.Change":
+def lost_of(old: list[tuple], new: list[tuple], **options: object) -> "ppe.inference.change_result.Change":
     return ppe.compare(table(old), table(new), model=["v1", "v2"], **options)
 
 

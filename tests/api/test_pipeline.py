@@ -281,22 +281,31 @@ def steps(tmp_path, serve):
     return run
 
 
-def prepare(steps, folder: Path, opponents: str = "other, good-1") -> None:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    "The four files that stay, as the first test makes them."
+    return tmp_path_factory.mktemp("prepared")
+
+
+def prepare(steps, folder: Path, prepared: Path) -> None:
     "The four files that stay; pairs and verdicts are made by the commands of the page."
-    prompts = [
-        {"question_id": q, "category": "c", "variant": 0, "prompt": f"Question {q}, and what follows from it?"}
-        for q in range(24)
-    ]
-    write_rows(folder / "ci" / "prompts.jsonl", prompts)
-    answers = [row | {"model": "other", "answer": opponents} for row in prompts]
-    write_rows(folder / "ci" / "opponents.jsonl", answers)
-    assert steps("good-2", only=("Pairs", "Answer and judge")) == 0
-    (folder / "new.csv").rename(folder / "ci" / "old.csv")
-    (folder / "ledger.sqlite").unlink()
+    if not any(prepared.iterdir()):
+        prompts = [
+            {"question_id": q, "category": "c", "variant": 0, "prompt": f"Question {q}, and what follows from it?"}
+            for q in range(24)
+        ]
+        write_rows(folder / "ci" / "prompts.jsonl", prompts)
+        answers = [row | {"model": "other", "answer": "other, good-1"} for row in prompts]
+        write_rows(folder / "ci" / "opponents.jsonl", answers)
+        assert steps("good-2", only=("Pairs", "Answer and judge")) == 0
+        (folder / "new.csv").rename(folder / "ci" / "old.csv")
+        (folder / "ledger.sqlite").unlink()
+        shutil.copytree(folder / "ci", prepared, dirs_exist_ok=True)
+    shutil.copytree(prepared, folder / "ci", dirs_exist_ok=True)
 
 
-def test_the_workflow_stops_where_the_version_is_worse(steps, tmp_path):
-    prepare(steps, tmp_path)
+def test_the_workflow_stops_where_the_version_is_worse(steps, tmp_path, prepared):
+    prepare(steps, tmp_path, prepared)
     assert steps("good-0") == 4
     assert (tmp_path / "installed").read_text().splitlines() == [
         "git clone REPOSITORY ppe", "pip install ./ppe[api]",
@@ -309,9 +318,9 @@ def test_the_workflow_stops_where_the_version_is_worse(steps, tmp_path):
     assert new == old == 25  # the same pairs again
 
 
-def test_the_workflow_judges_the_product_alone_and_goes_on(steps, tmp_path):
+def test_the_workflow_judges_the_product_alone_and_goes_on(steps, tmp_path, prepared):
     "A third model beside the opponent is in no pair of the list, so nothing is asked about it."
-    prepare(steps, tmp_path)
+    prepare(steps, tmp_path, prepared)
     opponents = tmp_path / "ci" / "opponents.jsonl"
     third = [json.loads(line) | {"model": "third"} for line in opponents.read_text().splitlines()]
     write_rows(opponents, [*map(json.loads, opponents.read_text().splitlines()), *third])
@@ -321,8 +330,8 @@ def test_the_workflow_judges_the_product_alone_and_goes_on(steps, tmp_path):
     assert new.count("\n") == 25 and "third" not in new
 
 
-def test_the_workflow_stops_where_nothing_can_be_told(steps, tmp_path):
-    prepare(steps, tmp_path)
+def test_the_workflow_stops_where_nothing_can_be_told(steps, tmp_path, prepared):
+    prepare(steps, tmp_path, prepared)
     rows = (tmp_path / "ci" / "old.csv").read_text()
     (tmp_path / "ci" / "old.csv").write_text(rows.replace("JUDGE,", "another,"))
     assert steps("good-2") == 2

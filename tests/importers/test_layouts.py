@@ -188,7 +188,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("layout", EXAMPLES)
 def test_a_layout_is_known_in_every_form_and_its_records_are_accounted_for(tmp_path: Path, layout):
-    assert {*EXAMPLES, "inspect", "columns"} == set(LAYOUTS)  # whose records are not objects of a file
+    assert {*EXAMPLES, "inspect", "lists", "columns"} == set(LAYOUTS)  # whose records are not objects of a file
     rows = [row | {"question_id": str(row["question_id"])} if "question_id" in row else row for row in EXAMPLES[layout]]
     report = (table := import_verdicts(saved(tmp_path, *rows))).attrs["report"]
     games = 2 if layout in ("mt-bench", "arena-hard") else 1

@@ -1,5 +1,7 @@
 """A judge that is asked the same again: each run is a verdict of its question, no question and no wording."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,17 +16,15 @@ from ppe.random_streams import stream
 from ppe.rankers.likelihood import Design
 from ppe.verdicts import validate_verdicts
 
-SAID = {"q1": "aaa", "q2": "aaa", "q3": "bbb", "q4": "aab"}
-ROWS = [("j", q, "all", 1, run, "one", "two", v) for q, runs in SAID.items() for run, v in enumerate(runs, 1)]
-NAMES = ["judge", "question_id", "category", "variant", "repeat", "model_a", "model_b", "verdict"]
+CASES = Path(__file__).parents[1] / "cases"
 
 
 @pytest.fixture
 def table() -> pd.DataFrame:
-    return pd.DataFrame(ROWS, columns=NAMES)
+    return pd.read_csv(CASES / "evidence_5_repeats.csv")
 
 
-def test_trap_2_runs_are_no_questions(table: pd.DataFrame) -> None:
+def test_evidence_5_repeats_trap_2_runs_are_no_questions(table: pd.DataFrame) -> None:
     "By hand: 8 of 12 points, a gap of ln 2; z is 2 / √7 by question, and would be 4 / √12 of runs."
     scores = ppe.rank(table, intervals=0).to_frame()["score"]
     np.testing.assert_allclose(scores[0] - scores[1], np.log(2), atol=1e-9)

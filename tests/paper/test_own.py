@@ -169,10 +169,15 @@ def test_graph_statistics_are_those_of_networkx(small: tuple[Path, pd.DataFrame,
             assert np.isclose(drawn[judge, category, source, "draw rate"], (rows["verdict"] == "tie").mean())
 
 
-def test_three_models_and_twelve_questions_without_anything_else(tmp_path: Path):
+@pytest.mark.parametrize(
+    "names",
+    [("fig_graph_stats", "fig_keep_k", "fig_mu", "fig_perturb_vs_sampling"), pytest.param((), marks=pytest.mark.slow)],
+    ids=["some studies", "all studies"],
+)
+def test_three_models_and_twelve_questions_without_anything_else(tmp_path: Path, names: tuple[str, ...]):
     table = invented(3, ["j"], {"all": 12}, 1, seed=5)
     table.to_csv(tmp_path / "tiny.csv", index=False)
-    done = run(tmp_path / "page", str(tmp_path / "tiny.csv"))
+    done = run(tmp_path / "page", str(tmp_path / "tiny.csv"), names=names)
     assert done.lacking == {
         "fig_mu": "Models are lacking: this study needs 4, and a judge compared 3.",
         "fig_perturb_vs_sampling": "Wordings are lacking: every question was judged in one wording.",

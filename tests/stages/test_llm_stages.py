@@ -86,7 +86,7 @@ def test_four_stages_from_questions_to_a_ranking(tmp_path, serve, capsys):
 def test_requests_under_twenty_percent_faults(tmp_path, serve, n_questions):
     served = serve(faults=0.2, delay=0.005)
     answers(tmp_path, n_questions, "vwxyz")
-    assert main(judging(tmp_path, served.url, "--concurrency", "64", "--timeout", "10", "--attempts", "8")) == 0
+    assert main(judging(tmp_path, served.url, "--concurrency", "64", "--timeout", "4", "--attempts", "8")) == 0
     log = served.behave
     assert log.counts.total() > 24 * n_questions and set(log.counts) == {"ok", *FAULTS}
     for name, behaviours in log.served.items():
