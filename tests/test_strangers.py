@@ -136,7 +136,8 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_a_folder_and_what_is_not_there(ppe_main, place):
-    for path in (place, place / "none.csv", place / "none" / "v.csv", place / "v.csv" / "v.csv"):
+    refused(ppe_main("rank", place), "is a folder", str(place))
+    for path in (place / "none.csv", place / "none" / "v.csv", place / "v.csv" / "v.csv"):
         refused(ppe_main("rank", path), "cannot read", str(path))
         said = "is a verdict table already" if path == place else "cannot read"  # the files of a folder are imported
         refused(ppe_main("import", path, "--out", "o.csv"), said)
