@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import InputError, first_five
 from ..list_calls import ListCall
 from .records import RecordFile, Records, as_word
-from ..scores import ALIASES
+from ..score_columns import ALIASES
 from ..verdicts import ORDER_KNOWN, REPEAT
 
 # %% ../../nbs/importers/list_files.ipynb #lf-09
