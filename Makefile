@@ -21,7 +21,7 @@ export MKL_NUM_THREADS := 1
 # What is installed is compiled when it is first imported, so each import must be able to keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup paper verify pdf site demo test lint check bench bench-llm lock export notebooks clean
+.PHONY: help setup paper verify pdf site demo test lint check bench bench-llm peers lock export notebooks clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,9 @@ bench: .venv/dev.stamp ## speed, as ratios measured in one run
 bench-llm: .venv/dev.stamp ## the judging stage at full scale against a server on this machine (some minutes)
 	$(BIN)/python benchmarks/bench_llm.py
 
+peers: build/peers/stamp ## limits of other tools on halves of the public sets: data/peers.csv.gz, in an environment of their own (some five minutes of processor)
+	PYTHONPATH=. build/peers/bin/python benchmarks/peers/peers.py
+
 export: .venv/dev.stamp ## format the notebooks, write ppe/ from them, and clean them
 	$(BIN)/ruff format --quiet nbs && $(BIN)/nbdev_export && $(BIN)/nbdev_clean && $(BIN)/python tests/stage_notebooks.py --number
 
@@ -87,6 +90,11 @@ clean: ## remove build products (not .venv)
 .venv/paper.stamp: requirements.txt pyproject.toml | .venv/bin/python
 	$(call install,--require-hashes -r requirements.txt)
 	$(call install,--no-deps --no-build-isolation -e .)
+	@touch $@
+
+build/peers/stamp: benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes -r $<
 	@touch $@
 
 # torch comes first and unhashed: which build is right depends on the machine, and pip may be told of an index of CPU builds.

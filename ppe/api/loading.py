@@ -88,10 +88,11 @@ def read(
     The files are JSON lines, JSON, CSV or Parquet; of a folder all such files in it are read.
 
     Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), one-hot (battles
-    with winner_model_a, winner_model_b, winner_tie), anchor-selection, inspect (logs of comparisons, .json or
-    .eval), lists (a judge ranked several answers, or named the best), columns (any other table, with --columns). Of scored answers, which become a score table: every-eval-ever,
-    lm-eval (--log_samples; a folder is a model), inspect-scores, helm, promptfoo, score-columns. --columns score=NAME
-    takes one of several scores, score=-NAME one of which less is better.
+    with winner_model_a, winner_model_b, winner_tie), anchor-selection, inspect (logs of comparisons, .json or .eval),
+    lists (a judge ranked several answers, or named the best), columns (any other table, with --columns). Of scored
+    answers, which become a score table: every-eval-ever, lm-eval (--log_samples; a folder is a model),
+    inspect-scores, helm, promptfoo, score-columns. --columns score=NAME takes one of several scores, score=-NAME one
+    of which less is better.
     """
     options: dict[str, Any] = dict(
         layout=layout, games=games, turns=turns, strong=strong, baseline=baseline, judge=judge, questions=questions

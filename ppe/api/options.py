@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 from ..errors import InputError
 from ..files import MOST
 from ..importers.layouts import MEANINGS
-from ..scores import SCORE_MEANINGS
+from ..score_columns import SCORE_MEANINGS
 
 # %% ../../nbs/api/options.ipynb #op-05
 def check_numbers(level: float = 0.95, seed: int = 0, **sizes: float) -> None:

@@ -20,16 +20,8 @@ from ..importers.records import RecordFile
 from ..pool import Pool
 from ..results import Result
 from ..schemas import SCORES_NOT_VERDICTS
-from ppe.scores import (
-    SCORE_MEANINGS,
-    ScoreColumns,
-    Scores,
-    are_numbers,
-    read_scores,
-    refuse_near_scores,
-    score_columns,
-    validate_scores,
-)
+from ..score_columns import SCORE_MEANINGS, ScoreColumns, refuse_near_scores, score_columns
+from ..scores import Scores, are_numbers, read_scores, validate_scores
 
 # %% ../../nbs/api/score_inputs.ipynb #6ee34c29
 def _words(source: Any) -> list[str]:

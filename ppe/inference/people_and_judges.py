@@ -55,10 +55,8 @@ class PeopleVotes:
         notes = []
         missing = [f"{judge} on {n:,}" for judge, n in self.n_missing.items() if n]
         if missing:
-            text = (
-                f"Without a valid verdict on some of the {self.n_people:,} battles of people: {first_five(missing)}; "
-            )
-            notes.append(Note(f"{text}people's votes count there all the same.", Concern.LEFT_OUT))
+            text = f"Some of the {self.n_people:,} battles of people have no valid verdict of {first_five(missing)}: "
+            notes.append(Note(f"{text}people's votes there count all the same.", Concern.LEFT_OUT))
         if self.n_invalid:
             text = f"Battles on which all votes of people are invalid: {self.n_invalid:,}."
             notes.append(Note(text, Concern.LEFT_OUT))

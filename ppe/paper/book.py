@@ -114,7 +114,7 @@ def write_gallery(
     return path if path.is_file() and path.read_text(encoding="utf-8") == text else write_text(text, path)
 
 # %% ../../nbs/paper/book.ipynb #pages-2
-PAGES = ("README.md", "site/index.md", "site/found.md", "site/story.md")
+PAGES = ("README.md", "site/index.md", "site/found.md", "site/story.md", "site/which_tool.md")
 _NUMBER = re.compile(r"(?:−?\w[\w.,–−]*)(?: \[[^\[\]]*\])?<!--(\w+)-->")
 
 

@@ -179,7 +179,7 @@ def test_people_lost(ppe_main):
         assert [row["model"] for row in found["models"]] == ["y", "x"]
         assert found["models"][0]["score"] == pytest.approx(np.log(36 / 24) / 2)
     assert found["n_people"] == 60 and found["n_missing"] == {"J": 20} and found["weights"] == {"J": 0}
-    assert "Without a valid verdict on some of the 60 battles of people: J on 20" in found["notes"][0]
+    assert "Some of the 60 battles of people have no valid verdict of J on 20" in found["notes"][0]
 
 
 def test_what_a_judge_lacks_changes_no_vote():
