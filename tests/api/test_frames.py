@@ -345,7 +345,7 @@ def test_a_file_needs_neither_judge_nor_category_nor_wording(tmp_path, ppe_main)
     wanted = ppe.rank(frame).to_frame()
     for name in ("v.csv", "v.jsonl"):
         assert ppe.rank(str(tmp_path / name)).to_frame().equals(wanted)
-        assert f"file  {name}, SHA-256" in ppe.report(str(tmp_path / name)).html
+        assert f">{name}, SHA-256" in ppe.report(str(tmp_path / name)).html
     assert ppe_main("rank", path, "--format", "json").json()["n_verdicts"] == 9
     assert ppe_main("import", path, "--out", "made.csv", "--judge", "me").code == 0
     assert set(ppe.read("made.csv")["judge"]) == {"me"} and len(ppe.read(str(path), judge="me")) == 9
