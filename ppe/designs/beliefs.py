@@ -264,8 +264,8 @@ def pilot_beliefs(
     (log_strengths, logit_effects, first), rows = prior_of(sets), Comparisons.of(verdicts)
     if len(rows.judges) > 1:
         raise InputError(
-            f"a pilot of {len(rows.judges)} judges ({first_five(rows.judges)}): a plan is for the calls of one, and "
-            "what another said of the same answers is no further evidence on it; choose one with --judge"
+            f"a pilot of {len(rows.judges)} judges ({first_five(rows.judges)}): a plan is for one "
+            "judge; choose it with --judge"
         )
     n, q, notes = len(rows.models), rows.n_questions, []
     n_rows, n_ties = len(rows), int((rows.outcome == 2).sum())

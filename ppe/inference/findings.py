@@ -159,7 +159,7 @@ def rank_ranges(data: Examined) -> SectionAnswer:
         only = plural(n, "question").capitalize()
         sentence += f"{only} decide nothing even if they all agree: {fewest} are the fewest that can"
     elif not needed:
-        sentence += "What is open is too close for more questions of this kind to tell"
+        sentence += "The models of the open ranks are too close for more questions of this kind to tell"
     else:
         first, second = min(needed, key=lambda pair: needed[pair])
         least, most = (

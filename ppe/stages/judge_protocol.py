@@ -107,7 +107,7 @@ class JudgeProtocol:
             raise InputError(f"judge variants {wanted!r}: {rule}")
         if self.mode != "hybrid" and wordings != (0,):
             raise InputError(
-                f"a judge variant with the {self.mode} prompt: it has none; use mode='hybrid' (--mode hybrid)"
+                f"judge variants with mode {self.mode!r}: its prompt has none; use mode='hybrid' (--mode hybrid)"
             )
         self.use_rubrics, self.judge_variants = self.use_rubrics and self.mode == "hybrid", wordings
         self.decoding = self.decoding or DECODING[self.mode]
