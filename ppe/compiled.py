@@ -94,7 +94,7 @@ class Compiled:
             dispatcher = numba.njit(**self.options)(self.function)
         except RuntimeError:  # no folder that could keep what is compiled
             return numba.njit(**self.options | {"cache": False})(self.function)
-        index: Any = getattr(dispatcher, "_cache", None)  # None where numba is told not to compile
+        index: Any = getattr(dispatcher, "_cache", None)
 
         def load_or_nothing(signature: Any, context: Any) -> Any:
             try:
@@ -106,7 +106,7 @@ class Compiled:
             return loaded
 
         dispatcher.stamp = stamp
-        if index is not None:
+        if hasattr(index, "_cache_file"):  # it keeps what it compiles
             index._cache_file._source_stamp = stamp
             load, index.load_overload = index.load_overload, load_or_nothing
         return dispatcher
