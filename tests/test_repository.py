@@ -384,7 +384,8 @@ def of_heading(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", shown).replace(" ", "-")
 
 
-def test_a_link_to_a_section_meets_its_heading():
+def markdown_pages() -> dict[Path, str]:
+    "The text of each page and notebook, without code."
     pages = {}
     for path in files():
         if path.suffix == ".md":
@@ -392,7 +393,21 @@ def test_a_link_to_a_section_meets_its_heading():
         elif path.suffix == ".ipynb":
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
             pages[path.resolve()] = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    return pages
+
+
+def test_a_link_to_a_file_meets_it():
     found = []
+    for path, written in markdown_pages().items():
+        prose = re.sub(r"(?ms)^\s*```.*?^\s*```|`[^`\n]+`(?!\])", "", written)
+        for target in re.findall(r"\]\((?![\w+]+:|/)([^)\s#]+)(?:#[^)\s]*)?\)", prose):
+            found.append((path.parent / target).exists() or (path.relative_to(ROOT).as_posix(), target))
+    assert len(found) > 500 and [link for link in found if link is not True] == []
+
+
+def test_a_link_to_a_section_meets_its_heading():
+    found = []
+    pages = markdown_pages()
     for path, written in pages.items():
         for target, anchor in re.findall(r"\]\((?!\w+:)([^)\s#]*)#([^)\s]+)\)", written):
             page = pages[(path.parent / target).resolve() if target else path]

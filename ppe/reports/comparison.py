@@ -63,6 +63,10 @@ class JudgeChange(Result):
         "The models."
         return self.models
 
+    def to_dict(self) -> dict[str, Any]:
+        "Every field; the models as rows."
+        return _as_dict(self)
+
     def parts(self) -> Parts:
         return [*self.lines(), "", TableView(self.models)]
 
@@ -89,28 +93,27 @@ class JudgeChange(Result):
         ]
 
 # %% ../../nbs/reports/comparison.ipynb #jc-dict
-@patch
-def to_dict(self: JudgeChange) -> dict[str, Any]:
+def _as_dict(change: JudgeChange) -> dict[str, Any]:
     "Every field, those of the linking beside the others; the models as rows, None for what is infinite."
-    linking = self.linking
-    known = self.models.replace([np.inf, -np.inf], np.nan).astype(object)
+    linking = change.linking
+    known = change.models.replace([np.inf, -np.inf], np.nan).astype(object)
     return {
-        "judges": self.judges,
-        "same": dict(self.same),
-        "kappa": self.kappa,
+        "judges": change.judges,
+        "same": dict(change.same),
+        "kappa": change.kappa,
         "scale": linking.scale,
         "models": known.where(known.notna(), None).to_dict("records"),
-        "n_questions": self.n_questions,
+        "n_questions": change.n_questions,
         "linking_error": linking.error,
         "wanted_error": linking.wanted_error,
         "n_needed": linking.n_needed,
-        "level": self.level,
+        "level": change.level,
         "linked_by": linking.models,
-        "remarks": self.remarks,
+        "remarks": change.remarks,
         "attributed": linking.is_attributed,
-        "n_alone": self.n_alone,
-        "tested": self.tested,
-        "notes": self.notes(),
+        "n_alone": change.n_alone,
+        "tested": change.tested,
+        "notes": change.notes(),
     }
 
 # %% ../../nbs/reports/comparison.ipynb #jc-notes
