@@ -202,6 +202,14 @@ def _without_blanks(verdicts: pd.Series) -> pd.Series:
     return verdicts.astype(object).where(verdicts.notna(), "invalid")
 
 
+def _points(verdicts: pd.Series) -> dict[str, float] | None:
+    "As `graded_points`; None, too, where a cell is a list, which is refused with the other words."
+    try:
+        return graded_points(verdicts.unique())
+    except TypeError:
+        return None
+
+
 def _require_shares(shares: pd.Series) -> None:
     "Raises `InputError` for points outside 0 … 1."
     outside = np.flatnonzero((shares < 0) | (shares > 1) | np.isinf(shares))
@@ -260,7 +268,7 @@ def validate_verdicts(
     points = None
     if list(frame.columns).count("verdict") == 1:
         frame = frame.assign(verdict=_without_blanks(frame["verdict"]))
-        points = graded_points(frame["verdict"].dropna().unique())
+        points = _points(frame["verdict"].dropna())
     if points is not None:
         if not graded:
             raise InputError(GRADED)
