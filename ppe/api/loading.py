@@ -133,8 +133,8 @@ def load(
 
 # %% ../../nbs/api/loading.ipynb #9b4e13e0
 STAR = (
-    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly always "
-    "win or lose against it cannot be told apart; add other pairs"
+    "every pair includes {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly "
+    "always win or lose against it cannot be separated; judge pairs without it, too"
 )
 
 
@@ -194,7 +194,7 @@ def _orders(rows: Comparisons, caution: str, n_both: int) -> tuple[str, bool]:
     if no_effect:
         return no_effect, False
     if caution:
-        return "nearly every pair is shown in one order only: the model alone tells the effect from strength", False
+        return "nearly every pair is shown in one order only: only the model separates the effect from strength", False
     if n_both:
         return "pairs are shown in both orders, over all questions", True
     return "each pair is shown in one order only", order_p_value(rows) is not None
@@ -253,7 +253,7 @@ def check(
     columns: Columns = None,
     **names: Any,
 ) -> Check:
-    """Say what FILES hold, and what they are fit for.
+    """Report what FILES hold, and which analyses they allow.
 
     Models, judges, questions, pairs that met, in how many orders; invalid verdicts by model and judge; questions that
     repeat another. Rows that break a rule of verdict tables are named, with exit code 2.
@@ -289,7 +289,9 @@ def check(
         "questions_repeated": sum(map(len, repeats)) - len(repeats),
     }  # fmt: skip
     groups = connected_components(pairs, directed=False)[0]
-    joined = "every model is connected to every other" if groups == 1 else f"{groups} groups of models never met"
+    joined = (
+        "every model is connected to every other" if groups == 1 else f"{groups} groups of models are not connected"
+    )
     complete = f"{n_complete:,} of {n_graphs:,} graphs are complete" if n_complete else "no graph is complete"
     fewest = questions_needed(0.95)
     has_questions = facts["questions"] >= fewest

@@ -23,19 +23,19 @@ from ..errors import PpeError, as_options, one_line
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
 _COMPUTE = ("agree", "check", "compare", "cycles", "diagnose", "rank", "show")  # and write nothing
 COMMANDS = {  # name → module, and first sentence of its help, which fits a line; in the order of `ppe --help`
-    "agree": ("verdicts", "Say how far judges agree with people."),
-    "check": ("verdicts", "Say what FILES hold, and what they are fit for."),
-    "compare": ("verdicts", "Say whether the new version of a model is worse."),
+    "agree": ("verdicts", "Measure how far judges agree with people."),
+    "check": ("verdicts", "Report what FILES hold, and which analyses they allow."),
+    "compare": ("verdicts", "Test whether the new version of a model is worse."),
     "counts": ("verdicts", "Add up wins and ties of every pair of models in FILES."),
     "cycles": ("verdicts", "Count the 3- and 4-cycles of every graph in FILE."),
     "data": ("paper", "The public verdict sets that come with ppe."),
     "design": ("verdicts", "Choose which pairs of models to judge on which questions."),
-    "diagnose": ("verdicts", "Say what the verdicts, or scores, in FILE hold, and what speaks against them."),
+    "diagnose": ("verdicts", "Diagnose the verdicts, or scores, in FILE: biases, agreement of judges, open ranks."),
     "import": ("verdicts", "Make a verdict table, or a score table, from the files of another project."),
     "next": ("verdicts", "Choose the pairs to judge next, after the verdicts in FILE."),
     "paper": ("paper", "The figures and tables of the paper."),
-    "pipeline": ("stages", "Say what the paper's pipeline costs on models of your own."),
-    "plan": ("verdicts", "Say what designs would cost, and how near they would come."),
+    "pipeline": ("stages", "Estimate what the paper's pipeline costs on your models."),
+    "plan": ("verdicts", "Compare designs by their cost and their distance from the full ranking."),
     "rank": ("verdicts", "Rank the models in FILES."),
     "report": ("verdicts", "Write a report on the verdicts, or scores, in FILE, as one HTML page."),
     "show": ("verdicts", "Show which verdicts, or scores, stand behind the order of two models."),
@@ -43,7 +43,7 @@ COMMANDS = {  # name → module, and first sentence of its help, which fits a li
     "perturb": ("stages", "Paraphrase the questions of SOURCE, keeping their meaning."),
     "respond": ("stages", "Answer every prompt of PROMPTS with one target model."),
     "judge": ("stages", "Judge pairs of ANSWERS and write the verdict table."),
-    "ledger": ("stages", "Look into a ledger: what was sent and said, verdicts so far."),
+    "ledger": ("stages", "Show a ledger: requests, replies, verdicts so far."),
     "launch": ("stages", "Run a stage on all free graphics cards."),
 }
 
@@ -109,7 +109,7 @@ def _damaged(error: BaseException) -> str:
     "What to say where Python failed to read the compiled copy of a module; nothing of any other error."
     *_, frame = (frame for frame, _ in walk_tb(error.__traceback__))
     path = frame.f_locals.get("bytecode_path")
-    return f"{path} is damaged: a copy of a module that Python compiled and kept; delete it" if path else ""
+    return f"{path}, a compiled copy of a Python module, is damaged; delete it" if path else ""
 
 
 def _forget(stream: TextIO) -> None:
@@ -148,7 +148,7 @@ def main(
         click.echo("ppe: interrupted", err=True)
         return 130
     except MemoryError as error:
-        return _failed(f"not enough memory: {error}; fewer rows or models are needed, or a larger machine")
+        return _failed(f"not enough memory: {error}; give fewer rows or models, or use a larger machine")
     except UnicodeEncodeError as error:
         lacking = f"{error.object[error.start]!a}"
         way_out = "set PYTHONIOENCODING=utf-8, or ask for --format json"

@@ -132,7 +132,9 @@ def paper_book(*, profile: Profile) -> None:
     emit(str(write_book(profile=profile)))
 
 # %% ../../nbs/cli/paper.ipynb #paper-06
-theory_group = click.Group("theory", help="What the theory says at finite n. Exact probabilities, graphs needed.")
+theory_group = click.Group(
+    "theory", help="What the theory says at finite n. Exact probabilities, and the number of graphs needed."
+)
 
 
 @command("recovery", FORMAT, group=theory_group)

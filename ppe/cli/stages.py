@@ -62,7 +62,7 @@ perturb_command, respond_command, judge_command = (
 pipeline_command = function_command("pipeline", pipeline, OF_RESULTS)
 
 # %% ../../nbs/cli/stages.ipynb #cell-18
-ledger_group = click.Group("ledger", help="Look into a ledger: what was sent and said, verdicts so far.")
+ledger_group = click.Group("ledger", help="Show a ledger: requests, replies, verdicts so far.")
 
 # %% ../../nbs/cli/stages.ipynb #e-export
 @command("export", group=ledger_group)
@@ -91,7 +91,7 @@ def ledger_export(
         write_csv(table, Path(details))
     _say(f"ppe: wrote {len(table)} verdicts to {out}")
     if unfinished:
-        _say(f"ppe: {unfinished} requests are not finished, so pairs are missing; ppe judge goes on")
+        _say(f"ppe: {unfinished} requests are not finished, so pairs are missing; run ppe judge again to go on")
     return INCOMPLETE if unfinished else 0
 
 
