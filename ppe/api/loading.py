@@ -31,7 +31,8 @@ from .input_files import is_frame
 from .options import words_checked
 from .score_inputs import score_input
 from ..results import ROWS, Case, Concern, Note, Parts, Result, TableView
-from ..schemas import column_names, graph_codes
+from ..schemas import graph_codes
+from ..table_files import column_names
 from ..scores import ScoreCells, Scores
 from ..verdicts import COLUMNS, GRADED, ORDER_KNOWN, are_valid
 
