@@ -188,7 +188,7 @@ def _carrying(cells: ScoreCells, ahead: str, behind: str) -> tuple[list[str], st
         return [], f"the questions that carry the order are not known: {error}"
     return fragile.changes[0].questions or [], fragile.sentence().removesuffix(".")
 
-
+# %% ../../nbs/api/pair_evidence.ipynb #pq-scores-show
 def show_scores(
     scores: Scores,
     models: str | Sequence[str] | None,  # two of them; None: all pairs
