@@ -81,7 +81,7 @@ BESIDE = {  # where no comment stands, since on the command line these are no op
     "prompts": "The prompts: a path or a frame.",
     "answers": "The answers: a path, several, or a frame.",
     "questions": "How many questions.",
-    "seed": "Seed of every random draw.",
+    "seed": "Seed of all random draws: the same seed gives the same result.",
     "names": 'Columns in the short form, as model_a="left"; the same as `columns`.',
 }
 _NAMED = re.compile(r"\*{0,2}(\w+)(?:[:,]| =)")
