@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GEMBA_JUDGES', 'Scored', 'scored', 'score_cells', 'scored_sets', 'worded_rows', 'half_tied', 'tolerant_graphs',
-           'contradictions']
+           'drawn_wordings', 'contradictions']
 
 # %% ../../../nbs/paper/studies/wordings.ipynb #w03
 from collections.abc import Sequence
@@ -90,6 +90,14 @@ def tolerant_graphs(
     n = scores.shape[-1]
     chosen = np.broadcast_to(wording, (len(scores), n, n))[:, None]
     return np.take_along_axis(at_least, chosen, axis=1)[:, 0] & ~np.eye(n, dtype=bool)
+
+
+def drawn_wordings(
+    n_segments: int, n_wordings: int, n: int, *, rng: np.random.Generator
+) -> np.ndarray:  # (S, n, n), symmetric
+    "A wording for each pair of each question."
+    drawn = np.triu(rng.integers(0, n_wordings, (n_segments, n, n)), 1)
+    return drawn + drawn.swapaxes(1, 2)
 
 
 def contradictions(scores: np.ndarray) -> np.ndarray:  # (S,)
