@@ -135,8 +135,8 @@ OF_SCORES = (
     "columns", "by", "judges", "costs", "within",
 )  # fmt: skip
 OF_GRADED = (
-    "judge", "category", "judges", "reference", "on_separation", "incomplete", "intervals", "interval_kind", "level",
-    "seed", "columns",
+    "judge", "category", "by", "judges", "reference", "on_separation", "incomplete", "intervals", "interval_kind",
+    "level", "seed", "fragility", "columns",
 )  # fmt: skip
 OF_PEOPLE = ("people", "match", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 OF_GRAPHS = (  # what needs graphs or questions, and so a table
@@ -272,7 +272,10 @@ def _refuse_of_graded(chosen: Mapping[str, str], kind: str) -> None:
     if {"ranker", "select", "keep", "mu", "order_effect"} & {*chosen}:
         raise InputError(GRADED)
     _refuse_others(
-        chosen, OF_GRADED, "a ranking of graded verdicts", "it has ranges over questions alone; leave it out"
+        chosen,
+        OF_GRADED,
+        "a ranking of graded verdicts",
+        "it has strengths and ranges over questions alone; leave it out",
     )
     if kind == "percentile":
         raise InputError(f"--interval-kind {kind}: ranges of graded verdicts are simultaneous or single")
