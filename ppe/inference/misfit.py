@@ -63,7 +63,7 @@ def misfit(
     size = np.sqrt((rest**2).sum(axis=0))
     free = size > 1e-6
     if not free.any():
-        raise InputError("no models are compared in a circle, so that any verdicts fit some scores")
+        raise InputError("the compared pairs form no cycle, so some scores fit any verdicts exactly")
     rest = rest[:, free] / size[free]
     z = rest.sum(axis=0)
     null = rng.choice([-1.0, 1.0], size=(MISFIT_FLIPS, len(rest))) @ rest

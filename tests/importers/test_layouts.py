@@ -456,5 +456,5 @@ def test_a_log_of_inspect_that_did_not_end_is_imported_and_said(ppe_main, tmp_pa
     for file, shown in (("log.json", status), ("log.eval", status if status == "success" else "started")):
         run = ppe_main("import", file, "--out", f"{file}.csv")
         assert run.code == 0 and len(read_verdicts(tmp_path / f"{file}.csv")) == 3
-        said = f"samples of a log that did not end (status {shown}), so that others may be missing: 3"
+        said = f"samples of a log that did not finish (status {shown}), so that others may be missing: 3"
         assert (said in run.out + run.err) == (status != "success"), run
