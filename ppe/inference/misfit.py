@@ -43,7 +43,7 @@ def misfit(
 ) -> Misfit:
     """Does a score per model describe the verdicts, if those on a question may depend on each other?
 
-    Raises: InputError for too few questions, and where no models are compared in a circle. Cost: O(R Q n²).
+    Raises: InputError for too few questions, and where the compared pairs form no cycle. Cost: O(R Q n²).
     Source: Hemerik, Goeman and Finos (2020); this notebook.
     """
     n_questions, fewest = pool.n_questions, questions_needed(level)

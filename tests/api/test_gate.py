@@ -280,10 +280,10 @@ def test_the_same_table_twice_is_refused(ppe_main, tmp_path, monkeypatch):
     os.mkdir("ci")
     for old, new in (("old.csv", "old.csv"), ("old.csv", "./ci/../old.csv"), (tmp_path / "old.csv", "old.csv")):
         for options in ((), GATE, ("--model", "v1"), ("--judges",)):
-            refused(ppe_main("compare", old, new, *options), "old.csv is given twice")
+            refused(ppe_main("compare", old, new, *options), "old.csv is both the old and the new table")
     frame = table(rows_of("gate_old"))
     for same in (frame, ["old.csv"], tmp_path / "old.csv"):
-        with pytest.raises(ppe.PpeError, match="is given twice"):
+        with pytest.raises(ppe.PpeError, match="is both the old and the new table"):
             ppe.compare(same, same, model="v1")
     assert ppe.compare(frame, frame.copy(), model="v1").estimate.test.sensitivity.power is None
 

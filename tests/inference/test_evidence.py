@@ -24,7 +24,7 @@ def test_ridge_two_islands(ppe_main, words):
     if "--order-effect" in words:  # no penalty tells the place from strength
         return
     done = ppe_main("rank", path, "--on-separation", "ridge", *words)
-    assert done.code == 0 and "penalty of" in done.out
+    assert done.code == 0 and "with penalty" in done.out
     notes = [line for line in done.err.splitlines() if "never met" in line]
     assert notes == ["ppe: note: C, D never met A, B: orders across the groups come from the penalty alone"]
     assert ppe_main("report", path, "--out", "r.html", "--intervals", "100").code == 0

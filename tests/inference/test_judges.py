@@ -240,7 +240,7 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
         "3 judges are worth" in shown and "those from other judges, after matching spread: a-2024-05-13 on a" in shown
     )
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
-    assert "sharpness: a-2024-05-13 on a" in page.read_text()
+    assert "after matching spread: a-2024-05-13 on a" in page.read_text()
     alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
     assert "not measurable without another judge: a-2024-05-13 on a" in alone.out
     other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()
