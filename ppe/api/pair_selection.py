@@ -187,7 +187,7 @@ def next_calls(
         goal = None if goal is None else replace(goal, model=model_names.index(place))
         order_goal = goal or Goal("rank", model=model_names.index(place))
         if place not in model_codes(table)[2]:
-            remarks.append(f"no verdict on {place} yet: its first calls meet each of the others once")
+            remarks.append(f"no verdict on {place} yet: its first calls compare it with each of the others once")
     cells = cells_from(questions, names_of_questions(questions, column_names_of(named, {})))
     judged, n, rng = judged_calls(table, model_names, cells), len(model_names), stream(seed, "next", len(table))
     state = None if goal is None else is_settled(judged, n_models=n, goal=goal, level=level)

@@ -44,7 +44,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
     "What public sets say of so many models, or of these; or what a pilot of exactly them leaves open."
     n, rng = _number(models, "models"), stream(seed, "plan", "beliefs")
     if n is not None and n < 2:
-        raise InputError(f"--models {n}: a ranking is of at least two models")
+        raise InputError(f"--models {n}: a ranking needs at least two models")
     n_draws_for(n or 2)  # too many are refused before they get names
     names = tuple(models_from(models)) if n is None else default_models(n)
     if pilot is None:
@@ -60,7 +60,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
         )
     if n is not None and n != len(judged):
         raise InputError(
-            f"{pilot} is a pilot of {len(judged)} models, --models {n}: a plan is for the models of its pilot; give "
+            f"{pilot} is a pilot of {len(judged)} models, --models {n}; a plan is for the models of its pilot: give "
             f"--models {len(judged)}"
         )
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
@@ -126,9 +126,9 @@ def plan(
     )  # fmt: skip
     remarks = [*forecast.remarks]
     if calls is None and target is None:
-        remarks.append(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
+        remarks.append(f"no --calls and no --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
-        text = "no --pilot: what is assumed comes from public sets, and the ranges are wide; judge at least "
+        text = "no --pilot: the assumptions come from public sets, and the ranges are wide; judge at least "
         text += f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
         remarks.append(Note(text, Concern.ROUGH))
     return replace(forecast, remarks=tuple(remarks))

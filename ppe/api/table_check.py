@@ -21,7 +21,7 @@ from ..errors import first_five, plural
 from ..importers.layouts import unused_columns
 from ..inference.diagnostics import repeated_questions
 from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
-from ..inference.presentation_order import order_caution, order_p_value
+from ..inference.presentation_order import GRADED_WAY_OUT, WAY_OUT, order_caution, order_p_value
 from ..inference.step_down import questions_needed
 from ..rankers.order_effect import no_place_effect
 from ..results import ROWS, Case, Concern, Note, Parts, Result, TableView
@@ -31,8 +31,8 @@ from ..verdicts import GRADED, ORDER_KNOWN, are_valid
 
 # %% ../../nbs/api/table_check.ipynb #9b4e13e0
 STAR = (
-    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly always "
-    "win or lose against it cannot be told apart; add other pairs"
+    "every pair includes {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly "
+    "always win or lose against it cannot be separated; judge pairs without it, too"
 )
 
 
@@ -92,7 +92,7 @@ def _orders(rows: Comparisons, caution: str, n_both: int) -> tuple[str, bool]:
     if no_effect:
         return no_effect, False
     if caution:
-        return "nearly every pair is shown in one order only: the model alone tells the effect from strength", False
+        return "nearly every pair is shown in one order only: only the model separates the effect from strength", False
     if n_both:
         return "pairs are shown in both orders, over all questions", True
     return "each pair is shown in one order only", order_p_value(rows) is not None
@@ -125,7 +125,9 @@ def _verdict_cases(
 ) -> tuple[Case, ...]:
     "Whether the rows can be relied on, and what they are fit for."
     groups = connected_components(pairs, directed=False)[0]
-    joined = "every model is connected to every other" if groups == 1 else f"{groups} groups of models never met"
+    joined = "every model is connected to every other"
+    if groups > 1:
+        joined = f"{groups} groups of models are not connected"
     n_complete = facts["complete_graphs"]
     complete = f"{n_complete:,} of {facts['graphs']:,} graphs are complete" if n_complete else "no graph is complete"
     fewest = questions_needed(0.95)
@@ -144,7 +146,7 @@ def _verdict_cases(
     )
     if rows.shares is not None:
         others = _case("cycles, ties, orders, other rankers", GRADED, False, otherwise="skipped")
-        cases = (*cases[:2], cases[3], cases[5], others)
+        cases = (*cases[:4], cases[5], others)
     return cases
 
 # %% ../../nbs/api/table_check.ipynb #ld-scores
@@ -214,16 +216,16 @@ def check(
     all_rows = Comparisons.of(table, invalid=True)
     rows = all_rows.valid()
     invalid = invalid_verdicts(all_rows)
-    repeats = [] if rows.shares is not None else repeated_questions(table, all_rows)
+    repeats = repeated_questions(table, all_rows)
     counts = rows.counts().sum(axis=1)
     n_shown = counts.sum(axis=0)  # row first, column second
     pairs = n_shown + n_shown.T > 0
     report = getattr(verdicts, "attrs", {}).get("report")
     facts = _read_facts(report) | _verdict_facts(table, rows, pairs, (n_shown > 0) & (n_shown.T > 0))
     facts["questions_repeated"] = sum(map(len, repeats)) - len(repeats)
-    caution = order_caution(rows)
+    caution = order_caution(rows, WAY_OUT if rows.shares is None else GRADED_WAY_OUT)
     cases = _verdict_cases(rows, facts, pairs, caution, uneven_notes(invalid))
-    fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[2 if rows.shares is not None else 3 :])
+    fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[3:])
     biases = [caution, cases[2].sentence if repeats else ""]
     remarks: list[str] = [Note(text, Concern.BIASED) for text in biases if text]
     star = _star(rows, counts, pairs)
