@@ -25,8 +25,9 @@ from ..designs.stopping import Settled, is_settled
 from ..designs.judged_calls import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ..designs.beliefs import ENOUGH_QUESTIONS, Beliefs, n_draws_for, pilot_beliefs, public_beliefs
-from ..designs.plans import Plan, make_plan, parse_target
+from ..designs.plans import Plan, Prices, make_plan, parse_target
 from ..errors import InputError, first_five
+from ..list_calls import MOST_LISTED
 from ..importers.layouts import OF_WORDS, named_columns
 from ..importers.records import RecordFile
 from ..files import check_name, read_whole, require_distinct, unpacked
@@ -224,8 +225,10 @@ def plan(
     # spearman=0.03: expected distance; top=3: the three best right with 90 %; spearman=0.05 if no calls are given.
     target: Annotated[str | None, "GOAL"] = None,
     wordings: int | None = None,  # Wordings of each question; 1, or as many as every question of the file has.
-    price_judge: float = 1.0,  # Price of one call of the judge.
+    price_judge: float = 1.0,  # Price of one call of the judge on two answers.
     price_answer: float = 0.0,  # Price of one answer of one model.
+    # Models that one call ranks, where calls on lists are shown beside pairs; six, and all of them, if left out.
+    list_size: int | None = None,
     seed: int = SEED,  # Seed of every random draw.
     # Names of the columns and words of a pilot in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
     columns: Columns = None,
@@ -237,7 +240,7 @@ def plan(
     all questions, blocks of models, complete graphs; one or both orders; all wordings of few questions): calls,
     answers, cost, the expected distance to that ranking, how probably the best models are right, and how wide rank
     ranges will be. Distances, and calls for a target distance, come with a range; a pilot of ten questions or more
-    keeps it narrow.
+    keeps it narrow. Calls that rank several models at once come last: what they are worth is simulated.
     """
     check_numbers(seed=seed, price_judge=price_judge, price_answer=price_answer)
     if calls is not None and target is not None:
@@ -262,10 +265,16 @@ def plan(
     if n_questions < 1:
         raise InputError(f"--questions {n_questions}: at least one is needed")
     beliefs = _beliefs(models, pilot, judge, seed, named)
+    most_listed = min(len(beliefs.models), MOST_LISTED)
+    if list_size is not None and not 3 <= list_size <= most_listed:
+        raise InputError(
+            f"--list-size {list_size}: a plan of {len(beliefs.models)} models shows lists of 3 to {most_listed}; a list of "
+            "two is a pair"
+        )
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
     forecast = make_plan(
         beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
-        n_wordings=wordings or 1, price_judge=price_judge, price_answer=price_answer,
+        n_wordings=wordings or 1, prices=Prices(price_judge, price_answer), list_size=list_size,
     )  # fmt: skip
     remarks = [*forecast.remarks]
     if calls is None and target is None:
