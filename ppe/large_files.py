@@ -26,7 +26,8 @@ from .comparisons import Comparisons
 from .counts import PairCounts
 from .errors import InputError, PpeError, first_five
 from .pool import win_tie_counts_from_table
-from .schemas import Faults, one_spelling, read_pieces, reading, require_distinct_names, whole_number
+from .schemas import Faults, one_spelling, require_distinct_names, whole_number
+from .table_files import read_pieces, reading
 from ppe.verdicts import (
     COLUMNS,
     GRAPH_COLUMNS,

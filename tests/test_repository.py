@@ -502,6 +502,7 @@ def measured(script: str, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_and_agrees_with_its_peers():
     about, _, head, *lines = measured("bench.py", "--quick").splitlines()
     assert about.startswith("Python 3") and "ppe-ranking " in about and head.split()[-2:] == ["bound", "result"]
@@ -510,6 +511,7 @@ def test_the_benchmark_runs_and_agrees_with_its_peers():
     assert not any("NOT certified" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_the_stages_runs():
     lines = measured("bench_llm.py", "--prompts", "1", "--rounds", "1").splitlines()
     assert "full run of 400 requests, requests/s" in "\n".join(lines) and json.loads(lines[-1])["pairs"]

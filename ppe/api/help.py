@@ -81,7 +81,7 @@ BESIDE = {  # where no comment stands, since on the command line these are no op
     "prompts": "The prompts: a path or a frame.",
     "answers": "The answers: a path, several, or a frame.",
     "questions": "How many questions.",
-    "seed": "Seed of every random draw.",
+    "seed": "Seed of all random draws: the same seed gives the same result.",
     "names": 'Columns in the short form, as model_a="left"; the same as `columns`.',
 }
 _NAMED = re.compile(r"\*{0,2}(\w+)(?:[:,]| =)")
@@ -167,6 +167,10 @@ The file holds 120 valid verdicts by 1 judge (simulated) on 20 questions and 4 m
 >>> list(ppe.diagnose(verdicts, level=0.9).to_frame())
 ['section', 'name', 'value', 'low', 'high', 'level']
 """,
+}
+
+# %% ../../nbs/api/help.ipynb #help-11-b
+EXAMPLES |= {
     "agree": """
 >>> judged, people = ppe.load("mt-bench-gpt4"), ppe.load("mt-bench-human")
 >>> ppe.agree(judged, people=people).judges["agreement"].round(2).tolist()
@@ -201,6 +205,10 @@ gpt-4 ranks above claude-v1
 >>> print(str(ppe.show(ppe.load("mt-bench-gpt4"))).splitlines()[0])
 15 pairs of models
 """,
+}
+
+# %% ../../nbs/api/help.ipynb #help-11-c
+EXAMPLES |= {
     "plan": """
 >>> plan = ppe.plan(models=5, questions=20, calls=100)
 >>> plan.to_frame()["kind"][0]
@@ -277,7 +285,7 @@ def _returned(kind: Any, comment: str) -> list[tuple[str, str]]:
         entries.append((type_text(each), comment or (str(getdoc(each)).splitlines()[0] if is_own else "")))
     return entries
 
-
+# %% ../../nbs/api/help.ipynb #help-14-b
 def help_text(function: Callable, examples: str = "") -> str:
     "The docstring in the sections of numpydoc."
     prose, comments = getdoc(unwrap(function)) or "", _comments(function)

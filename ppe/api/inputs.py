@@ -133,7 +133,7 @@ def imported(
         warnings.warn(line, Remark, stacklevel=2)
     return table
 
-
+# %% ../../nbs/api/inputs.ipynb #in-fields
 def table_of(source: Any) -> RecordFile | None:
     "A frame, or the first file; None for anything else, as standard input."
     if isinstance(source, (list, tuple)):
@@ -210,7 +210,7 @@ def _as_asked(table: pd.DataFrame, graded: bool) -> pd.DataFrame:
         raise InputError(GRADED)
     return table
 
-
+# %% ../../nbs/api/inputs.ipynb #in-read
 def read_input(
     source: Verdicts,
     *,
@@ -258,7 +258,7 @@ def read_input(
     part = selected(table, files, **chosen)
     return part if len(table) <= LARGE or needs else Streamed.of(part)
 
-
+# %% ../../nbs/api/inputs.ipynb #in-table
 def verdict_table(
     source: Verdicts,
     *,
