@@ -250,8 +250,8 @@ class Plan(Result):
         best, row, size = self.designs.iloc[0], lists.iloc[0], int(lists["block_size"].iloc[0])
         return (
             f"Lists, simulated: a call that ranks {size} models is worth {list_worth(size):.1f} calls on pairs and "
-            f"priced as {size / 2:g}, by its text. {calls_text(row)} such calls, at a cost of {row['cost']:,.10g}, would "
-            f"give ranges of {row['width']:.1f} places; the pairs advised, at {best['cost']:,.10g}, give "
+            f"priced as {size / 2:g}, by its text. {calls_text(row)} such calls, at a cost of {row['cost']:,.10g}, "
+            f"would give ranges of {row['width']:.1f} places; the pairs advised, at {best['cost']:,.10g}, give "
             f"{best['width']:.1f}. Whether a judge reads {size} answers as well as two is not known."
         )
 
