@@ -191,7 +191,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
     "What public sets say of so many models, or of these; or what a pilot of exactly them leaves open."
     n, rng = _number(models, "models"), stream(seed, "plan", "beliefs")
     if n is not None and n < 2:
-        raise InputError(f"--models {n}: a ranking is of at least two models")
+        raise InputError(f"--models {n}: a ranking needs at least two models")
     n_draws_for(n or 2)  # too many are refused before they get names
     names = tuple(models_from(models)) if n is None else default_models(n)
     if pilot is None:
@@ -207,7 +207,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
         )
     if n is not None and n != len(judged):
         raise InputError(
-            f"{pilot} is a pilot of {len(judged)} models, --models {n}: a plan is for the models of its pilot; give "
+            f"{pilot} is a pilot of {len(judged)} models, --models {n}; a plan is for the models of its pilot: give "
             f"--models {len(judged)}"
         )
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
@@ -281,9 +281,9 @@ def plan(
     )  # fmt: skip
     remarks = [*forecast.remarks]
     if calls is None and target is None:
-        remarks.append(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
+        remarks.append(f"no --calls and no --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
-        text = "no --pilot: what is assumed comes from public sets, and the ranges are wide; judge at least "
+        text = "no --pilot: the assumptions come from public sets, and the ranges are wide; judge at least "
         text += f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
         remarks.append(Note(text, Concern.ROUGH))
     return replace(forecast, remarks=tuple(remarks))
@@ -438,7 +438,7 @@ def next_calls(
         goal = None if goal is None else replace(goal, model=model_names.index(place))
         order_goal = goal or Goal("rank", model=model_names.index(place))
         if place not in model_codes(table)[2]:
-            remarks.append(f"no verdict on {place} yet: its first calls meet each of the others once")
+            remarks.append(f"no verdict on {place} yet: its first calls compare it with each of the others once")
     cells = cells_from(questions, _names_in(questions, _names_of(named, {})))
     judged, n, rng = judged_calls(table, model_names, cells), len(model_names), stream(seed, "next", len(table))
     state = None if goal is None else is_settled(judged, n_models=n, goal=goal, level=level)

@@ -358,7 +358,9 @@ def _design_table(
 def _plan_notes(beyond: float, n_questions: int, n_wordings: int) -> list[str]:
     "How far all questions are from endless ones, and what wordings are worth."
     every, them = (f"all {n_questions} questions are", "them") if n_questions > 1 else ("the whole question is", "it")
-    notes = [f"even {every} expected at {beyond:.3f} from the ranking that endless questions like {them} would give"]
+    notes = [
+        f"even {every} expected at {beyond:.3f} from the ranking that infinitely many questions like {them} would give"
+    ]
     if n_wordings > 1:
         worth = 1 / (WORDING_SHARE + (1 - WORDING_SHARE) / n_wordings)
         notes.append(

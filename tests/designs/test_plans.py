@@ -61,7 +61,7 @@ def test_a_pilot_without_a_cycle_or_with_one_question_falls_back_and_says_so():
 def test_a_pilot_of_ties_alone_is_refused():
     "Beside the public sets' question effects it made plans that contradict each other: 61 spread calls, 750 complete."
     rows = [("j", q, "c", 0, f"m{i}", f"m{k}", "tie") for q in range(6) for i, k in combinations(range(4), 2)]
-    with pytest.raises(InputError, match="a pilot of 36 ties: it does not say what a call tells"):
+    with pytest.raises(InputError, match="a pilot of 36 ties: ties alone give no estimate"):
         pilot_beliefs(frame(rows), n_draws=30, rng=stream(5))
     assert pilot_beliefs(frame([*rows, ("j", 7, "c", 0, "m0", "m1", "a")]), n_draws=30, rng=stream(5)).ties.max() > 0.9
 
