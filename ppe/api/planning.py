@@ -271,8 +271,8 @@ def plan(
     most_listed = min(len(beliefs.models), MOST_LISTED)
     if list_size is not None and not 3 <= list_size <= most_listed:
         raise InputError(
-            f"--list-size {list_size}: a plan of {len(beliefs.models)} models shows lists of 3 to {most_listed}; a list "
-            "of two is a pair"
+            f"--list-size {list_size}: a plan of {len(beliefs.models)} models shows lists of 3 to {most_listed}; a "
+            "list of two is a pair"
         )
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
     forecast = make_plan(
