@@ -16,8 +16,9 @@ from .options import check_numbers, check_words, words_checked
 from .questions_and_models import cells_from, column_names_of, models_from, names_of_questions
 from ..designs.beliefs import ENOUGH_QUESTIONS, Beliefs, n_draws_for, pilot_beliefs, public_beliefs
 from ..designs.judged_calls import wordings as n_wordings
-from ..designs.plans import Plan, make_plan, parse_target
+from ..designs.plans import Plan, Prices, make_plan, parse_target
 from ..errors import InputError, first_five
+from ..list_calls import MOST_LISTED
 from ..pool import default_models
 from ..random_streams import SEED, stream
 from ..results import Concern, Note
@@ -81,8 +82,10 @@ def plan(
     target: Annotated[str | None, "GOAL"] = None,
     # How many wordings of each question; if left out 1, or as many as every question of the file has.
     wordings: int | None = None,
-    price_judge: float = 1.0,  # Price of one call of the judge, in any currency.
+    price_judge: float = 1.0,  # Price of one call of the judge on two answers, in any currency.
     price_answer: float = 0.0,  # Price of one answer of one model, in the same currency.
+    # How many models one call ranks, in the rows of calls on lists below those on pairs; if left out six, and all.
+    list_size: int | None = None,
     seed: int = SEED,  # Seed of all random draws: the same seed gives the same result.
     # Other names of columns and words in the pilot: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
@@ -94,7 +97,7 @@ def plan(
     graphs; in one or both orders; or all wordings of few questions. For each, out come calls, answers, cost, the
     expected distance to the ranking that all questions would give, the chance that the best models are right, and the
     width of rank ranges. Distances, and calls for a target distance, come with a range; a pilot of ten questions or
-    more keeps it narrow.
+    more keeps it narrow. Calls that rank several models at once come last: what they are worth is simulated.
     """
     check_numbers(seed=seed, price_judge=price_judge, price_answer=price_answer)
     if calls is not None and target is not None:
@@ -119,10 +122,16 @@ def plan(
     if n_questions < 1:
         raise InputError(f"--questions {n_questions}: at least one is needed")
     beliefs = _beliefs(models, pilot, judge, seed, named)
+    most_listed = min(len(beliefs.models), MOST_LISTED)
+    if list_size is not None and not 3 <= list_size <= most_listed:
+        raise InputError(
+            f"--list-size {list_size}: a plan of {len(beliefs.models)} models shows lists of 3 to {most_listed}; a "
+            "list of two is a pair"
+        )
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
     forecast = make_plan(
         beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
-        n_wordings=wordings or 1, price_judge=price_judge, price_answer=price_answer,
+        n_wordings=wordings or 1, prices=Prices(price_judge, price_answer), list_size=list_size,
     )  # fmt: skip
     remarks = [*forecast.remarks]
     if calls is None and target is None:
