@@ -129,7 +129,8 @@ def _joined(rows: Comparisons, names: tuple[str, str]) -> Comparisons:
     joined = same_component(met[None])[0][0][old]
     if not joined[new]:
         raise NoMaximumError(
-            f"no chain of comparisons connects {names[0]} and {names[1]}; judge both against a common opponent, or against each other",
+            f"no chain of comparisons connects {names[0]} and {names[1]}; judge both against a common opponent, or "
+            "against each other",
             above=[names[0]], below=[names[1]],
         )  # fmt: skip
     rows, renumbered = rows.take(joined[rows.first]), np.cumsum(joined) - 1
