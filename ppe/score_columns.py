@@ -103,8 +103,10 @@ def refuse_near_scores(
     numbers_among: Callable[[Sequence[str]], list[str]],  # those of some columns that hold numbers alone
     file: str = "the table",  # in messages
 ) -> None:
-    "Raises `InputError` for a column for each model, and for a score that is not called so."
+    "Raises `InputError` for a column for each model, a score that is not called so, and scores without a question."
     columns = _known_columns(names)
+    if "question_id" not in columns and "model" in columns and "score" in names:
+        _refuse_without_question(names, columns, file)
     others = [name for name in names if name not in columns.values() and not name.endswith(("_a", "_b"))]
     if "question_id" not in columns or len(others) < len(names) - len(columns):
         return
@@ -121,3 +123,14 @@ def refuse_near_scores(
             f"one column for each model? {','.join(map(repr, numbers[:5]))}: give question_id, model, score (pandas: "
             f'df.melt("{columns["question_id"]}", var_name="model", value_name="score"))'
         )
+
+
+def _refuse_without_question(names: Sequence[str], columns: Mapping[str, str], file: str) -> None:
+    others = [name for name in names if name not in (columns["model"], "score")]
+    question = columns.get("category", others[0] if others else "COLUMN")
+    way_out = f"name it (--columns question_id={question})"
+    if "category" in columns:
+        way_out += f"; each {question} is one question then, however many lie below it"
+    raise InputError(
+        f"{file} has models and scores, and no question_id; it has {first_five(map(repr, names))}: {way_out}"
+    )

@@ -14,9 +14,7 @@ TABLE = "judge,question_id,category,variant,model_a,model_b,verdict\n" + "".join
 )
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "cut off": lambda data: data[: len(data) // 2],
-    "empty": lambda data: b"",
     "zeros": lambda data: bytes(len(data)),
-    "other bytes": lambda data: b"no such file " * 9,
 }
 MODULE = """
 from ppe.compiled import njit
@@ -48,9 +46,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("kind", "how"), [("nbi", "cut off"), ("nbi", "other bytes"), ("nbc", "empty"), ("nbc", "zeros")]
-)
+@pytest.mark.parametrize(("kind", "how"), [("nbi", "cut off"), ("nbc", "zeros")])
 def test_a_damaged_compiled_function_is_compiled_again(tmp_path: Path, kind: str, how: str):
     (tmp_path / "module.py").write_text(MODULE)
     call = [sys.executable, "module.py"]
@@ -62,12 +58,11 @@ def test_a_damaged_compiled_function_is_compiled_again(tmp_path: Path, kind: str
     assert all(file.read_bytes() != DAMAGE[how](file.read_bytes()) for file in tmp_path.rglob(f"*.{kind}"))
 
 
-@pytest.mark.parametrize("how", ["cut off", "other bytes"])
-def test_a_damaged_copy_of_a_module_is_named(copy: Path, how: str):
+def test_a_damaged_copy_of_a_module_is_named(copy: Path):
     assert called(copy, "rank", "--help").returncode == 0
     (compiled,) = (copy / "ppe/cli/__pycache__").glob("verdicts.*.pyc")
     data = compiled.read_bytes()
-    compiled.write_bytes(data[:16] + DAMAGE[how](data[16:]))  # the first 16 bytes say whether it is current
+    compiled.write_bytes(data[:16] + DAMAGE["cut off"](data[16:]))  # the first 16 bytes say whether it is current
     for _ in range(2):
         done = called(copy, "rank", "--help")
         assert (done.returncode, done.stdout, done.stderr.strip().count("\n")) == (2, "", 0), done.stderr

@@ -193,7 +193,7 @@ def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
     assert all(title(path).replace("/", ".") == module_of(path) for path in STAGES)
     names = {".".join(path.relative_to(ROOT / "ppe").with_suffix("").parts) for path in modules(ROOT / "ppe")}
     assert names == MODULES
-    predictions = ["predictions", "predictions_rewordings", "predictions_wordings"]
+    predictions = ["predictions", "predictions_graded", "predictions_rewordings", "predictions_wordings"]
     guides = ["guide", "guide_calls", "guide_decisions", "guide_paper"]
     assert [*map(title, GUIDES)] == [*guides, *predictions, *RAW_RECORD]
     assert not any(sources(path, exported=True) for path in GUIDES)
@@ -502,6 +502,7 @@ def measured(script: str, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_and_agrees_with_its_peers():
     about, _, head, *lines = measured("bench.py", "--quick").splitlines()
     assert about.startswith("Python 3") and "ppe-ranking " in about and head.split()[-2:] == ["bound", "result"]
@@ -510,6 +511,7 @@ def test_the_benchmark_runs_and_agrees_with_its_peers():
     assert not any("NOT certified" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_the_stages_runs():
     lines = measured("bench_llm.py", "--prompts", "1", "--rounds", "1").splitlines()
     assert "full run of 400 requests, requests/s" in "\n".join(lines) and json.loads(lines[-1])["pairs"]

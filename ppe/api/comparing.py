@@ -64,29 +64,32 @@ def compare(
     old: Annotated[Verdicts, "OLD"],
     new: Annotated[Verdicts, "[NEW]"] = None,
     *,
-    # Compare two judges of the same pairs: agreement, scale, models that change, questions to judge again.
+    # Compare two judges of the same pairs: their agreement and scales, the models that change, the questions to judge
+    # again.
     judges: bool = False,
-    margin: float = 0.0,  # Drop that is allowed, in log odds; 0.2 is 5 points of 100. Of scores: in their unit.
-    drop: float = DROP,  # Drop beyond the margin, in log odds, at which the power is said.
-    # Level of the interval; the gate is one-sided and errs half as often as it: 2.5 % at 0.95.
+    margin: float = 0.0,  # Drop that is allowed, in log-odds (0.2 is 5 points of 100); of scores, in their unit.
+    drop: float = DROP,  # Drop beyond the margin, in log-odds, for which the power (the chance to detect it) is given.
+    # Confidence level of the interval: 0.95 is 95 %. At 0.95 a model that is as good is called worse 2.5 % of the time.
     level: float = 0.95,
-    # What the interval is over: questions, and wordings, judges, or both, of which both tables hold three or more.
+    # What the interval generalises to: other questions; or questions,wordings; or questions,judges; or all three. Of
+    # each both tables need three or more.
     over: Annotated[Over, "FACETS"] = "questions",
-    # The model that changed; twice, its old name and its new one, if it has two. Left out: the one model that only each
-    # table has.
+    # The model that changed; give it twice, old name and new name, if the names differ. If left out: the one model of
+    # each table that the other lacks.
     model: Sequence[str] = (),
-    judge: Sequence[str] = (),  # Only this judge; twice, the old judge and the new one (--judges).
-    category: str | None = None,  # Only this category.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
-    # Both tables have the same.
+    # Use this judge only, all judges if left out; with --judges twice: the old judge and the new one.
+    judge: Sequence[str] = (),
+    category: str | None = None,  # Use this category only; all categories if left out.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`). They
+    # hold for both tables.
     columns: Columns = None,
     **names: Any,
 ) -> "Change | ScoreChange | JudgeChange":  # of verdicts, of scores, of judges
-    """Say whether the new version of a model is worse.
+    """Test whether the new version of a model is worse than the old one.
 
-    OLD and NEW are verdict tables on the same questions, or score tables; without NEW, two models of OLD are compared.
-    The difference of their Bradley-Terry strengths, or of their mean scores, has an interval over questions, which
-    pairs what both said on each. Below it stands the drop that so many questions could have seen.
+    OLD and NEW are two verdict tables, or two score tables, on the same questions; with OLD alone, two models of it are
+    compared. Out come the difference of their Bradley-Terry scores, or of their mean scores, with an interval over
+    questions that compares both on each question, and the drop that so many questions could have detected.
     """
     from ppe.reports.comparison import judge_change
 

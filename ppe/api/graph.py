@@ -147,9 +147,9 @@ def graph(
     verdicts: VerdictFile,
     question: object,  # Its question_id.
     *,
-    judge: str | None = None,  # Only this judge.
-    variant: object = None,  # Only this wording.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    variant: object = None,  # Use this wording only.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
     **names: Any,
 ) -> Graph:

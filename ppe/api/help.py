@@ -81,7 +81,7 @@ BESIDE = {  # where no comment stands, since on the command line these are no op
     "prompts": "The prompts: a path or a frame.",
     "answers": "The answers: a path, several, or a frame.",
     "questions": "How many questions.",
-    "seed": "Seed of every random draw.",
+    "seed": "Seed of all random draws: the same seed gives the same result.",
     "names": 'Columns in the short form, as model_a="left"; the same as `columns`.',
 }
 _NAMED = re.compile(r"\*{0,2}(\w+)(?:[:,]| =)")
@@ -167,6 +167,10 @@ The file holds 120 valid verdicts by 1 judge (simulated) on 20 questions and 4 m
 >>> list(ppe.diagnose(verdicts, level=0.9).to_frame())
 ['section', 'name', 'value', 'low', 'high', 'level']
 """,
+}
+
+# %% ../../nbs/api/help.ipynb #help-11-b
+EXAMPLES |= {
     "agree": """
 >>> judged, people = ppe.load("mt-bench-gpt4"), ppe.load("mt-bench-human")
 >>> ppe.agree(judged, people=people).judges["agreement"].round(2).tolist()
@@ -201,6 +205,10 @@ gpt-4 ranks above claude-v1
 >>> print(str(ppe.show(ppe.load("mt-bench-gpt4"))).splitlines()[0])
 15 pairs of models
 """,
+}
+
+# %% ../../nbs/api/help.ipynb #help-11-c
+EXAMPLES |= {
     "plan": """
 >>> plan = ppe.plan(models=5, questions=20, calls=100)
 >>> plan.to_frame()["kind"][0]
@@ -238,6 +246,10 @@ False
 >>> print(ppe.judge(answers, model="gpt-5", mode="single", dry_run=True, quiet=True).lines[0])
 to send     1 requests (0 finished before, 0 in batch files)
 """,
+}
+
+# %% ../../nbs/api/help.ipynb #help-11-d
+EXAMPLES |= {
     "perturb": """
 >>> questions = pd.DataFrame({"question_id": [1, 2], "category": "c", "prompt": ["Why?", "How?"]})
 >>> print(ppe.perturb(questions, model="gpt-5", dry_run=True, quiet=True).lines[0])
@@ -274,9 +286,8 @@ to send     2 requests (0 finished before, 0 in batch files)
 (160, 6, 6)
 """,
     "leaderboard": """
->>> from ppe.inference.graph_selection import Method
->>> board = ppe.leaderboard(ppe.load("mt-bench-gpt4"), method=Method("kept", keep=80))
->>> board.ranking.models[0]
+>>> board = ppe.leaderboard(ppe.load("mt-bench-gpt4"), ranker="davidson")
+>>> board.to_frame()["model"].tolist()[0]
 'gpt-4'
 """,
     "global_top_k": """
@@ -328,7 +339,7 @@ def _returned(kind: Any, comment: str) -> list[tuple[str, str]]:
         entries.append((type_text(each), comment or (str(getdoc(each)).splitlines()[0] if is_own else "")))
     return entries
 
-
+# %% ../../nbs/api/help.ipynb #help-14-b
 def help_text(function: Callable, examples: str = "") -> str:
     "The docstring in the sections of numpydoc."
     prose, comments = getdoc(unwrap(function)) or "", _comments(function)

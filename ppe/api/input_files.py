@@ -19,7 +19,8 @@ import pandas as pd
 from ..errors import InputError, first_five
 from ..files import is_name, read_whole, unpacked
 from ..importers.records import RecordFile
-from ..schemas import Schema, column_names, read_table, reading
+from ..schemas import Schema
+from ..table_files import column_names, read_table, reading
 
 # %% ../../nbs/api/input_files.ipynb #dcd1d25b
 def opened(

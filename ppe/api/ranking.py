@@ -135,8 +135,8 @@ OF_SCORES = (
     "columns", "by", "judges", "costs", "within",
 )  # fmt: skip
 OF_GRADED = (
-    "judge", "category", "judges", "reference", "on_separation", "incomplete", "intervals", "interval_kind", "level",
-    "seed", "columns",
+    "judge", "category", "by", "judges", "reference", "on_separation", "incomplete", "intervals", "interval_kind",
+    "level", "seed", "fragility", "columns",
 )  # fmt: skip
 OF_PEOPLE = ("people", "match", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 OF_GRAPHS = (  # what needs graphs or questions, and so a table
@@ -270,7 +270,10 @@ def _refuse_of_graded(chosen: Mapping[str, str], kind: str) -> None:
     if {"ranker", "select", "keep", "mu", "order_effect"} & {*chosen}:
         raise InputError(GRADED)
     _refuse_others(
-        chosen, OF_GRADED, "a ranking of graded verdicts", "it has ranges over questions alone; leave it out"
+        chosen,
+        OF_GRADED,
+        "a ranking of graded verdicts",
+        "it has strengths and ranges over questions alone; leave it out",
     )
     if kind == "percentile":
         raise InputError(f"--interval-kind {kind}: ranges of graded verdicts are simultaneous or single")
@@ -307,64 +310,71 @@ def _rank_counts(source: Streamed, chosen: Mapping[str, str], **options: Any) ->
 def rank(
     verdicts: VerdictFiles,
     *,
-    category: str | None = None,  # Only this category.
-    # A ranking of each category, side by side; ranges hold for all models of all of them at once.
+    category: str | None = None,  # Use this category only; all categories if left out.
+    # One ranking for each category, side by side; ranges hold for all models of all categories at once.
     by: Literal["category"] | None = None,
-    judge: str | None = None,  # Only this judge.
-    # Graphs that lack a pair or have an invalid verdict; auto: their valid verdicts count, unless cycle scores are
-    # compared; keep: also then; drop: nowhere.
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    # What becomes of graphs that lack a valid verdict on some pair. keep: their valid verdicts count; drop: they are
+    # left out; auto: keep, but drop where --select compares cycle scores.
     incomplete: Incomplete = "auto",
-    # How verdicts become scores: bradley-terry if left out. Scores of answers: mean; or another, by win, tie and loss.
+    # How verdicts become scores; bradley-terry if left out. Of scores of answers: mean if left out, or another ranker,
+    # which takes the higher score as a win.
     ranker: Annotated[str | None, ("mean", *COUNT_RANKERS)] = None,
-    # Scores of equally long answers: length, markdown, or any x with the columns x_a and x_b.
+    # Rank as if answers were equally long (length), equally formatted (markdown), or equal in any x with the columns
+    # x_a and x_b; several with commas.
     covariates: Annotated[str | Sequence[str] | None, "NAMES"] = None,
-    # Covariates with the coefficients of another file, which `ppe rank --covariates` wrote as JSON.
+    # Covariates with the coefficients of another file: the JSON that `ppe rank --covariates` wrote.
     coefficients: Annotated[str | os.PathLike | Mapping | None, "FROM"] = None,
-    # Estimate, and take out, how much each judge favours the answer shown first (model_a).
+    # Estimate how much each judge favours the answer shown first (model_a), and take it out of the scores.
     order_effect: bool = False,
-    judges: Literal["pooled", "separate"] = "pooled",  # pooled: each verdict counts the same; separate: a ranking each.
-    # Keep the graphs with the fewest bad cycles, over the pool or within each question.
+    # pooled: one ranking, in which each verdict counts the same; separate: one for each judge.
+    judges: Literal["pooled", "separate"] = "pooled",
+    # Rank only from the graphs with the fewest bad cycles: the fewest of all (global), or of each question (block).
     select: Literal["none", "global", "block"] = "none",
-    keep: int | None = None,  # Graphs to keep: in all (global) or of each question (block).
-    mu: float = 1.0,  # Weight of bad 4-cycles in the cycle score.
-    # CSV with the columns model,rating to measure distances to.
+    keep: int | None = None,  # How many graphs to keep, with --select: in all (global) or of each question (block).
+    mu: float = 1.0,  # Weight of a bad 4-cycle in the cycle score, where a bad 3-cycle counts 1.
+    # CSV with the columns model,rating: a ranking to measure the distance to; none if left out.
     reference: Annotated[Reference, "REF.csv"] = None,
-    # error: stop if no estimate exists, as some models never lost to the others; ridge: rank with a penalty.
+    # What to do where no estimate exists, because some models never lost to the others. error: stop; ridge: rank with a
+    # penalty that keeps scores finite.
     on_separation: OnSeparation = "error",
-    # Sign flips, or resamples, of the questions for ranges of ranks and limits of scores; 0: none. As many as are cheap
-    # if left out.
+    # How many sign flips, or resamples, of the questions the ranges rest on; 0: no ranges. 1000 if left out, or fewer
+    # where they take long.
     intervals: int | None = None,
-    level: float = 0.95,  # Level of the intervals: 0.95 is 95 %.
+    level: float = 0.95,  # Confidence level of the ranges: 0.95 is 95 %.
     # simultaneous: ranges hold for all models at once; single: for one model chosen in advance (differences is its old
-    # name); percentile: the middle of the resamples, and no promise.
+    # name); percentile: the middle of the resamples, without a guarantee.
     interval_kind: Literal["simultaneous", "single", "percentile", "differences"] = "simultaneous",
-    # What the ranges are over: questions, and wordings, judges, or both, of which the table holds three or more.
+    # What the ranges generalise to: other questions; or questions,wordings; or questions,judges; or all three. Of each
+    # the table needs three or more.
     over: Annotated[Over, "FACETS"] = "questions",
-    seed: int = SEED,  # Seed of every random draw.
-    # How few questions change the order, however long it takes; left out, it is said with ranges where it is quick.
+    seed: int = SEED,  # Seed of all random draws: the same seed gives the same result.
+    # Find how few questions change the order, however long it takes; if left out, only where it is quick.
     fragility: bool = False,
-    # CSV with the columns model,cost: how far each model may be behind the best, beside what it costs.
+    # CSV with the columns model,cost (in any unit), to show how far each model may be behind the best beside its cost.
     costs: Annotated[Costs, "COSTS.csv"] = None,
-    # Name the cheapest model that is shown to be so near the best, or none: in units of the score; of verdicts, the
-    # chance to lose against the best beyond one half.
+    # Name the cheapest model that is shown to be at most this far behind the best, or none. In units of the score; of
+    # verdicts, the chance to lose against the best beyond one half (0.05 allows 55 %).
     within: float | None = None,
-    # Verdicts of people on some of the battles in FILES: the ranking is theirs, and judges count as far as they predict
-    # people.
+    # Verdict table of people on some of the pairs in FILES: models are ranked by what people prefer, and judges count
+    # as far as they predict it.
     people: Annotated[Verdicts, "PEOPLE.csv"] = None,
-    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
-    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
-    # wording: those of the same variant.
+    # Which verdicts of a person and a judge are compared. question: those on the same question and pair; wording: only
+    # if the variant is the same, too; auto: as wording, but variants that only number a judge's two orders, or people's
+    # votes, are one.
     match: Match = "auto",
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
-    # The people's table has the same.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`). They
+    # hold for the table of people, too.
     columns: Columns = None,
     **names: Any,
 ) -> Leaderboard | JudgeLeaderboards | CategoryLeaderboards | PeopleAndJudges | ScoreLeaderboard | CostLeaderboard:
     """Rank the models in FILES.
 
-    FILES hold one verdict table, in one or several files; or scores of answers with the columns question_id, model,
-    score; or counts of pairs with the columns model_a, model_b, wins_a, wins_b, ties, which are added up. More than
-    five million verdicts are ranked by their counts, unless an option needs graphs or questions.
+    FILES hold verdicts (one table, in one or several files); or scores of answers, with the columns question_id, model,
+    score; or counts of pairs, with the columns model_a, model_b, wins_a, wins_b, ties, which are added up. Out come
+    scores, ranks, their ranges, and notes on what may bias them. A graph is all verdicts of one judge on one wording of
+    one question. More than five million verdicts are ranked by their counts, unless an option needs graphs or
+    questions.
     """
     check_numbers(level, seed, mu=mu, intervals=intervals or 0)
     if ranker not in (None, "mean"):

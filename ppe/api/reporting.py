@@ -441,28 +441,31 @@ def report(
     new: Annotated[Verdicts, "[NEW]"] = None,
     *,
     out: str | os.PathLike | None = None,  # Page to write: .html.
-    judge: str | None = None,  # Only this judge.
-    category: str | None = None,  # Only this category.
-    # How verdicts become scores: bradley-terry if left out; of scores of answers the mean.
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    category: str | None = None,  # Use this category only; all categories if left out.
+    # How verdicts become scores; bradley-terry if left out. Of scores of answers: mean if left out.
     ranker: Annotated[str | None, ("mean", *COUNT_RANKERS)] = None,
-    # CSV with the columns model,rating to measure distances to.
+    # CSV with the columns model,rating: a ranking to measure the distance to; none if left out.
     reference: Annotated[Reference, "REF.csv"] = None,
-    incomplete: Incomplete = "auto",  # Graphs that lack a pair; auto: their valid verdicts count, keep, drop.
-    # Sign flips, or resamples, of the questions for rank ranges; 0: none. 1000 if left out, or fewer.
+    # What becomes of graphs that lack a valid verdict on some pair. auto and keep: their valid verdicts count; drop:
+    # they are left out.
+    incomplete: Incomplete = "auto",
+    # How many sign flips, or resamples, of the questions the rank ranges rest on; 0: no ranges. 1000 if left out, or
+    # fewer where they take long.
     intervals: int | None = None,
-    level: float = 0.95,  # Level of all intervals.
-    seed: int = SEED,  # Seed of every random draw.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
-    # Both tables have the same.
+    level: float = 0.95,  # Confidence level of all intervals: 0.95 is 95 %.
+    seed: int = SEED,  # Seed of all random draws: the same seed gives the same result.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`). They
+    # hold for both tables.
     columns: Columns = None,
     **names: Any,
 ) -> Report:
-    """Write a report on the verdicts, or scores, in FILE, as one HTML page.
+    """Write one HTML page about the verdicts, or scores, in FILE.
 
-    With NEW, a second table, on what differs between the two: a model that changed, or another judge. The ranking comes
-    first, then what it rests on and what speaks against it, the questions behind it, which cycles are certain, what the
-    judges are like, what to judge next. The page holds all it shows, runs no script and asks for nothing, so it can be
-    sent. On one day the same file and options give the same page.
+    With NEW, a second table, the page says what differs between the two: a model that changed, or another judge. It
+    begins with the ranking; then come what it rests on and what speaks against it, the questions behind it, which
+    cycles are certain, what the judges are like, and what to judge next. The page holds all it shows, runs no script
+    and loads nothing, so it can be sent. On one day the same file and options give the same page.
     """
     check_numbers(level, seed, intervals=intervals or 0)
     inputs = [verdicts] if new is None else [verdicts, new]

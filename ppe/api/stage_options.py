@@ -45,21 +45,22 @@ def _check_options(
 class Endpoint:
     "Where the model is."
 
-    backend: Literal["api", "local"] = "api"  # An endpoint, or transformers on this machine.
-    # Endpoint that speaks the OpenAI API; OPENAI_BASE_URL, or https://api.openai.com/v1, if left out.
+    backend: Literal["api", "local"] = "api"  # api: an endpoint; local: transformers on this machine.
+    # Address of an endpoint that speaks the OpenAI API; if left out OPENAI_BASE_URL, or else https://api.openai.com/v1.
     base_url: str | None = None
-    endpoint_name: str | None = None  # Know the endpoint by this name instead of its address, so that it may move.
+    # Name of the endpoint in the ledger, in place of its address, so that the address may change.
+    endpoint_name: str | None = None
     key_variable: str = "OPENAI_API_KEY"  # Environment variable that holds the key.
-    allow_insecure: bool = False  # Accept http to another machine.
-    # Send OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS to another host than api.openai.com, too.
+    allow_insecure: bool = False  # Allow http, which is not encrypted, to another machine.
+    # Send OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS also to hosts other than api.openai.com.
     account_headers: bool = False
-    # What the endpoint calls the limit on new tokens.
+    # Name by which the endpoint takes the limit on new tokens.
     token_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    timeout: float = 600.0  # Seconds for one call, from first to last byte.
-    gguf_file: str | None = None  # Weights inside the folder of a local model.
-    # Numbers of a local model; bfloat16 on a card and float32 without one if left out.
+    timeout: float = 600.0  # Longest time of one call, from first to last byte, in seconds.
+    gguf_file: str | None = None  # File of weights inside the folder of a local model.
+    # Number format of a local model; if left out, bfloat16 on a graphics card and float32 without one.
     dtype: Literal["bfloat16", "float16", "float32"] | None = None
-    batch_size: int = 8  # Texts a local model reads at once.
+    batch_size: int = 8  # How many texts a local model reads at once.
 
     def __post_init__(self):
         _check_options(self)
@@ -99,9 +100,9 @@ class Endpoint:
 class Sampling:
     "What takes the place of the paper's decoding."
 
-    temperature: Number = None  # Overrides the paper's; default leaves it out of the request.
-    top_p: Number = None  # Overrides the paper's; default leaves it out of the request.
-    max_tokens: int | None = None  # Overrides the paper's limit on new tokens.
+    temperature: Number = None  # Temperature in place of the paper's; the word default leaves it out of the request.
+    top_p: Number = None  # Nucleus sampling in place of the paper's; the word default leaves it out of the request.
+    max_tokens: int | None = None  # Most new tokens of a reply, in place of the paper's limit.
 
     def __post_init__(self):
         _check_options(self)
@@ -131,16 +132,16 @@ def _plain_number(name: str, value: str | float) -> float:
 class Extent:
     "How much is sent, and when to stop."
 
-    category: Sequence[str] | str = ()  # Only this category; repeat for more.
-    per_category: int | None = None  # Only the first questions of each category.
-    concurrency: int = 8  # Requests under way at once.
-    requests_per_minute: float | None = None  # Pace.
-    attempts: int = 3  # Replies that cannot be read, before a request is invalid.
-    retry_invalid: bool = False  # Give invalid requests another round first.
-    price_in: float = 0.0  # Price of a million tokens read.
-    price_out: float = 0.0  # Price of a million tokens written.
-    max_requests: int | None = None  # Stop after this many calls, failed ones included.
-    max_cost: float | None = None  # Stop before this is passed (needs prices).
+    category: Sequence[str] | str = ()  # Use this category only; repeat for more. All categories if left out.
+    per_category: int | None = None  # Use only so many questions of each category, the first; all if left out.
+    concurrency: int = 8  # How many requests are under way at once.
+    requests_per_minute: float | None = None  # Most requests in a minute; no limit if left out.
+    attempts: int = 3  # After how many replies that cannot be read a request is invalid.
+    retry_invalid: bool = False  # First ask the invalid requests again.
+    price_in: float = 0.0  # Price of a million tokens read, in any currency.
+    price_out: float = 0.0  # Price of a million tokens written, in the same currency.
+    max_requests: int | None = None  # Stop after this many calls, failed ones included; no limit if left out.
+    max_cost: float | None = None  # Stop before the cost passes this (needs prices); no limit if left out.
 
     def __post_init__(self):
         _check_options(self)
@@ -177,18 +178,19 @@ class Extent:
 class Output:
     "What is written where, and what is only planned."
 
-    out: File = None  # File to write; left out, only the ledger is filled.
-    # Memory of all requests; give the same one to go on.
+    out: File = None  # File to write; if left out, only the ledger is filled.
+    # File that keeps every request and reply; give the same one to go on.
     ledger: Annotated[str | Path, "FILE"] = "ledger.sqlite"
-    resume: bool = True  # Go on with a ledger that is there, or refuse it.
-    # Write the output without what the model refuses as too long: such a verdict is invalid.
+    resume: bool = True  # Go on with a ledger that exists; --no-resume refuses it.
+    # Write the output although the model refused texts as too long: they are left out, and verdicts on them are
+    # invalid.
     accept_too_long: bool = False
     dry_run: bool = False  # Say what would be sent and what it may cost; send nothing.
-    # Batch API: write what is open to --batch-file, read a result file back, or give up what is out.
+    # Batch API. write: put open requests into --batch-file; read: take a file of results; forget: give up what is out.
     batch: Literal["write", "read", "forget"] | None = None
-    batch_file: File = None  # JSON lines for --batch.
-    report: File = None  # Write the counts as JSON, too.
-    quiet: bool = False  # No progress bar.
+    batch_file: File = None  # File of JSON lines that --batch writes or reads.
+    report: File = None  # File to write the counts to, as JSON.
+    quiet: bool = False  # Show no progress bar.
     with_others: bool = False  # Share the ledger with the other jobs of a launch.
 
     def __post_init__(self):

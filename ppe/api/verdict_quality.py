@@ -100,17 +100,21 @@ def plot(
 def cycles(
     verdicts: VerdictFile,
     *,
-    incomplete: Incomplete = "auto",  # Graphs that lack a pair; auto: left out where others are complete; keep, drop.
-    judge: str | None = None,  # Only this judge.
-    category: str | None = None,  # Only this category.
-    mu: float = 1.0,  # Weight of bad 4-cycles in the cycle score.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    # What becomes of graphs that lack a valid verdict on some pair. auto: left out if any graph is complete; keep:
+    # counted; drop: left out.
+    incomplete: Incomplete = "auto",
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    category: str | None = None,  # Use this category only; all categories if left out.
+    mu: float = 1.0,  # Weight of a bad 4-cycle in the cycle score, where a bad 3-cycle counts 1.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
     **names: Any,
 ) -> Cycles:
-    """Count the 3- and 4-cycles of every graph in FILE.
+    """Count the cycles, such as a > b > c > a, in every graph of FILE.
 
-    The score is c3_bad + mu * c4_bad, where cycles made of ties alone are not counted as bad.
+    A graph is all verdicts of one judge on one wording of one question. For each, out come its cycles of 3 and of 4
+    models, how many of them are bad (not made of ties alone), and the score c3_bad + mu * c4_bad: the higher, the less
+    consistent.
     """
     check_numbers(mu=mu)
     table = verdict_table(verdicts, judge=judge, category=category, columns=columns, **names)
@@ -125,28 +129,31 @@ def cycles(
 def diagnose(
     verdicts: VerdictFile,
     *,
-    people: Annotated[Verdicts, "PEOPLE.csv"] = None,  # Verdicts of people, to say how far each judge agrees with them.
-    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
-    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
-    # wording: those of the same variant.
+    # Verdict table of people, to say how far each judge agrees with them.
+    people: Annotated[Verdicts, "PEOPLE.csv"] = None,
+    # Which verdicts of a person and a judge are compared. question: those on the same question and pair; wording: only
+    # if the variant is the same, too; auto: as wording, but variants that only number a judge's two orders, or people's
+    # votes, are one.
     match: Match = "auto",
-    level: float = 0.95,  # Level of all intervals; that of the size of question effects has 0.95.
-    seed: int = SEED,  # Seed of every random draw.
-    # keep: every valid verdict counts; drop: graphs that lack a pair serve nowhere.
+    # Confidence level of all intervals: 0.95 is 95 %. Only that of the size of question effects is always 95 %.
+    level: float = 0.95,
+    seed: int = SEED,  # Seed of all random draws: the same seed gives the same result.
+    # What becomes of graphs that lack a valid verdict on some pair. keep: their valid verdicts count; drop: they are
+    # left out.
     incomplete: Literal["drop", "keep"] = "keep",
-    judge: str | None = None,  # Only this judge.
-    category: str | None = None,  # Only this category.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
-    # The people's table has the same.
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    category: str | None = None,  # Use this category only; all categories if left out.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`). They
+    # hold for the table of people, too.
     columns: Columns = None,
     **names: Any,
 ) -> Diagnosis:
-    """Say what the verdicts, or scores, in FILE hold, and what speaks against them.
+    """Describe the verdicts, or scores, in FILE, and what speaks against them.
 
-    What is missing? Does one score per model describe the verdicts? How much do questions differ? Which ranks are open,
-    and what would close them? How few questions hold the first place? What would more questions, wordings or judges be
-    worth? Does the order of the answers decide? How far do judges agree, and do they favour their own? Which models
-    move with the wording? At most sixteen sentences; JSON and CSV have the numbers.
+    Out come at most sixteen sentences. What is missing? Does one score per model describe the verdicts? How much do
+    questions differ? Which ranks are open, and what would close them? How few questions hold the first place? What
+    would more questions, wordings or judges be worth? Does the order of the answers decide? How far do judges agree,
+    and do they favour their own? Which models move with the wording? JSON and CSV have the numbers.
     """
     check_numbers(level, seed)
     require_one_stdin(verdicts, people)
@@ -173,27 +180,30 @@ def diagnose(
 def agree(
     verdicts: VerdictFiles,
     *,
-    people: Annotated[Verdicts, "PEOPLE.csv"],  # Verdicts of people on some of the battles in FILES, each under a name.
-    # Which verdicts of people and judges are about the same answers. auto: those on a question, wording and pair, two
-    # orders of a judge being games and numbered verdicts of people votes; question: all on a question and pair;
-    # wording: those of the same variant.
+    # Verdict table of people on some of the pairs in FILES; the column judge names each person.
+    people: Annotated[Verdicts, "PEOPLE.csv"],
+    # Which verdicts of a person and a judge are compared. question: those on the same question and pair; wording: only
+    # if the variant is the same, too; auto: as wording, but variants that only number a judge's two orders, or people's
+    # votes, are one.
     match: Match = "auto",
-    # Share of the cases, ties counted: exit code 4 if the whole interval of a judge lies below it, as with
-    # `compare --fail-if`.
+    # Share of the cases, from 0 to 1 and ties counted, that judges must reach: exit code 4 if the whole interval of a
+    # judge lies below it. None if left out.
     require_agreement: float | None = None,
-    level: float = 0.95,  # Level of all intervals; the requirement is one-sided and errs half as often: 2.5 % at 0.95.
-    judge: str | None = None,  # Only this judge.
-    category: str | None = None,  # Only this category.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
-    # The people's table has the same.
+    # Confidence level of all intervals: 0.95 is 95 %. At 0.95 a judge that just meets the requirement fails it 2.5 % of
+    # the time.
+    level: float = 0.95,
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    category: str | None = None,  # Use this category only; all categories if left out.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`). They
+    # hold for the table of people, too.
     columns: Columns = None,
     **names: Any,
 ) -> Agreement:
-    """Say how far judges agree with people.
+    """Measure how often judges agree with people.
 
-    How often do a judge in FILES and a person say the same of the same question, wording and pair, with and without
-    ties? How often would chance, and how often do two people? In all and in each category, with Cohen's kappa and
-    Gwet's AC1. Intervals are over questions.
+    FILES are verdicts of judges. Out come the shares of cases in which a judge and a person say the same of the same
+    question, wording and pair, with and without ties, and beside them what chance gives and how often two people agree.
+    They come in all and for each category, with Cohen's kappa and Gwet's AC1. Intervals are over questions.
     """
     check_numbers(level)
     if require_agreement is not None and not 0 < require_agreement <= 1:

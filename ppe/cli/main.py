@@ -23,27 +23,27 @@ from ..errors import PpeError, as_options, one_line
 # %% ../../nbs/cli/main.ipynb #c05-0b1b88
 _COMPUTE = ("agree", "check", "compare", "cycles", "diagnose", "rank", "show")  # and write nothing
 COMMANDS = {  # name → module, and first sentence of its help, which fits a line; in the order of `ppe --help`
-    "agree": ("verdicts", "Say how far judges agree with people."),
-    "check": ("verdicts", "Say what FILES hold, and what they are fit for."),
-    "compare": ("verdicts", "Say whether the new version of a model is worse."),
-    "counts": ("verdicts", "Add up wins and ties of every pair of models in FILES."),
-    "cycles": ("verdicts", "Count the 3- and 4-cycles of every graph in FILE."),
-    "data": ("paper", "The public verdict sets that come with ppe."),
+    "agree": ("verdicts", "Measure how often judges agree with people."),
+    "check": ("verdicts", "Check FILES: what they hold, and what can be computed from them."),
+    "compare": ("verdicts", "Test whether the new version of a model is worse than the old one."),
+    "counts": ("verdicts", "Count the wins and ties of every pair of models in FILES."),
+    "cycles": ("verdicts", "Count the cycles, such as a > b > c > a, in every graph of FILE."),
+    "data": ("paper", "List or write the public verdict sets that come with ppe."),
     "design": ("verdicts", "Choose which pairs of models to judge on which questions."),
-    "diagnose": ("verdicts", "Say what the verdicts, or scores, in FILE hold, and what speaks against them."),
-    "import": ("verdicts", "Make a verdict table, or a score table, from the files of another project."),
-    "next": ("verdicts", "Choose the pairs to judge next, after the verdicts in FILE."),
-    "paper": ("paper", "The figures and tables of the paper."),
-    "pipeline": ("stages", "Say what the paper's pipeline costs on models of your own."),
-    "plan": ("verdicts", "Say what designs would cost, and how near they would come."),
+    "diagnose": ("verdicts", "Describe the verdicts, or scores, in FILE, and what speaks against them."),
+    "import": ("verdicts", "Turn files of other projects into a table of verdicts or scores."),
+    "next": ("verdicts", "Choose the pairs to judge next, given the verdicts in FILE."),
+    "paper": ("paper", "Make the figures and tables of the paper."),
+    "pipeline": ("stages", "Estimate what the paper's pipeline costs on models of your own."),
+    "plan": ("verdicts", "Estimate what designs cost, and how accurate their rankings are."),
     "rank": ("verdicts", "Rank the models in FILES."),
-    "report": ("verdicts", "Write a report on the verdicts, or scores, in FILE, as one HTML page."),
-    "show": ("verdicts", "Show which verdicts, or scores, stand behind the order of two models."),
-    "theory": ("paper", "What the theory says at finite n."),
+    "report": ("verdicts", "Write one HTML page about the verdicts, or scores, in FILE."),
+    "show": ("verdicts", "Show the verdicts, or scores, behind the order of two models."),
+    "theory": ("paper", "Compute what the paper's theory says of n models and t graphs."),
     "perturb": ("stages", "Paraphrase the questions of SOURCE, keeping their meaning."),
-    "respond": ("stages", "Answer every prompt of PROMPTS with one target model."),
-    "judge": ("stages", "Judge pairs of ANSWERS and write the verdict table."),
-    "ledger": ("stages", "Look into a ledger: what was sent and said, verdicts so far."),
+    "respond": ("stages", "Have one model answer every prompt of PROMPTS."),
+    "judge": ("stages", "Have a model judge pairs of ANSWERS, and write the verdicts."),
+    "ledger": ("stages", "Look into a ledger: requests, replies, and the verdicts so far."),
     "launch": ("stages", "Run a stage on all free graphics cards."),
 }
 
@@ -91,8 +91,9 @@ def app() -> None:
     """Rank language models from pairwise verdicts, collect verdicts from a judge, and reproduce the paper's figures.
 
     FILE is a verdict table (CSV, gzipped CSV or Parquet; - for standard input) with the columns judge, question_id,
-    category, variant, model_a, model_b, verdict; a verdict is a, b, tie or invalid. FILES are one or several of them,
-    or counts of pairs with the columns model_a, model_b, wins_a, wins_b, ties.
+    category, variant, model_a, model_b, verdict. A verdict is a (model_a is better), b, tie or invalid; variant numbers
+    the wordings of a question. FILES are one or several such tables, or counts of pairs with the columns model_a,
+    model_b, wins_a, wins_b, ties.
     """
 
 # %% ../../nbs/cli/main.ipynb #c08-0cb619

@@ -18,7 +18,7 @@ from .show import emit_values, new_file, out_option
 from ..errors import InputError
 
 # %% ../../nbs/cli/paper.ipynb #c04-789ebc
-data_group = click.Group("data", help="The public verdict sets that come with ppe.")
+data_group = click.Group("data", help="List or write the public verdict sets that come with ppe.")
 
 
 @command("list", FORMAT, group=data_group)
@@ -40,7 +40,7 @@ def data_list(*, format: Form) -> None:
 
 @command("write", out_option("Table to write: .csv, .csv.gz or .parquet."), FORCE, group=data_group)
 def data_write(name: str, *, out: str, force: bool) -> None:
-    "Write a public verdict set, such as mt-bench-gpt4, as a table that every other command reads."
+    "Write the public verdict set NAME, such as mt-bench-gpt4, as a table that other commands read."
     from ppe.api.loading import load
     from ppe.sources.datasets import verdict_set
     from ppe.verdicts import write_verdicts
@@ -53,9 +53,9 @@ def data_write(name: str, *, out: str, force: bool) -> None:
 Profile = Literal["full", "quick", "verify"]  # as in ppe.paper.artefacts
 PROFILE = click.Option(
     ["--profile"], type=click.Choice(get_args(Profile)), default="full", show_default=True,
-    help="full writes figures/, quick writes build/quick/.",
+    help="full: the published sizes, in figures/; quick: small sizes, in build/quick/; verify: full again, compared.",
 )  # fmt: skip
-paper_group = click.Group("paper", help="The figures and tables of the paper.")
+paper_group = click.Group("paper", help="Make the figures and tables of the paper.")
 
 
 @command("list", PROFILE, FORMAT, group=paper_group)
@@ -71,20 +71,23 @@ def paper_run(
     names: tuple[str, ...] = (),
     *,
     profile: Profile,
-    # Verdicts of your own, in any known form: the notebooks of nbs/own run on them, and write one page.
+    # Verdicts of your own, in any form that ppe reads: the notebooks of nbs/own run on them and write one page.
     verdicts: Annotated[str | None, "FILE"] = None,
-    # With --verdicts: model,rating (and category), or verdicts of others. Without it the judge's other questions serve.
+    # With --verdicts, what rankings are compared with: CSV with model,rating (and category), or verdicts of others. If
+    # left out, the judge's other questions.
     reference: Annotated[str | None, "FILE"] = None,
-    out: Annotated[str | None, "FOLDER"] = None,  # With --verdicts: where the page goes; build/mine/ if not given.
-    # Parameter of the notebook in place of the profile's; repeat for more. All goes to build/set/.
+    out: Annotated[str | None, "FOLDER"] = None,  # With --verdicts, the folder of the page; build/mine/ if left out.
+    # Another value for a parameter of the notebook, written to build/set/; repeat for more.
     set: Annotated[tuple[str, ...], "NAME=VALUE"] = (),
-    workers: Positive = 2,  # Notebooks run at a time.
-    scheduler: str | None = None,  # Address of a Dask scheduler that computes the studies' cells.
+    workers: Positive = 2,  # How many notebooks run at a time.
+    # Address of a Dask scheduler that computes the cells of the studies; if left out, this machine does.
+    scheduler: str | None = None,
 ) -> int:
-    """Run the named figures and tables (all of them if none is named); what is up to date is left alone.
+    """Run the named figures and tables, or all of them; what is up to date is left alone.
 
-    The profile full runs the notebooks in place and writes figures/; verify runs full again in build/verify/ and
-    compares every file with the published one. With --verdicts the studies of the paper's section 4 run on your file.
+    The profile full runs the notebooks in place and writes figures/. The profile verify runs full again in
+    build/verify/ and compares every file with the published one. With --verdicts the studies of section 4 of the paper
+    run on your file.
     """
     from pathlib import Path
 
@@ -112,9 +115,9 @@ def paper_run(
 # %% ../../nbs/cli/paper.ipynb #9cb20d45
 @command("publish", PROFILE, group=paper_group)
 def paper_publish(*, profile: Profile) -> None:
-    """Write figures/README.md anew, and the numbers and the picture of README.md and the site's first pages.
+    """Write figures/README.md, and the numbers and the picture in README.md and on the first pages of the site.
 
-    Nothing runs: questions and answers are those of the notebooks, numbers those of the published tables.
+    No notebook runs: questions and answers are those of the notebooks, numbers those of the published tables.
     """
     from ppe.files import project_root
     from ppe.paper.book import refresh, write_gallery
@@ -126,24 +129,24 @@ def paper_publish(*, profile: Profile) -> None:
 
 @command("book", PROFILE, group=paper_group)
 def paper_book(*, profile: Profile) -> None:
-    "Set all figures and tables, with questions, answers and captions, as one PDF: build/ppe.pdf."
+    "Write all figures and tables, with questions, answers and captions, as one PDF: build/ppe.pdf."
     from ppe.paper.book import write_book
 
     emit(str(write_book(profile=profile)))
 
 # %% ../../nbs/cli/paper.ipynb #paper-06
-theory_group = click.Group("theory", help="What the theory says at finite n. Exact probabilities, graphs needed.")
+theory_group = click.Group("theory", help="Compute what the paper's theory says of n models and t graphs.")
 
 
 @command("recovery", FORMAT, group=theory_group)
 def theory_recovery(
     *,
-    n: int,  # Number of models.
-    p: float,  # An edge is right with probability 1/2 + p.
-    t: int,  # Number of graphs in the majority vote.
+    n: int,  # How many models are ranked.
+    p: float,  # Margin of the judge: it orders two models rightly with probability 1/2 + p.
+    t: int,  # How many graphs vote.
     format: Form,
 ) -> None:
-    "Theorem 1 at finite n: exact probabilities for the majority vote of t graphs."
+    "Compute the exact probabilities of Theorem 1 for the majority vote of t graphs on n models."
     from ppe.theory.tournaments import edge_error, exact_recovery, expected_triangles, threshold, triangle_free
 
     quantities = {
@@ -158,12 +161,12 @@ def theory_recovery(
 @command("graphs-needed", FORMAT, group=theory_group)
 def theory_graphs_needed(
     *,
-    n: int,  # Number of models.
-    p: float,  # An edge is right with probability 1/2 + p.
-    confidence: float = 0.95,  # Wanted probability of exact recovery.
+    n: int,  # How many models are ranked.
+    p: float,  # Margin of the judge: it orders two models rightly with probability 1/2 + p.
+    confidence: float = 0.95,  # Probability with which the whole ranking is to be right.
     format: Form,
 ) -> None:
-    "The smallest number of graphs whose majority vote recovers the ranking with this probability, exactly."
+    "Compute the fewest graphs whose majority vote finds the true ranking with this probability."
     from ppe.theory.tournaments import exact_recovery, graphs_needed
 
     t = graphs_needed(n, p, confidence)
@@ -173,11 +176,11 @@ def theory_graphs_needed(
 @command("alpha", FORMAT, group=theory_group)
 def theory_alpha(
     *,
-    p: float,  # An edge is right with probability 1/2 + p.
-    d: int,  # Distance of the two models in the true order.
+    p: float,  # Margin of the judge: it orders two models rightly with probability 1/2 + p.
+    d: int,  # Distance of the two models in the true ranking; 1 for neighbours.
     format: Form,
 ) -> None:
-    "Probability that an edge is right in a triangle-free graph (Proposition edge-d)."
+    "Compute the probability that an edge of a graph without 3-cycles is right (Proposition edge-d)."
     from ppe.theory.mallows import alpha, mallows_q
 
     emit_values({"p": p, "d": d, "q": float(mallows_q(p)), "alpha": float(alpha(d, p))}, format)

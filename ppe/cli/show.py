@@ -73,7 +73,7 @@ Files = Annotated[tuple[str, ...], "FILES..."]
 FORMAT, OF_RESULTS, OF_TESTS = (
     click.Option(
         ["--format"], type=click.Choice(get_args(Form)[:n]), default="table", show_default=True,
-        help=f"A table to read, or JSON or CSV with every digit{more}.",
+        help=f"How to print the result: a table to read; JSON or CSV with every digit{more}.",
     )
     for n, more in ((3, ""), (4, "; Markdown for a pull request"), (5, "; Markdown or JUnit XML for a build server"))
 )  # fmt: skip

@@ -62,7 +62,7 @@ perturb_command, respond_command, judge_command = (
 pipeline_command = function_command("pipeline", pipeline, OF_RESULTS)
 
 # %% ../../nbs/cli/stages.ipynb #cell-18
-ledger_group = click.Group("ledger", help="Look into a ledger: what was sent and said, verdicts so far.")
+ledger_group = click.Group("ledger", help="Look into a ledger: requests, replies, and the verdicts so far.")
 
 # %% ../../nbs/cli/stages.ipynb #e-export
 @command("export", group=ledger_group)
@@ -70,12 +70,12 @@ def ledger_export(
     path: Annotated[str, "LEDGER"],
     *,
     out: Annotated[str, click.Path(dir_okay=False)],  # Verdict table: .csv, .csv.gz or .parquet.
-    details: _File = None,  # CSV with how each verdict came about.
-    run: int | None = None,  # Number of the run; the last one of the judge if left out.
-    name: str | None = None,  # Name of the judge in the table; the model's if left out.
+    details: _File = None,  # CSV to write that says how each verdict came about; none if left out.
+    run: int | None = None,  # Number of the run; the judge's last run if left out.
+    name: str | None = None,  # Name of the judge in the table; if left out, that of the model.
     flips: Literal["invalid", "tie"] = "invalid",  # Verdict on a pair whose winner changed with the order.
 ) -> int:
-    "Write the verdicts of a judge so far, without the answers (so no lengths) and without sending anything."
+    "Write the verdicts of a judge so far, and send nothing; without the answers, the table has no lengths."
     check_outputs({"--out": out, "--details": details}, {"the ledger": ledger_files(path)})
     with Ledger(path, "look") as ledger:
         runs: dict[int, str] = dict(ledger.query("SELECT id, settings FROM runs WHERE stage = 'judge' ORDER BY id"))
@@ -97,7 +97,7 @@ def ledger_export(
 
 @command("show", group=ledger_group)
 def ledger_show(path: Annotated[str, "LEDGER"], key: str) -> None:
-    "One request in full, by its KEY or the first characters of it: text sent, reply, verdict read, failed attempts."
+    "Print the request KEY, or that begins so: text sent, reply, verdict read, failed attempts."
     with Ledger(path, "look") as ledger:
         click.echo(json.dumps(exchange(ledger, key), indent=2, ensure_ascii=False))
 
@@ -154,19 +154,20 @@ def _input_categories(arguments: Sequence[str]) -> list[str]:
 def launch_command(
     arguments: tuple[str, ...] = (),
     *,
-    workers: Positive | None = None,  # Workers on this machine; one for each free card if left out, one without cards.
-    attempts: Positive = 3,  # Of a job that dies.
-    logs: Annotated[str, click.Path(file_okay=False)] = "launch-logs",  # Folder for the output of the jobs.
+    # How many jobs run at once; if left out, one for each free card, or one without cards.
+    workers: Positive | None = None,
+    attempts: Positive = 3,  # How many times a job that dies is started.
+    logs: Annotated[str, click.Path(file_okay=False)] = "launch-logs",  # Folder for what the jobs print.
 ) -> int:
     """Run a stage on all free graphics cards.
 
-    Each takes one category at a time.
+    Each card takes one category at a time.
 
     ppe launch -- judge answers.jsonl --backend local --model prometheus --out verdicts.csv
 
-    A card counts as free when others leave its memory and its processors alone, which is looked up before each job. A
-    job that dies goes to another card. Without a card the same jobs run on the processor. The file is written at the
-    end, from the ledger that all jobs fill.
+    A card is free if no other program uses its memory or its processors, which is checked before each job. A job that
+    dies goes to another card. Without a card the same jobs run on the CPU. The output is written at the end, from the
+    ledger that all jobs fill.
     """
     from ppe.stages.launch import Job, launch
 

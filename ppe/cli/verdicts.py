@@ -30,7 +30,7 @@ from ..inference.change_result import Change
 from ..inference.score_change import ScoreChange
 from ..inference.presentation_order import counts_caution
 from ..large_files import Streamed
-from ..schemas import write_table
+from ..table_files import write_table
 from ..verdicts import write_verdicts
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-09
@@ -40,15 +40,15 @@ def counts_command(
     *,
     out: str,
     force: bool,
-    category: str | None = None,  # Only this category.
-    judge: str | None = None,  # Only this judge.
-    # Names of the columns and words of a table in another form, as of ppe import: judge=grader,model_a=left,a=L,b=R.
+    category: str | None = None,  # Use this category only; all categories if left out.
+    judge: str | None = None,  # Use this judge only; all judges if left out.
+    # Other names of columns and words in your file: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
 ) -> None:
-    """Add up wins and ties of every pair of models in FILES.
+    """Count the wins and ties of every pair of models in FILES.
 
-    FILES are verdict tables of any size, which together are one table, or files of counts, which are added up. All
-    valid verdicts count, those of incomplete graphs too. `ppe rank` ranks what is written.
+    FILES are verdict tables of any size, or files of counts; together they are one table. All valid verdicts count,
+    also those of incomplete graphs. Out comes a file of counts, which `ppe rank` ranks.
     """
     target = new_file(out, "a file of counts", force=force, inputs=file_names(files))
     source = read_input(files, judge=judge, category=category, columns=merged_columns(columns, {}))
@@ -111,8 +111,8 @@ def report_command(verdicts: Verdicts, new: Verdicts, *, out: str, force: bool, 
 
 # %% ../../nbs/cli/verdicts.ipynb #gate-02
 WORSE, UNDECIDED = 4, 5  # exit codes of a gate that closes, and of one that cannot say
-_FAIL = """Exit code 4 if the interval lies below minus the margin; else 5 if the new version lacks a valid verdict
-on more than 5 % of the questions on which the old one has one."""
+_FAIL = """End with exit code 4 if the interval lies below minus the margin; or else with 5 if the new version lacks a
+valid verdict on more than 5 % of the questions on which the old one has one. Without it, 0."""
 
 
 @command("agree", OF_TESTS, of=agree)

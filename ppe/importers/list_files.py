@@ -161,7 +161,7 @@ def _require_once(records: Records, calls: list[ListCall], columns: Mapping[str,
                     "copied? remove it",
                 )
 
-
+# %% ../../nbs/importers/list_files.ipynb #lf-13-b
 def list_records(file: RecordFile) -> Records:
     "A record for each pair of each call. Raises `InputError` naming rows."
     records = file.records((), [name for names in _NAMES.values() for name in names])

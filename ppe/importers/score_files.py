@@ -64,7 +64,7 @@ class ScoreChoice:
         others = {key: name for key, name in named.items() if key not in constants}
         return cls(metric, sign, how_read, constants, others)
 
-
+# %% ../../nbs/importers/score_files.ipynb #sf-row
 class ScoreRow(NamedTuple):
     "A score of an answer."
 
@@ -483,7 +483,7 @@ def _found(paths: Sequence[str | os.PathLike]) -> list[_Found]:
                 found += [] if name is None else [_Found(inside, file, name)]
     return found
 
-
+# %% ../../nbs/importers/score_files.ipynb #sf-imported
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ImportedScores(Result):
     "Scores of files, and what became of their records."
@@ -522,7 +522,7 @@ class ImportedScores(Result):
             "notes": self.notes(),
         }  # fmt: skip
 
-
+# %% ../../nbs/importers/score_files.ipynb #sf-import
 def import_scores(
     paths: str | os.PathLike | Sequence[str | os.PathLike],  # files, and folders of them, of one layout
     layout: str | None = None,  # key of SCORE_LAYOUTS; known by the fields of the first record if not given

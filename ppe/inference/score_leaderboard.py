@@ -104,6 +104,38 @@ def _unlike_judges(table: pd.DataFrame) -> str:
         "mean: --judges separate, or --ranker bradley-terry, which looks at order alone."
     )
 
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-06f
+def _passed_ends(cells: ScoreCells, table: pd.DataFrame) -> str:
+    "Which of the lowest and the highest score limits pass; empty where none does."
+    lowest, highest = np.nanmin(cells.values), np.nanmax(cells.values)
+    limits = table[["score_low", "score_high"]].to_numpy(float)
+    limits = limits[np.isfinite(limits)]
+    ends = []
+    if (limits < lowest).any():
+        ends.append(f"below {lowest:.3g}, the lowest score")
+    if (limits > highest).any():
+        ends.append(f"above {highest:.3g}, the highest score")
+    return ", and ".join(ends)
+
+
+def _of_ranges(cells: ScoreCells, ranges: ScoreRanges) -> list[Note]:
+    "What to know of the ranges and limits."
+    notes = []
+    needed, n_unlike = questions_needed(ranges.level), cells.n_unlike
+    if cells.n_questions < needed:
+        text = f"{plural(cells.n_questions, 'question')}: ranges need at least {needed} that differ."
+        notes.append(Note(text, Concern.MISSING))
+    elif n_unlike < needed and ranges.above is not None and not ranges.above.any():
+        text = f"Models differ on {n_unlike} of {plural(cells.n_questions, 'question')}: ranges need at least {needed}."
+        notes.append(Note(text, Concern.MISSING))
+    ends = _passed_ends(cells, ranges.table)
+    if ends:
+        text = (
+            "Limits are of how far a model lies from the mean of all models on the same questions; drawn around that "
+        )
+        notes.append(Note(f"{text}mean, some lie {ends}.", Concern.READING))
+    return notes
+
 # %% ../../nbs/inference/score_leaderboard.ipynb #sl-07
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoreLeaderboard(Result):
@@ -239,10 +271,8 @@ def cautions(self: ScoreLeaderboard) -> list[str]:
     unlike = _unlike_judges(self.scores.table)
     if unlike:
         notes.append(Note(unlike, Concern.BIASED))
-    if self.ranges is not None and self.cells.n_questions < questions_needed(self.ranges.level):
-        needed = questions_needed(self.ranges.level)
-        text = f"{plural(self.cells.n_questions, 'question')}: ranges need at least {needed} that differ."
-        notes.append(Note(text, Concern.MISSING))
+    if self.ranges is not None:
+        notes += _of_ranges(self.cells, self.ranges)
     return notes
 
 # %% ../../nbs/inference/score_leaderboard.ipynb #sl-07b

@@ -206,7 +206,8 @@ def test_columns_are_named_in_every_function_of_the_door(name, tmp_path):
     people = table[table["judge"] == "other"].assign(judge="p1")
     wanted = told(answers(table, people)[name]())
     other, others = renamed(table), renamed(people)
-    for columns in ({"columns": OTHER}, {"columns": WRITTEN}, {"columns": WRITTEN, "model_a": None}):
+    forms = [{"columns": WRITTEN}, {"columns": OTHER}, {"columns": WRITTEN, "model_a": None}]
+    for columns in forms if name == "read" else forms[:1]:  # which are made one in one place
         assert told(answers(other, others, **columns)[name]()) == wanted
     some = {key: word for key, word in OTHER.items() if key in ("judge", "category", "variant")}
     if name != "graph":  # there variant= chooses
@@ -254,14 +255,15 @@ def test_columns_are_named_on_every_command_that_reads_a_table(name, ppe_main, t
         renamed(rows).astype(str).to_parquet(f"parquet_{file}.parquet", index=False)
         renamed(rows).to_json(f"lines_{file}.jsonl", orient="records", lines=True)
     said = {}
-    for kind, end in (("own", "csv"), ("other", "csv"), ("parquet", "parquet"), ("lines", "jsonl")):
+    kinds = [("own", "csv"), ("other", "csv"), ("parquet", "parquet"), ("lines", "jsonl")]
+    for kind, end in kinds if name == "import" else kinds[:2]:
         words = [f"{kind}_{w}.{end}" if w in "vp" else w.format(out=kind) for w in COMMANDS[name]]
         words += ["--columns", WRITTEN] if kind != "own" else ["--columns", "judge=judge"] * (name == "import")
         done = ppe_main(name, *words)
         assert done.code == 0 and all(line.startswith("ppe: ") for line in done.err.splitlines()), done
         written = [path.read_bytes() for path in sorted(tmp_path.glob(f"{kind}.*")) if path.suffix == ".csv"]
         said[kind] = (done.out if name != "report" else "", written)
-    assert said["other"] == said["parquet"] == said["lines"] == said["own"]
+    assert all(one == said["own"] for one in said.values())
 
 
 @pytest.mark.parametrize("name", ["agree", "people", "diagnose", "compare", "report"])

@@ -117,6 +117,7 @@ def test_a_command_has_the_options_defaults_choices_and_help_of_its_function(nam
             assert option.help == told[key], key
 
 
+@pytest.mark.slow
 def test_the_help_is_the_same_with_either_release_of_the_library_that_reads_it(tmp_path: Path):
     "fastcore 1, with which the notebooks are exported, and 2, which a user gets."
     program = "import sys; from ppe.cli.main import main; [main([name, '--help']) for name in sys.argv[1:]]"

@@ -500,12 +500,14 @@ FEW = [("j", q, "c", 0, a, b, v) for q, v in ((1, "a"), (2, "tie")) for a, b in 
 NO_NUMBERS = ("1_0", "٣", "1e1", "0x10", "", "ten", "１０")
 
 
-@pytest.mark.parametrize("text", NO_NUMBERS)
-@pytest.mark.parametrize(
-    "words", [("rank", "v.csv", "--intervals"), ("plan", "--models", "4", "--questions", "20", "--calls"),
-              ("judge", "a.jsonl", "--model", "m", "--attempts"), ("theory", "graphs-needed", "--n"),
-              ("paper", "run", "--workers")],
+WHOLE = (
+    ("rank", "v.csv", "--intervals"), ("plan", "--models", "4", "--questions", "20", "--calls"),
+    ("judge", "a.jsonl", "--model", "m", "--attempts"), ("theory", "graphs-needed", "--n"),
+    ("paper", "run", "--workers"),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("words, text", [*((WHOLE[0], text) for text in NO_NUMBERS), *((w, "1_0") for w in WHOLE[1:])])
 def test_a_whole_number_is_plain_digits(ppe_main, tmp_path, words, text):
     write(tmp_path / "v.csv", FEW)
     refused(ppe_main(*words, text), "is not a whole number", words[-1])

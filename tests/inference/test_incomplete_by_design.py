@@ -259,15 +259,15 @@ def test_battles_of_two_models_are_compared_with_each_other(ppe_main, tmp_path):
 
 
 def test_the_note_on_uneven_invalid_verdicts_is_rarely_false():
-    "Whole answers lost at random: verdicts on a question then hang together. At level 0.01, of 60 tables."
+    "Whole answers lost at random: verdicts on a question then hang together. At level 0.01, of 30 tables."
     whole, rng, false = spoilt(6, 40, 0, seed=8), np.random.default_rng(9), 0
     question, a, b = (whole[name].astype(str).to_numpy() for name in ("question_id", "model_a", "model_b"))
-    for _ in range(60):
+    for _ in range(30):
         lost = {(q, m) for q in set(question) for m in {*a} | {*b} if rng.random() < 0.03}
         hit = [(q, x) in lost or (q, y) in lost for q, x, y in zip(question, a, b, strict=True)]
         tab = whole.assign(verdict=whole["verdict"].astype(str).mask(np.array(hit), "invalid"))
         false += bool(uneven_notes(invalid_verdicts(Comparisons.of(validate_verdicts(tab), invalid=True))))
-    assert false <= 3, "P(more than 3) of Binomial(60, 0.01) is 0.003"
+    assert false <= 2, "P(more than 2) of Binomial(30, 0.01) is 0.003"
 
 
 def test_invalid_verdicts_are_counted_by_a_stranger():

@@ -66,13 +66,12 @@ def test_balanced_limits_are_those_of_two_way_tables(prd: pd.DataFrame):
     assert np.allclose(high - low, 2 * np.maximum(student.ppf(0.975, freedom) * error, alone), rtol=1e-6)
 
 
-@pytest.mark.parametrize("n_judges,models", [(3, "abc"), (5, "ab")])
-def test_ranges_over_judges_hold_planted_ranks_and_those_over_questions_do_not(n_judges: int, models: str):
+def test_ranges_over_judges_hold_planted_ranks_and_those_over_questions_do_not():
     "Equal models: every rank is as true as another, so a range keeps its word if it holds an order that is dealt out."
-    held, alone, n = [], [], len(models)
-    for rng in replicate_streams(SEED, "equal", n_judges, n=60):
-        rows = Comparisons.of(crossed(rng, n_judges, models=models, size=0.4))
-        dealt, how = rng.permutation(n) + 1, {"scores": verdict_cells(rows).scores, "ranker": "bradley-terry"}
+    held, alone = [], []
+    for rng in replicate_streams(SEED, "equal", 3, n=60):
+        rows = Comparisons.of(crossed(rng, 3, models="abc", size=0.4))
+        dealt, how = rng.permutation(3) + 1, {"scores": verdict_cells(rows).scores, "ranker": "bradley-terry"}
         for over, kept in ((("question", "judge"), held), (("question",), alone)):
             made = facet_intervals(rows, over, n_draws=99, rng=rng, **how)
             limits = made.limits["simultaneous"]

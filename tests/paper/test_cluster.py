@@ -53,6 +53,7 @@ def cluster(tmp_path: Path):
         yield cluster.scheduler_address, {worker.pid for worker in cluster.workers.values()}
 
 
+@pytest.mark.slow
 def test_a_notebook_gives_the_same_numbers_on_a_cluster_and_a_lost_worker_changes_nothing(
     cluster, tmp_path, monkeypatch
 ):

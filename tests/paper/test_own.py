@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from ppe.paper.own_verdicts import own_verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 FEW = {"n_pools": 12, "n_resamples": 60, "n_bootstrap": 19, "n_splits": 2}
+SOME = ("tab_target_models", "fig_graph_stats", "fig_keep_k")  # in every run of the tests; all of them in the slow ones
 # Names of the data that come with the project, of which no page of another file may speak.
 OURS = re.compile(r"mt-bench|vicuna|alpaca|llama|claude|simulated|h2o|openassistant|gpt-4|gpt-3\.5", re.IGNORECASE)
 
@@ -112,25 +114,37 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame,
     ratings = pd.Series({"Model 01": 9.0, "Model 02": 4.0, "Model 03": 6.0, "Model 05": 1.0}, name="rating")
     table.to_csv(folder / "mine.csv", index=False)
     ratings.rename_axis("model").reset_index().to_csv(folder / "ref.csv", index=False)
-    run(folder / "page", str(folder / "mine.csv"), str(folder / "ref.csv"))
+    run(folder / "page", str(folder / "mine.csv"), str(folder / "ref.csv"), names=SOME)
     return folder / "page", table, ratings
 
 
-def test_the_page_speaks_of_these_files_alone(small: tuple[Path, pd.DataFrame, pd.Series]):
-    folder, table, _ = small
+def assert_speaks_of_these_alone(folder: Path, table: pd.DataFrame, names: Iterable[str]) -> str:
     page, text = (folder / "index.html").read_text(), (folder / "index.md").read_text()
     assert all(model in page and model in text for model in set(table["model_a"]))
     assert "<b>A</b>" not in page and "Judge &lt;b&gt;A&lt;/b&gt;" in page and "default-src 'none'" in page
     for shown in (page, text):
         without_pictures = re.sub(r"data:image/png;base64,[\w+/=]+", "", shown)
         assert not OURS.search(without_pictures), OURS.search(without_pictures)
-    for name in OWN_NOTEBOOKS:
+    for name in names:
         assert f'href="{name}.ipynb"' in page and finding(folder, name)["answer"], name
         notebook = nbformat.read(folder / f"{name}.ipynb", as_version=4)
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
         assert not [output for output in outputs if output.get("name") == "stderr"], (name, outputs)
         said = str([output for output in outputs if output["output_type"] != "display_data"])
         assert not OURS.search(re.sub(r"image/png': '[^']+'", "", said)), name
+    return page
+
+
+def test_the_page_speaks_of_these_files_alone(small: tuple[Path, pd.DataFrame, pd.Series]):
+    assert_speaks_of_these_alone(*small[:2], SOME)
+
+
+@pytest.mark.slow
+def test_the_page_of_all_studies_speaks_of_these_files_alone(small: tuple[Path, pd.DataFrame, pd.Series]):
+    folder, table, _ = small
+    whole = folder.with_name("whole")
+    run(whole, str(folder.with_name("mine.csv")), str(folder.with_name("ref.csv")))
+    page = assert_speaks_of_these_alone(whole, table, OWN_NOTEBOOKS)
     assert "0.056" in page and "likely 2, possible 2, no strong 4" in page  # as the paper prints them
 
 
@@ -171,7 +185,7 @@ def test_graph_statistics_are_those_of_networkx(small: tuple[Path, pd.DataFrame,
 
 @pytest.mark.parametrize(
     "names",
-    [("fig_graph_stats", "fig_keep_k", "fig_mu", "fig_perturb_vs_sampling"), pytest.param((), marks=pytest.mark.slow)],
+    [("fig_graph_stats", "fig_mu", "fig_perturb_vs_sampling"), pytest.param((), marks=pytest.mark.slow)],
     ids=["some studies", "all studies"],
 )
 def test_three_models_and_twelve_questions_without_anything_else(tmp_path: Path, names: tuple[str, ...]):

@@ -25,8 +25,9 @@ def test_a_set_is_a_verdict_table_in_normal_form(name: str, tmp_path: Path):
     mark = (ORDER_KNOWN,) if name == "mt-bench-gpt4" else ()  # its order is lost
     assert tuple(table.columns) == COLUMNS + mark and len(table) == verdict_sets()[name].verdicts
     pd.testing.assert_frame_equal(table, validate_verdicts(table))
-    read = read_verdicts(write_verdicts(table, tmp_path / "table.csv.gz"))
-    assert read.astype(str).equals(table.astype(str))
+    few = table.iloc[:3000]
+    read = read_verdicts(write_verdicts(few, tmp_path / "table.csv.gz"))
+    assert read.astype(str).equals(few.astype(str))
 
 
 def test_no_sentence_is_carried():
@@ -101,14 +102,15 @@ def test_position_and_model_are_not_confounded():
     assert set(first.index) == {0, 1} and first.between(0.45, 0.55).all()
 
 
-def test_the_command_writes_a_set_and_refuses_what_is_none(ppe):
-    assert ppe("data", "write", "oa-gpt4", "--out", "v.parquet").code == 0
-    assert ppe("data", "list", "--format", "json").json()[5]["verdicts"] == 40026
+def test_the_command_writes_a_set_and_refuses_what_is_none(ppe_main):
+    assert ppe_main("data", "write", "vicuna80-gpt4", "--out", "v.parquet").code == 0
+    sets = ppe_main("data", "list", "--format", "json").json()
+    assert [one["verdicts"] for one in sets if one["name"] == "oa-gpt4"] == [40026]
     for words, message in (
         (("data", "write", "mtbench", "--out", "w.csv"), "unknown verdict set 'mtbench': there are mt-bench-gpt4"),
-        (("data", "write", "oa-gpt4", "--out", "v.parquet"), "v.parquet exists"),
-        (("data", "write", "oa-gpt4", "--out", "v.xlsx"), "ends in .csv, .csv.gz or .parquet"),
+        (("data", "write", "vicuna80-gpt4", "--out", "v.parquet"), "v.parquet exists"),
+        (("data", "write", "vicuna80-gpt4", "--out", "v.xlsx"), "ends in .csv, .csv.gz or .parquet"),
     ):
-        run = ppe(*words)
+        run = ppe_main(*words)
         assert run.code == 2 and message in run.err and run.err.count("\n") == 1 and not run.new_files
-    assert re.search(r"(?m)^ +1 +gpt4 ", ppe("rank", "v.parquet").out)
+    assert re.search(r"(?m)^ +1 +gpt4 ", ppe_main("rank", "v.parquet", "--intervals", 0).out)

@@ -597,8 +597,10 @@ def test_an_empty_address_is_refused_and_nobody_is_asked(tmp_path, monkeypatch, 
 # ---- judges of whom nothing can be read
 
 
-@pytest.mark.parametrize("options", [(), ("--mode", "single"), ("--mode", "single", "--order", "both")])
-@pytest.mark.parametrize("said", ["Both have their merits.", "", "[RESULT] C", "[D]"])
+@pytest.mark.parametrize(
+    "said, options",
+    [("Both have their merits.", ()), ("[RESULT] C", ()), ("", SINGLE[:2]), ("[D]", (*SINGLE[:2], "--order", "both"))],
+)
 def test_a_judge_of_whom_nothing_can_be_read_stops_after_25_replies(tmp_path, serve, capsys, options, said):
     server = serve(lambda s, text, w: completion(said))
     answers(tmp_path, 20, "vwxyz")

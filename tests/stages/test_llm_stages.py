@@ -109,7 +109,7 @@ def test_requests_under_twenty_percent_faults(tmp_path, serve, n_questions):
 
 @pytest.mark.parametrize(
     "n_kills, n_questions",
-    [(6, 24), pytest.param(50, 120, marks=pytest.mark.slow)],
+    [(3, 12), pytest.param(50, 120, marks=pytest.mark.slow)],
 )
 def test_kills_change_nothing(tmp_path, serve, n_kills, n_questions):
     served = serve(delay=0.01)
