@@ -259,7 +259,7 @@ def read_input(
         elif n_rows > LARGE:
             _require_memory(n_rows, needs[0], f", or leave {needs[0].split()[0]} out")
     elif len(sources) > 1:
-        raise InputError("a pipe stands alone, since it cannot be read twice: put it into a file to add others")
+        raise InputError("a pipe cannot be read twice, so no other file can be added: save it to a file first")
     table = _table(sources, covariates, graded)
     part = selected(table, files, **chosen)
     return part if len(table) <= LARGE or needs else Streamed.of(part)
@@ -320,7 +320,7 @@ def judges_and_people(
     both = sorted({*votes["judge"]} & {*table["judge"]})
     if both:
         raise InputError(
-            f"judge {both[0]!r:.60} is among the judges and among the people: people cannot be a judge of themselves; "
-            "take their verdicts out of the first, or rename the judge"
+            f"judge {both[0]!r:.60} is in both tables, that of the judges and that of the people; take these verdicts "
+            "out of the first, or rename the judge"
         )
     return table, votes
