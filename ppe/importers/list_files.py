@@ -186,7 +186,7 @@ def _named_records(file: RecordFile, named: Mapping[str, str]) -> Records:
         if name not in records.fields and name not in constants:
             there = first_five(map(repr, file.first_fields()))
             raise InputError(f"{file.name}: no call has {meaning}={name} (--columns); its columns are {there}")
-    return replace(records, fields=records.fields | {name: [name[1:]] * len(records) for name in constants})
+    return replace(records, fields={**records.fields, **{name: [name[1:]] * len(records) for name in constants}})
 
 
 def list_records(
