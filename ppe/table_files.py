@@ -42,7 +42,7 @@ def reading(
     try:
         yield
     except InputError as error:
-        raise InputError(f"{name}: {error}" if name not in str(error) else str(error)) from None
+        raise type(error)(f"{name}: {error}" if name not in str(error) else str(error)) from None
     except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         reason = str(error).rstrip(".")
         packed = isinstance(error, (gzip.BadGzipFile, EOFError, zlib.error))

@@ -47,7 +47,7 @@ def file_names(
             matches = sorted(map(str, Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))))
         files += matches or [word]  # none: whoever opens it says so
     if STDIN in files and len(files) > 1:
-        raise InputError(f"{STDIN} is standard input and stands alone: put it into a file to add others")
+        raise InputError(f"{STDIN} is standard input, which cannot be joined with other files: save it to a file first")
     for name in filter(os.path.isdir, files):
         raise InputError(
             f"{name} is a folder: make one table of its files (ppe import {name} --out table.csv), and name it"
@@ -55,7 +55,7 @@ def file_names(
     places = [os.path.realpath(name) for name in files]
     repeated = [name for at, name in enumerate(files) if places[at] in places[:at]]
     if repeated:
-        raise InputError(f"{first_five(repeated)} given twice: what is in it would count twice; name each file once")
+        raise InputError(f"{first_five(repeated)} is given twice and would count twice; name each file once")
     return files
 
 

@@ -528,7 +528,7 @@ def test_a_number_in_words_is_plain_digits(ppe_main, tmp_path, text):
     rows = [{"question_id": 1, "prompt": "?", "model": m, "answer": m, "category": "c", "variant": 0} for m in "xy"]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     refused(
-        ppe_main("judge", "a.jsonl", "--model", "m", "--temperature", text), "neither a number nor the word default"
+        ppe_main("judge", "a.jsonl", "--model", "m", "--temperature", text), "give a number, or the word default"
     )
     refused(ppe_main("judge", "a.jsonl", "--model", "m", "--judge-variants", "1_0"), "judge variants")
 
@@ -559,4 +559,4 @@ def test_a_seed_may_be_any_whole_number(ppe_main, tmp_path):
     [("compare", "-", "-"), ("rank", "-", "-"), ("rank", "-", "--people", "-"), ("agree", "-", "--people", "-")],
 )
 def test_standard_input_is_read_once(ppe_main, words):
-    refused(ppe_main(*words), "- twice", "standard input can be read once")
+    refused(ppe_main(*words), "- is given twice", "standard input can be read once")
