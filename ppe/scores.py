@@ -248,21 +248,7 @@ class ScoreCells:
     @classmethod
     def of(cls, scores: Scores) -> "ScoreCells":
         "Cost: O(scores + cells · models)."
-        table = scores.table
-        models = scores.models
-        place = {name: number for number, name in enumerate(models)}
-        codes = np.array([place[name] for name in table["model"].cat.categories])[table["model"].cat.codes]
-        cell, first = graph_codes(table.assign(judge=table["judge"].astype("category")), CELL)
-        n_cells, n_models = len(first), len(models)
-        at = cell * n_models + codes
-        number = np.bincount(at, minlength=n_cells * n_models)
-        total = np.bincount(at, table["score"], n_cells * n_models)
-        with np.errstate(invalid="ignore"):
-            values = (total / number).reshape(n_cells, n_models)
-        of_cells = table.iloc[first]
-        judge, variant = (pd.factorize(of_cells[name])[0] for name in ("judge", "variant"))
-        question, questions = pd.factorize(of_cells["question_id"])
-        return cls(tuple(models), values, question, len(questions), tuple(map(str, questions)), judge, variant)
+        return _score_cells(scores)
 
     @property
     def n_scores(self) -> int:
@@ -310,6 +296,25 @@ class ScoreCells:
             ties[model] = (column == self.values).sum(axis=0)
         np.fill_diagonal(ties, 0)
         return wins, ties
+
+# %% ../nbs/scores.ipynb #sc-15-of
+def _score_cells(scores: Scores) -> ScoreCells:
+    "Cost: O(scores + cells · models)."
+    table = scores.table
+    models = scores.models
+    place = {name: number for number, name in enumerate(models)}
+    codes = np.array([place[name] for name in table["model"].cat.categories])[table["model"].cat.codes]
+    cell, first = graph_codes(table.assign(judge=table["judge"].astype("category")), CELL)
+    n_cells, n_models = len(first), len(models)
+    at = cell * n_models + codes
+    number = np.bincount(at, minlength=n_cells * n_models)
+    total = np.bincount(at, table["score"], n_cells * n_models)
+    with np.errstate(invalid="ignore"):
+        values = (total / number).reshape(n_cells, n_models)
+    of_cells = table.iloc[first]
+    judge, variant = (pd.factorize(of_cells[name])[0] for name in ("judge", "variant"))
+    question, questions = pd.factorize(of_cells["question_id"])
+    return ScoreCells(tuple(models), values, question, len(questions), tuple(map(str, questions)), judge, variant)
 
 # %% ../nbs/scores.ipynb #sc-18
 def as_verdicts(scores: Scores) -> pd.DataFrame:  # verdict table, to be validated

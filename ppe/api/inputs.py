@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Verdicts', 'Columns', 'VerdictFiles', 'VerdictFile', 'ROW_BYTES', 'merged_columns', 'imported', 'table_of',
-           'require_columns', 'selected', 'lacks_columns', 'read_input', 'verdict_table', 'require_one_stdin',
-           'check_match', 'judges_and_people']
+           'require_columns', 'selected', 'lacks_columns', 'read_input', 'verdict_table', 'counted',
+           'require_one_stdin', 'check_match', 'judges_and_people']
 
 # %% ../../nbs/api/inputs.ipynb #8c105adf
 import os
@@ -287,6 +287,15 @@ def verdict_table(
     )  # fmt: skip
     assert isinstance(table, pd.DataFrame)
     return table
+
+# %% ../../nbs/api/inputs.ipynb #in-counted
+def counted(
+    source: Verdicts,
+    **options: Any,  # of `read_input`
+) -> Streamed:
+    "The counts of a source, whether it holds counts or verdicts."
+    table = read_input(source, **options)
+    return table if isinstance(table, Streamed) else Streamed.of(table)
 
 # %% ../../nbs/api/inputs.ipynb #in-people-2
 def require_one_stdin(verdicts: Verdicts, people: Verdicts) -> None:
