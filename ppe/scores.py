@@ -102,7 +102,7 @@ def are_numbers(
     "Numbers or missing ones, and not all are missing."
     try:
         return bool(np.isfinite(_numbers(pd.Series(values, dtype=object))).any())
-    except InputError:
+    except (InputError, TypeError):  # a word; a list or an object of JSON
         return False
 
 # %% ../nbs/scores.ipynb #sc-10-b
