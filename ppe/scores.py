@@ -82,7 +82,10 @@ class Scores:
 # %% ../nbs/scores.ipynb #sc-10
 def _numbers(words: pd.Series) -> np.ndarray:  # float64, NaN where a score is missing
     "Raises `InputError` for a word that is neither a finite number nor missing, naming its rows."
-    codes, texts = pd.factorize(words, use_na_sentinel=True)
+    try:
+        codes, texts = pd.factorize(words, use_na_sentinel=True)
+    except TypeError:  # lists and objects of JSON
+        codes, texts = pd.factorize(words.where(words.isna(), words.map(str)), use_na_sentinel=True)
     texts = pd.Series(texts).astype(str)
     values = pd.to_numeric(texts, errors="coerce").to_numpy(np.float64)
     values = texts.map(_TRUTHS).fillna(pd.Series(values)).to_numpy(np.float64)
@@ -156,7 +159,7 @@ def _check_names(table: pd.DataFrame, column: str) -> None:
     if bad:
         wrong = np.flatnonzero(words.isin(bad) | words.isna())
         where = rows_text((wrong[:5] + 1).tolist(), len(wrong))
-        raise InputError(f"{column} {bad[0]!r:.60} in {where}: a name is text on one line without spaces around it")
+        raise InputError(f"{column} {bad[0]!r:.60} in {where}: a name is printable text without spaces around it")
 
 
 def _check_once(scores: Scores) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias
 
 import pandas as pd
 
-from .input_files import STDIN, field_names, file_names, is_frame, opened, readable, shown_name
+from .input_files import STDIN, field_names, file_names, is_frame, opened, readable, require_tables, shown_name
 from .score_inputs import require_verdicts
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, Remark, first_five
@@ -241,6 +241,7 @@ def read_input(
     if columns or lacks_columns(files) or _hold_lists(files):
         records = [RecordFile("input", unpacked(read_whole(opened(STDIN)), "input"))] if STDIN in files else files
         return selected(_as_asked(imported(records, columns, covariates), graded), files, **chosen)
+    require_tables([name for name in files if name != STDIN])
     sources = {name: readable(name) for name in files}
     if counts and any(map(is_counts, sources.values())):
         selections = [f"--{option} {name}" for option, name in chosen.items() if name is not None]

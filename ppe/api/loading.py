@@ -71,7 +71,8 @@ def read(
     # named. In place of winner=, columns of yes and no are named by winner_a=, winner_b= and winner_tie=. winner_2=
     # names the winner of a second game with the answers exchanged: with second=models, a is model_a in both games; with
     # second=places, a is the answer shown first. judge=@NAME gives every row the judge NAME, unless a column is called
-    # @NAME; other columns of names take @, too.
+    # @NAME; other columns of names take @, too. For lists, ranking= names the column of the order, best first, or
+    # candidates= and winner= those of the answers in the order shown, and of the best.
     columns: Columns = None,
     **names: Any,
 ) -> pd.DataFrame:  # the verdict table, or the score table, checked

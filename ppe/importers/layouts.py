@@ -17,6 +17,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from os import PathLike
 from typing import Any, Literal, TypeAlias
@@ -29,7 +30,7 @@ from scipy.special import bdtrc
 from ..errors import InputError, first_five
 from ..files import check_text, errors_at, json_object, plain_number
 from .graded import ENDS, GRADED_MEANINGS, graded_table, holds_grades, names_grades
-from .list_files import LIST_SHAPES, list_records
+from .list_files import LIST_MEANINGS, LIST_SHAPES, list_records, names_lists
 from .records import RecordFile, Records, as_word
 from ..schemas import spell_alike
 from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, ORDER_KNOWN, STYLE, Verdict, covariate_columns
@@ -423,6 +424,10 @@ LAYOUTS["alpaca-eval"] = FileLayout(
 # %% ../../nbs/importers/layouts.ipynb #c83afc32
 _BOTH_BAD = "ties that are battles in which both were called bad: {n}"
 _NAMED = "votes that were not anonymous, which are kept (--anonymous-only leaves them out): {n}"
+_UNASKED = (
+    "battles without a question_id, each of which is a question of its own: {n}; a column that holds the question is "
+    "named, and so are judge and words (--columns question_id=COLUMN,judge=COLUMN,a=model_a,b=model_b,tie=tie)"
+)
 
 
 def _spoken(conversation: object) -> str | None:
@@ -435,10 +440,12 @@ def _spoken(conversation: object) -> str | None:
 
 
 def _chatbot_arena(records: Records, anonymous_only: bool = False) -> Records:
+    has_questions = bool({"question_id", "id"} & {*records.fields})
     named = ~records.truths("anony", blank=True)  # whether the voter could see the names
     left_out = np.where(named & anonymous_only, "not anonymous", "").astype(object)
     spoken = ([_spoken(each) for each in records.values(f"conversation_{side}")] for side in "ab")
-    return records.with_fields({"left_out": left_out, _NAMED: named, **_style(*spoken)})
+    unasked = np.full(len(records), not has_questions)
+    return records.with_fields({"left_out": left_out, _NAMED: named, _UNASKED: unasked, **_style(*spoken)})
 
 
 _BATTLE = dict(judge="judge judge_hash @arena", question_id="question_id id", category="category language",
@@ -612,7 +619,8 @@ _NEEDED, _MORE = ("model_a", "model_b", "winner"), ("question_id", "judge", "cat
 _GAME_2 = "winner_2"  # of a second game, in which model_b was shown first
 _WORDS = tuple(map(str, Verdict))
 _SECOND = "second"  # what the words of the second game mean
-MEANINGS = (*_NEEDED, _GAME_2, _SECOND, *_HOT, *_MORE, *_WORDS, *GRADED_MEANINGS)  # that a column, or a word, may have
+# That a column, or a word, may have.
+MEANINGS = (*_NEEDED, _GAME_2, _SECOND, *_HOT, *_MORE, *_WORDS, *GRADED_MEANINGS, *LIST_MEANINGS)
 OF_WORDS = (_SECOND, *_WORDS, *ENDS)  # those that a word, or a number, has
 _RULE = "--columns model_a=…,model_b=…,winner=… names columns; a=…,b=…,tie=… the words in the last"
 
@@ -656,6 +664,11 @@ def named_columns(
     if names_grades(columns) and {_GAME_2, *_HOT, *_WORDS} & {*columns}:
         rule = "of words and games a=…, tie=…, winner_a=…, winner_2=…; name one of the two"
         raise InputError(f"columns: verdict=…, low=… and high=… are of numbers, {rule}")
+    of_pairs = [key for key in columns if key not in ("winner", *LIST_MEANINGS, *_MORE)]
+    if of_pairs and {*LIST_MEANINGS} & {*columns}:
+        raise InputError(
+            f"columns: ranking=… and candidates=… are of lists, {of_pairs[0]}=… is not; name one of the two"
+        )
     twice = [key for key, values in columns.items() if len(values) != 1 and key not in _WORDS]
     if twice:
         raise InputError(f"columns: {first_five(twice)} more than once: one column each; {_RULE}")
@@ -699,6 +712,15 @@ def _completed(columns: Mapping[str, Sequence[str]], file: RecordFile) -> dict[s
     return completed
 
 # %% ../../nbs/importers/layouts.ipynb #1d65aa23
+def _lists_by_columns(columns: Mapping[str, Sequence[str]], covariates: Sequence[str]) -> FileLayout:
+    "Of lists whose columns are named."
+    if covariates:
+        raise InputError(f"covariates {first_five(covariates)} with lists: answers of a list have none; leave them out")
+    named = {meaning: names[0] for meaning, names in columns.items()}
+    own = [name for shape in LIST_SHAPES for name in shape]
+    return replace(LAYOUTS["lists"], shapes=((*own, *_MORE, *named.values()),), read=partial(list_records, named=named))
+
+
 def by_columns(
     file: RecordFile,
     columns: Mapping[str, Sequence[str]] | None,  # MEANING → the column, or the words
@@ -709,6 +731,8 @@ def by_columns(
         example = "--columns model_a=…,model_b=…,winner=…,a=…,b=…,tie=…"
         raise InputError(f"{file.name}: layout columns needs {example}")
     there = file.first_fields()
+    if names_lists(there, columns):
+        return _lists_by_columns(columns, covariates)
     columns = _completed(columns, file)
     names = {key: columns[key][0] for key in (*_NEEDED, _GAME_2, *_HOT, *_MORE) if key in columns}
     if {*columns.get("a", ()), *columns.get("b", ())} & {"0", "0.0", "false", "no"} and "tie" not in columns:
@@ -752,8 +776,8 @@ def detect_layout(
     titles = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
     raise InputError(
         f"{file.name} is in no known layout: its first record has {first_five(map(repr, fields)) or 'no field'}; "
-        f"known are {titles}; say which columns and words it has "
-        "(--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
+        f"known are {titles}; of scores lm-eval (samples_*.jsonl), Inspect, HELM, promptfoo; say which "
+        "columns and words it has (--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
     )
 
 # %% ../../nbs/importers/layouts.ipynb #9882ad62
