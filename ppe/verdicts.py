@@ -76,9 +76,9 @@ VERDICTS = Schema(
             "words are named (--columns a=1,b=0,tie=0.5)"
         ),
         "twice": (
-            "the same pair twice in one graph in {rows} (the first: {model_a} and {model_b}, judge {judge}, "
-            "question_id {question_id}, variant {variant}): a graph holds one verdict per pair; was it asked "
-            "again? name the column that counts (--columns repeat=epoch); was the row copied? remove it"
+            "the same pair twice in one graph in {rows} (the first: {model_a} and {model_b}, judge "
+            "{judge}, question_id {question_id}, variant {variant}): a graph holds one verdict per pair; was it "
+            "asked again? name the column that counts (--columns repeat=epoch); was the row copied? remove it"
         ),
         "categories": (
             "two categories for question {question_id} in {rows} (judge {judge}): all verdicts on a question, "
@@ -260,7 +260,7 @@ def validate_verdicts(
 ):  # the seven columns in normal form, ORDER_KNOWN if it says no somewhere, REPEAT, those of the covariates
     """Check a verdict table and bring it into its normal form, rows in the given order.
 
-    Raises `InputError` as `check_table`, for the the same pair twice in one graph, for a question in two categories, for
+    Raises `InputError` as `check_table`, for the same pair twice in one graph, for a question in two categories, for
     a covariate that is missing, empty or no finite number, and for graded verdicts where they are not taken.
     """
     if list(frame.columns).count(ORDER_KNOWN) == 1:

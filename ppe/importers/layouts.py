@@ -426,7 +426,7 @@ LAYOUTS["alpaca-eval"] = FileLayout(
 _BOTH_BAD = "ties that are battles in which both were called bad: {n}"
 _NAMED = "votes that were not anonymous, which are kept (--anonymous-only leaves them out): {n}"
 _UNASKED = (
-    "battles without a question_id, each of which is a question of its own: {n}; a column that holds the question is "
+    "battles without a question_id, each taken as a separate question: {n}; a column that holds the question is "
     "named, and so are judge and words (--columns question_id=COLUMN,judge=COLUMN,a=model_a,b=model_b,tie=tie)"
 )
 
@@ -779,8 +779,8 @@ def detect_layout(
     titles = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
     raise InputError(
         f"{file.name} is in no known layout: its first record has {first_five(map(repr, fields)) or 'no field'}; "
-        f"known are {titles}; say which columns and words it has "
-        "(--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
+        f"known are {titles}; of scores lm-eval (samples_*.jsonl), Inspect, HELM, promptfoo; say which "
+        "columns and words it has (--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
     )
 
 # %% ../../nbs/importers/layouts.ipynb #9882ad62

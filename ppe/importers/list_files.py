@@ -123,7 +123,7 @@ def _call(cells: Mapping[str, Any]) -> ListCall:
         raise _Fault("empty", "neither a ranking nor candidates: name the answers of each call")
     names = tuple(name for tier in listed for name in tier)
     if len(names) < 2:
-        raise _Fault("few", f"a call on {len(names)} answers; at least two are needed")
+        raise _Fault("few", f"a call needs at least two answers, and has {len(names)}")
     if tiers is None:
         return ListCall(names, _best(cells.get("winner"), names), only_best=True)
     places = _places(tiers)
