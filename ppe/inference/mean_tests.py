@@ -92,7 +92,8 @@ def _refuse(models: tuple[str, ...], values: np.ndarray, there: np.ndarray) -> N
         raise InputError(f"all scores are {scores[0]:g}: nothing tells the models apart")
     if spread < NARROWEST:
         raise InputError(
-            f"all scores lie within {spread:.2g}: what differs by less than 1e-9 counts as equal; give them in larger units"
+            f"all scores lie within {spread:.2g}: what differs by less than 1e-9 counts as equal; "
+            "give them in larger units"
         )
 
 
