@@ -169,7 +169,8 @@ class Records:
         if bad:
             counts = Counter(cells[i] for i in bad).most_common()
             unknown = first_five(f"{word!r:.60} ({n})" for word, n in counts)
-            way_out = "explain it (--columns …,invalid=WORD or tie=WORD), correct it, or write null where there is none"
+            options = "a=WORD,b=WORD,tie=WORD,invalid=WORD" if sides else "invalid=WORD or tie=WORD"
+            way_out = f"explain it (--columns …,{options}), correct it, or write null where there is none"
             raise self.refuse(bad, f"unknown {field} {unknown}: known are {', '.join(explained)}; {way_out}")
         return np.array(verdicts, dtype=object)
 
