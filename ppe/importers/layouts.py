@@ -776,8 +776,8 @@ def detect_layout(
     titles = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
     raise InputError(
         f"{file.name} is in no known layout: its first record has {first_five(map(repr, fields)) or 'no field'}; "
-        f"known are {titles}; say which columns and words it has "
-        "(--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
+        f"known are {titles}; of scores lm-eval (samples_*.jsonl), Inspect, HELM, promptfoo; say which "
+        "columns and words it has (--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
     )
 
 # %% ../../nbs/importers/layouts.ipynb #9882ad62
