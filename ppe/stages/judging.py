@@ -309,7 +309,7 @@ def _judge_lists(
     "One call for each prompt."
     if pairs is not None:
         raise InputError(
-            "a list of pairs with lists: a call ranks all answers to a prompt; leave --pairs or the mode out"
+            "a list of pairs with mode list: each call ranks all answers to a prompt; leave --pairs or --mode list out"
         )
     _, used, counts = pairs_to_judge(answers, protocol)
     calls = lists_to_judge(used, protocol)
