@@ -120,8 +120,8 @@ def refuse_near_scores(
         )
     if len(numbers) == len(others) > 1:
         raise InputError(
-            f"the table seems to have a column for each model ({','.join(map(repr, numbers[:5]))}): give question_id, model, "
-            f'score (pandas: df.melt("{columns["question_id"]}", var_name="model", value_name="score"))'
+            f"the table seems to have a column for each model ({','.join(map(repr, numbers[:5]))}): give question_id, "
+            f'model, score (pandas: df.melt("{columns["question_id"]}", var_name="model", value_name="score"))'
         )
 
 

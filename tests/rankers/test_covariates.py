@@ -192,7 +192,7 @@ def test_covariate_per_model(ppe_main, tmp_path):
     rest = d - x @ np.linalg.lstsq(x, d)[0]
     assert fit["coefficients"]["size"]["variance_inflation"] == pytest.approx((d @ d) / (rest @ rest), rel=1e-6)
     varying = ppe_main("rank", write(tmp_path / "t.csv", table(1), STYLED), "--covariates", "length,mood")
-    assert varying.out.count("variance inflation 1.") == 2 and "hard to tell" not in varying.err
+    assert varying.out.count("variance inflation 1.") == 2 and "hard to separate" not in varying.err
 
 
 def test_bad_coefficients_are_one_line(ppe_main, tmp_path):

@@ -105,7 +105,7 @@ def test_one_order_only_is_noted_and_told_from_nothing_when_it_fits_a_line(ppe_m
 
 def test_what_has_no_such_estimate_is_refused(ppe_main, tmp_path):
     path = write(tmp_path / "t.csv", rows := [(*row[:6], "a") for row in table(8, judges=("one",))])
-    words = "first place with judge one → +∞ contradicts no verdict", "--on-separation ridge"
+    words = "no verdict goes against first place with judge one → +∞", "--on-separation ridge"
     refused(ppe_main("rank", path, "--order-effect"), *words)
     assert ppe_main("rank", path).code == 0
     mixed = write(tmp_path / "mixed.csv", rows + table(9, judges=("two",)))
