@@ -211,7 +211,8 @@ def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: s
         moving = first_five(names[np.abs(vectors[n:, 0]) > 1e-6])
         why = "it follows from which models are compared, or from another effect"
         raise NoMaximumError(
-            f"no unique maximum likelihood estimate: {moving} cannot be told from the models' scores: {why}; {more}"
+            f"no unique maximum likelihood estimate: {moving} cannot be separated from the models' scores: {why}; "
+            f"{more}"
         )
     if -best.fun > 1e-6:
         signs = zip(names, best.x[n:], strict=True)
