@@ -51,7 +51,7 @@ def _tell_of_compiling() -> None:
     if parent_process() is None:
         from tqdm import tqdm  # which knows of the lines of progress that are there
 
-        tqdm.write("ppe: note: compiling, once after an installation: some ten seconds", file=sys.stderr)
+        tqdm.write("ppe: note: compiling, once after an installation, takes about ten seconds", file=sys.stderr)
 
 # %% ../nbs/compiled.ipynb #dmg-2
 class Compiled:

@@ -18,8 +18,8 @@ import pandas as pd
 from .errors import InputError
 from .files import is_name, plain_number
 from .pool import half_tie_wins
-from .schemas import COUNT_COLUMNS, Schema, Source, check_table, column_names, model_codes, read_table
-from .schemas import require_distinct_names, write_table
+from .schemas import COUNT_COLUMNS, Schema, check_table, model_codes, require_distinct_names
+from .table_files import Source, column_names, read_table, write_table
 
 # %% ../nbs/counts.ipynb #count-06
 @dataclass(frozen=True, slots=True, eq=False)

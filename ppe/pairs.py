@@ -12,7 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from .files import is_name
-from .schemas import Schema, Source, check_table, read_table, write_table
+from .schemas import Schema, check_table
+from .table_files import Source, read_table, write_table
 
 # %% ../nbs/pairs.ipynb #bd318bdf
 PAIR_COLUMNS = ("question_id", "variant", "model_a", "model_b")

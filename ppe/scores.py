@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from .errors import InputError, first_five
 from .files import is_name, read_whole, unpacked
-from .schemas import Schema, Source, column_names, graph_codes, identifier_column, read_pieces, reading, rows_text
+from .schemas import Schema, graph_codes, identifier_column, rows_text
 from .score_columns import ScoreColumns, score_columns
+from .table_files import Source, column_names, read_pieces, reading
 
 # %% ../nbs/scores.ipynb #sc-const
 CELL = ("judge", "question_id", "variant")  # within which scores are compared

@@ -24,8 +24,9 @@ import pandas as pd
 
 from .errors import InputError, first_five
 from .files import is_name, plain_number
-from .schemas import Faults, Schema, Source, check_table, graph_codes, identifier_column, model_codes, read_table
-from .schemas import reading, require_distinct_names, rows_text, whole_number, write_table
+from .schemas import Faults, Schema, check_table, graph_codes, identifier_column, model_codes, require_distinct_names
+from .schemas import rows_text, whole_number
+from .table_files import Source, read_table, reading, write_table
 
 _all_ = ["graph_codes", "identifier_column", "model_codes", "reading", "require_distinct_names", "rows_text"]
 

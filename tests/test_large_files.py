@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from verdict_files import REFUSED, TAKEN
 
-from ppe import large_files, schemas
+from ppe import large_files, table_files
 from ppe.errors import InputError, PpeError
 from ppe.large_files import stream_counts
 from ppe.pool import win_tie_counts_from_table
@@ -29,8 +29,8 @@ from ppe.verdicts import read_verdicts, select_verdicts
 @pytest.fixture
 def small_pieces(monkeypatch):
     "Pieces of three rows of Parquet, or a few lines of CSV."
-    monkeypatch.setattr(schemas, "PIECE", 3)
-    monkeypatch.setattr(schemas, "BYTES", 200)
+    monkeypatch.setattr(table_files, "PIECE", 3)
+    monkeypatch.setattr(table_files, "BYTES", 200)
 
 
 def answer(call, *args, **options):

@@ -22,6 +22,7 @@ SLOW = {
     "paper/runner",
     "paper/studies/aggregation",
     "predictions",
+    "predictions_graded",
     "predictions_rewordings",
     "predictions_wordings",
     "rankers/discrimination",

@@ -193,7 +193,7 @@ def test_every_module_has_one_notebook_of_its_name_in_a_folder_of_its_name():
     assert all(title(path).replace("/", ".") == module_of(path) for path in STAGES)
     names = {".".join(path.relative_to(ROOT / "ppe").with_suffix("").parts) for path in modules(ROOT / "ppe")}
     assert names == MODULES
-    predictions = ["predictions", "predictions_rewordings", "predictions_wordings"]
+    predictions = ["predictions", "predictions_graded", "predictions_rewordings", "predictions_wordings"]
     guides = ["guide", "guide_calls", "guide_decisions", "guide_paper"]
     assert [*map(title, GUIDES)] == [*guides, *predictions, *RAW_RECORD]
     assert not any(sources(path, exported=True) for path in GUIDES)

@@ -39,8 +39,8 @@ def _refuse_one_table_twice(old: Verdicts, new: Verdicts) -> None:
     if old is new or (paths and paths == _paths(new)):
         name = os.path.basename(paths[0]) if paths else "one frame"
         raise InputError(
-            f"{name} is given twice, as the old and as the new table: nothing was judged again; give two tables, or "
-            "this one once, with two models of it (--model OLD --model NEW) or two judges (--judges)"
+            f"{name} is both the old and the new table; give two tables, or this one once with two of its models "
+            "(--model OLD --model NEW) or two judges (--judges)"
         )
 
 # %% ../../nbs/api/comparing.ipynb #b148d78f
@@ -56,7 +56,7 @@ def _refuse_with_scores(scores: Sequence[object], judges: bool, facets: Sequence
     if tuple(facets) != ("question",):
         raise InputError("--over: the change of a mean score has limits over questions alone; leave it out")
     if drop != DROP:
-        raise InputError("--drop is in log odds: of scores the drop that is seen with 80 % is said; leave it out")
+        raise InputError("--drop is in log odds, and these are scores: leave it out")
 
 
 @words_checked
@@ -95,7 +95,7 @@ def compare(
 
     check_numbers(level, margin=margin)
     if not 0 < drop < np.inf:
-        raise InputError(f"--drop {drop}: it is more than 0, and finite")
+        raise InputError(f"--drop {drop}: give a finite number above 0")
     models = [model] if isinstance(model, str) else [str(name) for name in model]
     chosen = [judge] if isinstance(judge, str) else [str(name) for name in judge]
     if len(chosen) > 1 + judges:

@@ -73,7 +73,7 @@ class Graph(Result):
         try:
             import networkx
         except ModuleNotFoundError:
-            raise InputError("no networkx, which holds such a graph: pip install networkx") from None
+            raise InputError("networkx is not installed, and this graph needs it: pip install networkx") from None
         network = networkx.from_pandas_edgelist(self.to_frame(), "model", "opponent", True, networkx.DiGraph)
         network.add_nodes_from(self.pool.models)
         return network

@@ -249,7 +249,7 @@ to send     1 requests (0 finished before, 0 in batch files)
 }
 
 # %% ../../nbs/api/help.ipynb #help-14
-ERROR = "What is given cannot be taken. The message says what is wrong, the value seen, and the way out."
+ERROR = "An argument or a table is not valid. The message names the value seen and says what to give instead."
 NO_MAXIMUM = "No estimate exists, since some models never lost to the others; see `on_separation`."
 _RAISES = re.compile(r"\s*Raises:? `?(\w+)`? (.+?)\.(?=\s|$)", re.DOTALL)
 

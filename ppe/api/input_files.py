@@ -19,7 +19,8 @@ import pandas as pd
 from ..errors import InputError, first_five
 from ..files import is_name, read_whole, unpacked
 from ..importers.records import RecordFile
-from ..schemas import Schema, column_names, read_table, reading
+from ..schemas import Schema
+from ..table_files import column_names, read_table, reading
 
 # %% ../../nbs/api/input_files.ipynb #dcd1d25b
 def opened(
@@ -46,7 +47,7 @@ def file_names(
             matches = sorted(map(str, Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))))
         files += matches or [word]  # none: whoever opens it says so
     if STDIN in files and len(files) > 1:
-        raise InputError(f"{STDIN} is standard input and stands alone: put it into a file to add others")
+        raise InputError(f"{STDIN} is standard input, which cannot be joined with other files: save it to a file first")
     for name in filter(os.path.isdir, files):
         raise InputError(
             f"{name} is a folder: make one table of its files (ppe import {name} --out table.csv), and name it"
@@ -54,7 +55,7 @@ def file_names(
     places = [os.path.realpath(name) for name in files]
     repeated = [name for at, name in enumerate(files) if places[at] in places[:at]]
     if repeated:
-        raise InputError(f"{first_five(repeated)} given twice: what is in it would count twice; name each file once")
+        raise InputError(f"{first_five(repeated)} is given twice and would count twice; name each file once")
     return files
 
 

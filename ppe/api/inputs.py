@@ -34,7 +34,7 @@ from ppe.importers.layouts import (
 from ..importers.records import RecordFile
 from ..parallel import progress_bar
 from ..results import Result
-from ..large_files import LARGE, Streamed, count_rows, stream_counts
+from ..large_files import LARGE, GradedRows, Streamed, count_rows, stream_counts
 from ..verdicts import COLUMNS, GRADED, find_name, is_graded, read_verdicts, reading, select_verdicts
 from ..verdicts import validate_verdicts, verdict_words
 
@@ -194,13 +194,13 @@ def _hold_lists(files: Sequence[str]) -> bool:
     return bool(files) and LAYOUTS["lists"].fits(field_names(files[0]))
 
 
-def _require_memory(n_rows: int, option: str) -> None:
-    "Raises `InputError` where a table of so many rows, which an option needs, does not fit into memory."
+def _require_memory(n_rows: int, what: str, other_way_out: str = "") -> None:
+    "Raises `InputError` where a table of so many rows, which something needs, does not fit into memory."
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if n_rows * ROW_BYTES > memory:
         raise InputError(
-            f"{option} needs a table, and {n_rows} rows need {n_rows * ROW_BYTES / 2**30:.0f} GiB of memory, of which "
-            f"there are {memory / 2**30:.0f}; give a part of the rows, or leave {option.split()[0]} out"
+            f"{what} needs a table, and {n_rows} rows need {n_rows * ROW_BYTES / 2**30:.0f} GiB of memory, of which "
+            f"there are {memory / 2**30:.0f}; give a part of the rows{other_way_out}"
         )
 
 
@@ -249,11 +249,17 @@ def read_input(
         n_rows = sum(map(count_rows, sources))
         if n_rows > LARGE and not needs:
             watch = partial(progress_bar, total=n_rows, unit=" rows", unit_scale=True)
-            return stream_counts(list(sources), progress=watch, **chosen)
-        if n_rows > LARGE:
-            _require_memory(n_rows, needs[0])
+            try:
+                return stream_counts(list(sources), progress=watch, **chosen)
+            except GradedRows:
+                if not graded:
+                    raise
+            _require_memory(n_rows, "a ranking of graded verdicts")
+            needs = ["graded verdicts"]
+        elif n_rows > LARGE:
+            _require_memory(n_rows, needs[0], f", or leave {needs[0].split()[0]} out")
     elif len(sources) > 1:
-        raise InputError("a pipe stands alone, since it cannot be read twice: put it into a file to add others")
+        raise InputError("a pipe cannot be read twice, so no other file can be added: save it to a file first")
     table = _table(sources, covariates, graded)
     part = selected(table, files, **chosen)
     return part if len(table) <= LARGE or needs else Streamed.of(part)
@@ -314,7 +320,7 @@ def judges_and_people(
     both = sorted({*votes["judge"]} & {*table["judge"]})
     if both:
         raise InputError(
-            f"judge {both[0]!r:.60} is among the judges and among the people: people cannot be a judge of themselves; "
-            "take their verdicts out of the first, or rename the judge"
+            f"judge {both[0]!r:.60} is in both tables, that of the judges and that of the people; take these verdicts "
+            "out of the first, or rename the judge"
         )
     return table, votes

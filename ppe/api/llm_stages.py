@@ -82,7 +82,9 @@ class Collected(Result):
     def to_frame(self) -> pd.DataFrame:
         "Prompts, answers or verdicts. Raises `InputError` if they are not all there."
         if not self.complete:
-            raise InputError(f"{self.stage} gives no table yet: {self.lines[-1]}; so_far has what is there")
+            raise InputError(
+                f"{self.stage} has no complete table yet: {self.lines[-1]}; so_far holds the finished part"
+            )
         return self.so_far
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,7 +108,8 @@ def _estimate_lines(
         lines["later"] = later
     if plan.to_send:
         again = (
-            f"up to {2 * plan.tokens_out} tokens out more, if every reply is cut off while reasoning and asked again"
+            f"up to {2 * plan.tokens_out} more tokens out, if every reply is cut off while reasoning and is asked for "
+            "again"
         )
         lines["again"] = f"{again}; cost up to {2 * plan.cost:.2f}" if plan.cost else again
     return [f"{name:<12}{line}" for name, line in lines.items()]
@@ -158,8 +161,8 @@ class _Outcome:
         too_long = self.too_long(output)
         if too_long:
             refused = first_five(f"{n} × {name}" for name, n in too_long.items())
-            way_out = "take a model that reads more, give shorter ones, or go on without them by --accept-too-long"
-            return f"{stage} wrote nothing, refused: too long for {model}: {refused}; {way_out}"
+            way_out = "take a model with a longer context, shorten them, or go on without them (--accept-too-long)"
+            return f"{stage} wrote nothing, because these are too long for {model}: {refused}; {way_out}"
         return f"{stage} wrote nothing: {self.useless}" if self.useless else ""
 
 
@@ -222,7 +225,7 @@ def _refused_text(
     "What is sent otherwise than asked, because the model does not take it."
     changes = []
     for name in sorted(refused):
-        instead = f"{OTHER_NAME[name]} is sent in its place" if name in OTHER_NAME else "left out"
+        instead = f"{OTHER_NAME[name]} is sent instead" if name in OTHER_NAME else "left out"
         changes.append(f"{name} ({instead})")
     return f"{model} refuses {', '.join(changes)}; the ledger keeps that"
 
@@ -245,7 +248,12 @@ def _batch(ledger: Ledger, number: int, run: Run, limits: Limits) -> str:
 def _unfenced_text(prompts: PromptSet, used: Sequence[str]) -> str:
     "A caution about templates in which texts of others stand as they are; empty if there are none."
     names = [name for name in used if name in prompts.unfenced]
-    return f"prompts {prompts.name}, no fences ({', '.join(names)}): a text can pose as an instruction" if names else ""
+    return (
+        f"prompts {prompts.name} do not fence the texts they quote ({', '.join(names)}), so a text can pose as an "
+        "instruction"
+        if names
+        else ""
+    )
 
 
 def _none_accepted(result: Perturbation, model: str) -> str:
@@ -462,8 +470,8 @@ def simulate(
     """
     if min(models - 1, questions, variants) < 1 or not 0 < error < 1:
         raise InputError(
-            f"{models} models, {questions} questions, {variants} variants, error {error:g}: at least 2 models and 1 of "
-            "the others are needed, and a chance between 0 and 1"
+            f"{models} models, {questions} questions, {variants} variants, error {error:g}: give at least 2 models, 1 "
+            "question and 1 variant, and an error between 0 and 1"
         )
     names = np.array([f"model {number + 1:0{len(str(models))}}" for number in range(models)])
     better, worse = np.triu_indices(models, 1)

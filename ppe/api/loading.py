@@ -23,7 +23,7 @@ from ..importers.records import RecordFile
 from ..importers.score_files import ALL_LAYOUTS, ImportedScores, import_scores
 from ..inference.diagnostics import repeated_questions
 from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
-from ..inference.presentation_order import order_caution, order_p_value
+from ..inference.presentation_order import GRADED_WAY_OUT, WAY_OUT, order_caution, order_p_value
 from ..inference.step_down import questions_needed
 from ..rankers.order_effect import no_place_effect
 from .inputs import Columns, Verdicts, imported, merged_columns, selected, verdict_table
@@ -31,7 +31,8 @@ from .input_files import is_frame
 from .options import words_checked
 from .score_inputs import score_input
 from ..results import ROWS, Case, Concern, Note, Parts, Result, TableView
-from ..schemas import column_names, graph_codes
+from ..schemas import graph_codes
+from ..table_files import column_names
 from ..scores import ScoreCells, Scores
 from ..verdicts import COLUMNS, GRADED, ORDER_KNOWN, are_valid
 
@@ -137,8 +138,8 @@ def load(
 
 # %% ../../nbs/api/loading.ipynb #9b4e13e0
 STAR = (
-    "every pair holds {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly always "
-    "win or lose against it cannot be told apart; add other pairs"
+    "every pair includes {hub}, which won {share:.0%} of its verdicts (a tie is half a win): models that nearly "
+    "always win or lose against it cannot be separated; judge pairs without it, too"
 )
 
 
@@ -198,7 +199,7 @@ def _orders(rows: Comparisons, caution: str, n_both: int) -> tuple[str, bool]:
     if no_effect:
         return no_effect, False
     if caution:
-        return "nearly every pair is shown in one order only: the model alone tells the effect from strength", False
+        return "nearly every pair is shown in one order only: only the model separates the effect from strength", False
     if n_both:
         return "pairs are shown in both orders, over all questions", True
     return "each pair is shown in one order only", order_p_value(rows) is not None
@@ -271,7 +272,7 @@ def check(
     rows = all_rows.valid()
     invalid = invalid_verdicts(all_rows)
     has_shares = rows.shares is not None
-    repeats = [] if has_shares else repeated_questions(table, all_rows)
+    repeats = repeated_questions(table, all_rows)
     counts = rows.counts().sum(axis=1)
     n_shown = counts.sum(axis=0)  # row first, column second
     pairs = n_shown + n_shown.T > 0
@@ -294,12 +295,14 @@ def check(
         "questions_repeated": sum(map(len, repeats)) - len(repeats),
     }  # fmt: skip
     groups = connected_components(pairs, directed=False)[0]
-    joined = "every model is connected to every other" if groups == 1 else f"{groups} groups of models never met"
+    joined = (
+        "every model is connected to every other" if groups == 1 else f"{groups} groups of models are not connected"
+    )
     complete = f"{n_complete:,} of {n_graphs:,} graphs are complete" if n_complete else "no graph is complete"
     fewest = questions_needed(0.95)
     has_questions = facts["questions"] >= fewest
     enough = f"{plural(facts['questions'], 'question')} ({fewest} needed at 95 %)"
-    caution = order_caution(rows)
+    caution = order_caution(rows, GRADED_WAY_OUT if has_shares else WAY_OUT)
     orders, can_tell_order = _orders(rows, caution, n_both)
     repeated = f"{facts['questions_repeated']} questions repeat the verdicts of another"
     uneven = uneven_notes(invalid)
@@ -314,8 +317,8 @@ def check(
     )
     if has_shares:
         others = _case("cycles, ties, orders, other rankers", GRADED, False, otherwise="skipped")
-        cases = (*cases[:2], cases[3], cases[5], others)
-    fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[2 if has_shares else 3 :])
+        cases = (*cases[:4], cases[5], others)
+    fit_for = tuple(f"{case.name}: {case.sentence}" for case in cases[3:])
     biases = [caution, repeated if repeats else ""]
     remarks: list[str] = [Note(text, Concern.BIASED) for text in biases if text]
     star = _star(rows, counts, pairs)

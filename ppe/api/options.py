@@ -22,10 +22,10 @@ from ..score_columns import SCORE_MEANINGS
 def check_numbers(level: float = 0.95, seed: int = 0, **sizes: float) -> None:
     "Raises `InputError` for numbers that mean nothing."
     if not 0.5 <= level < 1:  # below one half both of two models could be called certainly better
-        raise InputError(f"--level {level:g}: it lies between 0.5 and 1, as 0.95")
+        raise InputError(f"--level {level:g}: give a number between 0.5 and 1, such as 0.95")
     for name, number in {"seed": seed, **sizes}.items():
         if not 0 <= number < math.inf:
-            raise InputError(f"--{name.replace('_', '-')} {number}: it is 0 or more, and finite")
+            raise InputError(f"--{name.replace('_', '-')} {number}: give a finite number of 0 or more")
 
 # %% ../../nbs/api/options.ipynb #op-07
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -63,8 +63,8 @@ _MEANINGS = tuple(dict.fromkeys((*MEANINGS, *SCORE_MEANINGS)))
 
 def _unknown_option(name: str, known: Sequence[str]) -> InputError:
     near = get_close_matches(name, [*known, *_MEANINGS], n=1)
-    guess = f"; {near[0]}= was perhaps meant" if near else ""
-    return InputError(f"{name}= is no option, and no meaning of a column ({', '.join(_MEANINGS)}){guess}")
+    guess = f"; {near[0]}= is the nearest name" if near else ""
+    return InputError(f"{name}= is neither an option nor a meaning of a column ({', '.join(_MEANINGS)}){guess}")
 
 
 def words_checked(function: Function) -> Function:

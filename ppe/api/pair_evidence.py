@@ -136,7 +136,7 @@ def _pair_tables(
     groups = ("all", "judge", "order")
     parts = [pair_counts(pair_rows.assign(all=""), [by]).rename(columns={by: "name"}) for by in groups]
     standing = pd.concat(parts, keys=groups, names=["of"]).reset_index("of").reset_index(drop=True)
-    tables = {"standing": ("their verdicts on each other, as those of the first", standing)}
+    tables = {"standing": ("verdicts between the two, from the side of the first", standing)}
     counted = f"{len(against)} of {len(questions)} questions go against the order"
     if is_shared:
         counted = f"{len(against)} of {len(questions)} questions go to {behind}"
@@ -200,7 +200,10 @@ def show_scores(
     order, remarks = board.to_frame()["model"].tolist(), tuple(board.notes())
     if models is None:
         pairs = _all_score_pairs(scores, order)
-        sentence = "mean difference on the questions of both; questions on which the one ahead scored less (against)"
+        sentence = (
+            "mean difference on shared questions, and the number of questions on which the higher-ranked model "
+            "scored less (against)"
+        )
         return Behind(f"{len(pairs):,} pairs of models", {"pairs": (sentence, pairs)}, all_rows, remarks)
     ahead, behind = sorted(_two_models(models, order), key=order.index)
     rows = _differences(scores, ahead, behind)
@@ -214,7 +217,7 @@ def show_scores(
         here = rows[names == whole_number(str(question))]
         if here.empty:
             raise InputError(
-                f"no score of both on question {str(question)!r:.60}: there are {first_five(names.unique())}"
+                f"question {str(question)!r:.60} has no scores of both models; these have: {first_five(names.unique())}"
             )
         return Behind(title, {"scores": (f"their scores on question {question}", here)}, all_rows, remarks)
     by_question = _mean_by_question(rows)
@@ -232,7 +235,10 @@ def show_scores(
     against = rows.set_index("question_id").loc[lost].reset_index()
     counted = f"{len(lost)} of {len(by_question)} questions go against the order"
     tables = {
-        "standing": ("how far the first is ahead, and in how many cells it scored more, the same or less", standing),
+        "standing": (
+            "how far the first is ahead, and the number of cells in which it scored more, the same or less",
+            standing,
+        ),
         "against": (counted, against),
         "carrying": (carried, rows[names.isin(carrying)]),
     }
@@ -263,11 +269,11 @@ def show(
     are ranked by Bradley-Terry.
     """
     if (question is None and (answers or ledger)) or (models is None and question is not None):
-        raise InputError("--answers and --ledger show one question, --question two models: name both with --models A,B")
+        raise InputError("--question needs two models (--models A,B), and --answers and --ledger need --question")
     scores = score_input(verdicts, merged_columns(columns, names), judge=judge)
     if scores is not None:
         if answers or ledger:
-            raise InputError("--answers and --ledger are of verdicts, and these are scores: leave them out")
+            raise InputError("--answers and --ledger apply to verdicts, and these are scores: leave them out")
         return show_scores(scores, models, question, all)
     table = verdict_table(verdicts, judge=judge, columns=columns, **names)
     board = leaderboard(table, on_separation="ridge")
@@ -275,7 +281,9 @@ def show(
     rows = pair_verdicts(table, order)
     if models is None:
         pairs = _all_pairs(rows)
-        sentence = "questions that the one ahead has lost (against), and on which judges say opposite things (disputed)"
+        sentence = (
+            "questions that the higher-ranked model lost (against), and questions with opposite verdicts (disputed)"
+        )
         return Behind(f"{len(pairs):,} pairs of models", {"pairs": (sentence, pairs)}, all, remarks)
     pair = _two_models(models, order)
     ahead, behind = sorted(pair, key=order.index)
@@ -289,13 +297,13 @@ def show(
         here = on_questions(rows.drop(columns=BOTH), [whole_number(str(question))])
         if here.empty:
             there = first_five(rows["question_id"].drop_duplicates())
-            raise InputError(f"no verdict of these two on question {str(question)!r:.60}: there are {there}")
+            raise InputError(f"question {str(question)!r:.60} has no verdict on these two models; these have: {there}")
         texts = _texts(answers, ledger, whole_number(str(question)), pair)
         sentence = "their answers, and what judges said" if len(texts) else "no answer or reply (--answers, --ledger)"
         tables = {"verdicts": (f"their verdicts on question {question}", here), "texts": (sentence, texts)}
         return Behind(title, tables, all, remarks)
     carrying: list[str] = []
-    sentence = "too large a table to say which questions carry it"
+    sentence = "the table is too large to find the questions behind the order"
     try:
         if board.pool is not None:
             fragile = fragility(board.pool, pair=(ahead, behind))

@@ -65,14 +65,14 @@ def _number(where: str, value: object, least: float, whole: bool = False) -> Any
     kinds = (int,) if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value < float("inf"):
         kind = "whole number" if whole else "number"
-        raise InputError(f"{where} = {value!r:.40}: it is a {kind} of at least {least:g}")
+        raise InputError(f"{where} = {value!r:.40}: give a {kind} of at least {least:g}")
     return value
 
 
 def _served(where: str, table: object) -> ServedModel:
     table = toml_table(where, table, ("model",), ("price_in", "price_out"))
     if not isinstance(table["model"], str) or not table["model"].strip():
-        raise InputError(f"{where}: model = {table['model']!r:.40}: it is the name that the endpoint knows")
+        raise InputError(f"{where}: model = {table['model']!r:.40}: give the name that the endpoint knows")
     prices = {key: _number(f"{where}: {key}", table.get(key, 0.0), 0) for key in ("price_in", "price_out")}
     return ServedModel(table["model"], **prices)
 
@@ -81,7 +81,7 @@ def _judged(where: str, table: object) -> tuple[ServedModel, Any]:
     table = toml_table(where, table, ("model",), ("price_in", "price_out", "mode"))
     mode = table.get("mode", "single")
     if mode not in DECODING:
-        raise InputError(f"{where}: mode = {mode!r:.40}: it is {' or '.join(DECODING)}")
+        raise InputError(f"{where}: mode = {mode!r:.40}: give {' or '.join(DECODING)}")
     return _served(where, {key: value for key, value in table.items() if key != "mode"}), mode
 
 # %% ../../nbs/api/pipeline.ipynb #pl-08
@@ -101,13 +101,13 @@ def read_pipeline(
         raise InputError(f"{where}: not TOML in UTF-8 ({error}); correct it") from None
     table = toml_table(where, contents, ("questions", "judge", "targets"), (*NUMBERS, "requests_per_minute", "perturb"))
     if not isinstance(table["questions"], str):
-        raise InputError(f"{where}: questions = {table['questions']!r:.40}: it is the path of a file")
+        raise InputError(f"{where}: questions = {table['questions']!r:.40}: give the path of a file")
     source = Path(table["questions"])
     in_folder = Path(path).parent / source
     questions = load_benchmark(str(in_folder if in_folder.exists() else source))
     rows = table["targets"]
     if not isinstance(rows, list) or len(rows) < 2:
-        raise InputError(f"{where}: targets: at least two models are compared; begin each with [[targets]]")
+        raise InputError(f"{where}: targets: name at least two models, each under a line [[targets]]")
     targets = tuple(_served(f"{where}: target {number}", row) for number, row in enumerate(rows, 1))
     names = [target.model for target in targets]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -130,7 +130,7 @@ def read_pipeline(
         **numbers,
     )
     if perturb is None and pipeline.wordings > 1:
-        way_out = "a model writes them; name it, or set wordings = 1"
+        way_out = "a model writes the wordings; name it there, or set wordings = 1"
         raise InputError(f"{where}: wordings = {pipeline.wordings} without [perturb]: {way_out}")
     return pipeline
 
@@ -296,13 +296,13 @@ class PipelineCost(Result):
     def cautions(self) -> list[str]:
         pipeline = self.pipeline
         notes = [
-            f"{pipeline.answer_tokens} tokens an answer and {pipeline.judge_tokens} a verdict are assumed: try ten "
-            "questions, and set answer_tokens and judge_tokens to what they took. Reasoning counts."
+            f"{pipeline.answer_tokens} tokens an answer and {pipeline.judge_tokens} a verdict are assumed. Try ten "
+            "questions and set answer_tokens and judge_tokens to what these took, with reasoning."
         ]
         if pipeline.mode == "hybrid":
             share = round(100 * DOUBTED)
             notes.append(
-                f"Scores are asked for where the two orders disagree: on {share} % of the pairs, as is assumed here."
+                f"Scores are asked for where the two orders disagree, on {share} % of the pairs, as is assumed here."
             )
         return notes
 

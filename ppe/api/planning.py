@@ -25,8 +25,9 @@ from ..designs.stopping import Settled, is_settled
 from ..designs.judged_calls import wordings as n_wordings
 from ..designs.pair_designs import Kind, Orders, design_facts, design_pairs, pair_table
 from ..designs.beliefs import ENOUGH_QUESTIONS, Beliefs, n_draws_for, pilot_beliefs, public_beliefs
-from ..designs.plans import Plan, make_plan, parse_target
+from ..designs.plans import Plan, Prices, make_plan, parse_target
 from ..errors import InputError, first_five
+from ..list_calls import MOST_LISTED
 from ..importers.layouts import OF_WORDS, named_columns
 from ..importers.records import RecordFile
 from ..files import check_name, read_whole, require_distinct, unpacked
@@ -190,7 +191,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
     "What public sets say of so many models, or of these; or what a pilot of exactly them leaves open."
     n, rng = _number(models, "models"), stream(seed, "plan", "beliefs")
     if n is not None and n < 2:
-        raise InputError(f"--models {n}: a ranking is of at least two models")
+        raise InputError(f"--models {n}: a ranking needs at least two models")
     n_draws_for(n or 2)  # too many are refused before they get names
     names = tuple(models_from(models)) if n is None else default_models(n)
     if pilot is None:
@@ -206,7 +207,7 @@ def _beliefs(models: Any, pilot: Verdicts, judge: str | None, seed: int, columns
         )
     if n is not None and n != len(judged):
         raise InputError(
-            f"{pilot} is a pilot of {len(judged)} models, --models {n}: a plan is for the models of its pilot; give "
+            f"{pilot} is a pilot of {len(judged)} models, --models {n}; a plan is for the models of its pilot: give "
             f"--models {len(judged)}"
         )
     return pilot_beliefs(verdicts, n_draws=n_draws_for(len(judged)), rng=rng)
@@ -227,8 +228,10 @@ def plan(
     target: Annotated[str | None, "GOAL"] = None,
     # How many wordings of each question; if left out 1, or as many as every question of the file has.
     wordings: int | None = None,
-    price_judge: float = 1.0,  # Price of one call of the judge, in any currency.
+    price_judge: float = 1.0,  # Price of one call of the judge on two answers, in any currency.
     price_answer: float = 0.0,  # Price of one answer of one model, in the same currency.
+    # How many models one call ranks, in the rows of calls on lists below those on pairs; if left out six, and all.
+    list_size: int | None = None,
     seed: int = SEED,  # Seed of all random draws: the same seed gives the same result.
     # Other names of columns and words in the pilot: judge=grader,model_a=left,a=L,b=R (see `ppe import --help`).
     columns: Columns = None,
@@ -240,7 +243,7 @@ def plan(
     graphs; in one or both orders; or all wordings of few questions. For each, out come calls, answers, cost, the
     expected distance to the ranking that all questions would give, the chance that the best models are right, and the
     width of rank ranges. Distances, and calls for a target distance, come with a range; a pilot of ten questions or
-    more keeps it narrow.
+    more keeps it narrow. Calls that rank several models at once come last: what they are worth is simulated.
     """
     check_numbers(seed=seed, price_judge=price_judge, price_answer=price_answer)
     if calls is not None and target is not None:
@@ -265,16 +268,22 @@ def plan(
     if n_questions < 1:
         raise InputError(f"--questions {n_questions}: at least one is needed")
     beliefs = _beliefs(models, pilot, judge, seed, named)
+    most_listed = min(len(beliefs.models), MOST_LISTED)
+    if list_size is not None and not 3 <= list_size <= most_listed:
+        raise InputError(
+            f"--list-size {list_size}: a plan of {len(beliefs.models)} models shows lists of 3 to {most_listed}; a "
+            "list of two is a pair"
+        )
     goal = parse_target(target or DEFAULT_TARGET, len(beliefs.models)) if calls is None else None
     forecast = make_plan(
         beliefs, n_questions, rng=stream(seed, "plan", "forecast"), n_calls=calls, target=goal,
-        n_wordings=wordings or 1, price_judge=price_judge, price_answer=price_answer,
+        n_wordings=wordings or 1, prices=Prices(price_judge, price_answer), list_size=list_size,
     )  # fmt: skip
     remarks = [*forecast.remarks]
     if calls is None and target is None:
-        remarks.append(f"neither --calls nor --target: planned for {DEFAULT_TARGET}")
+        remarks.append(f"no --calls and no --target: planned for {DEFAULT_TARGET}")
     if pilot is None:
-        text = "no --pilot: what is assumed comes from public sets, and the ranges are wide; judge at least "
+        text = "no --pilot: the assumptions come from public sets, and the ranges are wide; judge at least "
         text += f"{ENOUGH_QUESTIONS} questions first and give them as --pilot"
         remarks.append(Note(text, Concern.ROUGH))
     return replace(forecast, remarks=tuple(remarks))
@@ -429,7 +438,7 @@ def next_calls(
         goal = None if goal is None else replace(goal, model=model_names.index(place))
         order_goal = goal or Goal("rank", model=model_names.index(place))
         if place not in model_codes(table)[2]:
-            remarks.append(f"no verdict on {place} yet: its first calls meet each of the others once")
+            remarks.append(f"no verdict on {place} yet: its first calls compare it with each of the others once")
     cells = cells_from(questions, _names_in(questions, _names_of(named, {})))
     judged, n, rng = judged_calls(table, model_names, cells), len(model_names), stream(seed, "next", len(table))
     state = None if goal is None else is_settled(judged, n_models=n, goal=goal, level=level)

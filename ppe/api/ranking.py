@@ -135,8 +135,8 @@ OF_SCORES = (
     "columns", "by", "judges", "costs", "within",
 )  # fmt: skip
 OF_GRADED = (
-    "judge", "category", "judges", "reference", "on_separation", "incomplete", "intervals", "interval_kind", "level",
-    "seed", "columns",
+    "judge", "category", "by", "judges", "reference", "on_separation", "incomplete", "intervals", "interval_kind",
+    "level", "seed", "fragility", "columns",
 )  # fmt: skip
 OF_PEOPLE = ("people", "match", "judge", "category", "seed", "intervals", "interval_kind", "level", "columns")
 OF_GRAPHS = (  # what needs graphs or questions, and so a table
@@ -181,7 +181,9 @@ def _selection(select: str, keep: int | None, mu: float) -> Method:
 def _refuse_with_categories(chosen: Mapping[str, str]) -> None:
     "Raises `InputError` for what is said of one ranking alone."
     if "fragility" in chosen:
-        raise InputError("--by category with --fragility: it is said of one ranking; take one category (--category)")
+        raise InputError(
+            "--by category with --fragility: robustness is that of one ranking; take one category (--category)"
+        )
     if "judges" in chosen:
         raise InputError("--by category with --judges separate: choose one of them, or one judge (--judge)")
     if "interval_kind" in chosen:
@@ -248,7 +250,7 @@ def _priced(
     "What adds costs to a leaderboard. Raises `InputError` for a margin alone, and for costs of several rankings."
     if costs is None:
         if within is not None:
-            raise InputError("--within names the cheapest model: give what each costs, too (--costs COSTS.csv)")
+            raise InputError("--within needs the costs of the models: give them, too (--costs COSTS.csv)")
         return lambda board: board
     several = [chosen[name] for name in ("by", "judges") if name in chosen]
     if several:
@@ -270,7 +272,10 @@ def _refuse_of_graded(chosen: Mapping[str, str], kind: str) -> None:
     if {"ranker", "select", "keep", "mu", "order_effect"} & {*chosen}:
         raise InputError(GRADED)
     _refuse_others(
-        chosen, OF_GRADED, "a ranking of graded verdicts", "it has ranges over questions alone; leave it out"
+        chosen,
+        OF_GRADED,
+        "a ranking of graded verdicts",
+        "it has strengths and ranges over questions alone; leave it out",
     )
     if kind == "percentile":
         raise InputError(f"--interval-kind {kind}: ranges of graded verdicts are simultaneous or single")
@@ -299,7 +304,10 @@ def _rank_counts(source: Streamed, chosen: Mapping[str, str], **options: Any) ->
     board = counts_leaderboard(source.counts, n_invalid=source.n_rows - source.counts.n_verdicts, **options)
     if source.shown is not None:
         board = replace(board, order_note=counts_caution(source.shown))
-    rule = f"{source.n_rows} verdicts, too many for a table: all valid ones are counted, those of incomplete graphs too"
+    rule = (
+        f"{source.n_rows} verdicts are too many for a table: all valid ones are counted, also those of incomplete "
+        "graphs"
+    )
     return replace(board, remarks=(rule, *source.remarks))
 
 # %% ../../nbs/api/ranking.ipynb #d4988c80
@@ -400,7 +408,7 @@ def rank(
             return priced(ranges.of(means))
         verdicts, judge, category, named = validate_verdicts(as_verdicts(scores)), None, None, {}
     if ranker == "mean":
-        raise InputError("--ranker mean: it is of scores of answers, and these are verdicts on pairs; leave it out")
+        raise InputError("--ranker mean ranks scores of answers, and these are verdicts on pairs; leave it out")
     options: dict[str, Any] = {"ranker": ranker or "bradley-terry", "on_separation": on_separation}
     if isinstance(verdicts, Pool):
         return pool_leaderboard(verdicts, method=_selection(select, keep, mu), **options)
@@ -410,7 +418,7 @@ def rank(
         return ranges.of_people(people_and_judges(votes, table, match=match))
     check_match(match, people)
     if "over" in chosen and intervals == 0:
-        raise InputError(f"--over {over} says what ranges are over: leave --intervals 0 out")
+        raise InputError(f"--over {over} needs ranges: leave --intervals 0 out")
     if by is not None:
         _refuse_with_categories(chosen)
     covariate_names, frozen = _covariates(covariates, coefficients)

@@ -152,7 +152,7 @@ def lead_sentence(board: Leaderboard | ScoreLeaderboard) -> str:
     else:
         ahead = f"{first_five(leaders)} share the lead"
     if not candidates:
-        return f"{ahead} of {models}, by {evidence}, without a statement of how sure that is."
+        return f"{ahead} of {models}, by {evidence}; how certain this is was not computed."
     confidence = f"with {100 * level:.4g} % confidence"
     if candidates == leaders and len(leaders) == 1:
         return f"{leaders[0]} is first of {models}, {confidence}, by {evidence}."

@@ -91,7 +91,7 @@ def score_input(
         return None
     if len(tables) < len(files):
         others = [shown_name(name) for name, names in known.items() if names is None]
-        raise InputError(f"{others[0]} holds no scores, and others do: give files of one kind")
+        raise InputError(f"{others[0]} holds no scores, but other files do: give files of one kind")
     if len(tables) > 1:
         parts = [table.to_frame().astype(object) for table in tables]
         tables = [validate_scores(pd.concat(parts, ignore_index=True))]

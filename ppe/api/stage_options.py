@@ -38,7 +38,7 @@ def _check_options(
     for name in ABOVE_ZERO:
         value = values.get(name)
         if value is not None and not 0 < value < np.inf:
-            raise InputError(f"--{name.replace('_', '-')} {value}: it is above 0, and finite")
+            raise InputError(f"--{name.replace('_', '-')} {value}: give a finite number above 0")
 
 # %% ../../nbs/api/stage_options.ipynb #86d57411
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _plain_number(name: str, value: str | float) -> float:
     try:
         return plain_number(str(value))
     except ValueError:
-        way_out = "it is neither a number nor the word default"
+        way_out = "give a number, or the word default"
         raise InputError(f"--{name.replace('_', '-')} {value!r:.60}: {way_out}") from None
 
 # %% ../../nbs/api/stage_options.ipynb #72a5528b
@@ -150,7 +150,7 @@ class Extent:
     def limits(self) -> Limits:
         "Raises `InputError`."
         if self.max_cost is not None and not (self.price_in or self.price_out):
-            raise InputError("--max-cost without prices: nothing would cost anything; give --price-in and --price-out")
+            raise InputError("--max-cost needs prices: give --price-in and --price-out")
         return Limits(
             concurrency=self.concurrency,
             attempts=self.attempts,

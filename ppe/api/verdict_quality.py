@@ -72,8 +72,10 @@ def _graphs_to_count(pool: Pool, incomplete: Incomplete) -> tuple[Pool, tuple[No
     if not is_complete.any():
         if incomplete != "auto":
             return pool, ()
-        text = "no graph has all its pairs: cycles are counted among the pairs that were judged, and scores compare "
-        text += "only graphs of equally many models with all their pairs (ppe design --kind blocks or complete)"
+        text = (
+            "no graph has all its pairs: cycles are counted among the judged pairs, and only complete graphs of equal "
+        )
+        text += "size have comparable scores (ppe design --kind blocks or complete)"
         return pool, (Note(text, Concern.BIASED),)
     if is_complete.all() or incomplete == "keep":
         return pool, ()
@@ -162,7 +164,9 @@ def diagnose(
     scores = score_input(verdicts, named, judge=judge, category=category)
     if scores is not None:
         if people is not None or incomplete != "keep":
-            raise InputError("--people and --incomplete are of verdicts on pairs, and these are scores: leave them out")
+            raise InputError(
+                "--people and --incomplete apply to verdicts on pairs, and these are scores: leave them out"
+            )
         with progress_bar(bar_format="{desc}") as bar:
             return diagnose_scores(scores, level=level, seed=seed, tick=partial(bar.set_description_str, refresh=True))
     if people is not None:
@@ -207,7 +211,7 @@ def agree(
     """
     check_numbers(level)
     if require_agreement is not None and not 0 < require_agreement <= 1:
-        raise InputError(f"--require-agreement {require_agreement:g}: it is a share, above 0 and at most 1, as 0.6")
+        raise InputError(f"--require-agreement {require_agreement:g}: give a share above 0 and at most 1, such as 0.6")
     named = merged_columns(columns, names)
     table, votes = judges_and_people(verdicts, people, judge=judge, category=category, columns=named)
     return agreement_with_people(table, votes, level=level, required=require_agreement, match=match)

@@ -110,7 +110,7 @@ def _damaged(error: BaseException) -> str:
     "What to say where Python failed to read the compiled copy of a module; nothing of any other error."
     *_, frame = (frame for frame, _ in walk_tb(error.__traceback__))
     path = frame.f_locals.get("bytecode_path")
-    return f"{path} is damaged: a copy of a module that Python compiled and kept; delete it" if path else ""
+    return f"{path}, a compiled copy of a Python module, is damaged; delete it" if path else ""
 
 
 def _forget(stream: TextIO) -> None:
@@ -149,7 +149,7 @@ def main(
         click.echo("ppe: interrupted", err=True)
         return 130
     except MemoryError as error:
-        return _failed(f"not enough memory: {error}; fewer rows or models are needed, or a larger machine")
+        return _failed(f"not enough memory: {error}; give fewer rows or models, or use a larger machine")
     except UnicodeEncodeError as error:
         lacking = f"{error.object[error.start]!a}"
         way_out = "set PYTHONIOENCODING=utf-8, or ask for --format json"

@@ -48,7 +48,7 @@ class _Whole(click.ParamType):
         except ValueError:
             self.fail(f"{value!r:.60} is not a whole number, such as 1000.", param, ctx)
         if self.least is not None and number < self.least:
-            self.fail(f"{number} is below {self.least}, the least.", param, ctx)
+            self.fail(f"{number} is below the minimum, {self.least}.", param, ctx)
         return number
 
 
@@ -180,7 +180,9 @@ def function_command(
         from_stdin = [name for name, value in options.items() if value == "-" or "-" in _listed(value)]
         if len(from_stdin) > 1 or any(_listed(options[name]).count("-") > 1 for name in from_stdin):
             names = " and ".join(name.replace("_", " ") for name in from_stdin)
-            raise InputError(f"- twice ({names}): standard input can be read once; name a file for the other")
+            raise InputError(
+                f"- is given twice ({names}), and standard input can be read once; name a file for the other"
+            )
         places = [options.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         try:
             with warnings.catch_warnings():

@@ -91,7 +91,7 @@ def ledger_export(
         write_csv(table, Path(details))
     _say(f"ppe: wrote {len(table)} verdicts to {out}")
     if unfinished:
-        _say(f"ppe: {unfinished} requests are not finished, so pairs are missing; ppe judge goes on")
+        _say(f"ppe: {unfinished} requests are not finished, so pairs are missing; run ppe judge again to go on")
     return INCOMPLETE if unfinished else 0
 
 

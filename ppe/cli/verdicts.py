@@ -30,7 +30,7 @@ from ..inference.change_result import Change
 from ..inference.score_change import ScoreChange
 from ..inference.presentation_order import counts_caution
 from ..large_files import Streamed
-from ..schemas import write_table
+from ..table_files import write_table
 from ..verdicts import write_verdicts
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-09

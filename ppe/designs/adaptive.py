@@ -160,7 +160,8 @@ def _check_choice(calls: JudgedCalls, n_models: int, n_variants: np.ndarray, goa
     lacking = {*np.flatnonzero(times == 0).tolist()} - {goal.model}
     if goal.model is not None and lacking:
         raise InputError(
-            f"{len(lacking)} of the {n_models - 1} others have no verdict: a model is placed among judged ones"
+            f"{len(lacking)} of the {n_models - 1} others have no verdict: a model is placed among judged ones; judge "
+            "them first; judge them first"
         )
 
 
@@ -216,7 +217,7 @@ def next_calls(
     """
     calls, n_variants = JudgedCalls(*calls).checked(n_models), np.asarray(n_variants, dtype=np.int64)
     if n_calls < 1:
-        raise InputError(f"{n_calls} calls: at least one is asked for")
+        raise InputError(f"{n_calls} calls: at least one is needed")
     _check_choice(calls, n_models, n_variants, goal)
     pairs, start = np.stack(np.triu_indices(n_models, 1)), np.concatenate([[0], np.cumsum(n_variants)])
     n_pairs, n_questions = pairs.shape[1], len(n_variants)

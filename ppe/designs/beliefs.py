@@ -271,7 +271,7 @@ def pilot_beliefs(
     n_rows, n_ties = len(rows), int((rows.outcome == 2).sum())
     if n_ties == n_rows:
         raise InputError(
-            f"a pilot of {n_rows:,} ties: it does not say what a call tells; judge more, or plan without --pilot"
+            f"a pilot of {n_rows:,} ties: ties alone give no estimate; judge more, or plan without --pilot"
         )
     if rows.graph.max() >= q:
         with suppress(InputError, NoMaximumError):  # where they are not known, nothing is said of them
@@ -279,7 +279,7 @@ def pilot_beliefs(
             notes.append(f"by the components of the pilot, {sentence[0].lower()}{sentence[1:-1]}")
     effects, is_known = _drawn_effects(rows, logit_effects, n_draws, rng)
     if not is_known:
-        notes.append("the pilot does not say how large question effects are: they are those of public sets")
+        notes.append("the pilot gives no estimate of question effects: those of public sets are used")
     modes, covariances, weights, inflation = _inflated(rows, log_strengths, float(np.median(effects)), n_ties / n_rows)
     picked = rng.choice(len(weights), n_draws, p=weights)
     noise = np.einsum("dij,dj->di", np.linalg.cholesky(covariances)[picked], rng.standard_normal((n_draws, n)))

@@ -32,17 +32,15 @@ class Goal:
     ) -> None:
         "Raises `InputError` for a goal that does not exist among so many models."
         if self.kind == "rank" and self.model is None:
-            raise InputError("goal rank: the rank of one model; name the model to place (--place), or say order")
+            raise InputError("goal rank needs the model to place: name it (--place), or say order")
         if self.kind == "order" and self.model is not None:
-            raise InputError("goal order: the order of all; say rank, or place none")
+            raise InputError("goal order is the order of all models: say rank, or place no model")
         if self.model is not None and not 0 <= self.model < n_models:
             raise InputError(f"goal {self}: the model to place is one of 0 to {n_models - 1}, not {self.model}")
         if self.kind == "top" and not 1 <= self.number < n_models:
             raise InputError(f"goal {self}: of {n_models} models the best 1 to {n_models - 1} can be asked for")
         if self.kind == "width" and not 0 <= self.number < n_models - 1:
-            raise InputError(
-                f"goal {self}: a rank range of {n_models} models is 0 to {n_models - 2} wide if it says anything"
-            )
+            raise InputError(f"goal {self}: a rank range of {n_models} models is 0 to {n_models - 2} wide")
 
 
 def parse_goal(

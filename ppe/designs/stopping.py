@@ -120,7 +120,7 @@ def _placed_text(look: Settled, one: int, models: Sequence[str], calls: str) -> 
     now = f", now {rank}" if look.n_calls > look.n_invalid else ""
     near = [models[i if j == one else j] for i, j in look.open]
     return (
-        f"{goal} of {name} is open after {calls} of its own: {ranks} of {n}{now}; not told from "
+        f"{goal} of {name} is open after {calls} of its own: {ranks} of {n}{now}; not separated from "
         f"{plural(len(near), 'model')}, first of all {near[0]}"
     )
 
@@ -192,7 +192,9 @@ def _gaps_over_questions(
     rows = columns, counts, unit, cell, won, (won == 0.5).sum() / 4
     gap[*pairs.T], variance[*pairs.T] = compiled_or_plain(_from_equal, pairs, scores, *rows, cost=cost)
     if np.isnan(variance).any():
-        raise ConvergenceError(f"no fit of {n} models with two of equal strength: the calls are too uneven")
+        raise ConvergenceError(
+            f"the fit of {n} models with two of equal strength did not converge: the calls are too uneven"
+        )
     gap, variance = gap - gap.T, np.minimum(variance, variance.T)
     variance[variance < 1e-12] = np.inf  # ties alone
     return gap, variance
@@ -210,7 +212,7 @@ def is_settled(
     calls = JudgedCalls(*calls).checked(n_models)
     goal.check(n_models)
     if not 0 < level < 1:
-        raise InputError(f"level = {level}: the chance that nothing wrong is called settled lies between 0 and 1")
+        raise InputError(f"level = {level}: the probability that all settled statements are right lies between 0 and 1")
 
     scores = judged_scores(calls.first, calls.second, calls.points, n_models, HOLD)[0]
     is_valid = ~np.isnan(calls.points)

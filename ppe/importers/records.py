@@ -26,7 +26,8 @@ import pyarrow.parquet
 
 from ..errors import InputError, first_five
 from ..files import errors_at, is_name, json_object, needed_fields, numbered_objects, read_content, single_keys
-from ..schemas import header, reading, whole_number
+from ..schemas import whole_number
+from ..table_files import header, reading
 
 # %% ../../nbs/importers/records.ipynb #a40f0616
 _TRUTHS = {"true": True, "1": True, "1.0": True, "yes": True, "false": False, "0": False, "0.0": False, "no": False}

@@ -194,9 +194,16 @@ def repeated_questions(
         rows = Comparisons.of(verdicts, invalid=True)
     keys = pd.DataFrame({"judge": rows.judge, "wording": rows.wording, "pair": rows.pair})
     unit = keys.groupby([*keys], sort=False).ngroup().to_numpy()
-    cells = unit * 8 + (rows.first < rows.second) * 4 + rows.outcome
-    times = np.bincount(cells, minlength=8 * (unit.max() + 1)).reshape(-1, 8)
-    alike = np.log((times**2).sum(axis=1) / times.sum(axis=1) ** 2.0)
+    answer, itself = rows.outcome, 0
+    if rows.shares is not None:
+        answer, itself = np.unique(rows.shares, return_inverse=True)[1], 1  # each grade is rare: others count alone
+    n_answers = int(answer.max()) + 1
+    cells = (unit * 2 + (rows.first < rows.second)) * n_answers + answer
+    seen, times = np.unique(cells, return_counts=True)
+    n_alike = np.bincount(seen // (2 * n_answers), times * (times - itself))
+    n_given = np.bincount(unit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alike = np.log(n_alike / (n_given * (n_given - float(itself))))
     table = pd.DataFrame({"question": verdicts["question_id"].to_numpy(), "verdicts": cells, "chance": alike[unit]})
     table = table.sort_values("verdicts").groupby("question", sort=False, observed=True)
     table = table.agg(verdicts=("verdicts", tuple), chance=("chance", "sum"))

@@ -12,7 +12,8 @@ from math import exp
 import numpy as np
 
 from ..compiled import njit
-from ..rankers.newton import FAR, efficient_weights, fill_information, row_information, solve
+from ..rankers.newton import FAR, efficient_weights, fill_information, row_information
+from ..rankers.positive_system import solve
 from .sign_draws import TABULATED
 
 BALANCED = 1e-9  # leverage below which the fit takes nothing from any draw

@@ -92,7 +92,7 @@ _PAPERS = (  # in the order of its main table
     Method("AllGraphs"),
     Method("TruncFixed", keep=0.5),
 )
-_RANKERS = ("discrimination", "kemeny", "denoise", "question-effects")  # of all graphs
+_RANKERS = ("discrimination", "kemeny", "denoise", "question-effects")  # that the studies give all graphs
 METHODS = {method.name: method for method in (*_PAPERS, *(Method(ranker, ranker=ranker) for ranker in _RANKERS))}
 ALL_GRAPHS, TRUNCATED = METHODS["AllGraphs"], METHODS["TruncFixed"]  # each graph once
 

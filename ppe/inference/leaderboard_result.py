@@ -275,7 +275,8 @@ def _with_ranges(board: Leaderboard, draws: Draws, over: tuple[str, ...]) -> Lea
 def _with_fragility(board: Leaderboard, asked: bool) -> Leaderboard:
     "The same with the fewest questions that change it."
     fitted = Fitted(board.ranking, board.verdicts, board.predictor)
-    if not fitted.has_only_strengths or board.pool is None:
+    source = board.verdicts.graded or board.pool
+    if source is None or not (fitted.has_only_strengths or board.verdicts.are_graded):
         if asked:
             raise InputError(
                 f"--fragility is known for {' and '.join(ORDER_FORMS)} of all graphs, without effects beside the "
@@ -283,12 +284,12 @@ def _with_fragility(board: Leaderboard, asked: bool) -> Leaderboard:
             )
         return board
     if asked:
-        return replace(board, fragility=fragility(board.pool, tie_parameter=fitted.has_tie_parameter))
+        return replace(board, fragility=fragility(source, tie_parameter=fitted.has_tie_parameter))
     try:
-        if fragility_cost(board.pool) > CHEAP:
+        if fragility_cost(source) > CHEAP:
             text = "how few questions change the order takes long to compute here; --fragility computes it"
             return replace(board, remarks=(*board.remarks, Note(text)))
-        return replace(board, fragility=fragility(board.pool, tie_parameter=fitted.has_tie_parameter))
+        return replace(board, fragility=fragility(source, tie_parameter=fitted.has_tie_parameter))
     except REFUSALS:  # a single question, or a penalty: said elsewhere
         return board
 

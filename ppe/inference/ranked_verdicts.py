@@ -16,6 +16,7 @@ import pandas as pd
 from ..comparisons import INVALID, Comparisons, wins_and_ties
 from ..counts import PairCounts
 from ..errors import InputError, first_five, plural
+from .fragility import GradedQuestions
 from .graph_selection import ALL_GRAPHS, Method, source_rows
 from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from ..pool import INDEX_COLUMNS, Pool, coded_graphs, complete_graphs, too_large
@@ -68,7 +69,6 @@ class RankedVerdicts:
 
     counts: PairCounts
     method: Method = ALL_GRAPHS  # which graphs are ranked
-    judges: tuple[str, ...] = ()
     pool: Pool | None = None  # all graphs, before the method chose
     kept: np.ndarray | None = None  # (K,) numbers of the graphs that are ranked, in the method's order
     rows: Comparisons | None = None  # valid verdicts of all these graphs, which are numbered as in the pool
@@ -78,11 +78,17 @@ class RankedVerdicts:
     n_lost: int = 0  # valid verdicts of incomplete graphs that are left out
     n_invalid: int | None = None  # of the table
     invalid: pd.DataFrame | None = None  # of `invalid_verdicts`
+    graded: GradedQuestions | None = None  # the rows, if they are shares of a point, with the names of their questions
 
     @property
     def are_graded(self) -> bool:
         "The verdicts are shares of a point."
-        return self.rows is not None and self.rows.shares is not None
+        return self.graded is not None
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        "Who judged the graphs that are ranked; none of counts and pools."
+        return () if self.rows is None else self.rows.where(self.is_ranked).judges
 
     @property
     def n_used(self) -> int | None:
@@ -169,12 +175,14 @@ def ranked_verdicts(
     is_used = n_valid > 0
     if pool is not None and len(pool) < is_used.sum():  # the complete ones alone
         is_used = n_valid == len(pool.models) * (len(pool.models) - 1) // 2
-    rows = everything.where(is_valid & is_used[everything.graph])
+    counted = is_valid & is_used[everything.graph]
+    rows = everything.where(counted)
     ranked = rows if selected is None else rows.where(np.isin(rows.graph, selected))
     return RankedVerdicts(
-        PairCounts(*wins_and_ties(ranked.counts()[:, 0]), ranked.models), method, ranked.judges, pool, selected, rows,
+        PairCounts(*wins_and_ties(ranked.counts()[:, 0]), ranked.models), method, pool, selected, rows,
         n_graphs=len(n_valid), n_dropped=0 if pool is None else pool.n_dropped, n_questions=ranked.n_questions,
         n_lost=int(is_valid.sum()) - len(rows), n_invalid=int((~is_valid).sum()), invalid=invalid_verdicts(everything),
+        graded=None if rows.shares is None else GradedQuestions(rows, verdicts.loc[counted, "question_id"].unique()),
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from .reference_pools import Referenced
 from ..pool import Pool, comparison_graphs
 from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank
-from ..schemas import column_names
+from ..table_files import column_names
 from ..sources.datasets import verdict_sets
 from ..verdicts import COLUMNS, select_verdicts
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..compiled import njit
 from ..pool import Pool, block_units
-from .newton import FULL_NEWTON, solve
+from .newton import FULL_NEWTON
+from .positive_system import solve
 
 # %% ../../nbs/rankers/question_likelihood.ipynb #cell-09
 class QuestionSums(NamedTuple):

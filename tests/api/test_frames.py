@@ -213,7 +213,7 @@ def test_columns_are_named_in_every_function_of_the_door(name, tmp_path):
     if name != "graph":  # there variant= chooses
         short = {key: word for key, word in OTHER.items() if key not in some}
         assert told(answers(other, others, columns=some, **short)[name]()) == wanted
-    with pytest.raises(InputError, match="question_idd= is no option.*question_id= was perhaps meant"):
+    with pytest.raises(InputError, match="question_idd= is neither an option.*question_id= is the nearest name"):
         answers(other, others, columns=some, question_idd="prompt_id")[name]()
     with pytest.raises(InputError, match="model_a= and columns= with model_a"):
         answers(other, others, columns=OTHER, model_a="left")[name]()
@@ -383,7 +383,7 @@ def test_pool_options():
     others = {"verdicts", "names", "select", "keep", *taken, *refused}
     assert others == {*inspect.signature(ppe.rank).parameters}, "every option is heeded or refused here"
     for wrong, said in (
-        ({"intervall": 3}, "intervals= was perhaps meant"),
+        ({"intervall": 3}, "intervals= is the nearest name"),
         ({"level": 5}, "--level"),
         ({"keep": 3}, "takes no"),
     ):

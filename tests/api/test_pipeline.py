@@ -122,7 +122,7 @@ GATES = {  # tables, options → code without and with --fail-if worse, the outc
     "margin": (("gate_old", "gate_new"), "--margin 9", 0, 0, "system-out", "NOT SHOWN TO BE WORSE by more than 9 log"),
     "copies": (("gate_old", "copy"), "--model v1", 0, 0, "skipped", "unknown, since all questions say the same"),
     "lost": (("gate_lost_half_old", "gate_lost_half_new"), "", 0, 5, "error", "has no valid verdict on 50 of the 100"),
-    "twice": (("gate_old", "gate_old"), "--model v1", 2, 2, "error", "gate_old.csv is given twice"),
+    "twice": (("gate_old", "gate_old"), "--model v1", 2, 2, "error", "gate_old.csv is both the old and the new table"),
     "nobody": (("gate_old", "gate_new"), "--model nobody", 2, 2, "error", "no verdicts of model 'nobody'"),
     "judges": (("judge_mix_old", "judge_mix_new"), "", 2, 2, "error", "1 questions on which old and new both"),
 }

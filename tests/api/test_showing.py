@@ -124,7 +124,7 @@ def test_ten_rows_unless_all_are_asked_for():
         ({"models": "ada,dee"}, "no model 'dee': the table has ada, bob, cyd"),
         ({"models": "ada"}, "two different models"),
         ({"models": "ada,ada"}, "two different models"),
-        ({"models": "ada,bob", "question": 99}, "no verdict of these two on question '99': there are 0, 1"),
+        ({"models": "ada,bob", "question": 99}, "question '99' has no verdict on these two models; these have: 0, 1"),
         ({"question": 1}, "--models A,B"),
         ({"models": "ada,bob", "ledger": "ledger.sqlite"}, "--question"),
     ],

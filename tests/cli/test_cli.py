@@ -500,12 +500,14 @@ FEW = [("j", q, "c", 0, a, b, v) for q, v in ((1, "a"), (2, "tie")) for a, b in 
 NO_NUMBERS = ("1_0", "٣", "1e1", "0x10", "", "ten", "１０")
 
 
-@pytest.mark.parametrize("text", NO_NUMBERS)
-@pytest.mark.parametrize(
-    "words", [("rank", "v.csv", "--intervals"), ("plan", "--models", "4", "--questions", "20", "--calls"),
-              ("judge", "a.jsonl", "--model", "m", "--attempts"), ("theory", "graphs-needed", "--n"),
-              ("paper", "run", "--workers")],
+WHOLE = (
+    ("rank", "v.csv", "--intervals"), ("plan", "--models", "4", "--questions", "20", "--calls"),
+    ("judge", "a.jsonl", "--model", "m", "--attempts"), ("theory", "graphs-needed", "--n"),
+    ("paper", "run", "--workers"),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("words, text", [*((WHOLE[0], text) for text in NO_NUMBERS), *((w, "1_0") for w in WHOLE[1:])])
 def test_a_whole_number_is_plain_digits(ppe_main, tmp_path, words, text):
     write(tmp_path / "v.csv", FEW)
     refused(ppe_main(*words, text), "is not a whole number", words[-1])
@@ -526,7 +528,7 @@ def test_a_number_in_words_is_plain_digits(ppe_main, tmp_path, text):
     rows = [{"question_id": 1, "prompt": "?", "model": m, "answer": m, "category": "c", "variant": 0} for m in "xy"]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     refused(
-        ppe_main("judge", "a.jsonl", "--model", "m", "--temperature", text), "neither a number nor the word default"
+        ppe_main("judge", "a.jsonl", "--model", "m", "--temperature", text), "give a number, or the word default"
     )
     refused(ppe_main("judge", "a.jsonl", "--model", "m", "--judge-variants", "1_0"), "judge variants")
 
@@ -557,4 +559,4 @@ def test_a_seed_may_be_any_whole_number(ppe_main, tmp_path):
     [("compare", "-", "-"), ("rank", "-", "-"), ("rank", "-", "--people", "-"), ("agree", "-", "--people", "-")],
 )
 def test_standard_input_is_read_once(ppe_main, words):
-    refused(ppe_main(*words), "- twice", "standard input can be read once")
+    refused(ppe_main(*words), "- is given twice", "standard input can be read once")

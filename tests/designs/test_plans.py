@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from itertools import combinations
@@ -15,7 +16,7 @@ from drawn import frame
 from ppe.cli.main import main
 from ppe.designs.beliefs import MOST_EFFECTS, PUBLIC, pilot_beliefs, prior_of, public_beliefs
 from ppe.designs.layouts import Layout
-from ppe.designs.plans import Forecast, Target, calls_text, make_plan
+from ppe.designs.plans import Forecast, Prices, Target, calls_text, make_plan
 from ppe.errors import InputError
 from ppe.random_streams import stream
 from ppe.verdicts import read_verdicts
@@ -60,7 +61,7 @@ def test_a_pilot_without_a_cycle_or_with_one_question_falls_back_and_says_so():
 def test_a_pilot_of_ties_alone_is_refused():
     "Beside the public sets' question effects it made plans that contradict each other: 61 spread calls, 750 complete."
     rows = [("j", q, "c", 0, f"m{i}", f"m{k}", "tie") for q in range(6) for i, k in combinations(range(4), 2)]
-    with pytest.raises(InputError, match="a pilot of 36 ties: it does not say what a call tells"):
+    with pytest.raises(InputError, match="a pilot of 36 ties: ties alone give no estimate"):
         pilot_beliefs(frame(rows), n_draws=30, rng=stream(5))
     assert pilot_beliefs(frame([*rows, ("j", 7, "c", 0, "m0", "m1", "a")]), n_draws=30, rng=stream(5)).ties.max() > 0.9
 
@@ -80,16 +81,48 @@ def test_a_pilot_with_wordings_says_what_another_would_buy():
 def test_a_plan_is_sorted_priced_and_the_same_for_the_same_seed():
     def made(**how):
         beliefs = public_beliefs(MODELS, n_draws=40, rng=stream(6))
-        return make_plan(beliefs, 100, rng=stream(7), price_judge=2.0, price_answer=0.5, **how)
+        return make_plan(beliefs, 100, rng=stream(7), prices=Prices(2.0, 0.5), **how)
 
     plan = made(n_calls=300)
     table = plan.designs
-    assert table["distance"].is_monotonic_increasing and (table["calls"] <= 300).all()
-    assert np.allclose(table["cost"], 2 * table["calls"] + 0.5 * table["answers"])
+    pairs, lists = table[table["kind"] != "lists"], table[table["kind"] == "lists"]
+    assert pairs["distance"].is_monotonic_increasing and (table["calls"] <= 300).all()
+    assert np.allclose(pairs["cost"], 2 * pairs["calls"] + 0.5 * pairs["answers"])
+    assert lists.index.tolist() == [len(pairs)] and lists["calls"].tolist() == [100]  # six answers cost as three pairs
+    assert lists["cost"].tolist() == [2 * 3 * 100 + 0.5 * 600] and plan.advice.startswith("Pairs spread")
     assert table["width"].between(0, 5).all()
     assert made(n_calls=300).designs.equals(table) and plan.advice.count(".") >= 1 and "\n" not in plan.advice
     json.dumps(plan.to_dict(), allow_nan=False)
     assert (made(target=Target(top=1)).designs["top"] >= 0.9).all()
+
+
+def test_lists_stand_below_the_pairs_and_say_that_they_are_simulated():
+    words = ("plan", "--models", 9, "--questions", 40, "--calls", 120)
+    code, out, err = ppe(*words)
+    assert code == 0 and "lists of 6" in out and "lists of 9" in out, err
+    assert out.splitlines()[-1].startswith("Lists, simulated: a call that ranks 9 models is worth 10.8 calls on pairs")
+    report = json.loads(ppe(*words, "--format", "json", "--list-size", 4)[1])
+    (row,) = (row for row in report["designs"] if row["kind"] == "lists")
+    assert (row["block_size"], row["calls"], row["cost"]) == (4, 40, 80)
+    assert ppe(*words, "--list-size", 4)[1].endswith(report["lists"] + "\n")
+    for size in (2, 10):
+        assert_refused((*words, "--list-size", size), f"--list-size {size}", "3 to 9")
+    two = json.loads(ppe("plan", "--models", 2, "--questions", 40, "--calls", 20, "--format", "json")[1])
+    assert two["lists"] == "" and "lists" not in {row["kind"] for row in two["designs"]}
+
+
+def test_pages_say_of_a_list_call_what_the_notebook_measured():
+    root = Path(__file__).parents[2]
+    cells = json.loads((root / "nbs/list_calls.ipynb").read_text())["cells"]
+    printed = "".join("".join(output.get("text", [])) for cell in cells for output in cell.get("outputs", []))
+    of_list, of_best = (re.findall(rf"'{kind}': ([0-9.]+)", printed) for kind in ("list", "best"))
+    said = (
+        f"a list of six models is worth about {float(of_list[0]):.0f} calls on pairs",
+        f"the best of six is worth {min(of_best)} to {max(of_best)}",
+    )
+    assert {round(float(worth)) for worth in of_list} == {7}
+    for page in ("nbs/guide_decisions.ipynb", "site/plan.md"):
+        assert all(words in (root / page).read_text() for words in said), (page, said)
 
 
 def test_the_picture_of_a_plan_names_each_design():

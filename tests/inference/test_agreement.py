@@ -207,11 +207,11 @@ def test_the_gate_closes_where_the_whole_interval_lies_below(ppe_main, tmp_path)
     assert ppe_main(*call, "--format", "csv").out.startswith("judge,category,cases,questions,")
     assert "good" in agreement_with_people(*map(frame, three_judges()))._repr_html_()
     for words, why in (
-        (("--require-agreement", "60"), "--require-agreement 60: it is a share, above 0 and at most 1, as 0.6"),
-        (("--require-agreement", "0"), "--require-agreement 0: it is a share"),
-        (("--require-agreement", "nan"), "--require-agreement nan: it is a share"),
+        (("--require-agreement", "60"), "--require-agreement 60: give a share above 0 and at most 1, such as 0.6"),
+        (("--require-agreement", "0"), "--require-agreement 0: give a share"),
+        (("--require-agreement", "nan"), "--require-agreement nan: give a share"),
         (("--require-agreement", "most"), "'most' is not a number"),
-        (("--people", judges), "people cannot be a judge of themselves"),
+        (("--people", judges), "take these verdicts out of the first"),
         (("--judge", "none"), "none"),
     ):
         refused(ppe_main(*call, *words), why)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import refused
 
 import ppe
 from ppe.errors import InputError
@@ -66,3 +67,75 @@ def test_trap_7_the_sign_of_a_named_scale():
     ):
         with pytest.raises(InputError, match=message):
             ppe.rank(frame)
+
+
+COLUMNS = ["judge", "question_id", "category", "variant", "model_a", "model_b", "verdict"]
+
+
+def graded_by_hand(n_questions: int = 12) -> pd.DataFrame:
+    "Three models; every pair on every question, in two categories: x leads in one, y in the other."
+    rng = stream(3, "graded by category")
+    rows = []
+    for question in range(n_questions):
+        leads = {"x": 0.1, "y": 0.0, "z": -0.2} if question % 2 else {"x": 0.0, "y": 0.1, "z": -0.2}
+        for a, b in (("x", "y"), ("z", "x"), ("y", "z")):
+            share = float(np.clip(0.5 + leads[a] - leads[b] + rng.normal(0, 0.03), 0.01, 0.99))
+            rows.append(("j", question, f"c{question % 2}", 0, a, b, share))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def points(table: pd.DataFrame) -> pd.DataFrame:
+    "Of each question (rows) and model, added up by hand."
+    first = table.pivot_table(index="question_id", columns="model_a", values="verdict", aggfunc="sum")
+    second = (1 - table["verdict"]).groupby([table["question_id"], table["model_b"]]).sum().unstack()
+    return first.add(second, fill_value=0)
+
+
+def test_robustness_of_graded_verdicts_is_that_of_their_points():
+    table = graded_by_hand()
+    board = ppe.rank(table, fragility=True)
+    change = board.fragility.changes[0]
+    lead = (points(table)[change.ahead] - points(table)[change.behind]).sort_values(ascending=False)
+    n_fewest = int((lead.sum() - lead.cumsum() < 0).to_numpy().argmax()) + 1
+    assert change.exact and change.questions == [str(name) for name in lead.index[:n_fewest]]
+    assert f"dropping {n_fewest} of the 12 questions (the fewest that can)" in str(board)
+
+
+def test_graded_verdicts_by_category_are_those_of_each_alone():
+    table = graded_by_hand(24)
+    boards = ppe.rank(table, by="category")
+    assert boards.winners[["category", "model", "certain"]].to_numpy().tolist() == [
+        ["c0", "y", True],
+        ["c1", "x", True],
+    ]
+    for category, board in boards.boards.items():
+        alone = ppe.rank(table[table["category"] == category], intervals=0)
+        np.testing.assert_allclose(board.ranking.scores, alone.ranking.scores)
+
+
+def test_graded_questions_that_repeat_another_are_counted():
+    table = graded_by_hand(40)
+    again = table[table["question_id"].isin([1, 5])].assign(question_id=lambda rows: rows["question_id"] + 100)
+    turned = again.rename(columns={"model_a": "model_b", "model_b": "model_a"}).assign(verdict=1 - again["verdict"])
+    assert ppe.check(table).facts["questions_repeated"] == 0
+    check = ppe.check(pd.concat([table, again]))
+    assert check.facts["questions_repeated"] == 2 and "2 questions repeat the verdicts of another" in check.notes()
+    assert not any("--order-effect" in note for note in check.notes())
+    for copy in (
+        again.assign(question_id=again["question_id"] - 100),
+        turned.assign(question_id=turned["question_id"] - 100),
+    ):
+        for use in (ppe.check, ppe.rank):
+            with pytest.raises(InputError, match="same pair twice in one graph in rows 121, 122"):
+                use(pd.concat([table, copy]))
+
+
+def test_large_files_of_graded_verdicts_are_ranked_from_a_table(ppe_main, tmp_path, monkeypatch):
+    path = tmp_path / "graded.csv"
+    graded_by_hand().to_csv(path, index=False)
+    usual = ppe_main("rank", path).out
+    monkeypatch.setattr("ppe.api.inputs.LARGE", 20)
+    assert ppe_main("rank", path).out == usual and ppe_main("check", path).code == 0
+    monkeypatch.setattr("ppe.api.inputs.ROW_BYTES", 2**50)
+    refused(ppe_main("rank", path), "a ranking of graded verdicts needs a table", "give a part of the rows")
+    refused(ppe_main("counts", path, "--out", tmp_path / "c.csv"), "graded.csv: graded verdicts", "round them yourself")

@@ -163,8 +163,8 @@ def test_people_are_the_yardstick_of_a_ranking_by_judges(ppe_main, tmp_path):
     for words, said in (
         (("--order-effect", "--ranker", "davidson"), "--people takes no --ranker, --order-effect:"),
         (("--on-separation", "ridge"), "--people takes no --on-separation:"),
-        (("--people", judges), "people cannot be a judge of themselves"),
-        (("--level", "1"), "--level 1: it lies between 0.5 and 1"),
+        (("--people", judges), "take these verdicts out of the first"),
+        (("--level", "1"), "--level 1: give a number between 0.5 and 1"),
         (("--intervals", "3"), "3 draws: level 0.95 needs at least 19; ask for more"),
     ):
         refused(ppe_main("rank", judges, *(() if "--people" in words else ("--people", people)), *words), said)

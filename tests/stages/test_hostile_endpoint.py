@@ -167,7 +167,7 @@ def test_what_is_too_long_is_named_by_model_and_not_a_verdict_unless_accepted(tm
     for _ in range(2):
         assert judged(tmp_path, server.url, *SINGLE, "--report", str(report)) == 3 and server.asked == 6
         said = capsys.readouterr().err
-        assert "refused: too long for m: 3 × x;" in said and "--accept-too-long" in said
+        assert "because these are too long for m: 3 × x;" in said and "--accept-too-long" in said
         assert not (tmp_path / "verdicts.csv").exists() and not json.loads(report.read_text())["complete"]
     assert judged(tmp_path, server.url, *SINGLE, "--accept-too-long", "--details", str(details)) == 0
     assert [verdict == "invalid" for verdict in verdicts(tmp_path)] == [True, False, False, True, True, False]
@@ -539,7 +539,7 @@ def test_what_a_reasoning_model_refuses_is_left_out_said_and_remembered(tmp_path
                 arguments = words(stage, source, url, folder, out, *alike)
                 arguments[arguments.index("m")] = "gpt-5.2"
                 assert main(arguments) == 0
-            says = "gpt-5.2 refuses max_tokens (max_completion_tokens is sent in its place)" in capsys.readouterr().err
+            says = "gpt-5.2 refuses max_tokens (max_completion_tokens is sent instead)" in capsys.readouterr().err
             assert says == (url == server.url)
         with Ledger(folder / "ledger.sqlite") as ledger:
             keys[url] = {key for (key,) in ledger.query("SELECT key FROM requests")}
