@@ -527,9 +527,7 @@ def test_a_number_in_words_is_plain_digits(ppe_main, tmp_path, text):
     refused(ppe_main("plan", "--models", 4, "--questions", 20, "--target", f"spearman={text}"), "write spearman=D")
     rows = [{"question_id": 1, "prompt": "?", "model": m, "answer": m, "category": "c", "variant": 0} for m in "xy"]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    refused(
-        ppe_main("judge", "a.jsonl", "--model", "m", "--temperature", text), "give a number, or the word default"
-    )
+    refused(ppe_main("judge", "a.jsonl", "--model", "m", "--temperature", text), "give a number, or the word default")
     refused(ppe_main("judge", "a.jsonl", "--model", "m", "--judge-variants", "1_0"), "judge variants")
 
 
