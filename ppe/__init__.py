@@ -7,7 +7,8 @@ __version__ = "3.0.0"
 
 # The names of each module; written out, so that it can be read without importing anything. Types: __init__.pyi.
 _NAMES = {
-    "ppe.api.loading": "read check load",
+    "ppe.api.loading": "read load",
+    "ppe.api.table_check": "check",
     "ppe.api.ranking": "rank",
     "ppe.api.verdict_quality": "cycles diagnose agree",
     "ppe.api.comparing": "compare",
@@ -15,7 +16,8 @@ _NAMES = {
     "ppe.api.graph": "graph",
     "ppe.api.pair_evidence": "show",
     "ppe.api.pipeline": "pipeline",
-    "ppe.api.planning": "plan design next_calls",
+    "ppe.api.planning": "plan",
+    "ppe.api.pair_selection": "design next_calls",
     "ppe.api.llm_stages": "perturb respond judge simulate",
     "ppe.verdicts": "write_verdicts",
     "ppe.pool": "Pool comparison_graphs",

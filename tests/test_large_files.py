@@ -163,6 +163,7 @@ print(counted.n_rows, Path("/proc/self/status").read_text().split("VmHWM:")[1].s
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell the peak")
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     "A table would need 250 MB more for a million more rows, and their keys 8 MB."
     peaks, rng = {}, np.random.default_rng(4)

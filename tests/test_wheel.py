@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import Run, refused
 
+pytestmark = pytest.mark.slow  # a wheel is built and installed
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = "\n\n".join(re.findall(r"(?ms)^```python\s*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8")))
 BATTLE = {

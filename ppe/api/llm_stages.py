@@ -394,6 +394,9 @@ def judge(
     # hybrid: both orders, with scores in case of doubt (Prometheus in the paper); single: one prompt, answered by [A],
     # [B] or [C] (GPT-5 in the paper); list: one call that ranks all answers to a prompt.
     mode: Literal["hybrid", "single", "list"] = "hybrid",
+    # Most answers of a call, in mode list. The answers to each prompt are dealt into lists of nearly this size, so that
+    # every two models are together nearly equally often; all answers to a prompt in one call if left out.
+    list_size: int | None = None,
     # Which answer is shown first, in mode single. given: in the order of the files; random: a coin decides for each
     # pair; both: each pair is asked twice. random if left out; with --pairs the list decides.
     order: Literal["given", "random", "both"] | None = None,
@@ -436,7 +439,7 @@ def judge(
 
     def work(session: Session, model: str) -> _Outcome:
         result = judge_answers(
-            chosen, pairs=listed, session=session, model=model, name=name, flips=flips, mode=mode, order=order,
+            chosen, pairs=listed, session=session, model=model, name=name, flips=flips, mode=mode, order=order, list_size=list_size,
             seed=seed, judge_variants=wordings, prompts=texts, use_rubrics=not ignore_rubrics, decoding=decoding,
         )  # fmt: skip
         table = with_style(result.verdicts, result.details, chosen) if len(result.details) else result.verdicts

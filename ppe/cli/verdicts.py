@@ -18,12 +18,14 @@ from .show import function_command, new_file, note, out_option
 from ..counts import write_counts
 from ..api.input_files import file_names
 from ..api.inputs import Columns, Verdicts, lacks_columns, merged_columns, read_input, selected
-from ..api.planning import design, next_calls, plan
+from ..api.pair_selection import design, next_calls
+from ..api.planning import plan
 from ..api.comparing import compare
 from ..api.ranking import rank
 from ..api.verdict_quality import agree, cycles, diagnose
 from ..api.reporting import report
-from ..api.loading import check, read, scored_answers
+from ..api.loading import read, scored_answers
+from ..api.table_check import check
 from ..api.pair_evidence import show
 from ..errors import InputError
 from ..inference.change_result import Change

@@ -17,6 +17,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from os import PathLike
 from typing import Any, Literal, TypeAlias
@@ -29,7 +30,7 @@ from scipy.special import bdtrc
 from ..errors import InputError, first_five
 from ..files import check_text, errors_at, json_object, plain_number
 from .graded import ENDS, GRADED_MEANINGS, graded_table, holds_grades, names_grades
-from .list_files import LIST_SHAPES, list_records
+from .list_files import LIST_MEANINGS, LIST_SHAPES, list_records, names_lists
 from .records import RecordFile, Records, as_word
 from ..schemas import spell_alike
 from ..verdicts import COLUMNS, GRAPH_COLUMNS, ID_COLUMNS, MIRRORED, ORDER_KNOWN, STYLE, Verdict, covariate_columns
@@ -612,7 +613,8 @@ _NEEDED, _MORE = ("model_a", "model_b", "winner"), ("question_id", "judge", "cat
 _GAME_2 = "winner_2"  # of a second game, in which model_b was shown first
 _WORDS = tuple(map(str, Verdict))
 _SECOND = "second"  # what the words of the second game mean
-MEANINGS = (*_NEEDED, _GAME_2, _SECOND, *_HOT, *_MORE, *_WORDS, *GRADED_MEANINGS)  # that a column, or a word, may have
+# That a column, or a word, may have.
+MEANINGS = (*_NEEDED, _GAME_2, _SECOND, *_HOT, *_MORE, *_WORDS, *GRADED_MEANINGS, *LIST_MEANINGS)
 OF_WORDS = (_SECOND, *_WORDS, *ENDS)  # those that a word, or a number, has
 _RULE = "--columns model_a=…,model_b=…,winner=… names columns; a=…,b=…,tie=… the words in the last"
 
@@ -656,6 +658,11 @@ def named_columns(
     if names_grades(columns) and {_GAME_2, *_HOT, *_WORDS} & {*columns}:
         rule = "of words and games a=…, tie=…, winner_a=…, winner_2=…; name one of the two"
         raise InputError(f"columns: verdict=…, low=… and high=… are of numbers, {rule}")
+    of_pairs = [key for key in columns if key not in ("winner", *LIST_MEANINGS, *_MORE)]
+    if of_pairs and {*LIST_MEANINGS} & {*columns}:
+        raise InputError(
+            f"columns: ranking=… and candidates=… are of lists, {of_pairs[0]}=… is not; name one of the two"
+        )
     twice = [key for key, values in columns.items() if len(values) != 1 and key not in _WORDS]
     if twice:
         raise InputError(f"columns: {first_five(twice)} more than once: one column each; {_RULE}")
@@ -699,6 +706,15 @@ def _completed(columns: Mapping[str, Sequence[str]], file: RecordFile) -> dict[s
     return completed
 
 # %% ../../nbs/importers/layouts.ipynb #1d65aa23
+def _lists_by_columns(columns: Mapping[str, Sequence[str]], covariates: Sequence[str]) -> FileLayout:
+    "Of lists whose columns are named."
+    if covariates:
+        raise InputError(f"covariates {first_five(covariates)} with lists: answers of a list have none; leave them out")
+    named = {meaning: names[0] for meaning, names in columns.items()}
+    own = [name for shape in LIST_SHAPES for name in shape]
+    return replace(LAYOUTS["lists"], shapes=((*own, *_MORE, *named.values()),), read=partial(list_records, named=named))
+
+
 def by_columns(
     file: RecordFile,
     columns: Mapping[str, Sequence[str]] | None,  # MEANING → the column, or the words
@@ -709,6 +725,8 @@ def by_columns(
         example = "--columns model_a=…,model_b=…,winner=…,a=…,b=…,tie=…"
         raise InputError(f"{file.name}: layout columns needs {example}")
     there = file.first_fields()
+    if names_lists(there, columns):
+        return _lists_by_columns(columns, covariates)
     columns = _completed(columns, file)
     names = {key: columns[key][0] for key in (*_NEEDED, _GAME_2, *_HOT, *_MORE) if key in columns}
     if {*columns.get("a", ()), *columns.get("b", ())} & {"0", "0.0", "false", "no"} and "tie" not in columns:

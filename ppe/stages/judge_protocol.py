@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MAX_CHARACTERS', 'DECODING', 'AnswerKey', 'answer_key', 'PairKey', 'Decision', 'doubt', 'decide', 'JudgeProtocol',
-           'Pair', 'pairs_to_judge', 'lists_to_judge']
+           'Pair', 'pairs_to_judge', 'dealt', 'lists_to_judge']
 
 # %% ../../nbs/stages/judge_protocol.ipynb #8940168c
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -13,6 +13,7 @@ from itertools import combinations
 from operator import attrgetter
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from ..errors import InputError, first_five
@@ -89,6 +90,7 @@ class JudgeProtocol:
     use_rubrics: bool = True  # hybrid only: the rubric of a question takes the place of the default
     judge_variants: Any = (0,)  # hybrid only: numbers of wordings of the task, 0 the original; or "equivalent"
     decoding: Any = None  # `Decoding`; DECODING of the mode if not given
+    list_size: int | None = None  # list only: the most answers of a call; all answers to a prompt if not given
 
     def __post_init__(self):
         wanted, n_there = self.judge_variants, len(self.prompts.judge_variants)
@@ -102,6 +104,11 @@ class JudgeProtocol:
             raise InputError(
                 f"order {self.order!r} with mode list: each call shows its answers in random order; leave the order out"
             )
+        if self.list_size is not None and self.mode != "list":
+            raise InputError(f"list size {self.list_size} with mode {self.mode!r}: it is of lists; use --mode list")
+        if self.list_size is not None and not 3 <= self.list_size <= len(LABELS):
+            rule = f"a call ranks 3 to {len(LABELS)} answers; pairs are judged by --mode single"
+            raise InputError(f"list size {self.list_size} (--list-size): {rule}")
         if not wordings or not {*wordings} <= {*range(n_there)} or len({*wordings}) < len(wordings):
             rule = f"give different numbers from 0 (the original) to {n_there - 1}, at least one, or 'equivalent'"
             raise InputError(f"judge variants {wanted!r}: {rule}")
@@ -121,6 +128,8 @@ class JudgeProtocol:
         seed, values, rubrics = self.seed if self.order == "random" else None, asdict(self), self.prompts.rubrics
         version = self.prompts.list_version if self.mode == "list" else self.prompts.version
         values |= {"seed": seed, "prompts": version, "decoding": [*values["decoding"].values()]}
+        if self.list_size is None:
+            del values["list_size"]  # as in ledgers that do not know it
         return (
             values | {f"{kind}_rubric": rubric for kind, rubric in rubrics.items()} | {"max_characters": MAX_CHARACTERS}
         )
@@ -234,21 +243,63 @@ def pairs_to_judge(
     return chosen, [by_key[key] for key in used], counts
 
 # %% ../../nbs/stages/judge_protocol.ipynb #lists-2
+_STARTS = 8
+
+
+def dealt(
+    models: np.ndarray,  # (m,) indices of the models that answered
+    met: np.ndarray,  # (n, n) int64, in how many lists each two models were together
+    list_size: int,  # most models of a list
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """The models in lists of nearly equal size, so that few meet who have met often.
+
+    The best of some random starts, of which each is bettered by the best exchange of two models until none helps.
+    """
+    n_lists = -(-len(models) // list_size)
+    best_cost, best_lists = None, np.zeros(len(models), np.int64)
+    between = met[np.ix_(models, models)] * (1 - np.eye(len(models), dtype=np.int64))
+    for _ in range(_STARTS):
+        in_list = rng.permutation(np.arange(len(models)) % n_lists)
+        while True:
+            towards = between @ (in_list[:, None] == np.arange(n_lists))  # (m, lists)
+            own = np.take_along_axis(towards, in_list[:, None], 1)[:, 0]
+            moved = towards[:, in_list]
+            gain = own[:, None] + own - moved - moved.T + 2 * between
+            gain[in_list[:, None] == in_list] = 0
+            i, j = np.unravel_index(gain.argmax(), gain.shape)
+            if gain[i, j] <= 0:
+                break
+            in_list[i], in_list[j] = in_list[j], in_list[i]
+        if best_cost is None or own.sum() < best_cost:
+            best_cost, best_lists = own.sum(), in_list
+    return [models[best_lists == number] for number in range(n_lists)]
+
+
 def lists_to_judge(
     answers: Sequence[Answer],  # as the judge sees them
     protocol: JudgeProtocol,
 ) -> list[tuple[Answer, ...]]:  # the answers of each call, in the order shown
-    "The calls of a judge that ranks all answers to a prompt. Raises `InputError` for more answers than labels."
-    by_prompt: dict[tuple[int | str, int], list[Answer]] = {}
+    "The calls of a judge that ranks answers to a prompt. Raises `InputError` for more answers than labels."
+    by_prompt: dict[tuple[int | str, int], dict[str, Answer]] = {}
     for each in answers:
-        by_prompt.setdefault((each.question_id, each.variant), []).append(each)
+        by_prompt.setdefault((each.question_id, each.variant), {})[each.model] = each
+    names = sorted({each.model for each in answers})
+    met = np.zeros((len(names), len(names)), np.int64)
     calls = []
-    for (question, variant), group in by_prompt.items():
-        if len(group) > len(LABELS):
+    for (question, variant), of_model in by_prompt.items():
+        models = np.array([number for number, name in enumerate(names) if name in of_model])
+        if protocol.list_size is None and len(models) > len(LABELS):
             raise InputError(
-                f"{len(group)} answers to question {question}: a call ranks at most {len(LABELS)}; judge pairs "
-                "(--mode single), or fewer models"
+                f"{len(models)} answers to question {question}: a call ranks at most {len(LABELS)}; deal them into "
+                "lists (--list-size 6), or judge pairs (--mode single)"
             )
-        draws = {a.model: stream(protocol.seed, "list", question, variant, a.model).random() for a in group}
-        calls.append(tuple(sorted(group, key=lambda each: (draws[each.model], each.model))))
+        lists = [models]
+        if protocol.list_size is not None:
+            lists = dealt(models, met, protocol.list_size, stream(protocol.seed, "dealt lists", question, variant))
+        for listed in lists:
+            met[np.ix_(listed, listed)] += 1
+            group = [of_model[names[number]] for number in listed]
+            draws = {a.model: stream(protocol.seed, "list", question, variant, a.model).random() for a in group}
+            calls.append(tuple(sorted(group, key=lambda each: (draws[each.model], each.model))))
     return calls

@@ -459,7 +459,7 @@ def test_two_runs_print_the_same_bytes_whatever_the_order_within_a_graph(ppe_mai
     shuffled = [graph[k] for graph in graphs.values() for k in rng.permutation(len(graph))]
     assert shuffled != pool and sorted(map(str, shuffled)) == sorted(map(str, pool))
     how = ["--select", "block", "--keep", "1", "--intervals", "0", "--format", "json"]
-    commands = [["rank", "pool.csv", "--ranker", ranker, *how] for ranker in RANKERS]
+    commands = [["rank", "pool.csv", "--ranker", ranker, *how] for ranker in ("bradley-terry", "kemeny")]
     commands += [["cycles", "pool.csv"], ["diagnose", "pool.csv", "--seed", "1"]]
     program = "import json, sys\nfrom ppe.cli.main import main\nfor words in json.loads(sys.argv[1]): main(words)"
     texts = []

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppe.api.planning import cells_from, design, next_calls
+from ppe.api.pair_selection import design, next_calls
+from ppe.api.questions_and_models import cells_from
 from ppe.cli.main import main
 from ppe.designs.pair_designs import KINDS, PairDesign, design_pairs, pair_table
 from ppe.errors import InputError

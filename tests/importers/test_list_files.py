@@ -1,6 +1,7 @@
 """Files of rankings and of best answers: the case with values by hand, every form of a file, and refusals."""
 
 import json
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
@@ -98,3 +99,55 @@ def test_files_of_lists_that_repeat_a_call_say_so(tmp_path):
     first, second = (saved(tmp_path / f"{name}.jsonl", [CALL | {"winner": name}]) for name in "xy")
     with pytest.warns(Remark, match="contradict another"):
         ppe.read([first, second])
+
+
+@pytest.mark.filterwarnings("ignore::ppe.errors.Remark")
+@pytest.mark.parametrize("form", ["a.jsonl", "a.csv", "a.parquet", "frame"])
+def test_columns_of_lists_are_named(tmp_path, form):
+    rows = [{"item": f"q{q}", "shown": ["z", "x", "y"], "order": ["x", "y", "z"], "best": "x"} for q in range(4)]
+    source = pd.DataFrame(rows) if form == "frame" else saved(tmp_path / form, rows)
+    ranked = ppe.read(source, columns="question_id=item,ranking=order,judge=@j")
+    assert len(ranked) == 12 and {*ranked["order_known"]} == {"no"} and {*ranked["judge"]} == {"j"}
+    assert {*(ranked["model_a"].astype(str) + ranked["model_b"].astype(str) + ranked["verdict"].astype(str))} == {
+        "xya", "xza", "yza"
+    }  # fmt: skip
+    best = ppe.read(source, question_id="item", candidates="shown", winner="best", judge="@j")
+    assert [*zip(best["model_a"], best["model_b"], best["verdict"], strict=True)][:2] == [
+        ("z", "x", "b"),
+        ("x", "y", "a"),
+    ]
+    assert len(best) == 8 and "order_known" not in best
+    board = ppe.rank(source, columns="question_id=item,ranking=order", on_separation="ridge")
+    assert board.to_frame()["model"].tolist() == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    "columns, words",
+    [
+        ("question_id=item,ranking=orders", "ranking=orders"),
+        ("question_id=item,ranking=order,model_a=left", "model_a=… is not"),
+        ("ranking=order", "no question_id"),
+        ("question_id=item,ranking=best", "ranking 'x': a list of names is needed"),
+        ("question_id=item,candidates=shown,winner=item", "winner 'q0' is none of the candidates"),
+    ],
+)
+@pytest.mark.parametrize("command", ["import", "rank"])
+def test_columns_of_lists_that_say_nothing_are_refused(ppe_main, tmp_path, command, columns, words):
+    rows = [{"item": f"q{q}", "shown": ["z", "x"], "order": ["x", "z"], "best": "x"} for q in range(2)]
+    more = ["--out", str(tmp_path / "out.csv")] if command == "import" else []
+    done = ppe_main(command, saved(tmp_path / "a.jsonl", rows), "--columns", columns, *more)
+    assert done.code == 2 and words in done.err and done.err.count("\n") == 1 and not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.filterwarnings("ignore::ppe.errors.Remark")
+def test_models_that_share_no_list_are_not_compared(tmp_path):
+    "w and z are in no list together; they stand apart by x and y alone."
+    rows = [{"question_id": f"{q}{k}", "ranking": order} for q in range(8) for k, order in enumerate(("wxy", "xyz"))]
+    rows += [{"question_id": f"r{k}", "ranking": order} for k, order in enumerate(("yxw", "zyx"))]
+    rows = [row | {"ranking": [*row["ranking"]]} for row in rows]
+    table = ppe.read(saved(tmp_path / "a.jsonl", rows))
+    pairs = {frozenset(pair) for pair in table[["model_a", "model_b"]].astype(str).to_numpy()}
+    implied = {frozenset(pair) for row in rows for pair in combinations(row["ranking"], 2)}
+    assert pairs == implied and frozenset("wz") not in pairs
+    board = ppe.rank(str(tmp_path / "a.jsonl")).to_frame()
+    assert board["model"].tolist() == ["w", "x", "y", "z"]

@@ -19,7 +19,7 @@ REFUSED = "no ties and no winners, which are needed here; use bradley-terry, or 
 
 
 def test_evidence_4_graded():
-    "Gap ln(.7/.3), z = .8/√.185, dispersion 1 − .815/.84."
+    "Gap ln(.7/.3), z = .8/√.185, dispersion 1 − .815/.84: taken as 1, limits would be valid and too wide."
     table = pd.read_csv(GRADED)
     first, second = np.zeros(len(table), int), np.ones(len(table), int)
     design, rng = Design.of(first, second, ("one", "two")), stream(1, "graded")

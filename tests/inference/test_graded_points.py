@@ -16,14 +16,6 @@ def scored(points: np.ndarray, **options: bool):
     return score_tests(PAIR, points, np.arange(4), n_flips=99, rng=np.random.default_rng(1), **options)
 
 
-def test_trap_12_the_dispersion_of_shares_is_below_1() -> None:
-    "By hand: 1 − .815/.84; taken as 1, limits would be valid and too wide."
-    tests = scored(GIVEN)
-    np.testing.assert_allclose(tests.dispersion, 1 - 0.815 / 0.84)
-    np.testing.assert_allclose(pair_tests(tests).z, [0.8 / np.sqrt(0.185)])
-    np.testing.assert_allclose(tests.start[0] - tests.start[1], np.log(0.7 / 0.3), atol=1e-9)
-
-
 def test_trap_7_a_turned_scale_turns_the_answer() -> None:
     "The signs of a preference scale: its mirror image is the opposite answer, with the same certainty."
     contrast = np.array([1.0, -1.0])

@@ -540,6 +540,7 @@ def test_two_notebooks_run_at_a_time(project: Path):
     assert run_in(project, workers=2).ran == ("fig_first", "fig_second")
 
 
+@pytest.mark.slow
 def test_a_second_run_of_a_profile_waits_for_the_first(tmp_path: Path):
     once = "with open('ran', 'a') as file:\n    file.write('once')"
     root = make_project(tmp_path / "project", FILES | {FIRST: meeting("here", "go", "fig_first", once)})
@@ -583,6 +584,7 @@ def test_an_interrupted_run_keeps_what_has_finished(tmp_path: Path):
     assert (summary.up_to_date, summary.ran) == (("fig_first",), ("fig_second",))
 
 
+@pytest.mark.slow
 def test_a_killed_runner_leaves_no_child_and_its_rerun_publishes_the_edited_code(tmp_path: Path):
     busy = (
         "import subprocess, sys\nfrom concurrent.futures import ProcessPoolExecutor\n"

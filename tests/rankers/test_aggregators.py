@@ -1,9 +1,5 @@
 """Methods on small pools of any shape: an answer or an error that names models; rank intervals of all."""
 
-import re
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -106,17 +102,6 @@ def test_intervals_run_the_whole_method_in_every_resample(ranker):
         assert list(limits["rank"]) == [1, 2, 3, 4, 5, 6]
         for what in ("rank", "score"):
             assert (limits[f"{what}_low"] <= limits[f"{what}_high"]).all()
-
-
-# ---- the benchmark
-
-
-@pytest.mark.parametrize("part", ["bradley_terry_lines", "cycle_lines", "aggregator_lines", "streaming_lines"])
-def test_what_the_benchmark_compares_agrees(part: str):
-    "Answers against its peers, on smaller work; its times are for `make bench` to judge."
-    bench = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "bench.py"))
-    compared = [line for line in bench[part](quick=True) if re.match("equal|≤ 1e-", line.bound)]
-    assert compared and all(line.passed for line in compared), compared
 
 
 def test_of_two_separating_groups_of_one_size_the_upper_one_is_named():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
@@ -97,6 +98,41 @@ def test_what_is_no_ranking_is_invalid_and_the_best_alone_says_nothing_of_losers
     table = read_verdicts(tmp_path / "verdicts.csv")
     sizes = table.groupby("question_id")["verdict"].agg(lambda verdicts: " ".join(sorted(verdicts)))
     assert sorted(sizes) == ["a a a"] * 7 + [" ".join(["invalid"] * 6)]
+
+
+def test_answers_are_dealt_into_lists_and_a_stopped_run_deals_them_alike(tmp_path, serve):
+    "Six models on ten questions in lists of three: 20 calls, and every two models meet four times."
+    answers = tmp_path / "answers.jsonl"
+    rows = [answer(q, f"model {m}", f"{m} says {q}", prompt=f"{q} in words?") for q in range(1, 11) for m in range(6)]
+    write_rows(rows, answers)
+    served, size = serve(), ("--list-size", "3")
+    assert judged(tmp_path, answers, served.url, *size) == 0 and served.asked == 20
+    table = read_verdicts(tmp_path / "verdicts.csv")
+    by_text = {row.answer: (row.question_id, row.model) for row in rows}
+    assert as_set(table) == pairs_said(served.bodies, by_text)
+    met = Counter(map(frozenset, table[["model_a", "model_b"]].astype(str).to_numpy()))
+    assert len(table) == 20 * 3 and [*met.values()] == [4] * 15
+    assert {len(shown(said_to(body))) for body in served.bodies} == {3}
+    stopped = tmp_path / "stopped"
+    stopped.mkdir()
+    assert judged(stopped, answers, served.url, *size, "--max-requests", "7") == 3 and served.asked == 27
+    assert judged(stopped, answers, served.url, *size) == 0 and served.asked == 40
+    assert (stopped / "verdicts.csv").read_bytes() == (tmp_path / "verdicts.csv").read_bytes()
+    poor = tmp_path / "poor"
+    poor.mkdir()
+    prices = ("--price-in", "1000", "--price-out", "1000", "--max-cost", "0.000001")
+    assert judged(poor, answers, served.url, *size, *prices) == 3 and served.asked == 40, "not one call is paid for"
+    board = ppe.rank(str(tmp_path / "verdicts.csv"), on_separation="ridge")
+    assert "60 verdicts on 10 questions" in str(board)
+
+
+@pytest.mark.parametrize(
+    "more", [("--list-size", "2"), ("--list-size", "27"), ("--list-size", "3", "--mode", "single")]
+)
+def test_a_list_size_that_no_call_has_is_refused(tmp_path, answers, more, capsys):
+    assert judged(tmp_path, answers, "http://127.0.0.1:9", *more) == 2
+    err = capsys.readouterr().err
+    assert "list size" in err and err.count("\n") == 1 and not (tmp_path / "verdicts.csv").exists()
 
 
 @pytest.mark.parametrize("more", [("--order", "both"), ("--judge-variants", "1"), ("--pairs", "pairs.csv")])
