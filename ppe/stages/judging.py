@@ -308,13 +308,7 @@ def _judge_lists(
 ) -> Judgement:
     "One call for each prompt, or for each list that its answers are dealt into."
     if pairs is not None:
-<<<<<<< HEAD
-        raise InputError(
-            "a list of pairs with mode list: each call ranks all answers to a prompt; leave --pairs or --mode list out"
-        )
-=======
         raise InputError("a list of pairs with lists: a call ranks answers to a prompt; leave --pairs or the mode out")
->>>>>>> origin/main
     _, used, counts = pairs_to_judge(answers, protocol)
     calls = lists_to_judge(used, protocol)
     uses = _list_uses(protocol, calls)
