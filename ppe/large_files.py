@@ -145,7 +145,7 @@ def _with_room(counts: np.ndarray, n_models: int) -> np.ndarray:  # (4, n, n)
 class GradedRows(InputError):
     "Verdicts are shares of a point: no count holds them."
 
-
+# %% ../nbs/large_files.ipynb #lg-tally
 class _Tally:
     "Numbers of words, counts, and faults of the rows read so far."
 

@@ -134,12 +134,17 @@ class Pool:
         rows: np.ndarray | Sequence[int],  # numbers, in the order wanted, or a mask
     ) -> "Pool":
         "The graphs at these rows."
-        rows = np.asarray(rows)
-        index = self.index.iloc[rows].reset_index(drop=True)
-        scores = None if self.given_scores is None else self.given_scores[rows]
-        part = Pool(self.adjacency[rows], self.models, self.blocks[rows], index, self.n_dropped, scores)
-        part._counted.extend(counts.subset(rows) for counts in self._counted)
-        return part
+        return _subset(self, rows)
+
+# %% ../nbs/pool.ipynb #n009-part
+def _subset(pool: Pool, rows: np.ndarray | Sequence[int]) -> Pool:
+    "The graphs at these rows."
+    rows = np.asarray(rows)
+    index = pool.index.iloc[rows].reset_index(drop=True)
+    scores = None if pool.given_scores is None else pool.given_scores[rows]
+    part = Pool(pool.adjacency[rows], pool.models, pool.blocks[rows], index, pool.n_dropped, scores)
+    part._counted.extend(counts.subset(rows) for counts in pool._counted)
+    return part
 
 # %% ../nbs/pool.ipynb #n009-c
 def default_models(

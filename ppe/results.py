@@ -174,7 +174,7 @@ def _table_html(view: TableView) -> str:
         if view.bar and name == view.bar[0] and len(table):
             ranges = table[list(view.bar)].to_numpy(float)
             ends = float(ranges.min()), float(ranges.max())
-            columns[f"{view.bar[0]} to {view.bar[2]}"] = (
+            columns[f"{view.bar[1]} and its range"] = (
                 "left",
                 [_range_svg(low, value, high, ends) for low, value, high in ranges.tolist()],
             )

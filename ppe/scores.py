@@ -84,7 +84,10 @@ class Scores:
 # %% ../nbs/scores.ipynb #sc-10
 def _numbers(words: pd.Series) -> np.ndarray:  # float64, NaN where a score is missing
     "Raises `InputError` for a word that is neither a finite number nor missing, naming its rows."
-    codes, texts = pd.factorize(words, use_na_sentinel=True)
+    try:
+        codes, texts = pd.factorize(words, use_na_sentinel=True)
+    except TypeError:  # lists and objects of JSON
+        codes, texts = pd.factorize(words.where(words.isna(), words.map(str)), use_na_sentinel=True)
     texts = pd.Series(texts).astype(str)
     values = pd.to_numeric(texts, errors="coerce").to_numpy(np.float64)
     values = texts.map(_TRUTHS).fillna(pd.Series(values)).to_numpy(np.float64)
@@ -158,7 +161,7 @@ def _check_names(table: pd.DataFrame, column: str) -> None:
     if bad:
         wrong = np.flatnonzero(words.isin(bad) | words.isna())
         where = rows_text((wrong[:5] + 1).tolist(), len(wrong))
-        raise InputError(f"{column} {bad[0]!r:.60} in {where}: a name is text on one line without spaces around it")
+        raise InputError(f"{column} {bad[0]!r:.60} in {where}: a name is printable text without spaces around it")
 
 
 def _check_once(scores: Scores) -> None:
@@ -250,21 +253,7 @@ class ScoreCells:
     @classmethod
     def of(cls, scores: Scores) -> "ScoreCells":
         "Cost: O(scores + cells · models)."
-        table = scores.table
-        models = scores.models
-        place = {name: number for number, name in enumerate(models)}
-        codes = np.array([place[name] for name in table["model"].cat.categories])[table["model"].cat.codes]
-        cell, first = graph_codes(table.assign(judge=table["judge"].astype("category")), CELL)
-        n_cells, n_models = len(first), len(models)
-        at = cell * n_models + codes
-        number = np.bincount(at, minlength=n_cells * n_models)
-        total = np.bincount(at, table["score"], n_cells * n_models)
-        with np.errstate(invalid="ignore"):
-            values = (total / number).reshape(n_cells, n_models)
-        of_cells = table.iloc[first]
-        judge, variant = (pd.factorize(of_cells[name])[0] for name in ("judge", "variant"))
-        question, questions = pd.factorize(of_cells["question_id"])
-        return cls(tuple(models), values, question, len(questions), tuple(map(str, questions)), judge, variant)
+        return _score_cells(scores)
 
     @property
     def n_scores(self) -> int:
@@ -312,6 +301,25 @@ class ScoreCells:
             ties[model] = (column == self.values).sum(axis=0)
         np.fill_diagonal(ties, 0)
         return wins, ties
+
+# %% ../nbs/scores.ipynb #sc-15-of
+def _score_cells(scores: Scores) -> ScoreCells:
+    "Cost: O(scores + cells · models)."
+    table = scores.table
+    models = scores.models
+    place = {name: number for number, name in enumerate(models)}
+    codes = np.array([place[name] for name in table["model"].cat.categories])[table["model"].cat.codes]
+    cell, first = graph_codes(table.assign(judge=table["judge"].astype("category")), CELL)
+    n_cells, n_models = len(first), len(models)
+    at = cell * n_models + codes
+    number = np.bincount(at, minlength=n_cells * n_models)
+    total = np.bincount(at, table["score"], n_cells * n_models)
+    with np.errstate(invalid="ignore"):
+        values = (total / number).reshape(n_cells, n_models)
+    of_cells = table.iloc[first]
+    judge, variant = (pd.factorize(of_cells[name])[0] for name in ("judge", "variant"))
+    question, questions = pd.factorize(of_cells["question_id"])
+    return ScoreCells(tuple(models), values, question, len(questions), tuple(map(str, questions)), judge, variant)
 
 # %% ../nbs/scores.ipynb #sc-18
 def as_verdicts(scores: Scores) -> pd.DataFrame:  # verdict table, to be validated

@@ -81,7 +81,11 @@ def header(
     line, above = file.readline(LINE).removeprefix(codecs.BOM_UTF8), 0
     while line.isspace() or (comments and line.startswith(b"#")):
         line, above = file.readline(LINE), above + 1
-    return pa.csv.read_csv(pa.BufferReader(line)).column_names if line else [], above, False
+    names = pa.csv.read_csv(pa.BufferReader(line)).column_names if line else []
+    for mark in (";", "\t"):
+        if len(names) == 1 and mark in names[0]:
+            raise InputError(f"columns are separated by {mark!r}, as in {names[0]!r:.60}: save the file with commas")
+    return names, above, False
 
 
 def column_names(

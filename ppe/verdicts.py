@@ -66,8 +66,9 @@ VERDICTS = Schema(
     either_way=True,
     optional=(ORDER_KNOWN, REPEAT),
     says={
-        "missing": ", or say what they are called (--columns judge=grader,model_a=left), or make a verdict table of "
-        "another project's file (`ppe import FILE --out verdicts.csv`)",
+        "missing": ", or name those of the file (--columns question_id=prompt,winner=said,a=left,b=right,tie=same; "
+        "judge, category and variant are not needed then), or make a verdict table of another project's file "
+        "(`ppe import FILE --out verdicts.csv`)",
         "empty": "; a pair without a usable verdict is written as 'invalid'",
         "word": (
             "unknown verdict {shown} in {rows}: a verdict is one of a, b, tie, invalid "

@@ -43,6 +43,7 @@ html_context = {"default_mode": "auto"}  # an empty mode is reported as an error
 html_theme = "sphinx_book_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("scroll.js", {"defer": "defer"})]
 html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_show_sourcelink = False

@@ -13,7 +13,9 @@ from PIL import Image
 
 FORMULA = re.compile(r'(?s)<(span|div) class="math notranslate nohighlight"([^>]*)>(.*?)</\1>')
 CLASSES = re.compile(r'\b(?:class|id)="([^"]*)"')
-PICTURE = re.compile(r'(?s)(<a\b[^>]*>\s*)?<img\b([^>]*?)\bsrc="([^"]+)"([^>]*?)/?>')
+PICTURE = re.compile(r'(?s)(<a\b[^>]*>\s*(?:<span\b[^>]*>\s*)?)?<img\b([^>]*?)\bsrc="([^"]+)"([^>]*?)/?>')
+# The theme names what has a text by another one, which a screen reader then says in its place.
+RENAMED = re.compile(r'(<button class="[^"]*search-button-field[^>]*?|<summary) (?:title="Search" )?aria-label="[^"]*"')
 # Icons, tooltips and formulas need no script; the index of all words is for the page of the search alone.
 UNUSED = r"fontawesome|bootstrap|mathjax"
 SEARCH = r"searchtools|language_data|searchindex"
@@ -135,6 +137,7 @@ def lighten(site: Path, mathjax: Path) -> None:
     for path, text in pages.items():
         text = re.sub(LOADED.format(UNUSED if path.name == "search.html" else f"{UNUSED}|{SEARCH}"), "", text)
         text = text.replace(' data-bs-toggle="tooltip"', "")
+        text = RENAMED.sub(r"\1", text)
         text = plain.sub(lambda match: match[0] if match[1] in colored else match[2], text)
         pages[path] = with_pictures(path, text)
         path.write_text(pages[path], encoding="utf-8")

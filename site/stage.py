@@ -153,6 +153,9 @@ class Staging:
                     picture["image/png"] = base64.b64encode((ROOT / f"figures/{name}.png").read_bytes()).decode()
                     alt = figures[name]
                 cell["metadata"]["mystnb"] = {"image": {"alt": alt.strip("\"'")}}
+                if front and not cell["outputs"]:  # so that the results stand near the answer
+                    tags = cell["metadata"].get("tags", [])
+                    cell["metadata"]["tags"] = [*dict.fromkeys((*tags, "hide-input"))]
             shown.append(cell)
         code = "\n".join(cell["source"] for cell in shown if cell["cell_type"] == "code")
         magic = re.search(r"(?m)^\s*[%!]", code)
@@ -185,7 +188,7 @@ class Staging:
     def first_cells(self, table: Artefact) -> str:
         "The upper left corner of a table, as Markdown."
         with (ROOT / "figures" / f"{table.name}.csv").open(encoding="utf-8", newline="") as file:
-            rows = [[" ".join(cell.split())[:24] for cell in row[:4]] for row in islice(csv.reader(file), 8)]
+            rows = [[short(cell) for cell in row[:4]] for row in islice(csv.reader(file), 8)]
         lines = [f"| {' | '.join(map(verbatim, row))} |" for row in rows]
         return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
 
@@ -225,6 +228,17 @@ class Staging:
             ]
             lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines)
+
+
+def short(cell: str) -> str:
+    "A cell of a small table: a number with three digits, or 24 characters."
+    if "." not in cell:
+        return " ".join(cell.split())[:24]
+    try:
+        number = float(cell)
+    except ValueError:
+        return " ".join(cell.split())[:24]
+    return f"{number:.3g}" if abs(number) < 1000 else f"{number:.0f}"
 
 
 def verbatim(text: str) -> str:

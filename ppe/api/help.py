@@ -248,6 +248,60 @@ to send     1 requests (0 finished before, 0 in batch files)
 """,
 }
 
+# %% ../../nbs/api/help.ipynb #help-11-d
+EXAMPLES |= {
+    "perturb": """
+>>> questions = pd.DataFrame({"question_id": [1, 2], "category": "c", "prompt": ["Why?", "How?"]})
+>>> print(ppe.perturb(questions, model="gpt-5", dry_run=True, quiet=True).lines[0])
+to send     2 requests (0 finished before, 0 in batch files)
+""",
+    "respond": """
+>>> prompts = pd.DataFrame({"question_id": [1, 1], "category": "c", "variant": [0, 1], "prompt": ["Why?", "Why so?"]})
+>>> print(ppe.respond(prompts, model="target-1", dry_run=True, quiet=True).lines[0])
+to send     2 requests (0 finished before, 0 in batch files)
+""",
+    "pipeline": """
+>>> from pathlib import Path
+>>> question = '{"question_id": 1, "category": "c", "prompt": "Why?"}'
+>>> study = '''
+... questions = "questions.jsonl"
+... wordings = 1
+... answer_tokens = 100
+... judge_tokens = 50
+... judge = {model = "judge"}
+... targets = [{model = "small"}, {model = "large"}]
+... '''
+>>> _ = Path("questions.jsonl").write_text(question), Path("study.toml").write_text(study)
+>>> ppe.pipeline("study.toml").to_frame()[["stage", "model", "calls"]].values.tolist()[:2]
+[['respond', 'small', 1], ['respond', 'large', 1]]
+""",
+    "write_verdicts": """
+>>> path = ppe.write_verdicts(ppe.simulate(models=3, questions=10), "verdicts.csv")
+>>> len(ppe.read(path))
+30
+""",
+    "comparison_graphs": """
+>>> pool = ppe.comparison_graphs(ppe.load("mt-bench-gpt4"))
+>>> pool.adjacency.shape
+(160, 6, 6)
+""",
+    "leaderboard": """
+>>> board = ppe.leaderboard(ppe.load("mt-bench-gpt4"), ranker="davidson")
+>>> board.to_frame()["model"].tolist()[0]
+'gpt-4'
+""",
+    "global_top_k": """
+>>> import numpy as np
+>>> ppe.global_top_k(np.array([5.0, 0.0, 3.0, 0.0]), 3).tolist()
+[1, 3, 2]
+""",
+    "block_top_k": """
+>>> import numpy as np
+>>> ppe.block_top_k(np.array([5.0, 0.0, 3.0, 4.0]), np.array([0, 0, 1, 1]), 1).tolist()
+[1, 2]
+""",
+}
+
 # %% ../../nbs/api/help.ipynb #help-14
 ERROR = "An argument or a table is not valid. The message names the value seen and says what to give instead."
 NO_MAXIMUM = "No estimate exists, since some models never lost to the others; see `on_separation`."

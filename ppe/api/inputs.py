@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Verdicts', 'Columns', 'VerdictFiles', 'VerdictFile', 'ROW_BYTES', 'merged_columns', 'imported', 'table_of',
-           'require_columns', 'selected', 'lacks_columns', 'read_input', 'verdict_table', 'require_one_stdin',
-           'check_match', 'judges_and_people']
+           'require_columns', 'selected', 'lacks_columns', 'read_input', 'verdict_table', 'counted',
+           'require_one_stdin', 'check_match', 'judges_and_people']
 
 # %% ../../nbs/api/inputs.ipynb #8c105adf
 import os
@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias
 
 import pandas as pd
 
-from .input_files import STDIN, field_names, file_names, is_frame, opened, readable, shown_name
+from .input_files import STDIN, field_names, file_names, is_frame, opened, readable, require_tables, shown_name
 from .score_inputs import require_verdicts
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, Remark, first_five
@@ -241,6 +241,7 @@ def read_input(
     if columns or lacks_columns(files) or _hold_lists(files):
         records = [RecordFile("input", unpacked(read_whole(opened(STDIN)), "input"))] if STDIN in files else files
         return selected(_as_asked(imported(records, columns, covariates), graded), files, **chosen)
+    require_tables([name for name in files if name != STDIN])
     sources = {name: readable(name) for name in files}
     if counts and any(map(is_counts, sources.values())):
         selections = [f"--{option} {name}" for option, name in chosen.items() if name is not None]
@@ -287,6 +288,15 @@ def verdict_table(
     )  # fmt: skip
     assert isinstance(table, pd.DataFrame)
     return table
+
+# %% ../../nbs/api/inputs.ipynb #in-counted
+def counted(
+    source: Verdicts,
+    **options: Any,  # of `read_input`
+) -> Streamed:
+    "The counts of a source, whether it holds counts or verdicts."
+    table = read_input(source, **options)
+    return table if isinstance(table, Streamed) else Streamed.of(table)
 
 # %% ../../nbs/api/inputs.ipynb #in-people-2
 def require_one_stdin(verdicts: Verdicts, people: Verdicts) -> None:

@@ -439,8 +439,9 @@ def judge(
 
     def work(session: Session, model: str) -> _Outcome:
         result = judge_answers(
-            chosen, pairs=listed, session=session, model=model, name=name, flips=flips, mode=mode, order=order, list_size=list_size,
-            seed=seed, judge_variants=wordings, prompts=texts, use_rubrics=not ignore_rubrics, decoding=decoding,
+            chosen, pairs=listed, session=session, model=model, name=name, flips=flips, mode=mode, order=order,
+            list_size=list_size, seed=seed, judge_variants=wordings, prompts=texts,
+            use_rubrics=not ignore_rubrics, decoding=decoding,
         )  # fmt: skip
         table = with_style(result.verdicts, result.details, chosen) if len(result.details) else result.verdicts
 

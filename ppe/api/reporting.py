@@ -298,7 +298,8 @@ def _section_html(section: Section, number: int) -> str:
     if section.lead:
         lead = f'<p class="lead">{escape(visible(section.lead))}</p>'
     pictures = "".join(_pictures(section, section.result, number))
-    return f"<section>{heading}{lead}{pictures}{result_html(section.result)}</section>"
+    body = result_html(section.result).replace("<div ", '<div tabindex="0" ', 1)  # so that keys can scroll a wide table
+    return f"<section>{heading}{lead}{pictures}{body}</section>"
 
 
 def page_html(

@@ -12,11 +12,22 @@ from typing import Any
 
 import pandas as pd
 
-from .input_files import STDIN, begins_as_json, field_names, file_names, is_frame, opened, shown_name
+from ppe.api.input_files import (
+    STDIN,
+    begins_as_json,
+    field_names,
+    file_names,
+    is_frame,
+    is_log,
+    opened,
+    require_tables,
+    shown_name,
+)
 from ..errors import InputError
 from ..files import read_whole, unpacked
 from ..importers.layouts import LAYOUTS
 from ..importers.records import RecordFile
+from ..importers.score_files import score_layout
 from ..pool import Pool
 from ..results import Result
 from ..schemas import SCORES_NOT_VERDICTS
@@ -43,6 +54,11 @@ def _numbers_among(file: RecordFile, names: Sequence[str]) -> list[str]:
     "The columns that hold numbers, and nothing else but empty cells."
     records = file.records((), names)
     return [name for name in names if name in records.fields and are_numbers(records.values(name))]
+
+
+def _logs_scores(name: str) -> bool:
+    "Whether a file holds scored answers as another program logs them."
+    return name != STDIN and is_log(name) and score_layout(RecordFile.open(name)) is not None
 
 
 def _refuse_near(file: RecordFile, names: Sequence[str]) -> None:
@@ -85,6 +101,9 @@ def score_input(
     files = _words(source)
     known = {name: score_columns(field_names(name), named, shown_name(name)) for name in files}
     tables = [_read(name, named, names) for name, names in known.items() if names is not None]
+    logs = [name for name, names in known.items() if names is None and _logs_scores(name)]
+    if logs:
+        require_tables(files)
     if not tables:
         if len(files) == 1 and os.path.isfile(files[0]) and field_names(files[0]):
             _refuse_near(RecordFile.open(files[0]), field_names(files[0]))

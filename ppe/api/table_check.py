@@ -176,15 +176,25 @@ def check_scores(scores: Scores) -> Check:
         "scores_alone": cells.n_alone,
     }  # fmt: skip
     joined = "common questions join all models"
-    if n_groups > 1:
+    can_rank = False
+    if len(cells.models) < 2:
+        joined = "one model: at least two are compared"
+    elif n_groups > 1:
         joined = f"{n_groups} groups of models share no question"
-    n_questions = facts["questions"]
+    elif np.ptp(table["score"]) == 0:
+        joined = "all scores are the same"
+    else:
+        can_rank = True
+    n_questions, n_unlike = facts["questions"], cells.n_unlike
+    enough = f"{n_questions:,} questions (6 needed)"
+    if n_unlike < 6 <= n_questions:
+        enough = f"{n_questions:,} questions, of which models differ on {n_unlike} (6 needed)"
     n_judges = facts["judges"]
     cases = (
         Case(ROWS, f"{len(table):,} scores"),
         _case("missing scores", f"{scores.n_missing:,} missing", not scores.n_missing, otherwise="skipped"),
-        _case("means (ppe rank)", joined, n_groups == 1),
-        _case("ranges of ranks", f"{n_questions:,} questions (6 needed)", n_questions >= 6),
+        _case("means (ppe rank)", joined, can_rank),
+        _case("ranges of ranks", enough, n_unlike >= 6),
         _case("robustness", f"{n_complete:,} of {len(there):,} cells have scores of all models",
               n_complete == len(there), otherwise="skipped"),
         _case("other judges (--over questions,judges)", f"{n_judges} of 3 judges needed", n_judges > 2,

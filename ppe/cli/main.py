@@ -92,8 +92,9 @@ def app() -> None:
 
     FILE is a verdict table (CSV, gzipped CSV or Parquet; - for standard input) with the columns judge, question_id,
     category, variant, model_a, model_b, verdict. A verdict is a (model_a is better), b, tie or invalid; variant numbers
-    the wordings of a question. FILES are one or several such tables, or counts of pairs with the columns model_a,
-    model_b, wins_a, wins_b, ties.
+    the wordings of a question. Or it is a table of scores with the columns question_id, model, score. FILES are one or
+    several such tables, or counts of pairs with the columns model_a, model_b, wins_a, wins_b, ties. `ppe import` makes
+    tables of the logs of other programs: lm-eval, Inspect, HELM, promptfoo, MT-Bench, and more.
     """
 
 # %% ../../nbs/cli/main.ipynb #c08-0cb619

@@ -325,7 +325,7 @@ def _rich_table(shown: TableView, length: int) -> "Table":
         drawn.add_column(Text(header), justify="right" if numeric else "left", no_wrap=True)
     ranges = shown.table[list(shown.bar)].to_numpy(dtype=float).tolist() if shown.bar else []
     if shown.bar and length > 0 and ranges:
-        drawn.add_column(Text(f"{shown.bar[0]} to {shown.bar[2]}" if length == BARS[0] else shown.bar[1]), no_wrap=True)
+        drawn.add_column(Text(f"{shown.bar[1]} and its range" if length == BARS[0] else shown.bar[1]), no_wrap=True)
     ends = min((low for low, _, _ in ranges), default=0.0), max((high for _, _, high in ranges), default=0.0)
     signs = "├─●┤" if _encodes("├─●┤") else "|-o|"
     for at, row in enumerate(zip(*columns.values(), strict=True)):

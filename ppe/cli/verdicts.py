@@ -8,16 +8,27 @@ __all__ = ['check_command', 'cycles_command', 'diagnose_command', 'plan_command'
            'compare_command', 'design_command', 'next_command']
 
 # %% ../../nbs/cli/verdicts.ipynb #counting-03
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from .show import FORCE, OF_RESULTS, OF_TESTS, Files, Form, command, emit, emit_result
-from .show import function_command, new_file, note, out_option
+from ppe.cli.show import (
+    FORCE,
+    OF_RESULTS,
+    OF_TESTS,
+    Files,
+    Form,
+    command,
+    emit,
+    emit_result,
+    function_command,
+    new_file,
+    note,
+    out_option,
+)
 from ..counts import write_counts
 from ..api.input_files import file_names
-from ..api.inputs import Columns, Verdicts, lacks_columns, merged_columns, read_input, selected
+from ..api.inputs import Columns, Verdicts, counted, lacks_columns, merged_columns, selected
 from ..api.pair_selection import design, next_calls
 from ..api.planning import plan
 from ..api.comparing import compare
@@ -28,10 +39,8 @@ from ..api.loading import read, scored_answers
 from ..api.table_check import check
 from ..api.pair_evidence import show
 from ..errors import InputError
-from ..inference.change_result import Change
-from ..inference.score_change import ScoreChange
+from ..reports.comparison import JudgeChange
 from ..inference.presentation_order import counts_caution
-from ..large_files import Streamed
 from ..table_files import write_table
 from ..verdicts import write_verdicts
 
@@ -53,8 +62,7 @@ def counts_command(
     also those of incomplete graphs. Out comes a file of counts, which `ppe rank` ranks.
     """
     target = new_file(out, "a file of counts", force=force, inputs=file_names(files))
-    source = read_input(files, judge=judge, category=category, columns=merged_columns(columns, {}))
-    streamed = source if isinstance(source, Streamed) else Streamed.of(source)
+    streamed = counted(files, judge=judge, category=category, columns=merged_columns(columns, {}))
     if not streamed.counts.n_verdicts:
         raise InputError("no valid verdict: nothing to count; at least one that says a, b or tie is needed")
     write_counts(streamed.counts, target)
@@ -82,7 +90,7 @@ def import_command(
         notes = [] if options["layout"] else [f"layout {answers.layout}, by the fields of the first record"]
         emit_result(format, answers, notes)
         return
-    named: str | Mapping[str, str] | None = columns
+    named: str | dict[str, str] | None = columns
     if columns is None and options["layout"] is None and lacks_columns(files):
         named = {}  # its columns have the names of a verdict table
     table = selected(import_verdicts(files, columns=named, **options), files, category=category)
@@ -135,7 +143,7 @@ def compare_command(old: Verdicts, new: Verdicts, *, format: Form, fail_if: str 
         raise InputError("--judges compares judges, on all models: it takes no --fail-if, and no --format junit")
     change = compare(old, new, **options)
     emit_result(format, change)
-    if not fail_if or not isinstance(change, (Change, ScoreChange)):
+    if not fail_if or isinstance(change, JudgeChange):
         return 0
     if change.worse:
         return WORSE

@@ -76,7 +76,8 @@ def _points(records: Records, column: str, low: float, high: float) -> np.ndarra
         fault = (
             f"{column} {records.values(column)[rows[0]]!r:.60}: a number from {low:g} (model_b is better) to {high:g} "
         )
-        fault += "is needed, or nothing where there is none; correct it, or name the ends (--columns low=1,high=7)"
+        fault += "is needed, or nothing where there is none; correct it, or name the ends (--columns low=1,high=7); "
+        fault += "a column of words is winner=COLUMN, with a=WORD,b=WORD,tie=WORD"
         raise records.refuse(rows, fault)
     return points
 

@@ -424,6 +424,10 @@ LAYOUTS["alpaca-eval"] = FileLayout(
 # %% ../../nbs/importers/layouts.ipynb #c83afc32
 _BOTH_BAD = "ties that are battles in which both were called bad: {n}"
 _NAMED = "votes that were not anonymous, which are kept (--anonymous-only leaves them out): {n}"
+_UNASKED = (
+    "battles without a question_id, each of which is a question of its own: {n}; a column that holds the question is "
+    "named, and so are judge and words (--columns question_id=COLUMN,judge=COLUMN,a=model_a,b=model_b,tie=tie)"
+)
 
 
 def _spoken(conversation: object) -> str | None:
@@ -436,10 +440,12 @@ def _spoken(conversation: object) -> str | None:
 
 
 def _chatbot_arena(records: Records, anonymous_only: bool = False) -> Records:
+    has_questions = bool({"question_id", "id"} & {*records.fields})
     named = ~records.truths("anony", blank=True)  # whether the voter could see the names
     left_out = np.where(named & anonymous_only, "not anonymous", "").astype(object)
     spoken = ([_spoken(each) for each in records.values(f"conversation_{side}")] for side in "ab")
-    return records.with_fields({"left_out": left_out, _NAMED: named, **_style(*spoken)})
+    unasked = np.full(len(records), not has_questions)
+    return records.with_fields({"left_out": left_out, _NAMED: named, _UNASKED: unasked, **_style(*spoken)})
 
 
 _BATTLE = dict(judge="judge judge_hash @arena", question_id="question_id id", category="category language",
@@ -770,8 +776,8 @@ def detect_layout(
     titles = "; ".join(f"{name} ({', '.join(layout.shapes[0])})" for name, layout in LAYOUTS.items() if layout.shapes)
     raise InputError(
         f"{file.name} is in no known layout: its first record has {first_five(map(repr, fields)) or 'no field'}; "
-        f"known are {titles}; say which columns and words it has "
-        "(--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
+        f"known are {titles}; of scores lm-eval (samples_*.jsonl), Inspect, HELM, promptfoo; say which "
+        "columns and words it has (--columns question_id=…,model_a=…,model_b=…,winner=…,a=…,b=…,tie=…,invalid=…)"
     )
 
 # %% ../../nbs/importers/layouts.ipynb #9882ad62

@@ -117,15 +117,7 @@ class Records:
 
     def identifiers(self, field: str) -> np.ndarray | list[str]:
         "A field of identifiers: int64 if all are whole numbers, else text. Raises InputError."
-        values = list(map(_plain, self.values(field)))
-        if all(type(value) is int and abs(value) < 2**63 for value in values):  # true and false are no numbers
-            return np.array(values, dtype=np.int64)
-        rule = (
-            " is no identifier: a whole number, or text on one line without spaces around it or characters that cannot "
-            "be seen"
-        )
-        self.require(field, lambda value: type(_plain(value)) is int or is_name(value), f"{rule}; correct it")
-        return list(map(str, values))
+        return _identifiers(self, field)
 
     def truths(self, field: str, blank: bool) -> np.ndarray:  # bool
         "A field of yes and no in any spelling. Raises InputError."
@@ -152,26 +144,45 @@ class Records:
         sides: Sequence[str] = (),  # fields with the names of both models, if the winner is named
     ) -> np.ndarray:  # objects
         "A field of words that stand for verdicts; null is invalid. Raises InputError for a word that is not explained."
-        cells = list(map(as_word, self.values(field)))
-        meaning = dict[str | None, str](words) | {None: "invalid"}
-        verdicts = [meaning.get(cell) for cell in cells]
-        explained = list(map(repr, words))
-        if sides:
-            pairs = list(zip(*(map(as_word, self.fields[side]) for side in sides), strict=True))
-            clash = {name for pair in pairs for name in pair} & {*words}
-            if clash:
-                names = first_five(sorted(map(str, clash)))
-                raise InputError(f"{self.name}: {names} is a model and a word for a verdict; give a=… and b=…")
-            rows = zip(verdicts, cells, pairs, strict=True)
-            verdicts = [verdict or _named_winner(cell, *pair) for verdict, cell, pair in rows]
-            explained = ["the names of the two models", *explained]
-        bad = [i for i, verdict in enumerate(verdicts) if verdict is None]
-        if bad:
-            counts = Counter(cells[i] for i in bad).most_common()
-            unknown = first_five(f"{word!r:.60} ({n})" for word, n in counts)
-            way_out = "explain it (--columns …,invalid=WORD or tie=WORD), correct it, or write null where there is none"
-            raise self.refuse(bad, f"unknown {field} {unknown}: known are {', '.join(explained)}; {way_out}")
-        return np.array(verdicts, dtype=object)
+        return _verdicts(self, field, words, sides)
+
+# %% ../../nbs/importers/records.ipynb #rc-id
+def _identifiers(records: Records, field: str) -> np.ndarray | list[str]:
+    "A field of identifiers: int64 if all are whole numbers, else text. Raises InputError."
+    values = list(map(_plain, records.values(field)))
+    if all(type(value) is int and abs(value) < 2**63 for value in values):  # true and false are no numbers
+        return np.array(values, dtype=np.int64)
+    rule = (
+        " is no identifier: a whole number, or text on one line without spaces around it or characters that cannot "
+        "be seen"
+    )
+    records.require(field, lambda value: type(_plain(value)) is int or is_name(value), f"{rule}; correct it")
+    return list(map(str, values))
+
+# %% ../../nbs/importers/records.ipynb #rc-verdicts
+def _verdicts(records: Records, field: str, words: Mapping[str, str], sides: Sequence[str]) -> np.ndarray:
+    "A field of words that stand for verdicts; null is invalid. Raises InputError for a word that is not explained."
+    cells = list(map(as_word, records.values(field)))
+    meaning = dict[str | None, str](words) | {None: "invalid"}
+    verdicts = [meaning.get(cell) for cell in cells]
+    explained = list(map(repr, words))
+    if sides:
+        pairs = list(zip(*(map(as_word, records.fields[side]) for side in sides), strict=True))
+        clash = {name for pair in pairs for name in pair} & {*words}
+        if clash:
+            names = first_five(sorted(map(str, clash)))
+            raise InputError(f"{records.name}: {names} is a model and a word for a verdict; give a=… and b=…")
+        rows = zip(verdicts, cells, pairs, strict=True)
+        verdicts = [verdict or _named_winner(cell, *pair) for verdict, cell, pair in rows]
+        explained = ["the names of the two models", *explained]
+    bad = [i for i, verdict in enumerate(verdicts) if verdict is None]
+    if bad:
+        counts = Counter(cells[i] for i in bad).most_common()
+        unknown = first_five(f"{word!r:.60} ({n})" for word, n in counts)
+        options = "a=WORD,b=WORD,tie=WORD,invalid=WORD" if sides else "invalid=WORD or tie=WORD"
+        way_out = f"explain it (--columns …,{options}), correct it, or write null where there is none"
+        raise records.refuse(bad, f"unknown {field} {unknown}: known are {', '.join(explained)}; {way_out}")
+    return np.array(verdicts, dtype=object)
 
 # %% ../../nbs/importers/records.ipynb #7b7c8464
 def _entries(data: bytes, name: str) -> Iterator[tuple[int, dict[str, object]]]:
@@ -241,19 +252,7 @@ class RecordFile:
     @classmethod
     def of(cls, frame: Any) -> "RecordFile":
         "A frame of pandas, polars or Arrow. Raises `InputError` for what is none."
-        if not isinstance(frame, pd.DataFrame):
-            kind = f"verdicts of type {type(frame).__name__}"
-            if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
-                raise InputError(f"{kind}: give a file, several, or a frame of pandas, polars or Arrow")
-            try:
-                frame = pa.table(frame).unify_dictionaries().to_pandas(ignore_metadata=True, integer_object_nulls=True)
-            except Exception as error:  # of another library
-                rule = f"are no frame that Arrow takes ({error}); give columns of text and numbers"
-                raise InputError(f"{kind} {rule}") from None
-        levels = [name for name in frame.index.names if name is not None and name not in frame]
-        if levels:
-            frame = frame.reset_index(levels)  # as of a table that was grouped or pivoted
-        return cls("the frame", frame=frame)
+        return _of_frame(frame)
 
     def is_json(self) -> bool:
         return self.data.lstrip()[:1] in (b"{", b"[")
@@ -274,23 +273,7 @@ class RecordFile:
 
     def first_fields(self) -> list[str]:
         "Fields of the first record, or of an archive. Raises InputError if there is none, or it cannot be read."
-        if self.frame is not None:
-            return list(map(str, self.frame))
-        archive = self.archive()
-        if archive:
-            return sorted({name.partition("/")[0] for name in archive.namelist()})
-        with reading(self.name, "JSON, CSV or Parquet"):
-            if not self.is_json():
-                return header(io.BytesIO(self.data))[0]
-            try:
-                for _, entry in _entries(self.data, self.name):
-                    return list(entry)
-            except InputError:
-                single = self.one_object()
-                if single:
-                    return list(single)
-                raise
-        raise InputError(f"{self.name} holds no record: at least one is needed")
+        return _first_fields(self)
 
     def records(
         self,
@@ -302,28 +285,67 @@ class RecordFile:
             if self.is_json():
                 records = _json_records(self.name, self.data, needed, optional)
             else:
-                records = self._rows(needed, optional)
+                records = _rows(self, needed, optional)
         if not len(records):
             raise InputError(f"{self.name} holds no record: at least one is needed")
         there = {field: values for field, values in records.fields.items()
                  if field in needed or any(value is not None for value in values)}  # fmt: skip
         return replace(records, fields=there)
 
-    def _rows(self, needed: Sequence[str], optional: Sequence[str]) -> Records:
-        there = self.first_fields()
-        with errors_at(self.name):
-            needed_fields(dict.fromkeys(there), *needed)
-        columns = [field for field in (*needed, *optional) if field in there]
-        again = [field for field in columns if there.count(field) > 1]
-        if again:
-            rule = "more than once: nobody can say which counts; remove one"
-            raise InputError(f"{self.name} has the column {first_five(again)} {rule}")
-        if self.frame is None:
-            fields = _table(self.data, columns).to_pydict()
-        else:  # the cells as Python has them, None for those that are missing
-            fields = {}
-            for field in columns:
-                cells = self.frame.iloc[:, there.index(field)]
-                cells = cells.astype(object).where(cells.notna(), None)
-                fields[field] = [cell.item() if isinstance(cell, np.generic) else cell for cell in cells]
-        return Records(self.name, "row", range(1, len(fields[columns[0]]) + 1), fields)
+# %% ../../nbs/importers/records.ipynb #rc-of
+def _of_frame(frame: Any) -> RecordFile:
+    "A frame of pandas, polars or Arrow. Raises `InputError` for what is none."
+    if not isinstance(frame, pd.DataFrame):
+        kind = f"verdicts of type {type(frame).__name__}"
+        if not (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
+            raise InputError(f"{kind}: give a file, several, or a frame of pandas, polars or Arrow")
+        try:
+            frame = pa.table(frame).unify_dictionaries().to_pandas(ignore_metadata=True, integer_object_nulls=True)
+        except Exception as error:  # of another library
+            rule = f"are no frame that Arrow takes ({error}); give columns of text and numbers"
+            raise InputError(f"{kind} {rule}") from None
+    levels = [name for name in frame.index.names if name is not None and name not in frame]
+    if levels:
+        frame = frame.reset_index(levels)  # as of a table that was grouped or pivoted
+    return RecordFile("the frame", frame=frame)
+
+# %% ../../nbs/importers/records.ipynb #rc-first
+def _first_fields(file: RecordFile) -> list[str]:
+    "Fields of the first record, or of an archive. Raises InputError if there is none, or it cannot be read."
+    if file.frame is not None:
+        return list(map(str, file.frame))
+    archive = file.archive()
+    if archive:
+        return sorted({name.partition("/")[0] for name in archive.namelist()})
+    with reading(file.name, "JSON, CSV or Parquet"):
+        if not file.is_json():
+            return header(io.BytesIO(file.data))[0]
+        try:
+            for _, entry in _entries(file.data, file.name):
+                return list(entry)
+        except InputError:
+            single = file.one_object()
+            if single:
+                return list(single)
+            raise
+    raise InputError(f"{file.name} holds no record: at least one is needed")
+
+# %% ../../nbs/importers/records.ipynb #rc-rows
+def _rows(file: RecordFile, needed: Sequence[str], optional: Sequence[str]) -> Records:
+    there = file.first_fields()
+    with errors_at(file.name):
+        needed_fields(dict.fromkeys(there), *needed)
+    columns = [field for field in (*needed, *optional) if field in there]
+    again = [field for field in columns if there.count(field) > 1]
+    if again:
+        rule = "more than once: nobody can say which counts; remove one"
+        raise InputError(f"{file.name} has the column {first_five(again)} {rule}")
+    if file.frame is None:
+        fields = _table(file.data, columns).to_pydict()
+    else:  # the cells as Python has them, None for those that are missing
+        fields = {}
+        for field in columns:
+            cells = file.frame.iloc[:, there.index(field)]
+            cells = cells.astype(object).where(cells.notna(), None)
+            fields[field] = [cell.item() if isinstance(cell, np.generic) else cell for cell in cells]
+    return Records(file.name, "row", range(1, len(fields[columns[0]]) + 1), fields)

@@ -269,6 +269,11 @@ def _inspect_scores(path: Path, file: RecordFile, choice: ScoreChoice) -> Iterat
     log = inspect_log(file)
     about, samples = log.get("eval") or {}, log["samples"]
     values = [_by_scorer(sample) for sample in samples]
+    status = log.get("status", "success")
+    if status != "success" and not any(values):
+        raise InputError(
+            f"{file.name} ended with status {status!r:.60}, and no sample has a score; run it again, or leave it out"
+        )
     metric = chosen_metric(file.name, [*dict.fromkeys(name for each in values for name in each)], choice)
     for sample, by_scorer in zip(samples, values, strict=True):
         row = ScoreRow(

@@ -77,9 +77,10 @@ class Sensitivity:
         drops = settings.margin + settings.drop, settings.margin + self.detectable
         small, large = (f"{win_points(-drop):.{0 if drop > 0.15 else 1}f}" for drop in drops)
         chance = "over 99" if self.power > 0.99 else f"{100 * self.power:.0f}"
-        return (
-            f"Power: a drop to {small} % would be detected {chance} % of the time, one to {large} % 80 % of the time."
-        )
+        sentence = f"Power: a drop to {small} % would be detected {chance} % of the time"
+        if small == large:
+            return f"{sentence}."
+        return f"{sentence}, one to {large} % 80 % of the time."
 
 
 class MarginTest(NamedTuple):

@@ -118,13 +118,13 @@ def question_ranges(
         return _share_ranges(fitted, draws)
     pool, method = fitted.verdicts.pool, fitted.verdicts.method
     assert pool is not None
-    own_fit = None
+    ranker: str | OwnFit = fitted.ranking.ranker
     if fitted.predictor is not None:
         tests = partial(_score_tests, fitted) if method.keeps_all else None
-        own_fit = OwnFit(partial(_rank_batch, fitted), tests)
+        ranker = OwnFit(fitted.ranking.ranker, partial(_rank_batch, fitted), tests)
     return rank_intervals(
-        pool, method=method, ranker=fitted.ranking.ranker, n_resamples=draws.n_resamples, kinds=[draws.kind],
-        level=draws.level, rng=draws.rng(), own_fit=own_fit,
+        pool, method=method, ranker=ranker, n_resamples=draws.n_resamples, kinds=[draws.kind], level=draws.level,
+        rng=draws.rng(),
     )  # fmt: skip
 
 

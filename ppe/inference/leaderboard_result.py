@@ -26,15 +26,14 @@ from ppe.inference.intervals import (
     usual_draws,
 )
 from .leaderboard_ranges import REFUSALS, Draws, Fitted, facet_ranges, uncovered
-from .ranked_verdicts import RankedVerdicts, verdict_notes
-from ..pool import Pool, half_tie_wins
+from .ranked_verdicts import RankedVerdicts, separation_notes, verdict_notes
+from ..pool import Pool
 from ..random_streams import SEED
-from ..rankers.distances import DISTANCES
+from ..rankers.distances import distances_to
 from ..rankers.order_effect import ORDER_FORMS
 from ..rankers.predictor import Predictor, first_places
 from ..rankers.ranking import Ranking
 from ..rankers.registry import RANKERS
-from ..rankers.separation import unjudged_orders
 from ..results import Concern, Note, Parts, Result, TableView
 
 if TYPE_CHECKING:
@@ -94,27 +93,11 @@ class Leaderboard(Result):
     @property
     def distances(self) -> dict[str, float] | None:  # by name
         "How far the ranking is from the reference."
-        if self.reference is None:
-            return None
-        return {name: float(measure(self.ranking.ranks, self.reference)) for name, measure in DISTANCES.items()}
+        return distances_to(self.reference, self.ranks)
 
     def estimates(self) -> dict[str, Any]:
         "What the ranker estimated besides the scores."
-        fit = self.ranking.fit
-        estimates = {} if fit.estimates is None else fit.estimates.to_dict()
-        return estimates if fit.nu is None else {"nu": fit.nu} | estimates
-
-    def parts(self) -> Parts:
-        "The table, and a line for each thing that was estimated or assumed."
-        return [_table_view(self), "", *self.lines()]
-
-    def to_frame(self) -> pd.DataFrame:  # model, score, rank, with intervals LIMITS and interval_kind; best first
-        "One row for each model; with covariates the columns WITHOUT, too."
-        return _table(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        "Everything as JSON takes it (`ppe rank --format json`)."
-        return _report(self)
+        return _estimates(self)
 
     def lines(self) -> list[str]:
         "What stands below the table."
@@ -134,9 +117,8 @@ class Leaderboard(Result):
         over: tuple[str, ...] = ("question",),  # facets that are drawn anew
     ) -> "Leaderboard":
         "The same with limits of scores and ranks. Raises as `facet_ranges`, and for a table without graphs."
-        if n_resamples is None:
-            n_resamples = usual_draws(level)
-        return _with_ranges(self, Draws(n_resamples, level, canonical_kind(kind), seed), over)
+        n_draws = usual_draws(level) if n_resamples is None else n_resamples
+        return _with_ranges(self, Draws(n_draws, level, canonical_kind(kind), seed), over)
 
     def with_fragility(
         self,
@@ -148,46 +130,56 @@ class Leaderboard(Result):
         """
         return _with_fragility(self, asked)
 
+# %% ../../nbs/inference/leaderboard_result.ipynb #lr-estimates
+def _estimates(board: Leaderboard) -> dict[str, Any]:
+    "What the ranker estimated besides the scores."
+    fit = board.ranking.fit
+    estimates = {} if fit.estimates is None else fit.estimates.to_dict()
+    return estimates if fit.nu is None else {"nu": fit.nu} | estimates
+
 # %% ../../nbs/inference/leaderboard_result.ipynb #ca52608f
-def _table(board: Leaderboard) -> pd.DataFrame:
-    "One row for each model, best first."
-    table, intervals = board.ranking.table(), board.intervals
+@patch
+def to_frame(self: Leaderboard) -> pd.DataFrame:  # model, score, rank, with intervals LIMITS and interval_kind
+    "One row for each model, best first; with covariates the columns WITHOUT, too."
+    table, intervals = self.ranking.table(), self.intervals
     size = table["score"].abs()
     table["score"] = table["score"].mask(size < NEGLIGIBLE * size.max(), 0.0)
     if intervals is not None:
-        table = table.join(intervals.table(board.kind).set_index("model")[LIMITS], on="model")
-        table["interval_kind"] = board.kind
+        table = table.join(intervals.table(self.kind).set_index("model")[LIMITS], on="model")
+        table["interval_kind"] = self.kind
         if intervals.scope.holds:
             table["over"] = ",".join(f"{facet}s" for facet in intervals.scope.over)
-    if board.without is not None:
-        plain = board.without.table().set_index("model")[["rank", "score"]].add_suffix("_without")
+    if self.without is not None:
+        plain = self.without.table().set_index("model")[["rank", "score"]].add_suffix("_without")
         table = table.join(plain, on="model")
         table["change"] = table["rank_without"] - table["rank"]
     return table
 
 
-def _table_view(board: Leaderboard) -> TableView:
-    "The columns that a person reads."
+@patch
+def parts(self: Leaderboard) -> Parts:
+    "The table, and a line for each thing that was estimated or assumed."
     columns, bar = ["rank", "model", "score"], None
-    if board.intervals:
+    if self.intervals:
         columns += ["rank_low", "rank_high", "score_low", "score_high"]
         bar = ("rank_low", "rank", "rank_high")
-    if board.without:
+    if self.without:
         columns += WITHOUT
-    return TableView(board.to_frame()[columns], bar)
+    return [TableView(self.to_frame()[columns], bar), "", *self.lines()]
 
 # %% ../../nbs/inference/leaderboard_result.ipynb #f8ba27f5
-def _report(board: Leaderboard) -> dict[str, Any]:
-    "A leaderboard as JSON takes it."
-    verdicts, ranking, limits = board.verdicts, board.ranking, board.intervals
-    method, graphs, models = verdicts.method, verdicts.kept_graphs(), board.to_frame()
+@patch
+def to_dict(self: Leaderboard) -> dict[str, Any]:
+    "Everything as JSON takes it (`ppe rank --format json`)."
+    verdicts, ranking, limits = self.verdicts, self.ranking, self.intervals
+    method, graphs, models = verdicts.method, verdicts.kept_graphs(), self.to_frame()
     selection = "block" if method.by == "block" else "global"
     intervals = None
     if limits:
         intervals = {
-            "kind": board.kind, "promise": limits.scope.promise(board.kind), "level": limits.level,
+            "kind": self.kind, "promise": limits.scope.promise(self.kind), "level": limits.level,
             "over": [f"{facet}s" for facet in limits.scope.over],
-            "n_resamples": limits.scope.n_draws, "seed": board.seed, "scale": list(limits.scale) or None,
+            "n_resamples": limits.scope.n_draws, "seed": self.seed, "scale": list(limits.scale) or None,
             f"top_{TOP}_among": list(limits.among(TOP)) or None,
         }  # fmt: skip
     return {
@@ -202,10 +194,10 @@ def _report(board: Leaderboard) -> dict[str, Any]:
         "kept": None if graphs is None else graphs.to_dict("records"),
         "models": models.astype(object).where(~models.isin([np.inf, -np.inf]), None).to_dict("records"),
         "fit": ranking.fit.to_dict(),
-        "distances": board.distances,
+        "distances": self.distances,
         "intervals": intervals,
-        "fragility": board.fragility and board.fragility.to_dict(),
-        "notes": board.notes(),
+        "fragility": self.fragility and self.fragility.to_dict(),
+        "notes": self.notes(),
     }
 
 
@@ -246,12 +238,8 @@ def _cautions(board: Leaderboard) -> list[str]:
         notes += interval_notes(board.intervals, board.kind)
     if board.uncovered:
         notes.append(Note(board.uncovered, Concern.ROUGH))
-    counts, fit = board.verdicts.counts, board.ranking.fit
-    half_ties = half_tie_wins(counts.wins, counts.ties)
-    separated = unjudged_orders(half_ties, board.ranking.models, penalty=bool(fit.ridge))
-    if separated:
-        notes.append(Note(separated, Concern.MISSING))
-    notes += verdict_notes(board.verdicts)
+    fit = board.ranking.fit
+    notes += [*separation_notes(board.verdicts, bool(fit.ridge)), *verdict_notes(board.verdicts)]
     if fit.estimates is not None:
         notes += fit.estimates.notes()
     return notes

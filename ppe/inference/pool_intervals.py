@@ -55,6 +55,7 @@ def pool_tests(
 class OwnFit:
     "How a model with effects beside the strengths is ranked, and tested."
 
+    ranker: str  # that it is called
     fit_batch: Callable[[np.ndarray], BatchScores]  # ranks weights (B, G)
     tests: Callable[..., ScoreTests] | None = None  # of n_flips and rng; None: no test
 
@@ -95,12 +96,12 @@ def rank_intervals(
     pool: Pool,
     *,
     method: Method = ALL_GRAPHS,  # which graphs are ranked; chosen again inside each resample
-    ranker: str = "bradley-terry",  # any of RANKERS; what it estimates of the pool is estimated anew in each resample
+    # Any of RANKERS, or its own fit: what it estimates of the pool is estimated anew in each resample.
+    ranker: str | OwnFit = "bradley-terry",
     n_resamples: int,  # and sign flips
     rng: np.random.Generator,
     level: float = 0.95,
     kinds: Sequence[str] = tuple(INTERVAL_KINDS),  # those that the ranking does not have are left out
-    own_fit: OwnFit | None = None,  # in place of the ranker's
     scored: bool = True,  # with limits of scores of the kinds that are tested; without them, NaN, half of the time
 ) -> RankIntervals:
     """Rank the graphs that a method keeps, with limits of every kind that is asked for.
@@ -110,17 +111,20 @@ def rank_intervals(
     pool that is too small.
     """
     check_draws_once(method)
-    ranker = method.ranker or ranker
+    own_fit = None
+    if isinstance(ranker, OwnFit):
+        own_fit, ranker = ranker, ranker.ranker
+    name = method.ranker or ranker
     tests = own_fit.tests if own_fit else None
-    if own_fit is None and ranker in ORDER_FORMS and method.keeps_all:
-        tests = partial(pool_tests, pool, tie_parameter=ranker == "davidson")
+    if own_fit is None and name in ORDER_FORMS and method.keeps_all:
+        tests = partial(pool_tests, pool, tie_parameter=name == "davidson")
     kinds = checked_kinds(pool.n_questions, kinds, n_resamples, level, tests is not None)
 
     signs = rng.spawn(1)[0]
     weights = draw_weights(method, pool.scores(method.mu), pool.blocks, n_resamples=1, rng=rng)
     if "percentile" in kinds:
         weights = np.concatenate([weights, question_weights(method, pool, n_resamples=n_resamples, rng=rng)])
-    fits = own_fit.fit_batch(weights) if own_fit else rank_batch(pool, weights, ranker=ranker)
+    fits = own_fit.fit_batch(weights) if own_fit else rank_batch(pool, weights, ranker=name)
     limits = dict[str, ModelLimits]()
     if "percentile" in kinds:
         joined = None
@@ -142,6 +146,6 @@ def rank_intervals(
         limits |= by_tests
         scale = tuple(name for name, inside in zip(pool.models, ends[tested[0]][2], strict=True) if inside)
     return RankIntervals(
-        ranker, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0]), limits, level,
+        name, method.name, pool.models, fits.scores[0], fits.ranks[0], bool(fits.ridge[0]), limits, level,
         Scope(pool.n_questions, n_resamples), BatchScores(fits.scores[1:], fits.ridge[1:]), scale, best,
     )  # fmt: skip

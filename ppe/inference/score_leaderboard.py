@@ -22,7 +22,7 @@ from .mean_tests import MeanTests
 from .score_ranges import ScoreRanges, over_facets
 from .step_down import questions_needed
 from ..random_streams import SEED, stream
-from ..rankers.distances import DISTANCES, best_first, mid_ranks, shown_ranks
+from ..rankers.distances import best_first, distances_to, mid_ranks, shown_ranks
 from ..rankers.ranking import reference_ranks
 from ..rankers.registry import rank_counts
 from ..results import Concern, Note, Parts, Result, TableView
@@ -172,18 +172,11 @@ class ScoreLeaderboard(Result):
     @property
     def distances(self) -> dict[str, float] | None:
         "How far the ranking is from the reference, by name."
-        if self.reference is None:
-            return None
-        return {name: float(measure(self.ranks, self.reference)) for name, measure in DISTANCES.items()}
+        return distances_to(self.reference, self.ranks)
 
     def to_frame(self) -> pd.DataFrame:
         "One row for each model, best first: model, score, rank, and the columns of the ranges."
-        columns = {"model": self.cells.models, "score": self.means, "rank": shown_ranks(self.ranks)}
-        table = pd.DataFrame(columns)
-        if self.ranges is not None:
-            ranges = self.ranges.table.dropna(axis="columns", how="all")
-            table = table.join(ranges, on="model").assign(interval_kind=self.ranges.kind)
-        return table.iloc[best_first(self.means)].reset_index(drop=True)
+        return _table(self)
 
     @property
     def by_wins(self) -> str:
@@ -215,6 +208,16 @@ class ScoreLeaderboard(Result):
             return self
         points = self.cells.by_question()
         return replace(self, fragility=points_fragility(self.cells.models, self.cells.questions, points))
+
+# %% ../../nbs/inference/score_leaderboard.ipynb #sl-07-table
+def _table(board: ScoreLeaderboard) -> pd.DataFrame:
+    "One row for each model, best first: model, score, rank, and the columns of the ranges."
+    columns = {"model": board.cells.models, "score": board.means, "rank": shown_ranks(board.ranks)}
+    table = pd.DataFrame(columns)
+    if board.ranges is not None:
+        ranges = board.ranges.table.dropna(axis="columns", how="all")
+        table = table.join(ranges, on="model").assign(interval_kind=board.ranges.kind)
+    return table.iloc[best_first(board.means)].reset_index(drop=True)
 
 # %% ../../nbs/inference/score_leaderboard.ipynb #sl-07-parts
 @patch

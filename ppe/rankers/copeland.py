@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from ..pool import half_tie_wins
-from .ranking import BatchScores, check_counts, rank_one
+from .ranking import BatchScores, CountMethod, check_counts, rank_one
 from .separation import same_component
 
 # %% ../../nbs/rankers/copeland.ipynb #cell-06
@@ -38,7 +38,7 @@ def copeland_batch(
     return BatchScores(scores, same_component(wins + np.swapaxes(wins, -1, -2) + ties)[1] > 1)
 
 
-copeland = partial(rank_one, "copeland", copeland_batch, "Copeland score", "count")  # of one count matrix
+copeland = partial(rank_one, CountMethod("copeland", copeland_batch, "Copeland score", "count"))
 
 # %% ../../nbs/rankers/copeland.ipynb #den-05
 def greedy_levels(
@@ -85,4 +85,4 @@ def denoise_batch(
     return BatchScores(scores, same_component(wins + np.swapaxes(wins, -1, -2) + ties)[1] > 1)
 
 
-denoise = partial(rank_one, "denoise", denoise_batch, "order", "greedy")  # of one count matrix
+denoise = partial(rank_one, CountMethod("denoise", denoise_batch, "order", "greedy"))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TIE_TOLERANCE', 'DISTANCES', 'mid_ranks', 'best_first', 'at_least', 'shown_ranks', 'tied_places', 'spearman_distance',
-           'kendall_distance', 'footrule_distance', 'chebyshev_distance']
+           'kendall_distance', 'footrule_distance', 'chebyshev_distance', 'distances_to']
 
 # %% ../../nbs/rankers/distances.ipynb #ds-03
 from collections.abc import Callable
@@ -185,3 +185,13 @@ DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "footrule": footrule_distance,
     "chebyshev": chebyshev_distance,
 }
+
+# %% ../../nbs/rankers/distances.ipynb #ds-to
+def distances_to(
+    reference: np.ndarray | None,  # (n,) ranks
+    ranks: np.ndarray,  # (n,)
+) -> dict[str, float] | None:  # by name; None without a reference
+    "How far a ranking is from a reference."
+    if reference is None:
+        return None
+    return {name: float(measure(ranks, reference)) for name, measure in DISTANCES.items()}

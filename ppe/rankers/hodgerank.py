@@ -8,11 +8,10 @@ __all__ = ['mean_flow', 'hodgerank_batch', 'CyclicRatio', 'hodgerank']
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-03
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
-from .ranking import BatchScores, Estimates, OnSeparation, Ranking, check_counts, rank_one
+from .ranking import BatchScores, CountMethod, Estimates, OnSeparation, Ranking, check_counts, rank_one
 from .separation import COMPONENT_PENALTY, same_component
 
 # %% ../../nbs/rankers/hodgerank.ipynb #cell-06
@@ -65,8 +64,8 @@ def hodgerank(
     `fit.estimates` is a `CyclicRatio`.
     Source: Jiang, Lim, Yao and Ye (2011).
     """
-    method = partial(rank_one, "hodgerank", hodgerank_batch, "HodgeRank potential", "Laplacian solve")
-    ranking = method(wins, ties, models=models, on_separation=on_separation)
+    method = CountMethod("hodgerank", hodgerank_batch, "HodgeRank potential", "Laplacian solve")
+    ranking = rank_one(method, wins, ties, models=models, on_separation=on_separation)
     flow, n_compared = mean_flow(*check_counts(wins, ties))
     cyclic = (n_compared * (flow - np.subtract.outer(ranking.scores, ranking.scores)) ** 2).sum()
     ratio = float(cyclic / (n_compared * flow**2).sum()) if flow.any() else 0.0

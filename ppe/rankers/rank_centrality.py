@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ConvergenceError
 from ..pool import half_tie_wins
-from .ranking import BatchScores, check_counts, rank_one
+from .ranking import BatchScores, CountMethod, check_counts, rank_one
 from .separation import refuse_separated, same_component
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-06
@@ -84,7 +84,8 @@ def rank_centrality_batch(
     return BatchScores(scores, separated)
 
 # %% ../../nbs/rankers/rank_centrality.ipynb #cell-20
-rank_centrality = partial(  # of one count matrix
-    rank_one, "rank-centrality", rank_centrality_batch, "unique stationary distribution", "GTH elimination",
-    refuse=refuse_separated, ridge=PSEUDO_COUNT,
+_METHOD = CountMethod(
+    "rank-centrality", rank_centrality_batch, "unique stationary distribution", "GTH elimination", refuse_separated,
+    PSEUDO_COUNT,
 )  # fmt: skip
+rank_centrality = partial(rank_one, _METHOD)  # of one count matrix

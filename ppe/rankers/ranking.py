@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OnSeparation', 'check_counts', 'check_models', 'check_on_separation', 'check_given', 'Estimates', 'Fit', 'Ranking',
-           'BatchScores', 'rank_one', 'reference_ranks']
+           'BatchScores', 'CountMethod', 'rank_one', 'reference_ranks']
 
 # %% ../../nbs/rankers/ranking.ipynb #cell-03
 import math
@@ -237,26 +237,33 @@ class BatchScores:
         return mid_ranks(self.scores)
 
 
+@dataclass(frozen=True)
+class CountMethod:
+    "A method for many count matrices, by which one is ranked."
+
+    name: str
+    batch: Callable[..., BatchScores]  # of wins and ties, that flags where its fallback stands in
+    estimate: str  # what is not unique there
+    solver: str
+    refuse: Callable[..., None] = refuse_disconnected  # where the fallback was not asked for
+    ridge: float = COMPONENT_PENALTY  # size of the fallback
+
+
 def rank_one(
-    name: str,  # of the method
-    method: Callable[..., BatchScores],  # of wins and ties, that flags where its fallback stands in
-    estimate: str,  # what is not unique there
-    solver: str,
+    method: CountMethod,
     wins: np.ndarray,  # (n, n) W: W[i, j] counts how often i beats j
     ties: np.ndarray,  # (n, n) T, symmetric
     *,
     models: Sequence[str] | None = None,  # names in the order of the counts
     on_separation: OnSeparation = "error",  # ridge: the fallback, mean zero in each group that met
-    refuse: Callable[..., None] = refuse_disconnected,  # where that was not asked for
-    ridge: float = COMPONENT_PENALTY,  # size of the fallback
 ) -> Ranking:
     "One count matrix by a method for many. Raises: InputError; NoMaximumError naming the groups that are apart."
     wins, ties, names = check_given(wins, ties, models, on_separation)
     if on_separation == "error":
-        refuse(half_tie_wins(wins, ties), names, estimate)
-    batch = method(wins[None], ties[None])
-    fit = Fit(True, 0, ridge=ridge if batch.ridge[0] else 0.0, solver=solver)
-    return Ranking.from_scores(name, names, batch.scores[0], fit)
+        method.refuse(half_tie_wins(wins, ties), names, method.estimate)
+    batch = method.batch(wins[None], ties[None])
+    fit = Fit(True, 0, ridge=method.ridge if batch.ridge[0] else 0.0, solver=method.solver)
+    return Ranking.from_scores(method.name, names, batch.scores[0], fit)
 
 # %% ../../nbs/rankers/ranking.ipynb #cell-61
 def reference_ranks(

@@ -45,7 +45,7 @@ def model_name(
 # Marks of turns that are no special tokens, in the templates that use them.
 _TEXT_MARKS = ("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>")
 
-
+# %% ../../nbs/stages/local.ipynb #lc-backend
 class LocalBackend:
     "A model that runs on this machine."
 

@@ -1,5 +1,6 @@
 """Logs of other programs' scored answers, written by those programs themselves, become score tables that are ranked."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,25 @@ def test_options_of_verdicts_are_refused_by_name(ppe_main, tmp_path: Path) -> No
     out = tmp_path / "x.csv"
     refused(ppe_main("import", LOGS / "inspect", "--games", "agreed", "--out", out), "games", "inspect-scores")
     assert not out.exists()
+
+
+@pytest.mark.parametrize("log", ["inspect/blue.eval", "inspect/red.json", "promptfoo.json"])
+@pytest.mark.parametrize("words", [["rank"], ["check"], ["diagnose"], ["cycles"]])
+def test_a_log_that_is_no_table_is_told_how_it_becomes_one(ppe_main, log: str, words: list[str]) -> None:
+    refused(ppe_main(*words, LOGS / log), "is a log, and no table", f"ppe import {LOGS / log} --out table.csv")
+
+
+def test_several_logs_and_folders_are_told_the_same(ppe_main) -> None:
+    samples = sorted((LOGS / "lm_eval").glob("*/samples_*.jsonl"))
+    refused(ppe_main("rank", *samples), f"ppe import {samples[0]} {samples[1]} --out table.csv")
+    refused(ppe_main("rank", LOGS / "lm_eval"), f"ppe import {LOGS / 'lm_eval'} --out table.csv")
+
+
+def test_a_log_that_ended_in_an_error_without_scores_says_so(ppe_main, tmp_path: Path) -> None:
+    log = json.loads((LOGS / "inspect" / "red.json").read_text())
+    log["status"] = "error"
+    for sample in log["samples"]:
+        sample["scores"] = {}
+    (tmp_path / "red.json").write_text(json.dumps(log))
+    done = ppe_main("import", tmp_path / "red.json", "--layout", "inspect-scores", "--out", tmp_path / "s.csv")
+    refused(done, "red.json ended with status 'error', and no sample has a score")

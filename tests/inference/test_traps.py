@@ -84,3 +84,46 @@ def test_trap_11_one_sided_questions_decide_from_six_on(n_unlike, is_certain):
     board = ppe.rank(pd.DataFrame(rows, columns=COLUMNS))
     assert (board.to_frame()["rank_high"].tolist() == [1, 2]) == is_certain
     assert ("Models differ on 5 of 100 questions: ranges need at least 6." in board.notes()) != is_certain
+
+
+def scored(*values: float) -> pd.DataFrame:
+    "Scores of models a, b, … on 30 questions; beyond the first five all have that of a."
+    rows = [(q, m, value if q < 5 else values[0]) for q in range(30) for m, value in zip("abc", values, strict=False)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "frame, sentence",
+    [
+        (scored(1.0), "means (ppe rank): one model: at least two are compared"),
+        (scored(1.0, 1.0), "means (ppe rank): all scores are the same"),
+        (scored(1.0, 0.0), "ranges of ranks: 30 questions, of which models differ on 5 (6 needed)"),
+    ],
+)
+def test_check_says_what_rank_would_refuse_or_leave_open(frame, sentence):
+    check = ppe.check(frame)
+    assert sentence in check.fit_for
+    assert [case.outcome for case in check.cases if f"{case.name}: {case.sentence}" == sentence] == ["failure"]
+
+
+@pytest.mark.parametrize(
+    "frame, words",
+    [
+        (
+            scored(1.0, 0.0).assign(score=[[value] for value in scored(1.0, 0.0)["score"]]),
+            r"score '\[1.0\]'.*in rows 1",
+        ),
+        (scored(1.0, 0.0).assign(score=scored(1.0, 0.0)["score"].map("{:.0%}".format)), "score '100%', '0%' in rows 1"),
+        (scored(1e-12, 0.0), "all scores lie within 1e-12.*give them in larger units"),
+    ],
+)
+def test_scores_that_are_no_numbers_or_too_near_are_refused(frame, words):
+    with pytest.raises(InputError, match=words):
+        ppe.rank(frame)
+
+
+def test_a_limit_where_signs_jump_is_zero():
+    "Five questions speak for a, none against: its bound is 0, and no rounding of the solver stands in the table."
+    table = ppe.rank(scored(1.0, 0.0)).to_frame()
+    assert table["behind_at_most"][0] == 0
+    assert "to +0;" in str(ppe.compare(scored(1.0, 0.0), model=["a", "b"]))
