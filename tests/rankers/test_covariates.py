@@ -130,7 +130,7 @@ def test_frozen_coefficients_bring_their_units(ppe_main, tmp_path):
     assert [m["score"] for m in report["models"]] == there.table()["score"].tolist()
     # Lengths all alike: no spread here is needed.
     write(other, [(*row[:7], 100, 100, *row[9:]) for row in table(7, n_questions=5)], STYLED)
-    refused(ppe_main("rank", other, "--covariates", "length"), "covariate length: both answers of every verdict")
+    refused(ppe_main("rank", other, "--covariates", "length"), "covariate length is the same for both answers")
     assert ppe_main("rank", other, "--coefficients", saved).code == 0
 
 
