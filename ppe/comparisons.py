@@ -112,16 +112,7 @@ class Comparisons:
         size: int | None = None,  # U; one more than the largest number in by, if not given
     ) -> np.ndarray:  # (3, U, n, n): the first won, the second won, a tie; row shown first, column second
         "Valid verdicts of every ordered pair; a share y is y of a win and 1 − y of a loss. Cost: O(R + U n²)."
-        n, unit = len(self.models), np.zeros(len(self), dtype=np.int64) if by is None else by
-        size = int(unit.max(initial=0)) + 1 if size is None else size
-        if self.shares is not None:
-            cell = (unit * n + self.first) * n + self.second
-            parts = np.stack([self.shares, 1 - self.shares, np.zeros(len(self))])
-            weights = np.nan_to_num(parts) * (1 if times is None else times)
-            counts = [np.bincount(cell, part, minlength=size * n * n) for part in weights]
-            return np.reshape(counts, (3, size, n, n))
-        cell = ((self.outcome * size + unit) * n + self.first) * n + self.second
-        return np.bincount(cell, times, minlength=4 * size * n * n).astype(np.float64).reshape(4, size, n, n)[:3]
+        return _counts(self, by, times, size)
 
 # %% ../nbs/comparisons.ipynb #cmp-coded
 def _coded(
@@ -163,6 +154,20 @@ def _renumbered(rows: Comparisons, chosen: np.ndarray) -> Comparisons:
     sides = {name: values[chosen] for name, values in rows.covariates.items()}
     judged_by = tuple(rows.judges[number] for number in judges)
     return replace(rows, **parts, judges=judged_by, n_questions=len(questions), covariates=sides)
+
+# %% ../nbs/comparisons.ipynb #cmp-counts
+def _counts(rows: Comparisons, by: np.ndarray | None, times: np.ndarray | None, size: int | None) -> np.ndarray:
+    "Valid verdicts of every ordered pair; a share y is y of a win and 1 − y of a loss. Cost: O(R + U n²)."
+    n, unit = len(rows.models), np.zeros(len(rows), dtype=np.int64) if by is None else by
+    size = int(unit.max(initial=0)) + 1 if size is None else size
+    if rows.shares is not None:
+        cell = (unit * n + rows.first) * n + rows.second
+        parts = np.stack([rows.shares, 1 - rows.shares, np.zeros(len(rows))])
+        weights = np.nan_to_num(parts) * (1 if times is None else times)
+        counts = [np.bincount(cell, part, minlength=size * n * n) for part in weights]
+        return np.reshape(counts, (3, size, n, n))
+    cell = ((rows.outcome * size + unit) * n + rows.first) * n + rows.second
+    return np.bincount(cell, times, minlength=4 * size * n * n).astype(np.float64).reshape(4, size, n, n)[:3]
 
 # %% ../nbs/comparisons.ipynb #d58183d1
 def wins_and_ties(

@@ -37,7 +37,8 @@ from ppe.api.inputs import (
 )
 from .input_files import opened
 from .options import check_numbers, words_checked
-from .ranking import Reference, rank
+from .rank_inputs import Reference
+from .ranking import rank
 from .score_inputs import score_input
 from .verdict_quality import diagnose
 from .pair_evidence import show

@@ -75,17 +75,22 @@ class Layout:
 
     def words(self, n_calls: int) -> str:
         "For a person: what is done."
-        over = f"over {plural(self.questions(n_calls), 'question')}"
-        if self.kind == "lists":
-            return f"lists of {self.block_size}, {over}"
-        ways = {
-            "spread": "pairs spread",
-            "blocks": f"blocks of {self.block_size}",
-            "complete": "complete graphs",
-            "paraphrases": f"complete graphs on all {self.n_wordings} wordings",
-        }
-        order = "both orders" if self.orders == "both" else "one order"
-        return f"{ways[self.kind]}, {order}, {over}"
+        return _words(self, n_calls)
+
+# %% ../../nbs/designs/layouts.ipynb #dl-words
+def _words(layout: Layout, n_calls: int) -> str:
+    "For a person: what is done."
+    over = f"over {plural(layout.questions(n_calls), 'question')}"
+    if layout.kind == "lists":
+        return f"lists of {layout.block_size}, {over}"
+    ways = {
+        "spread": "pairs spread",
+        "blocks": f"blocks of {layout.block_size}",
+        "complete": "complete graphs",
+        "paraphrases": f"complete graphs on all {layout.n_wordings} wordings",
+    }
+    order = "both orders" if layout.orders == "both" else "one order"
+    return f"{ways[layout.kind]}, {order}, {over}"
 
 # %% ../../nbs/designs/layouts.ipynb #6157ec89
 def others_in_question(

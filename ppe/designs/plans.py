@@ -202,27 +202,7 @@ class Plan(Result):
 
     def parts(self) -> Parts:
         "The readable form: the table, what it rests on, and the advice."
-        ends = ""
-        if self.beliefs.widening > 1:
-            factor = f"{self.beliefs.widening:.3g} times"
-            ends = f", moved {factor} as far from it in the logarithm, which so few questions ask for"
-        if self.designs["calls_low"].notna().any():
-            ends += "; in brackets the calls with which low and high reach the target (or more: all are too few)"
-        believed = self.beliefs.summary()
-        texts = {name: "{median:.2f} ({low:.2f} to {high:.2f})".format(**numbers) for name, numbers in believed.items()}
-        texts["ties"] = "{median:.0%} ({low:.0%} to {high:.0%})".format(**believed["ties"])
-        return [
-            TableView(_readable(self.designs, self.top), ("low", "distance", "high")),
-            "",
-            "distance: normalised Spearman distance to the ranking of all questions, typical, and best and worst case "
-            f"(low, high; 90 %){ends}; top {self.top}: probability that they are right; range: places "
-            "between the ends of a 95 % rank range",
-            f"assumed, from {self.beliefs.source}: strengths with sd {texts['strengths']} logits, question effects "
-            f"with sd {texts['effects']}, ties {texts['ties']}, first place {texts['first_place']} log odds",
-            "",
-            self.advice,
-            *([self.lists] if self.lists else []),
-        ]
+        return _parts(self)
 
     def to_frame(self) -> pd.DataFrame:
         "The designs, best first."
@@ -264,6 +244,31 @@ class Plan(Result):
             "all_questions_to_endless": self.beyond, "advice": self.advice, "lists": self.lists,
             "notes": self.notes(),
         }  # fmt: skip
+
+# %% ../../nbs/designs/plans.ipynb #pl-parts
+def _parts(plan: Plan) -> Parts:
+    "The readable form: the table, what it rests on, and the advice."
+    ends = ""
+    if plan.beliefs.widening > 1:
+        factor = f"{plan.beliefs.widening:.3g} times"
+        ends = f", moved {factor} as far from it in the logarithm, which so few questions ask for"
+    if plan.designs["calls_low"].notna().any():
+        ends += "; in brackets the calls with which low and high reach the target (or more: all are too few)"
+    believed = plan.beliefs.summary()
+    texts = {name: "{median:.2f} ({low:.2f} to {high:.2f})".format(**numbers) for name, numbers in believed.items()}
+    texts["ties"] = "{median:.0%} ({low:.0%} to {high:.0%})".format(**believed["ties"])
+    return [
+        TableView(_readable(plan.designs, plan.top), ("low", "distance", "high")),
+        "",
+        "distance: normalised Spearman distance to the ranking of all questions, typical, and best and worst case "
+        f"(low, high; 90 %){ends}; top {plan.top}: probability that they are right; range: places "
+        "between the ends of a 95 % rank range",
+        f"assumed, from {plan.beliefs.source}: strengths with sd {texts['strengths']} logits, question effects "
+        f"with sd {texts['effects']}, ties {texts['ties']}, first place {texts['first_place']} log odds",
+        "",
+        plan.advice,
+        *([plan.lists] if plan.lists else []),
+    ]
 
 # %% ../../nbs/designs/plans.ipynb #c4838828
 @patch

@@ -637,7 +637,7 @@ def parsed_columns(
         raise InputError(f"columns {text!r:.60} name nothing; {_RULE}")
     return columns
 
-
+# %% ../../nbs/importers/layouts.ipynb #ly-named
 def named_columns(
     # MEANING=COLUMN or MEANING=WORD, separated by commas, of which a quoted part may hold one; or by meaning the
     # column, or the word or words.

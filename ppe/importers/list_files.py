@@ -53,7 +53,7 @@ class _Fault(Exception):
         super().__init__(text)
         self.kind = kind
 
-
+# %% ../../nbs/importers/list_files.ipynb #lf-cells
 def _listed(cell: Any, field: str) -> list[Any] | None:
     "A cell as a list; None where there is none. Raises `_Fault`."
     if isinstance(cell, np.ndarray):
