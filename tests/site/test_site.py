@@ -20,6 +20,7 @@ from stage_notebooks import ROOT, stage_notebooks
 SITE = ROOT / "site"
 sys.path.insert(0, str(SITE))
 
+import light  # noqa: E402
 import links  # noqa: E402
 import make_site  # noqa: E402
 import reference  # noqa: E402
@@ -172,6 +173,13 @@ def test_the_reference_has_every_public_name_with_its_parameters():
         f"`name` : `str`\n: a key of [`RANKERS`](#{reference.label('rankers.registry', 'RANKERS')})",
         "**Returns** `Ranker`\n",
     ]
+
+
+def test_a_picture_in_a_link_gets_no_link_of_its_own(tmp_path: Path):
+    light.Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    for before in ('<a href="x.html">', '<a href="x.html"><span class="doc">'):
+        assert light.with_pictures(tmp_path / "a.html", f'{before}<img src="a.png" alt="x">').count("<a ") == 1
+    assert light.with_pictures(tmp_path / "a.html", '<img src="a.png" alt="x">').count("<a ") == 1
 
 
 # ---- the link checker, and MathJax
