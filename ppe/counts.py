@@ -74,15 +74,15 @@ COUNTS = Schema(
         "empty": ", with 0 where nothing was counted",
         "word": "{column} {shown} in {rows}: a count is a whole number from 0 to 2^53; correct it",
         "twice": (
-            "same pair twice in {rows} (the first: {model_a} and {model_b}, in this order): "
-            "a file of counts has one row for each; add the rows up, or give parts as files of their own"
+            "the same pair twice in {rows} (the first: {model_a} and {model_b}, in this order): a file of "
+            "counts has one row for each pair in each order; add the rows up, or give parts as separate files"
         ),
     },
     optional=(BOTH_BAD,),
     comments=True,
     closed=(
-        f"there may be {BOTH_BAD}, and no other; add up over everything else (judges, questions, categories), add "
-        "other kinds of ties to ties, and leave the column out"
+        f"only {BOTH_BAD} may be added; sum over everything else (judges, questions, categories), add other kinds of "
+        "ties to ties, and leave the column out"
     ),
 )
 

@@ -47,7 +47,7 @@ def project_root() -> Path:  # absolute path of the checkout
         if (folder / "nbs").is_dir() and (library is None or library[1] == "ppe"):
             return folder
         name = library[1] if library else "without lib_name and nbs/"
-        raise PpeError(f"{settings} is of another project ({name}): this runs in a checkout of ppe; go into one")
+        raise PpeError(f"{settings} belongs to another project ({name}); run this in a checkout of ppe")
     way_out = "a folder with settings.ini and nbs/ is needed; clone the repository and run from inside it"
     raise PpeError(f"no checkout of ppe around {here}: {way_out}")
 
@@ -86,7 +86,7 @@ def refuse_other_than_file(
             kind = "a link"
         elif path.is_dir():
             kind = "a folder"
-        raise InputError(f"cannot write {what}{path}: it is {kind}, not a file; name a file of its own")
+        raise InputError(f"cannot write {what}{path}: it is {kind}, not a regular file; name another")
 
 
 def _identity(path: Path) -> tuple:
@@ -242,16 +242,14 @@ def check_name(
     "The value if it is a name. Raises InputError."
     if isinstance(value, str) and is_name(value):
         return value
-    rule = (
-        "a name is text on one line, not empty, without spaces around it or characters that cannot be seen; rename it"
-    )
+    rule = "a name is non-empty text on one line, without surrounding spaces or invisible characters; rename it"
     raise InputError(f"{what} {value!r:.60}: {rule}")
 
 
 def plain_number(text: str) -> float:
     "The number that a text means. Raises ValueError, also for 1_000 and digits beyond ASCII, which `float` takes."
     if "_" in text or not text.isascii():
-        raise ValueError(f"{text!r:.60} is no number")
+        raise ValueError(f"{text!r:.60} is not a number")
     return float(text)
 
 
@@ -261,7 +259,7 @@ MOST = 10**12  # of anything that is counted
 def plain_whole(text: str) -> int:
     "The whole number that a text spells in digits from 0 to 9. Raises ValueError for any other text."
     if not re.fullmatch(r"\s*[+-]?[0-9]{1,4000}\s*", text):
-        raise ValueError(f"{text!r:.60} is no whole number")
+        raise ValueError(f"{text!r:.60} is not a whole number")
     return int(text)
 
 
@@ -272,11 +270,11 @@ def check_text(
 ) -> str:
     "The value if it is text, not blank, that UTF-8 can carry. Raises InputError."
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{what} {value!r:.60}: it is text with something in it; {way_out}")
+        raise InputError(f"{what} {value!r:.60}: non-empty text is needed; {way_out}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        rule = "holds half of a surrogate pair, which UTF-8 cannot carry; repair the text"
+        rule = "holds half of a surrogate pair, which UTF-8 cannot encode; repair the text"
         raise InputError(f"{what} {value!r:.60} {rule}") from None
     return value
 

@@ -76,9 +76,9 @@ VERDICTS = Schema(
             "words are named (--columns a=1,b=0,tie=0.5)"
         ),
         "twice": (
-            "same pair twice in one graph in {rows} (the first: {model_a} and {model_b}, judge {judge}, "
-            "question_id {question_id}, variant {variant}): a graph holds one verdict per pair; "
-            "was it asked again? name the column that counts (--columns repeat=epoch); was the row copied? remove it"
+            "the same pair twice in one graph in {rows} (the first: {model_a} and {model_b}, judge "
+            "{judge}, question_id {question_id}, variant {variant}): a graph holds one verdict per pair; was it "
+            "asked again? name the column that counts (--columns repeat=epoch); was the row copied? remove it"
         ),
         "categories": (
             "two categories for question {question_id} in {rows} (judge {judge}): all verdicts on a question, "

@@ -161,7 +161,7 @@ def _check_choice(calls: JudgedCalls, n_models: int, n_variants: np.ndarray, goa
     if goal.model is not None and lacking:
         raise InputError(
             f"{len(lacking)} of the {n_models - 1} others have no verdict: a model is placed among judged ones; judge "
-            "them first; judge them first"
+            "them first"
         )
 
 

@@ -43,7 +43,7 @@ def holds_grades(
 
 
 def _scale(columns: Mapping[str, Sequence[str]]) -> tuple[float, float]:
-    "The ends. Raises `InputError` for one that is no number, and for two that are one."
+    "The ends. Raises `InputError` for one that is not a number, and for two that are one."
     ends = []
     for name, usual in ENDS.items():
         text = columns.get(name, [str(usual)])[0]
@@ -53,12 +53,12 @@ def _scale(columns: Mapping[str, Sequence[str]]) -> tuple[float, float]:
             raise InputError(f"columns: {name}={text:.60}: the end of a scale is a number, as low=-1,high=1") from None
     low, high = ends
     if low == high or not np.isfinite(ends).all():
-        raise InputError(f"columns: low={low:g},high={high:g}: two ends are needed, as low=-1,high=1")
+        raise InputError(f"columns: low={low:g},high={high:g}: two different, finite ends are needed, as low=-1,high=1")
     return low, high
 
 # %% ../../nbs/importers/graded.ipynb #gr-06
 def _points(records: Records, column: str, low: float, high: float) -> np.ndarray:  # NaN where there is no verdict
-    "Shares of the first model. Raises `InputError` for what is no number between the ends."
+    "Shares of the first model. Raises `InputError` for what is not a number between the ends."
     points = np.full(len(records), np.nan)
     wrong = []
     for at, cell in enumerate(records.values(column)):
@@ -103,7 +103,7 @@ def _rows(file: RecordFile, columns: Mapping[str, Sequence[str]], before: int) -
     return pd.DataFrame(rows), [name for name in there if name not in used.values()]
 
 # %% ../../nbs/importers/graded.ipynb #gr-08
-_NO_QUESTION = "verdicts without a question (question_id=COLUMN), each of which is a question of its own: {n}"
+_NO_QUESTION = "verdicts without a question (question_id=COLUMN), each taken as a separate question: {n}"
 _WORDS = {0.0: "b", 0.5: "tie", 1.0: "a"}
 
 

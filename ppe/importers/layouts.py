@@ -43,10 +43,9 @@ _JUDGES_FIELDS = ("judge", "annotator")  # that --judge stands for
 # whether its order is known; its covariates.
 _NOT_SAID = ("left_out", "asked", "times", "games_agree", ORDER_KNOWN, *covariate_columns(STYLE))
 _UNUSED = {  # fields that are not passed over in silence, and the values that say nothing
-    "category": ("the field category is not used, which {n} records have; --columns category=category takes it", ()),
+    "category": ("the field category of {n} records is not used; --columns category=category uses it", ()),
     "weight": (
-        "the field weight is not used, which is not 1 in {n} records: a verdict table has no weights, every verdict "
-        "counts once", ("1", "1.0"),
+        "the field weight is not used, though it is not 1 in {n} records: every verdict counts once", ("1", "1.0"),
     ),
 }  # fmt: skip
 _HOT = {"winner_a": "a", "winner_b": "b", "winner_tie": "tie"}  # in place of winner
@@ -218,8 +217,8 @@ def layout_rows(
 
 # %% ../../nbs/importers/layouts.ipynb #0b1c5deb
 _INCONSISTENT = "tie (inconsistent)"
-_MERGED = "verdicts of a model that upstream made of both orders; which answer was shown first is lost: {n}"
-_SCORED = "verdicts from two scores given one by one; no pair was shown, the order means nothing: {n}"
+_MERGED = "verdicts that upstream combined from both orders, so which answer was shown first is not known: {n}"
+_SCORED = "verdicts from two separate scores, for which no pair was shown and the order has no meaning: {n}"
 
 
 def _mt_bench(records: Records, games: str | None = None, turns: str | None = None) -> Records:
@@ -279,7 +278,7 @@ _SCORES = {
     "B>A": "b", "B>>A": "b", "A<B": "b", "A<<B": "b",
 }  # fmt: skip
 _STRONG = "strong wins (A>>B, B>>A), each of which counts as one win (--strong 3 counts it as three): {n}"
-_TIMES = "strong wins, each of which stands several times, the copies in further graphs that lack pairs: {n}"
+_TIMES = "strong wins counted several times, with the copies in further graphs that lack pairs: {n}"
 _NO_GAME = "games without a score, which are invalid: {n}"
 _UNNAMED = "records that name no baseline, called 'baseline' here (--baseline NAME names it): {n}"
 _SIGNS = ("A>>B", "B>>A", "B<<A", "A<<B")
@@ -325,7 +324,7 @@ LAYOUTS["arena-hard"] = FileLayout(
 )  # fmt: skip
 
 # %% ../../nbs/importers/layouts.ipynb #anch02
-_ALONE = "uids that do not end in the names of the two models, each of which is a question of its own: {n}"
+_ALONE = "uids that do not end in the names of the two models, each taken as a separate question: {n}"
 
 
 def _anchor_selection(records: Records) -> Records:
@@ -333,7 +332,9 @@ def _anchor_selection(records: Records) -> Records:
     pairs = list(zip(*names, strict=True))
     bad = [i for i, (*models, first) in enumerate(pairs) if first not in models]
     if bad:
-        raise records.refuse(bad, f"model_a_in_prompt {pairs[bad[0]][2]!r:.60} is none of the two models; correct it")
+        raise records.refuse(
+            bad, f"model_a_in_prompt {pairs[bad[0]][2]!r:.60} is neither of the two models; correct it"
+        )
     second = [two if first == one else one for one, two, first in pairs]
     scores = list[str | None]()
     for (_, _, a), b, verdict in zip(pairs, second, records.fields["final_verdict"], strict=True):
@@ -425,7 +426,7 @@ LAYOUTS["alpaca-eval"] = FileLayout(
 _BOTH_BAD = "ties that are battles in which both were called bad: {n}"
 _NAMED = "votes that were not anonymous, which are kept (--anonymous-only leaves them out): {n}"
 _UNASKED = (
-    "battles without a question_id, each of which is a question of its own: {n}; a column that holds the question is "
+    "battles without a question_id, each taken as a separate question: {n}; a column that holds the question is "
     "named, and so are judge and words (--columns question_id=COLUMN,judge=COLUMN,a=model_a,b=model_b,tie=tie)"
 )
 
@@ -491,7 +492,9 @@ def _archived(archive: zipfile.ZipFile, name: str) -> dict[str, object]:
     header = next((entry for entry in ("header.json", "_journal/start.json") if entry in members), None)
     samples = [entry for entry in dict.fromkeys(members) if entry.startswith("samples/") and entry.endswith(".json")]
     if header is None or not samples:
-        raise InputError(f"{name} is an archive without header.json and samples/: no log of Inspect with its samples")
+        raise InputError(
+            f"{name} is an archive without header.json and samples/, so not a log of Inspect with its samples"
+        )
 
     def member(entry: str) -> dict[str, object]:
         with errors_at(f"{name}, {entry}"):
@@ -514,8 +517,8 @@ def _inside(entry: object, *keys: str) -> Any:
 # %% ../../nbs/importers/layouts.ipynb #e622a848
 _ERRORS = "samples without a score, or that ended in an error, which are invalid: {n}"
 _WITHOUT = "samples for which the scorer noted no verdicts, which are left out: {n}"
-_UNFINISHED = "samples of a log that did not end (status {status}), so that others may be missing: "
-_OWN = "samples whose metadata has no question_id, each of which is a question of its own: {n}"
+_UNFINISHED = "samples of a log that did not finish (status {status}), so that others may be missing: "
+_OWN = "samples whose metadata has no question_id, each taken as a separate question: {n}"
 
 
 def _noted(samples: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
@@ -541,7 +544,7 @@ def inspect_log(
     samples = log.get("samples")
     if not isinstance(samples, list) or not samples or not all(isinstance(sample, dict) for sample in samples):
         raise InputError(
-            f"{file.name} is no log of Inspect with samples; one that was written with its samples is needed"
+            f"{file.name} is not a log of Inspect with samples; give one that was written with its samples"
         )
     return log
 
@@ -687,7 +690,7 @@ def named_columns(
     return columns
 
 # %% ../../nbs/importers/layouts.ipynb #dabddae9
-_NO_QUESTION = "verdicts without a question (question_id=COLUMN), each of which is a question of its own: {n}"
+_NO_QUESTION = "verdicts without a question (question_id=COLUMN), each taken as a separate question: {n}"
 LAYOUTS["columns"] = FileLayout("columns named by hand", shapes=(), names={}, options=("columns", "games"))
 
 
@@ -740,7 +743,7 @@ def by_columns(
         ties = [name for name in there if "tie" in name.lower() and name not in names.values()]
         if ties:
             way_out = f"winner_a=COLUMN,winner_b=COLUMN,winner_tie={ties[0]}"
-            raise InputError(f"{file.name}: {names['winner']} cannot tell a tie, of which {ties[0]} speaks; {way_out}")
+            raise InputError(f"{file.name}: {names['winner']} has no value for a tie, but {ties[0]} does; {way_out}")
     measured = {key: columns[key][0] if key in columns else key for key in covariate_columns(covariates)}
     shape = tuple(name for name in names.values() if name in there or not name[1:] or name[0] != "@")
     words = {word: verdict for verdict in _WORDS for word in columns.get(verdict, ())}
@@ -782,8 +785,8 @@ def detect_layout(
 
 # %% ../../nbs/importers/layouts.ipynb #9882ad62
 _TEXT_COLUMNS = [column for column in COLUMNS if column not in ID_COLUMNS]
-_APART = "further categories of a question_id, in each of which it is another question (category: id): {n}"
-_VARIANTS = "verdicts on a pair that had one from the same judge on the same question, now further variants: {n}"
+_APART = "further categories of a question_id, each taken as a separate question (category: id): {n}"
+_VARIANTS = "repeated verdicts of a judge on the same question and pair, numbered as further variants: {n}"
 
 
 def _pair_keys(rows: Rows, unit: Sequence[str]) -> tuple[pd.Series, np.ndarray, np.ndarray]:
@@ -796,7 +799,7 @@ def _pair_keys(rows: Rows, unit: Sequence[str]) -> tuple[pd.Series, np.ndarray, 
 def _joined(frames: Sequence[Rows]) -> Rows:
     "The rows of all files in one frame, with variants on a pair."
     if 0 < sum("variant" in frame for frame in frames) < len(frames):
-        raise InputError("some files name a variant and others none: name it in all, or import them apart")
+        raise InputError("some files name a variant and others none: name it in all, or import them separately")
     rows = pd.concat(frames, ignore_index=True).astype(dict.fromkeys(_TEXT_COLUMNS, "category"))
     rows = rows.astype({column: str for column in ID_COLUMNS if column in rows and rows[column].dtype == object})
     for names in (("model_a", "model_b"), ("judge",), ("category",)):
@@ -825,10 +828,9 @@ def _require_clear_games(frames: Sequence[Rows]) -> None:
     n_contrary, n_same = int((agree < 0).sum()), int((agree > 0).sum())
     if round(float(bdtrc(n_contrary - 1, n_contrary + n_same, 0.5)), 12) < UNCLEAR:
         raise InputError(
-            f"the two games name different winners in {n_contrary} of {n_contrary + n_same} decided records, "
-            f"and the same one in {n_contrary} if the letters of the second mean places: say which it is, with "
-            f"{_SECOND}=places where a is the answer shown first in that game, or {_SECOND}=models where a is model_a "
-            f"in both games, and the judge favours a place (--columns …,{_SECOND}=places)"
+            f"the two games name different winners in {n_contrary} of {n_contrary + n_same} decided records, but the "
+            f"same one if the letters of the second game mean places: say {_SECOND}=places if a is the answer shown "
+            f"first in that game, or {_SECOND}=models if a is model_a in both games (--columns …,{_SECOND}=places)"
         )
 
 # %% ../../nbs/importers/layouts.ipynb #102b67b2
@@ -844,7 +846,7 @@ def _with_categories(rows: Rows, path: str | PathLike) -> Rows:
     if len(two):
         question, category = two.iloc[0]
         fault = f"question {question!r:.60} is in {of[question]!r:.60} and in {category!r:.60}"
-        raise records.refuse(two.index, f"{fault}; one category each; correct it")
+        raise records.refuse(two.index, f"{fault}; each question has one category; correct it")
     questions = rows["asked" if "asked" in rows else "question_id"].astype(str)
     unknown = questions[~questions.isin(of.index)].unique()
     if len(unknown):
@@ -853,8 +855,8 @@ def _with_categories(rows: Rows, path: str | PathLike) -> Rows:
 
 # %% ../../nbs/importers/layouts.ipynb #adc757f1
 _CONTRADICT = (
-    "{n} votes contradict another of the same judge on the same question and pair, and none of them counts: {first}; "
-    "keep the right ones, or name what tells them apart (--columns variant=COLUMN)"
+    "{n} votes contradict another of the same judge on the same question and pair, so none of them counts: "
+    "{first}; keep the right ones, or name a column that distinguishes them (--columns variant=COLUMN)"
 )
 
 
@@ -991,7 +993,7 @@ def import_verdicts(
         layouts = {file.name: detect_layout(file, judge) for file in files}
         if len(set(layouts.values())) > 1:
             examples = first_five(f"{file} ({name})" for file, name in layouts.items())
-            raise InputError(f"files of different layouts: {examples}; import those of each layout on their own")
+            raise InputError(f"files of different layouts: {examples}; import each layout separately")
         layout = layouts[files[0].name]
     layout = layout or "columns"
     if named is not None and (names_grades(named) or all(holds_grades(file, named) for file in files)):
@@ -999,7 +1001,7 @@ def import_verdicts(
         if questions is not None:
             unfit.append("questions")
         if unfit or layout != "columns":
-            raise InputError(f"{(unfit or [layout])[0]} has no meaning with graded verdicts; leave it out")
+            raise InputError(f"{(unfit or [layout])[0]} does not apply to graded verdicts; leave it out")
         return graded_table(files, named, judge)
     if layout not in LAYOUTS:
         raise InputError(f"unknown layout {layout!r}: known are {', '.join(LAYOUTS)}")
@@ -1007,7 +1009,7 @@ def import_verdicts(
     if strange:
         others = ", ".join(name for name, other in LAYOUTS.items() if strange[0] in other.options)
         way_out = f"leave --{strange[0].replace('_', '-')} out"
-        raise InputError(f"{strange[0]} has no meaning in layout {layout}, only in {others}; {way_out}")
+        raise InputError(f"{strange[0]} does not apply to layout {layout}, only to {others}; {way_out}")
     options.pop("columns", None)
     frames: list[Rows] = []
     n_records = 0
@@ -1032,7 +1034,7 @@ def import_verdicts(
     table = validate_verdicts(_repeated(rows).rename(columns=own_names), [*dict.fromkeys((*styled, *covariates))])
     notes += [remark.format(n=n) for remark, n in remarks(rows).items() if n]
     if styled:
-        notes.append("lengths and markdown of the answers stand in the table: --covariates length,markdown takes them")
+        notes.append("the table holds lengths and markdown of the answers: --covariates length,markdown uses them")
     report = {"layout": layout, "files": [file.name for file in files], "n_records": n_records}
     table.attrs["report"] = report | {"left_out": left_out, "remarks": notes, "unused": [*unused]}
     return table

@@ -64,7 +64,7 @@ def _listed(cell: Any, field: str) -> list[Any] | None:
         try:
             cell = json.loads(cell)
         except ValueError:
-            raise _Fault("json", f"{field} {cell!r:.60} is no whole list") from None
+            raise _Fault("json", f"{field} {cell!r:.60} is not a whole list") from None
     if not isinstance(cell, list):
         raise _Fault("list", f'{field} {cell!r:.60}: a list of names is needed, as ["x", "y"]')
     return cell
@@ -73,7 +73,7 @@ def _listed(cell: Any, field: str) -> list[Any] | None:
 def _name(entry: Any, field: str) -> str:
     "A name in a list. Raises `_Fault`."
     if isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
-        raise _Fault("name", f"{field} holds {entry!r:.60}: a name is needed; tied names stand in a list of their own")
+        raise _Fault("name", f"{field} holds {entry!r:.60}: a name is needed; put tied names into an inner list")
     return str(as_word(entry))
 
 
@@ -89,7 +89,7 @@ def _tiers(cell: Any, field: str) -> list[list[str]] | None:
     names = [name for tier in tiers for name in tier]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise _Fault("twice", f"{field} has {first_five(map(repr, twice))} more than once: each name stands once")
+        raise _Fault("twice", f"{field} has {first_five(map(repr, twice))} more than once; write each name once")
     return tiers
 
 # %% ../../nbs/importers/list_files.ipynb #lf-11
@@ -123,7 +123,7 @@ def _call(cells: Mapping[str, Any]) -> ListCall:
         raise _Fault("empty", "neither a ranking nor candidates: name the answers of each call")
     names = tuple(name for tier in listed for name in tier)
     if len(names) < 2:
-        raise _Fault("few", f"a call on {len(names)} of the two answers that it needs at least")
+        raise _Fault("few", f"a call needs at least two answers, and has {len(names)}")
     if tiers is None:
         return ListCall(names, _best(cells.get("winner"), names), only_best=True)
     places = _places(tiers)

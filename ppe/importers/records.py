@@ -103,8 +103,7 @@ class Records:
     def names(self, field: str) -> pd.Categorical:
         "A field of names; whole numbers are names. Raises InputError."
         rule = (
-            " is no name: text on one line, not empty, without spaces around it or characters that cannot be seen; "
-            "correct it"
+            " is not a name: non-empty text on one line, without surrounding spaces or invisible characters; correct it"
         )
         values = self.require(field, lambda value: type(_plain(value)) is int or is_name(value), rule)
         return pd.Categorical([value if isinstance(value, str) else str(_plain(value)) for value in values])
@@ -153,8 +152,7 @@ def _identifiers(records: Records, field: str) -> np.ndarray | list[str]:
     if all(type(value) is int and abs(value) < 2**63 for value in values):  # true and false are no numbers
         return np.array(values, dtype=np.int64)
     rule = (
-        " is no identifier: a whole number, or text on one line without spaces around it or characters that cannot "
-        "be seen"
+        " is not an identifier: a whole number, or text on one line without surrounding spaces or invisible characters"
     )
     records.require(field, lambda value: type(_plain(value)) is int or is_name(value), f"{rule}; correct it")
     return list(map(str, values))
@@ -302,7 +300,7 @@ def _of_frame(frame: Any) -> RecordFile:
         try:
             frame = pa.table(frame).unify_dictionaries().to_pandas(ignore_metadata=True, integer_object_nulls=True)
         except Exception as error:  # of another library
-            rule = f"are no frame that Arrow takes ({error}); give columns of text and numbers"
+            rule = f"are not a frame that Arrow accepts ({error}); give columns of text and numbers"
             raise InputError(f"{kind} {rule}") from None
     levels = [name for name in frame.index.names if name is not None and name not in frame]
     if levels:
@@ -338,7 +336,7 @@ def _rows(file: RecordFile, needed: Sequence[str], optional: Sequence[str]) -> R
     columns = [field for field in (*needed, *optional) if field in there]
     again = [field for field in columns if there.count(field) > 1]
     if again:
-        rule = "more than once: nobody can say which counts; remove one"
+        rule = "more than once; remove or rename all but one"
         raise InputError(f"{file.name} has the column {first_five(again)} {rule}")
     if file.frame is None:
         fields = _table(file.data, columns).to_pydict()

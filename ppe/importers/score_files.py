@@ -55,7 +55,7 @@ class ScoreChoice:
         named = _named(columns)
         strange = [key for key in named if key not in _MEANINGS]
         if strange:
-            raise InputError(f"columns: {strange[0]:.60} has no meaning for scores; {', '.join(_MEANINGS)} have")
+            raise InputError(f"columns: {strange[0]:.60} does not apply to scores; these do: {', '.join(_MEANINGS)}")
         metric, how_read = named.pop("score", None), named.pop("filter", None)
         sign = 1
         if metric is not None and metric.startswith("-"):
@@ -96,8 +96,8 @@ def chosen_metric(
     if not metrics:
         raise InputError(f"{name} holds no score that is a number: name one (--columns score=NAME)")
     raise InputError(
-        f"{name} holds {len(metrics)} scores: {first_five(metrics)}; take one (--columns score={metrics[0]}), they are "
-        "not averaged"
+        f"{name} holds {len(metrics)} scores: {first_five(metrics)}; choose one (--columns score={metrics[0]}); scores "
+        "are not averaged"
     )
 
 # %% ../../nbs/importers/score_files.ipynb #376f4d62
@@ -144,7 +144,7 @@ def _scored(
     is_lower_better: bool = False,
     words: Mapping[str, float] = {},
 ) -> ScoreRow:
-    "The row with its score, or why it has none. Raises `InputError` for what is no number."
+    "The row with its score, or why it has none. Raises `InputError` for what is not a number."
     if failed:
         return row._replace(reason=_IN_ERROR)
     score = as_score(value, words)
@@ -302,7 +302,7 @@ def _helm(path: Path, file: RecordFile, choice: ScoreChoice) -> Iterator[ScoreRo
         perturbation, where = records.values("perturbation")[at], f"{file.name}, {records.unit} {place}"
         means = by_name[at].get(metric, [None])
         if len(means) > 1:
-            raise InputError(f"{where}: {metric} stands {len(means)} times: one each is needed; take another score")
+            raise InputError(f"{where}: {metric} is given {len(means)} times, but once is needed; take another score")
         row = ScoreRow(
             records.fields["instance_id"][at], model, None, f"{scenario}:{kept}" if kept else scenario,
             perturbation["name"] if perturbation else "original", records.values("train_trial_index")[at],
@@ -418,8 +418,8 @@ def _require_one_metric(table: pd.DataFrame) -> None:
     for category, metrics in table.groupby("category", sort=False)["metric"].unique().items():
         if len(metrics) > 1:
             raise InputError(
-                f"{category} is scored by {first_five(metrics)} in different files: take one (--columns "
-                f"score={metrics[0]}), they are not compared"
+                f"{category} is scored by {first_five(metrics)} in different files: choose one (--columns "
+                f"score={metrics[0]}); different scores are not compared"
             )
 
 
@@ -429,8 +429,8 @@ def _require_same_question(table: pd.DataFrame) -> None:
     if len(several):
         category, question = several[0]
         raise InputError(
-            f"sample {question} of {category} has different inputs in different files: it is a position, and no "
-            "question; give the samples identifiers of their own, and log again"
+            f"sample {question} of {category} has different inputs in different files: the number is a position, not "
+            "an identifier; give the samples identifiers, and log them again"
         )
 
 
@@ -443,23 +443,21 @@ def _table(rows: pd.DataFrame, choice: ScoreChoice) -> tuple[pd.DataFrame, list[
     remarks = []
     for reason, part in table[table["reason"] != ""].groupby("reason", sort=False):
         models = first_five(f"{name} {n}" for name, n in part["model"].value_counts().items())
-        text = (
-            f"{len(part):,} of {len(table):,} scores {reason} ({models}): they are missing, and a missing score is no 0"
-        )
+        text = f"{len(part):,} of {len(table):,} scores {reason} ({models}): they are missing, not 0"
         remarks.append(Note(text, Concern.MISSING))
     metrics = first_five(table["metric"][table["is_turned"]].unique())
     if metrics:
-        remarks.append(Note(f"less is better in {metrics}: the sign is turned, so that more is better"))
+        remarks.append(Note(f"lower is better in {metrics}: the sign is flipped, so that higher is better"))
     if choice.sign < 0:
         table["score"] = 0.0 - table["score"].astype(float)
-        remarks.append(Note(f"the sign of {choice.metric} is turned, as asked for"))
+        remarks.append(Note(f"the sign of {choice.metric} is flipped, as asked"))
     apart = table.groupby("question_id", sort=False)["category"].nunique()
     if (apart > 1).any():
         table["question_id"] = table["category"] + ": " + table["question_id"].astype(str)
     table, n_again = _numbered(table)
     if n_again:
         remarks.append(
-            Note(f"{n_again:,} scores are of an answer that had one: they are its repeats now, and averaged")
+            Note(f"{n_again:,} scores are of an answer that already had one: they are taken as repeats, and averaged")
         )
     return table[[*_KEY, "repeat", "score"]], remarks
 
@@ -549,7 +547,7 @@ def import_scores(
         return None
     if len(layouts) > 1:
         examples = first_five(f"{each.path.name} ({each.layout or 'no scores'})" for each in found)
-        raise InputError(f"files of different layouts: {examples}; import those of each layout on their own")
+        raise InputError(f"files of different layouts: {examples}; import each layout separately")
     choice = ScoreChoice.of(columns)
     rows = [row for path, file, name in found for row in SCORE_LAYOUTS[str(name)].rows(path, file, choice)]
     if not rows:

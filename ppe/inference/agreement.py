@@ -237,7 +237,7 @@ def _beyond_line(row: dict) -> str:
     "How much more often a judge agrees with people than they with each other."
     beyond = 100 * row["beyond_people"]
     more = "less" if beyond < 0 else "more"
-    often = f"{abs(beyond):.1f} points {more} often than they with each other{_ends(row, 'beyond_people')}"
+    often = f"{abs(beyond):.1f} points {more} often than people with each other{_ends(row, 'beyond_people')}"
     return f"{row['judge']} agrees with people {often}, where two of them judged."
 
 
@@ -248,7 +248,7 @@ def _requirement_line(judges: pd.DataFrame, required: float) -> str:
     kinds = {
         "shown for {}": is_shown,
         "refuted for {} (the whole interval lies below)": is_refuted,
-        "not decided for {} (the interval does not tell)": ~(is_shown | is_refuted),
+        "not decided for {} (the interval contains it)": ~(is_shown | is_refuted),
     }
     clauses = [words.format(first_five(judges.loc[rows, "judge"])) for words, rows in kinds.items() if rows.any()]
     return f"agreement of at least {required:g}, ties counted, is {', '.join(clauses)}"
@@ -342,7 +342,7 @@ def _remarks(rows: list[dict], matched: Matched, cases: pd.DataFrame) -> list[No
         if row["base_rate"] >= CLEAR:
             naming = _naming(cases[cases["judge"] == row["judge"]], matched.models)
             rates = f"{100 * row['base_rate']:.1f} %, {row['judge']} does in {100 * row['agreement']:.1f} %"
-            text = f"{naming} would agree with people in {rates}; kappa does not take that off"
+            text = f"{naming} would agree with people in {rates}; kappa does not correct for that"
             remarks.append(Note(text, Concern.ROUGH))
     return remarks
 
@@ -361,7 +361,9 @@ def agreement_with_people(
     people". Source: Zheng et al. (2023, arXiv:2306.05685); Cohen (1960); Gwet (2008). Cost: O(pairs of verdicts).
     """
     if (judges["judge"] == TWO_PEOPLE).any():
-        raise InputError(f"a judge is called {TWO_PEOPLE!r}, as what people say beside each other is; rename it")
+        raise InputError(
+            f"a judge is called {TWO_PEOPLE!r}, the name of the row for agreement among people; rename the judge"
+        )
     matched = matched_verdicts(judges, people, match=match)
     tables = [table.dropna(subset="points") for table in (matched.judged, matched.voted)]
     judged, voted = (table[[*BATTLE, "judge"]].assign(said=2 * table["points"] - 1) for table in tables)
@@ -381,9 +383,11 @@ def agreement_with_people(
             rows.append({"judge": judge, "category": category} | row)
     remarks = _remarks(rows, matched, cases)
     if by_two.empty:
-        why = "no battle was judged by two of them, each under a name of their own"
-        remarks.insert(0, Note(f"how far people agree with each other cannot be told: {why}", Concern.MISSING))
+        why = "no battle was judged by two people under different names"
+        remarks.insert(0, Note(f"agreement among people is not measurable here: {why}", Concern.MISSING))
     absent = sorted({*judges["judge"].astype(str)} - {*pairs["judge"]})
     if absent:
-        remarks.append(Note(f"{first_five(absent)}: no valid verdict on a battle of the people", Concern.MISSING))
+        remarks.append(
+            Note(f"{first_five(absent)}: no valid verdict on any battle that people judged", Concern.MISSING)
+        )
     return Agreement(pd.DataFrame(rows), level, required, tuple(remarks), matched.sentence, matched.counts)

@@ -49,7 +49,7 @@ def _winners_sentence(winners: pd.DataFrame, first: str | None, level: float) ->
         return f"in {len(rows)} of them: {where}" if len(rows) else "in none of them"
 
     if winners["certain"].isna().all():
-        sentence = "nothing is tested, so nobody knows which winners are more than noise"
+        sentence = "nothing is tested, so which winners are more than noise is not known"
         return sentence if first is None else f"{sentence}; {first} is first over all"
     at_once = f"{100 * level:.3g} %, all at once"
     sentence = f"{len(winners)} categories: the winner is more than noise {named('certain')} ({at_once})"

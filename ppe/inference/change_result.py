@@ -48,8 +48,8 @@ class Compared:
         if abs(old - new) <= APART:
             return ""
         return (
-            f"The old one was shown first in {100 * old:.0f} % of its verdicts, the new one in {100 * new:.0f} %: what "
-            "the judge gives to the first place counts as a change; judge both orders, or deal the places evenly."
+            f"The old one was shown first in {100 * old:.0f} % of its verdicts, the new one in {100 * new:.0f} %: "
+            "first-position bias then counts as a change; judge both orders, or balance the places."
         )
 
     def left_out(self) -> list[str]:
@@ -141,7 +141,7 @@ def plot(self: Change, ax: "Axes | Figure | None" = None) -> "Axes":
 
     sensitivity, settings = self.estimate.test.sensitivity, self.settings
     if sensitivity.power is None or sensitivity.detectable is None:
-        raise InputError("what drop would be detected is not known: all questions say the same")
+        raise InputError("what drop would be detected is not known: all questions give the same result")
     df = min(self.compared.n_questions, MOST) - 1
     drops = np.linspace(0, 1.6 * max(settings.drop, sensitivity.detectable), 101)
     power = nct.sf(student.isf((1 - settings.level) / 2, df), df, drops / sensitivity.error)
@@ -203,15 +203,15 @@ def _biases(change: Change) -> list[Note]:
         texts.append(change.compared.order_note)
     if not change.decided:
         texts.append(
-            f"Where {new} failed on what it lost, it is weaker than it looks: judge it there, or leave those questions "
-            "out of the old table if it was not to be asked."
+            f"If {new} failed there, it is weaker than it looks: judge it on these questions, or leave them out of the "
+            "old table if it was not asked."
         )
     elif change.losses.n_lost:
         texts.append(f"{change.losses.sentence(change.models)}: left out.")
     if change.decided and 100 * (invalid_new - invalid_old) > MOST_LOST:
         texts.append(
             f"{100 * invalid_new:.0f} % of the verdicts on {new} are invalid, and {100 * invalid_old:.0f} % of those "
-            f"on {old}: what is missing may be what it would lose."
+            f"on {old}: the missing verdicts may be losses."
         )
     if change.compared.first_place_note:
         texts.append(change.compared.first_place_note)
@@ -223,7 +223,7 @@ def _uncertainties(change: Change) -> list[Note]:
     notes = []
     n_questions = change.compared.n_questions
     if change.estimate.test.sensitivity.power is None:
-        text = "All questions say the same of the two: copies of one run say nothing of another."
+        text = "All questions give the same result, as copies of one run do; copies are no further evidence."
         notes.append(Note(text, Concern.MISSING))
     if n_questions < FEW_QUESTIONS:
         text = f"{plural(n_questions, 'question')}: limits from fewer than about {FEW_QUESTIONS} are rough."
@@ -241,6 +241,6 @@ def _left_out(change: Change) -> list[Note]:
         texts.append(f"{plural(change.losses.n_unasked, 'question')} left out: {new} was not judged there.")
     notes = [Note(text, Concern.LEFT_OUT) for text in [*texts, *change.compared.left_out()]]
     if change.compared.n_judges > 2 and change.estimate.over == ("questions",):
-        others = "over='questions,judges' (--over questions,judges) asks what others would say"
+        others = "over='questions,judges' (--over questions,judges) covers others, too"
         notes.append(Note(f"The interval is for these {change.compared.n_judges} judges; {others}."))
     return notes

@@ -73,7 +73,7 @@ class Sensitivity:
     def sentence(self, settings: GateSettings) -> str:
         "The power, of drops from an even share of the points."
         if self.power is None or self.detectable is None:
-            return "Power: unknown, since all questions say the same of the two."
+            return "Power: unknown, since all questions give the same result."
         drops = settings.margin + settings.drop, settings.margin + self.detectable
         small, large = (f"{win_points(-drop):.{0 if drop > 0.15 else 1}f}" for drop in drops)
         chance = "over 99" if self.power > 0.99 else f"{100 * self.power:.0f}"

@@ -95,9 +95,8 @@ class Components:
         unknown = sorted({*numbers, *fresh} - {*self.levels})
         if unknown:
             raise InputError(
-                f"{first_five(unknown)}: only what differs among the verdicts can be studied, here "
-                f"{', '.join(self.levels)}; leave {unknown[0]}s out, or add verdicts of others on the same questions, "
-                "three in all"
+                f"{first_five(unknown)}: a facet needs at least two levels, and only {', '.join(self.levels)} have "
+                f"them; leave {unknown[0]}s out, or add verdicts of others on the same questions, three in all"
             )
         share = self.sizes * (self.variances(self.matrices, scale) > 0)
         for p, names in enumerate(self.names):
@@ -151,7 +150,7 @@ def _contrast_variance(
     added, n = components.covariance(over=facets, scale=scale), len(components.scores)
     if few:
         raise InputError(
-            f"{few[0]}: limits over a facet need at least three of it, here are {components.levels[few[0]]:g}; add "
+            f"{few[0]}: limits over a facet need at least three levels, here are {components.levels[few[0]]:g}; add "
             f"one, or ask for limits that are not over {few[0]}s"
         )
     is_matched = of_order and n > 3  # of fewer models it is chance that says which way the spread goes

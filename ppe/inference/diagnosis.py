@@ -82,7 +82,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Examined], SectionAnswer]]] = {  # what
     "question_effect_size": ("Differences between questions", findings.question_differences),
     "ranks": ("Open ranks", findings.rank_ranges),
     "fragility": ("Robustness", findings.robustness),
-    "components": ("Worth of more questions, wordings or judges", findings.purchases),
+    "components": ("Gain from more questions, wordings or judges", findings.purchases),
     "wordings": ("Effect of wordings", findings_of_judges.moved_by_wordings),
     "order_flips": ("Position flips", findings_of_judges.position_flips),
     "first_place": ("First-position bias", findings_of_judges.first_place),
@@ -90,7 +90,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Examined], SectionAnswer]]] = {  # what
     "runs": ("Self-agreement", findings_of_judges.agreement_of_runs),
     "judges_together": ("Independence of judges", findings_of_judges.independent_judges),
     "people": ("Agreement with people", findings_of_judges.agreement_of_people),
-    "own_models": ("Favour for the own family", findings_of_judges.own_family),
+    "own_models": ("Self-preference", findings_of_judges.own_family),
     "repeated": ("Repeated questions", findings_of_judges.repeats),
     "cautions": ("Cautions", findings_of_judges.cautions),
 }
@@ -153,7 +153,7 @@ def diagnose_verdicts(
     Raises: InputError for a level outside (0, 1), no valid verdict, and a table too large for its graphs.
     """
     if not 0 < level < 1:
-        raise InputError(f"level = {level}: it lies between 0 and 1")
+        raise InputError(f"level = {level}: give a number between 0 and 1")
     data = Examined(verdicts, people, incomplete, level, seed, match)
     if "pool" in sections:
         findings.contents(data)  # what it refuses is refused altogether

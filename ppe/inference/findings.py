@@ -51,10 +51,10 @@ def contents(data: Examined) -> SectionAnswer:
     text += f" on {plural(pool.n_questions, 'question')} and {n} models; {', and '.join(missing) or complete}"
     if not data.n_invalid:
         return SectionAnswer(text, numbers)
-    text += f"; {data.n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and count for nothing"
+    text += f"; {data.n_invalid:,} of {plural(len(data.verdicts), 'verdict')} are invalid and not counted"
     uneven = uneven_notes(data.invalid)
     if not uneven:
-        return SectionAnswer(f"{text}; no model and no judge has more of them than chance gives", numbers)
+        return SectionAnswer(f"{text}; no model and no judge has more than expected by chance", numbers)
     return SectionAnswer(f"{text}. {uneven[0][:1].upper()}{uneven[0][1:]}", numbers)
 
 
@@ -88,12 +88,12 @@ def question_differences(data: Examined) -> SectionAnswer:
     "How far questions favour one model or another."
     pool = data.pool
     if pool.n_questions < 2:
-        raise InputError("one question: what it favours cannot be told from strength")
+        raise InputError("one question: which model it favours cannot be separated from strength")
     n_models = pd.DataFrame(compared_pairs(pool).any(axis=2)).groupby(pool.questions).any().sum(axis=1)
     if (n_models.astype(float) ** 4).sum() > MOST_WORK:
         raise InputError(
             f"up to {n_models.max()} models on a question: the fit would take minutes to hours, as its time grows with "
-            "their fourth power; give a part of the models"
+            "their fourth power; give fewer models"
         )
     fit = fit_question_effects(pool, on_separation="ridge")
     sigma = fit.sigma, fit.sigma_low, fit.sigma_high
@@ -105,7 +105,7 @@ def question_differences(data: Examined) -> SectionAnswer:
         wins = f"{as_percent(typical)} of the time{with_ends(*ends)}"
         sentence = f"Questions {differ}: on a typical question one of two equally good models wins {wins}"
     if pool.n_questions < 10:
-        sentence += ". With fewer than ten questions this is mostly too large"
+        sentence += ". With fewer than ten questions this is usually too large"
     numbers = {"sigma": (*sigma, 0.95), "likelihood_ratio": fit.likelihood_ratio, "p_value": fit.p_value}
     return SectionAnswer(sentence, numbers)
 
@@ -159,25 +159,23 @@ def rank_ranges(data: Examined) -> SectionAnswer:
         only = plural(n, "question").capitalize()
         sentence += f"{only} decide nothing even if they all agree: {fewest} are the fewest that can"
     elif not needed:
-        sentence += "The models of the open ranks are too close for more questions of this kind to tell"
+        sentence += "The models of the open ranks are too close for more questions of this kind to separate them"
     else:
         first, second = min(needed, key=lambda pair: needed[pair])
         least, most = (
             f"{float(f'{np.ceil(n_questions):.2g}'):,.0f}"
             for n_questions in (min(needed.values()), max(needed.values()))
         )
-        sentence += f"About {least} questions in place of {n:,} would tell {first} from {second}"
+        sentence += f"About {least} questions in place of {n:,} would separate {first} from {second}"
         if len(needed) == len(times) > 1:
-            sentence += f", and {most} all that stand next to each other"
+            sentence += f", and {most} would separate all neighbours in the ranking"
     return SectionAnswer(sentence, numbers)
 
 # %% ../../nbs/inference/findings.ipynb #fd45741b
 def robustness(data: Examined) -> SectionAnswer:
     "How few questions change the order."
     if fragility_cost(data.pool) > CHEAP:
-        text = (
-            "Robustness: how few questions change the order takes long to compute here; ppe rank --fragility does it."
-        )
+        text = "Robustness: not computed, since it takes long here; ppe rank --fragility computes it."
         return SectionAnswer(text, {})
     upsets = fragility(data.pool)
     return SectionAnswer(upsets.sentence(), upsets.to_dict())

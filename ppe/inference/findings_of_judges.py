@@ -59,9 +59,9 @@ def judges_with_each_other(data: Examined) -> SectionAnswer:
     together = table.iloc[0]
     least = table.iloc[1:].sort_values(["share", "judge"]).iloc[0]
     sentence = (
-        f"Agreement: two judges say the same of the same two answers in {as_percent(together['share'])}"
-        f"{with_ends(together['low'], together['high'])} of the cases, {least['judge']} the least often, in "
-        f"{as_percent(least['share'])}"
+        "Agreement: two judges give the same verdict on the same two answers in "
+        f"{as_percent(together['share'])}{with_ends(together['low'], together['high'])} of the cases; {least['judge']} "
+        f"agrees least, in {as_percent(least['share'])}"
     )
     return SectionAnswer(sentence, rows_as_numbers(table, table["judge"].replace("", "all")))
 
@@ -93,10 +93,10 @@ def agreement_of_runs(data: Examined) -> SectionAnswer:
     each = first_five(
         f"{name} {as_percent(share)}{with_ends(low, high)}" for name, (share, low, high) in shares.items()
     )
-    sentence = f"Self-agreement: asked the same again, a judge says the same in this share of {int(n_pairs.sum()):,} "
+    sentence = f"Self-agreement: asked again, a judge repeats its verdict in this share of {int(n_pairs.sum()):,} "
     sentence += f"pairs of runs: {each}"
     if n_pairs.sum() >= ENOUGH_PAIRS and n_same.sum() == n_pairs.sum():
-        sentence += "; all repeats agree: copies, or temperature 0; they add no question"
+        sentence += "; all repeats agree (copies, or temperature 0) and add no information"
     return SectionAnswer(sentence, shares)
 
 # %% ../../nbs/inference/findings_of_judges.ipynb #worth-1
@@ -117,9 +117,9 @@ def independent_judges(data: Examined) -> SectionAnswer:
             "Independence of judges: not measurable here, too few battles were judged by all of them", numbers
         )
     worth = f"{errors.effective:.1f}{with_ends(errors.effective_low, errors.effective_high, '.1f', 1.0)}"
-    why = ": they err together, or see alike what a question favours"
+    why = ": their errors are correlated, or they agree on what a question favours"
     if errors.effective_high >= errors.judges_of_all:
-        why = ": that they err together is not shown"
+        why = ": correlated errors are not shown"
     return SectionAnswer(f"{errors.judges_of_all} judges are worth {worth} independent ones{why}", numbers)
 
 # %% ../../nbs/inference/findings_of_judges.ipynb #fbcb692f
@@ -148,10 +148,12 @@ def own_family(data: Examined) -> SectionAnswer:
         favours = [name for name, (_, low, _) in measured.items() if low > 0]
         points = (f"{name} {100 * row[0]:+.1f}{with_ends(row[1], row[2], '+.1f')}" for name, row in measured.items())
         parts.append(f"{first_five(favours) or 'no judge'} is shown to favour its own family")
-        parts.append(f"points in 100 battles beyond what other judges give, apart from sharpness: {first_five(points)}")
+        parts.append(
+            f"points in 100 battles beyond those from other judges, after matching spread: {first_five(points)}"
+        )
     unknown = [name for name in names if name not in measured]
     if unknown:
-        parts.append(f"favour for its own family is not measurable without another judge: {first_five(unknown)}")
+        parts.append(f"self-preference is not measurable without another judge: {first_five(unknown)}")
     return SectionAnswer("; ".join(parts), numbers)
 
 # %% ../../nbs/inference/findings_of_judges.ipynb #48a87156
@@ -170,8 +172,8 @@ def moved_by_wordings(data: Examined) -> SectionAnswer:
     verb = "is shown" if is_shown else "is not shown"
     sentence = (
         f"Wordings (variants) of a question move the points of {most['model']} most, by {amounts[0]}, and those of "
-        f"{least['model']} least, by {amounts[1]}: standard deviations, limits for all models at once; that the two "
-        f"differ {verb}"
+        f"{least['model']} least, by {amounts[1]} (standard deviations, with limits for all models at once); a "
+        f"difference between the two {verb}"
     )
     return SectionAnswer(sentence, rows_as_numbers(table, table["model"], "spread"))
 
@@ -182,8 +184,8 @@ def repeats(data: Examined) -> SectionAnswer:
     if not groups:
         return SectionAnswer("", {"questions": 0})
     n_more, first = sum(map(len, groups)) - len(groups), " and ".join(map(str, groups[0][:2]))
-    sentence = f"{n_more} questions repeat the verdicts of another, all of them (the first: {first}): "
-    return SectionAnswer(f"{sentence}does a batch stand twice?", {"questions": n_more})
+    sentence = f"{n_more} questions repeat all verdicts of another (the first: {first}): "
+    return SectionAnswer(f"{sentence}is a batch in the file twice?", {"questions": n_more})
 
 # %% ../../nbs/inference/findings_of_judges.ipynb #b2cacaa8
 def cautions(data: Examined) -> SectionAnswer:
@@ -191,7 +193,7 @@ def cautions(data: Examined) -> SectionAnswer:
     pool, texts = data.pool, dict[str, str]()
     if pool.n_questions < SMALL_POOL:
         few = plural(pool.n_questions, "question")
-        texts["few_questions"] = f"{few}: with fewer than {SMALL_POOL} no estimate here can be relied on"
+        texts["few_questions"] = f"{few}: with fewer than {SMALL_POOL} no estimate here is reliable"
     one_order = order_caution(data.rows).removesuffix(".")
     if one_order:
         texts["one_order"] = one_order

@@ -168,7 +168,7 @@ def _counted_graphs(pool: Pool) -> tuple[Any, Design]:
     design = Design.of(pairs // n, pairs % n, pool.models)
     return sparse.csr_array(cells, shape=(pool.n_questions, 3 * len(pairs))), design
 
-
+# %% ../../nbs/inference/fragility.ipynb #fr-refit
 def _refitted(
     cells: Any,  # of `_counted`
     design: Design,
@@ -299,7 +299,7 @@ def _search(source: Pool | GradedQuestions, tie_parameter: bool) -> _Search:
 
     names = _question_names(source)
     if len(names) < 2:
-        raise InputError("one question: without it nothing is left; use at least two")
+        raise InputError("one question: robustness drops questions one by one; use at least two")
     cells, design = _counted(source)
     n_rows, n = len(design.columns), len(design.models)
     is_exact = _is_exact(cells, n)
@@ -391,7 +391,7 @@ def points_fragility(
 ) -> Fragility:
     "As `fragility`, of scores that are sums over questions. Exact. Raises `InputError` for a single question."
     if len(questions) < 2:
-        raise InputError("one question: without it nothing is left; use at least two")
+        raise InputError("one question: robustness drops questions one by one; use at least two")
     spread = max(float(np.ptp(points)), 1e-300)
     return _changes(_Search(tuple(models), questions, points / spread, True), pair)
 

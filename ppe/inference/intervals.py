@@ -33,7 +33,7 @@ RANGES = 1000  # sign flips, or resamples, of the questions, if no number is ask
 BEYOND = 10  # draws beyond a critical value: the chance of such a draw is then known with an error of a third of it
 FIRST = 5  # names that a sentence lists
 FEW_QUESTIONS = 10
-ONE_QUESTION = "a pool of one question: every resample is the same, and says nothing; use at least two questions"
+ONE_QUESTION = "a pool of one question: every resample is the same; use at least two questions"
 
 
 def canonical_kind(
@@ -215,7 +215,7 @@ def interval_notes(
         notes.append(Note(text, Concern.ROUGH))
     if ranges.loose and not is_percentile and n >= few:
         text = (
-            f"Limits of scores refer to the mean of {ranges.centre}: too few questions tie {first_five(ranges.loose)} "
+            f"Limits of scores refer to the mean of {ranges.centre}: too few questions link {first_five(ranges.loose)} "
         )
         text += "to them for limits on both sides (inf: none on that side)."
         notes.append(Note(text, Concern.ROUGH))

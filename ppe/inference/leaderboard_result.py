@@ -212,9 +212,9 @@ def _lines(board: Leaderboard) -> list[str]:
     if fit.estimates is not None:
         lines += fit.estimates.lines()
     if board.order_note and first_places(board.ranking):
-        lines.append("Nearly every pair is shown in one order: this bias is told from strength by the model alone.")
+        lines.append("Nearly every pair is shown in one order: only the model separates this bias from strength.")
     if fit.ridge:
-        lines.append(f"no maximum exists: scores are those of a penalty of {fit.ridge:g}")
+        lines.append(f"no maximum exists: scores are ridge estimates with penalty {fit.ridge:g}")
     if limits:
         lines.append(ranges_sentence(limits, board.kind))
         among = limits.among(TOP)
@@ -267,15 +267,15 @@ def _with_fragility(board: Leaderboard, asked: bool) -> Leaderboard:
     if source is None or not (fitted.has_only_strengths or board.verdicts.are_graded):
         if asked:
             raise InputError(
-                f"--fragility is known for {' and '.join(ORDER_FORMS)} of all graphs, without effects beside the "
-                "scores; leave it out"
+                f"--fragility is known for {' and '.join(ORDER_FORMS)} of all graphs, without an order effect or "
+                "covariates; leave it out"
             )
         return board
     if asked:
         return replace(board, fragility=fragility(source, tie_parameter=fitted.has_tie_parameter))
     try:
         if fragility_cost(source) > CHEAP:
-            text = "how few questions change the order takes long to compute here; --fragility computes it"
+            text = "robustness was not computed, since it takes long here; --fragility computes it"
             return replace(board, remarks=(*board.remarks, Note(text)))
         return replace(board, fragility=fragility(source, tie_parameter=fitted.has_tie_parameter))
     except REFUSALS:  # a single question, or a penalty: said elsewhere

@@ -83,13 +83,13 @@ def _refuse(models: tuple[str, ...], values: np.ndarray, there: np.ndarray) -> N
     if not joined.all():
         apart = [name for name, is_joined in zip(models, joined[0], strict=True) if not is_joined]
         raise InputError(
-            f"{models[0]} and {first_five(apart)} share no question, nor does a chain of models lead from one to the "
-            "other: their means are of different questions; score both on the same"
+            f"{models[0]} and {first_five(apart)} share no question, directly or through other models: their means are "
+            "of different questions; score both on the same"
         )
     scores = values[there]
     spread = float(np.ptp(scores))
     if spread == 0:
-        raise InputError(f"all scores are {scores[0]:g}: nothing tells the models apart")
+        raise InputError(f"all scores are {scores[0]:g}: there is nothing to rank")
     if spread < NARROWEST:
         raise InputError(
             f"all scores lie within {spread:.2g}: what differs by less than 1e-9 counts as equal; "

@@ -43,7 +43,7 @@ def misfit(
 ) -> Misfit:
     """Does a score per model describe the verdicts, if those on a question may depend on each other?
 
-    Raises: InputError for too few questions, and where no models are compared in a circle. Cost: O(R Q n²).
+    Raises: InputError for too few questions, and where the compared pairs form no cycle. Cost: O(R Q n²).
     Source: Hemerik, Goeman and Finos (2020); this notebook.
     """
     n_questions, fewest = pool.n_questions, questions_needed(level)
@@ -63,7 +63,7 @@ def misfit(
     size = np.sqrt((rest**2).sum(axis=0))
     free = size > 1e-6
     if not free.any():
-        raise InputError("no models are compared in a circle, so that any verdicts fit some scores")
+        raise InputError("the compared pairs form no cycle, so some scores fit any verdicts exactly")
     rest = rest[:, free] / size[free]
     z = rest.sum(axis=0)
     null = rng.choice([-1.0, 1.0], size=(MISFIT_FLIPS, len(rest))) @ rest

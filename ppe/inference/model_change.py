@@ -106,8 +106,8 @@ def _refuse_what_decides_nothing(
     if not paired.any() and not set(judged[0]) & set(judged[1]):
         by_whom = f"the old one was judged by {first_five(judged[0])}, the new one by {first_five(judged[1])}"
         raise InputError(
-            f"the judge changed too: {by_whom}; a change of the judge cannot be told from one of the model; let the "
-            "same judge both, take those of one (--judge), or compare the judges (--judges)"
+            f"the judge changed too: {by_whom}; a change of the judge cannot be separated from one of the model; use "
+            "one judge for both (--judge), or compare the judges (--judges)"
         )
     n_questions, fewest = len(np.unique(rows.question[paired])), questions_needed(level)
     if n_questions >= fewest:
@@ -117,7 +117,7 @@ def _refuse_what_decides_nothing(
     raise InputError(
         f"{n_questions} questions on which {names[0]} and {names[1]} both have a valid verdict by the same judge on "
         f"the same wording{no_partner}: fewer than {fewest} decide nothing at level {level:g}; ask more questions, "
-        f"with the same judge of both{names_apart}"
+        f"with the same judge for both{names_apart}"
     )
 
 
@@ -129,8 +129,8 @@ def _joined(rows: Comparisons, names: tuple[str, str]) -> Comparisons:
     joined = same_component(met[None])[0][0][old]
     if not joined[new]:
         raise NoMaximumError(
-            f"no comparison leads from {names[0]} to {names[1]}: they met different opponents, who never met; judge "
-            "both against one opponent at least, or against each other",
+            f"no chain of comparisons connects {names[0]} and {names[1]}; judge both against a common opponent, or "
+            "against each other",
             above=[names[0]], below=[names[1]],
         )  # fmt: skip
     rows, renumbered = rows.take(joined[rows.first]), np.cumsum(joined) - 1
@@ -171,7 +171,9 @@ def model_change(
     tables, names = _named([old] if new is None else [old, new], models)
     are_shares = {is_graded(table) for table in tables}
     if len(are_shares) > 1:
-        raise InputError("one table holds graded verdicts, the other a, b and tie: they measure on unlike scales")
+        raise InputError(
+            "one table holds graded verdicts, the other a, b and tie, on another scale: give both in one form"
+        )
     if are_shares == {True} and tuple(over) != ("question",):
         raise InputError("--over: graded verdicts have limits over questions alone; leave it out")
     columns = ["model_a", "model_b", *([] if True in are_shares else ["verdict"])]

@@ -36,7 +36,7 @@ def checked_costs(
     costs: Mapping[str, float],
     models: Sequence[str],
 ) -> dict[str, float]:  # of each of the models
-    "Raises `InputError` for a model without a cost, a cost of another, and a cost that is no number of 0 or more."
+    "Raises `InputError` for a model without a cost, a cost of another, and a cost that is not a number of 0 or more."
     lacking = [name for name in models if name not in costs]
     if lacking:
         raise InputError(f"no cost of {first_five(lacking)}: give one for each model, 0 if it costs nothing")
@@ -190,15 +190,19 @@ def cost_leaderboard(
         bounds, level = board.ranges.table["behind_at_most"].to_dict(), board.ranges.level
         return CostLeaderboard(board, checked_costs(costs, models), bounds, level, within)
     if not isinstance(board, Leaderboard) or board.intervals is None or board.pool is None:
-        raise InputError("--costs: bounds are known of one ranking with ranges; leave out what makes several, or none")
+        raise InputError(
+            "--costs needs one ranking with ranges; leave out the options that give several rankings, or none"
+        )
     if within is not None and within >= 0.5:
-        raise InputError(f"--within {within:g}: of verdicts it is a chance to lose beyond one half, below 0.5")
+        raise InputError(
+            f"--within {within:g}: for verdicts it is a probability of losing beyond one half; give a number below 0.5"
+        )
     fitted = Fitted(board.ranking, board.verdicts, board.predictor)
     is_plain = fitted.has_only_strengths and not fitted.has_tie_parameter
     if not is_plain or board.intervals.scope.over != ("question",):
         raise InputError(
-            "--costs: bounds of verdicts are known for bradley-terry of all graphs over questions, without effects "
-            "beside the scores; leave the others out"
+            "--costs: bounds of verdicts are known for bradley-terry of all graphs over questions, without an order "
+            "effect or covariates; leave the others out"
         )
     ranges, models = board.intervals, list(board.pool.models)
     checked = checked_costs(costs, models)

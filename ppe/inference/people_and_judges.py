@@ -98,7 +98,7 @@ class PeopleAndJudges(Result):
     def worth_limits(self, level: float = 0.95) -> tuple[float, float]:
         "Limits of `worth`, by the jackknife of its logarithm over questions and Student's t; NaN for fewer than three."
         if not 0 < level < 1:
-            raise InputError(f"level = {level}: it lies between 0 and 1")
+            raise InputError(f"level = {level}: give a number between 0 and 1")
         without = self.shares.sum(axis=1, keepdims=True) - self.shares
         if self.votes.n_questions < 3 or not (without > 0).all():
             return np.nan, np.nan
@@ -215,7 +215,7 @@ def _tuned(battles: Battles, terms: np.ndarray, n_people: int) -> tuple[np.ndarr
         theta, wins = solved_scores(terms, weights, n_people, battles.models)
         if np.abs(weights - before).max() < WEIGHT_TOLERANCE:
             return theta, wins, weights, n_rounds
-    raise ConvergenceError(f"the weights of the judges did not settle in {MAX_ROUNDS} rounds; give them (weights)")
+    raise ConvergenceError(f"the weights of the judges did not converge in {MAX_ROUNDS} rounds; give them (weights)")
 
 
 def _checked_weights(battles: Battles, weights: Mapping[str, float]) -> np.ndarray:
@@ -240,7 +240,7 @@ def _fitted(battles: Battles, weights: Mapping[str, float] | None) -> PeopleAndJ
     shares = 2 * np.stack([(part**2).sum(axis=1) for part in (moved, effects[0])]) / (len(theta) - 1)
     if shares[1].sum() < 1e-18:
         raise InputError(
-            "people's verdicts are all alike (all ties, say), so they tell of no difference between models; let people "
+            "people's verdicts are all alike (all ties, say), so they show no difference between models; let people "
             "judge more battles"
         )
     n_questions = len(np.unique(battles.question[battles.sample]))

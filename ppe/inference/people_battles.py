@@ -59,15 +59,15 @@ def matched_battles(
     is_judged = ~np.isnan(points)
     if is_judged.any() and (points[is_judged] == 0.5).all():
         raise InputError(
-            f"people's verdicts on {is_judged.sum():,} usable battles are all ties, so they tell of no difference "
-            "between models; let people judge more battles"
+            f"people's verdicts on {is_judged.sum():,} usable battles are all ties, so they show no difference between "
+            "models; let people judge more battles"
         )
     met = np.union1d(keys["first"][is_judged], keys["second"][is_judged])
     unmet = [name for i, name in enumerate(matched.models) if i not in met]
     if unmet:
         raise InputError(
-            f"people judged no usable battle of {first_five(unmet)}: what judges say of a model can be corrected by "
-            "people's verdicts on it alone; leave its battles out, or let people judge some"
+            f"people judged no usable battle of {first_five(unmet)}: only people's verdicts on a model can correct "
+            "those of judges; leave its battles out, or let people judge some"
         )
     first, second, question = keys["first"].to_numpy(), keys["second"].to_numpy(), pd.factorize(keys["question_id"])[0]
     about = matched.models, int(voted.isna().sum()), matched.sentence

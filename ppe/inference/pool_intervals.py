@@ -53,7 +53,7 @@ def pool_tests(
 # %% ../../nbs/inference/pool_intervals.ipynb #cf1cb220
 @dataclass(frozen=True, slots=True)
 class OwnFit:
-    "How a model with effects beside the strengths is ranked, and tested."
+    "How a model with an order effect or covariates is ranked, and tested."
 
     ranker: str  # that it is called
     fit_batch: Callable[[np.ndarray], BatchScores]  # ranks weights (B, G)

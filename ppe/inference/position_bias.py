@@ -102,7 +102,7 @@ def _basis(rows: Comparisons) -> tuple[str, str, np.ndarray]:
         return "confounded", f"the order of the answers is not random ({why}), or the file has lost it", everything
     decided = rows.outcome[rows.outcome < 2]
     if len(decided) >= FEWEST_TURNS and len(set(decided.tolist())) == 1:
-        alike = "every decided verdict is for the same place: a file that writes winners in one column looks the same"
+        alike = "every decided verdict is for the same place, as in a file that always writes the winner in one column"
         return "confounded", alike, everything
     return "random order", "", everything
 
@@ -122,7 +122,7 @@ def first_place_rates(
     Raises: InputError for a level outside (0, 1), or no valid verdict. Cost: O(499 rows) at most.
     """
     if not 0 < level < 1:
-        raise InputError(f"level = {level}: it lies between 0 and 1")
+        raise InputError(f"level = {level}: give a number between 0 and 1")
     everything, table = as_comparisons(verdicts), []
     for number, judge in enumerate(everything.judges):
         rows = everything.take(everything.judge == number)

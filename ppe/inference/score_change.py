@@ -112,7 +112,7 @@ def _answer(change: ScoreChange) -> list[str]:
 
 def _power(change: ScoreChange) -> str:
     if change.detectable is None:
-        return "Power: unknown, since all questions say the same of the two."
+        return "Power: unknown, since all questions give the same result."
     drop = change.settings.margin + change.detectable
     return f"Power: a drop of {drop:.3g} would be detected 80 % of the time."
 
@@ -121,8 +121,8 @@ def _notes(change: ScoreChange) -> list[Note]:
     old, new = change.models
     notes = []
     if not change.decided:
-        text = f"Where {new} failed on what it lost, it is weaker than it looks: score it there, or leave those "
-        text += "questions out of the old table if it was not to be asked."
+        text = f"If {new} failed there, it is weaker than it looks: score it on these questions, or leave them "
+        text += "out of the old table if it was not asked."
         notes.append(Note(text, Concern.BIASED))
     elif change.losses.n_lost:
         notes.append(Note(f"{change.losses.sentence(change.models, 'score')}: left out.", Concern.BIASED))
@@ -167,7 +167,7 @@ def _common(old: pd.DataFrame, new: pd.DataFrame, names: tuple[str, str], level:
     if not set(judges[0]) & set(judges[1]):
         raise InputError(
             f"the judge changed too: the old one was scored by {first_five(judges[0])}, the new one by "
-            f"{first_five(judges[1])}; a change of the judge cannot be told from one of the model; let the same judge "
+            f"{first_five(judges[1])}; a change of the judge cannot be separated from one of the model; let one judge "
             "score both"
         )
     keys = [*CELL]

@@ -81,7 +81,7 @@ def question_sets(data: ExaminedScores) -> SectionAnswer:
     fewest_first = np.argsort(n_questions, kind="stable")
     listed = first_five(f"{cells.models[k]} on {n_questions[k]:,}" for k in fewest_first)
     n_common = int(there.all(axis=1).sum())
-    text = f"Models have scores on unlike questions ({listed}; {n_common:,} have scores of all)"
+    text = f"Models have scores on different questions ({listed}; {n_common:,} have scores of all)"
     by_raw, by_common = (cells.models[best_first(means)[0]] for means in (raw, data.board.means))
     if by_raw != by_common:
         text += f". Means of all scores would put {by_raw} first; on the same questions {by_common} is"
@@ -161,7 +161,7 @@ def repeats(data: ExaminedScores) -> SectionAnswer:
     n_same = int((same * (same - 1) // 2).sum())
     text = f"Asked again, a model gets the same score in {as_percent(n_same / n_pairs)} of {plural(n_pairs, 'pair')}"
     if n_same == n_pairs >= ENOUGH_PAIRS:
-        text = "All repeats agree: copies, or temperature 0; they add no question"
+        text = "All repeats agree (copies, or temperature 0) and add no information"
     return SectionAnswer(text, {"n_pairs": n_pairs, "same": n_same / n_pairs})
 
 
@@ -178,7 +178,7 @@ SCORE_SECTIONS: dict[str, tuple[str, Callable[[ExaminedScores], SectionAnswer]]]
     "judge_scales": ("Scales of judges", judge_scales),
     "ranks": ("Open ranks", rank_ranges),
     "fragility": ("Robustness", robustness),
-    "components": ("Worth of more questions, wordings or judges", purchases),
+    "components": ("Gain from more questions, wordings or judges", purchases),
     "repeats": ("Repeats", repeats),
     "order_by_wins": ("Order by wins", order_by_wins),
 }

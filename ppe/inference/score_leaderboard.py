@@ -40,7 +40,7 @@ def _other_order(models: tuple[str, ...], ranks: np.ndarray, other: np.ndarray) 
     if not len(first):
         return "the order is the same."
     pairs = first_five(f"{models[j]} before {models[i]}" for i, j in zip(first, second, strict=True))
-    return f"the order is another: {pairs}."
+    return f"the order differs: {pairs}."
 
 
 def _by_wins(cells: ScoreCells, ranks: np.ndarray) -> str:
@@ -262,14 +262,14 @@ def cautions(self: ScoreLeaderboard) -> list[str]:
         n_all = len(self.scores.table) + self.scores.n_missing
         of_models = first_five(f"{name} {n}" for name, n in sorted(missing.items(), key=lambda item: -item[1]))
         text = (
-            f"{self.scores.n_missing:,} of {n_all:,} scores are missing ({of_models}); a missing score is no 0: write "
-            "0 where it counts so. If hard questions are missing, the ranking is biased."
+            f"{self.scores.n_missing:,} of {n_all:,} scores are missing ({of_models}); a missing score is not 0: write "
+            "0 where it should count as 0. If hard questions are missing, the ranking is biased."
         )
         notes.append(Note(text, Concern.BIASED))
     n_alone = self.cells.n_alone
     if n_alone:
         share = f"{n_alone:,} of {self.cells.n_scores:,} scores"
-        text = f"{share} stand alone on their question and say nothing of differences."
+        text = f"{share} are the only ones on their question and say nothing of differences."
         notes.append(Note(text, Concern.LEFT_OUT))
     unlike = _unlike_judges(self.scores.table)
     if unlike:

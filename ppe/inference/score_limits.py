@@ -45,7 +45,7 @@ def estimated_difference(tests: ScoreTests, one: int, other: int) -> float:
     counts = tests.counts[:, inside]
     fixed = columns, values, offset, counts, tests.ties, tests.n_models, 0.0
     if not compiled_or_plain(ascend, *fixed, *nothing, cost=80.0 * counts.size + len(tests.start) ** 3):
-        raise ConvergenceError("no fit of models that all won and lost was reached: the verdicts are too uneven")
+        raise ConvergenceError("the fit did not converge, though all models won and lost: the verdicts are too uneven")
     return float(theta[one] - theta[other])
 
 # %% ../../nbs/inference/score_limits.ipynb #ec9b4fd1

@@ -123,7 +123,7 @@ def _maximum(design: Design, counts: np.ndarray, ties: bool, is_joined: bool) ->
         no_contrast = np.zeros_like(start), 0.0, start, np.zeros_like(start)
         if compiled_or_plain(ascend, *fixed, *no_contrast, cost=80.0 * counts.size + n_models**3):
             return start, ridge
-    raise ConvergenceError(f"no penalised fit of {n_models} models was reached: their verdicts are too uneven")
+    raise ConvergenceError(f"the penalised fit of {n_models} models did not converge: their verdicts are too uneven")
 
 
 def _check_points(points: np.ndarray, tie_parameter: bool) -> None:
@@ -271,7 +271,7 @@ def contributions(
         parts = _contributions(tests, contrast[None], np.array([value]), ridge, start)
         if not parts.missed:
             return _with_moments(tests, parts, contrast, ridge)
-    raise ConvergenceError(f"no fit with a contrast of {value:g} was reached: the verdicts are too uneven")
+    raise ConvergenceError(f"the fit with a contrast of {value:g} did not converge: the verdicts are too uneven")
 
 
 def _with_moments(tests: ScoreTests, parts: Contributions, contrast: np.ndarray, ridge: float) -> Contributions:
@@ -355,7 +355,7 @@ def pair_tests(tests: ScoreTests) -> PairStatistics:
         z[some], null[:, some], noise[some], _ = _together(tests, parts, contrasts @ tests.draws.elsewhere)
     if missed:
         raise ConvergenceError(
-            f"{missed} of {len(first)} fits with two models of equal strength were not reached: the counts are too "
+            f"{missed} of {len(first)} fits with two models of equal strength did not converge: the counts are too "
             "unbalanced for double precision; leave out models that nearly always win or lose"
         )
     return PairStatistics(tests.n_models, first, second, z, _add_noise(tests, null, noise), tests.listed)

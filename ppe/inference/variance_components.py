@@ -88,7 +88,10 @@ def component_notes(
     "What the components do not hold, and what was taken for granted."
     notes, levels = list[Note](), components.levels
     if "judge" not in levels and components.judges > 1:
-        text = f"{components.judges:,} judges of one question each: what they like is part of what questions move."
+        text = (
+            f"{components.judges:,} judges of one question each: their preferences count as part of the question "
+            "effects."
+        )
         notes.append(Note(text, Concern.ROUGH))
     elif "judge" not in levels:
         text = "One judge: how another would rank the models is not known, and no range here covers it."
@@ -97,7 +100,7 @@ def component_notes(
         notes.append(Note(uncovered, Concern.ROUGH))
     for name in levels:
         if name not in {*components.without, *components.nested, *FIXED}:
-            text = f"{levels[name]:g} {name}s: what one more would be worth cannot be told; three tell it."
+            text = f"{levels[name]:g} {name}s: what one more would be worth is not known; three are needed."
             notes.append(Note(text, Concern.MISSING))
     for name, p in components.tested.items():
         same = "different" if name in components.nested else "the same"
@@ -223,7 +226,7 @@ def generalizability(
         without = {name: _left_out(cells, levels, names, name, groups) for name in jackknifed}
     except np.linalg.LinAlgError:
         raise InputError(
-            f"{', '.join(n_levels)} cannot be told apart, or not without one level: too few cells have one in common "
+            f"{', '.join(n_levels)} cannot be separated, or not when one level is left out: too few cells share one "
             "and differ in another; take one judge, or questions that all judges judged"
         ) from None
     n_judges = len({*cells.facets.get("judge", [0])})
@@ -232,7 +235,8 @@ def generalizability(
     )
     if study.deviation(over=["question"]) < max(1e-9, 1e-6 * study.deviation()):  # what is left is rounding
         raise InputError(
-            "all questions say the same, so no component of the variance is above 0; look for copies of one question"
+            "all questions give the same result, so no component of the variance is above 0; look for copies of one "
+            "question"
         )
     return study
 

@@ -36,7 +36,9 @@ def wording_spread(
     n = variance.notna().sum().to_numpy()
     if (n < 2).any():
         few = first_five(np.array(pool.models, dtype=object)[n < 2])
-        raise InputError(f"fewer than two questions in two wordings that {few} met: no spread over wordings")
+        raise InputError(
+            f"{few} met fewer than two questions in two wordings; the spread over wordings needs at least two"
+        )
     mean, tail, most = variance.mean().to_numpy(), (1 - level) / (2 * len(n)), 0.5  # of shares between 0 and 1
     with np.errstate(divide="ignore", invalid="ignore"):
         # Degrees of freedom of a chi-square that varies as the mean does; Student's t in place of the normal.

@@ -46,7 +46,7 @@ def read_verdict_file(
 def read_reference(
     source: str,  # a file with ratings or verdicts, or the name of a public set of verdicts
 ) -> pd.DataFrame:  # a verdict table, or model, rating and category (empty if the file has none)
-    "A reference. Raises `InputError` for a rating that is no number."
+    "A reference. Raises `InputError` for a rating that is not a number."
     if not {*RATING_COLUMNS} <= {*column_names(source)}:
         return read_verdict_file(source)
     ratings = text_columns(source, source, "reference", "rating", RATING_COLUMNS, ("category",))
@@ -55,7 +55,7 @@ def read_reference(
         try:
             numbers.append(plain_number(rating))
         except ValueError:
-            raise InputError(f"{source}: rating {rating!r:.60} of {model!r:.60} is no number; correct it") from None
+            raise InputError(f"{source}: rating {rating!r:.60} of {model!r:.60} is not a number; correct it") from None
     category = ratings["category"] if "category" in ratings else ""
     return pd.DataFrame({"model": ratings["model"], "rating": numbers, "category": category})
 

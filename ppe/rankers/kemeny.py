@@ -190,7 +190,7 @@ def kemeny_ranking(
 
     `fit.estimates` is a `BestOrders`.
 
-    Raises: InputError for bad counts, also where twice a count is no whole number; NoMaximumError naming groups of
+    Raises: InputError for bad counts, also where twice a count is not a whole number; NoMaximumError naming groups of
     models that never met, unless the fallback was asked for.
     Source: Kemeny (1959), Young (1988). Cost: as `kemeny`.
     """

@@ -28,7 +28,7 @@ def check_order_form(
     what: str = "effect of the order of the answers",  # that it is asked for
     option: str = "--order-effect",
 ) -> None:
-    "Raise InputError unless the ranker has a form with effects beside the strengths."
+    "Raise InputError unless the ranker has a form with an order effect or covariates."
     if ranker not in ORDER_FORMS:
         raise InputError(f"{ranker} has no {what}; with {option} choose {' or '.join(ORDER_FORMS)}")
 

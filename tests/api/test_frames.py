@@ -420,7 +420,7 @@ def test_mixed_ids():
     "81 and 81.0 are one question, 0 and 0.0 one model."
     table = ppe.load("mt-bench-gpt4")[list(COLUMNS)].astype(str).astype({"question_id": int})
     again = table.iloc[:1200].assign(question_id=table["question_id"].iloc[:1200].astype(float))
-    with pytest.raises(InputError, match=r"same pair twice in one graph in rows 2401, .*1200 in all"):
+    with pytest.raises(InputError, match=r"the same pair twice in one graph in rows 2401, .*1200 in all"):
         ppe.check(pd.concat([table.astype(object), again.astype(object)], ignore_index=True))
     numbers = pd.factorize(pd.concat([table["model_a"], table["model_b"]]))[0]
     mixed = table.assign(model_a=numbers[: len(table)], model_b=numbers[len(table) :].astype(float))

@@ -159,7 +159,7 @@ def test_turns_are_wordings_unless_they_are_asked_for_as_questions(tmp_path: Pat
     pd.testing.assert_frame_equal(together[same], apart[same])
     agreed = import_verdicts(path, turns="questions", games="agreed")
     assert set(agreed["variant"]) == {1} and set(agreed["verdict"]) == {"tie"}
-    with pytest.raises(InputError, match="strong has no meaning"):
+    with pytest.raises(InputError, match="strong does not apply"):
         import_verdicts(path, strong=3)
 
 
@@ -227,7 +227,7 @@ def test_a_record_that_comes_twice_is_remarked_once(tmp_path: Path):
         (differ, "judged differently"), (strong, "strong wins"), (anchored(), "strong wins"),
         (rounded, "nearest whole number"), (both_bad, "both were called bad"), (named, "not anonymous"),
         (published(winner="tie (inconsistent)"), "changed with the order"),
-        (fastchat() | {"m1_score": 5}, "two scores"),
+        (fastchat() | {"m1_score": 5}, "two separate scores"),
     ):  # fmt: skip
         one, copy = saved(tmp_path, row, row), saved(tmp_path, row, name="copy.jsonl")
         (line,) = [line for line in import_verdicts([one, copy]).attrs["report"]["remarks"] if said in line]
@@ -456,5 +456,5 @@ def test_a_log_of_inspect_that_did_not_end_is_imported_and_said(ppe_main, tmp_pa
     for file, shown in (("log.json", status), ("log.eval", status if status == "success" else "started")):
         run = ppe_main("import", file, "--out", f"{file}.csv")
         assert run.code == 0 and len(read_verdicts(tmp_path / f"{file}.csv")) == 3
-        said = f"samples of a log that did not end (status {shown}), so that others may be missing: 3"
+        said = f"samples of a log that did not finish (status {shown}), so that others may be missing: 3"
         assert (said in run.out + run.err) == (status != "success"), run

@@ -195,7 +195,7 @@ def test_the_gate_closes_where_the_whole_interval_lies_below(ppe_main, tmp_path)
     told = ppe_main(*call, "--require-agreement", "0.7")
     assert told.code == 4
     verdict = "is shown for good, refuted for bad (the whole interval lies below), not decided for fair (the interval"
-    assert f"agreement of at least 0.7, ties counted, {verdict} does not tell)" in told.out
+    assert f"agreement of at least 0.7, ties counted, {verdict} contains it)" in told.out
     assert ppe_main(*call, "--judge", "fair", "--require-agreement", "0.7").code == 0
     assert ppe_main(*call, "--judge", "fair", "--require-agreement", "0.9").code == 4
     found = json.loads(ppe_main(*call, "--require-agreement", "0.7", "--format", "json").out)
@@ -224,12 +224,13 @@ def test_what_cannot_be_told_is_said():
     alone = [row for row in people if row[0] == "Ann"]
     board = agreement_with_people(frame(judges), frame(alone))
     assert "two people" not in {*board.measures["judge"]} and board.measures["beyond_people"].isna().all()
-    assert "how far people agree with each other cannot be told: no battle was judged by two" in board.notes()[0]
+    assert "agreement among people is not measurable here: no battle was judged by two" in board.notes()[0]
     absent = [(*row[:1], row[1] + 100, *row[2:]) for row in judges if row[0] == "bad"]
     notes = agreement_with_people(frame([*judges[:80], *absent]), frame(people)).notes()
-    assert notes[0] == "bad: no valid verdict on a battle of the people"
+    assert notes[0] == "bad: no valid verdict on any battle that people judged"
     assert notes[1:] == [
-        f"always saying x would agree with people in 100.0 %, {judge} does in {share} %; kappa does not take that off"
+        f"always saying x would agree with people in 100.0 %, {judge} does in {share} %; kappa does not correct for "
+        "that"
         for judge, share in (("fair", "75.0"), ("good", "100.0"))
     ]
     single = agreement_with_people(frame([row for row in judges if row[1] == 1]), frame(people), required=0.9)

@@ -24,7 +24,7 @@ def test_ridge_two_islands(ppe_main, words):
     if "--order-effect" in words:  # no penalty tells the place from strength
         return
     done = ppe_main("rank", path, "--on-separation", "ridge", *words)
-    assert done.code == 0 and "penalty of" in done.out
+    assert done.code == 0 and "with penalty" in done.out
     notes = [line for line in done.err.splitlines() if "never met" in line]
     assert notes == ["ppe: note: C, D never met A, B: orders across the groups come from the penalty alone"]
     assert ppe_main("report", path, "--out", "r.html", "--intervals", "100").code == 0
@@ -123,7 +123,7 @@ def test_diagnose_on_many_models_and_one_question_answers_soon(ppe_main, tmp_pat
     done = ppe_main("diagnose", path)
     assert done.code == 0 and time.process_time() - start < 60, "mostly compiling, where nothing is cached"
     assert "19,900 valid verdicts by 1 judge (j) on 1 question and 200 models" in done.out
-    assert "one question: what it favours cannot be told from strength" in done.out
+    assert "one question: which model it favours cannot be separated from strength" in done.out
 
 
 def test_models_too_many_for_question_effects_are_said_in_one_line(ppe_main, tmp_path, monkeypatch):

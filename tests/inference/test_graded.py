@@ -126,7 +126,7 @@ def test_graded_questions_that_repeat_another_are_counted():
         turned.assign(question_id=turned["question_id"] - 100),
     ):
         for use in (ppe.check, ppe.rank):
-            with pytest.raises(InputError, match="same pair twice in one graph in rows 121, 122"):
+            with pytest.raises(InputError, match="the same pair twice in one graph in rows 121, 122"):
                 use(pd.concat([table, copy]))
 
 

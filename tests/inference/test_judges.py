@@ -220,7 +220,7 @@ def test_games_and_votes_are_one_battle():
 def test_people_ties(ppe_main):
     cases = Path(__file__).parents[1] / "cases"
     done = ppe_main("rank", cases / "people_ties_judges.csv", "--people", cases / "people_ties_people.csv")
-    refused(done, "people's verdicts", "all ties, so they tell of no difference")
+    refused(done, "people's verdicts", "all ties, so they show no difference")
 
 
 # ---- judges that err together, or favour their own
@@ -236,9 +236,11 @@ def test_diagnose_and_report_say_how_judges_err_together_and_on_their_own(ppe_ma
     assert together["judges"] == together["judges_of_all"] == 3 and rho["low"] < rho["value"]
     assert set(found["agreement"]) == {"all", "a-2024-05-13", "hasty", "middling"}
     shown = ppe_main("diagnose", path).out
-    assert "3 judges are worth" in shown and "other judges give, apart from sharpness: a-2024-05-13 on a" in shown
+    assert (
+        "3 judges are worth" in shown and "those from other judges, after matching spread: a-2024-05-13 on a" in shown
+    )
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0
-    assert "sharpness: a-2024-05-13 on a" in page.read_text()
+    assert "after matching spread: a-2024-05-13 on a" in page.read_text()
     alone = ppe_main("diagnose", path, "--judge", "a-2024-05-13")
     assert "not measurable without another judge: a-2024-05-13 on a" in alone.out
     other = ppe_main("diagnose", path, "--judge", "hasty", "--format", "json").json()
@@ -249,7 +251,7 @@ def test_a_batch_that_stands_twice_is_seen(ppe_main, tmp_path):
     rows = table(6)
     again = [(row[0], str(int(row[1]) + 500), *row[2:]) for row in rows if int(row[1]) in (3, 4)]
     path, page = write(tmp_path / "twice.csv", rows + again), tmp_path / "r.html"
-    said = "2 questions repeat the verdicts of another, all of them (the first: 3 and 503)"
+    said = "2 questions repeat all verdicts of another (the first: 3 and 503)"
     assert said in ppe_main("diagnose", path).out
     assert ppe_main("report", path, "--out", page, "--intervals", 0).code == 0 and said in page.read_text()
     assert "repeat the verdicts" not in ppe_main("diagnose", write(tmp_path / "t.csv", rows)).out

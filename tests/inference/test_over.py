@@ -102,7 +102,7 @@ def test_the_three_forms_say_the_same_and_the_default_is_questions(prd: pd.DataF
 def test_two_tables_are_compared_within_their_common_cells(prd: pd.DataFrame):
     "The new version is nearly the old one: what judges like in both is gone from the difference."
     table = crossed(stream(SEED, "again"), 5, size=0.8)
-    with pytest.raises(InputError, match="all questions say the same.* copies of one"):
+    with pytest.raises(InputError, match="all questions give the same result.* copies of one"):
         ppe.compare(table, table.copy(), model="a", over="questions,judges")
     other = table.assign(verdict=table["verdict"].where(stream(SEED, "flip").random(len(table)) < 0.9, "a"))
     change = ppe.compare(table, other, model="a", over="questions,judges")
@@ -133,11 +133,14 @@ def test_what_is_not_covered_is_noted_where_it_can_be_told_and_is_much(prd: pd.D
         ({"over": None}, "--over None: choose from questions"),
         ({"over": 5}, "--over 5: choose from questions"),
         ({"over": ["questions", 3]}, "--over 3: choose from questions"),
-        ({"over": "questions,wordings"}, "wording: only what differs .* question, judge, order; leave wordings out"),
+        (
+            {"over": "questions,wordings"},
+            "wording: a facet needs at least two levels.* question, judge, order have them; leave wordings out",
+        ),
         ({"over": "judges", "intervals": 0}, "--over judges needs ranges: leave --intervals 0 out"),
-        ({"over": "judges", "judge": "gpt4"}, "judge: only what differs"),
+        ({"over": "judges", "judge": "gpt4"}, "judge: a facet needs at least two levels"),
         ({"over": "judges", "ranker": "copeland"}, "known for bradley-terry and davidson of all graphs"),
-        ({"over": "judges", "order_effect": True}, "--over with effects beside the strengths"),
+        ({"over": "judges", "order_effect": True}, "--over with an order effect or covariates"),
         ({"over": "judges", "interval_kind": "percentile"}, "--over with percentiles"),
         ({"level": 0.1}, "--level 0.1: give a number between 0.5 and 1"),
         ({"over": "judges", "select": "global", "keep": 100}, "of all graphs"),
@@ -151,7 +154,7 @@ def test_what_cannot_be_had_is_refused(prd: pd.DataFrame, options: dict, words: 
 
 def test_few_levels_and_counts_are_refused(prd: pd.DataFrame, tmp_path: Path):
     two = prd[prd["judge"].isin(["gpt4", "gpt35"])]
-    few = "judge: limits over a facet need at least three of it, here are 2; add one"
+    few = "judge: limits over a facet need at least three levels, here are 2; add one"
     with pytest.raises(InputError, match=few):
         ppe.rank(two, over="questions,judges")
     with pytest.raises(InputError, match=few):
@@ -196,7 +199,7 @@ def test_judges_of_one_question_each_are_not_promised_by_a_number():
     told = ppe.diagnose(alone)
     assert not any("another judge would rank" in line for line in told.lines())
     notes = told.to_dict()["components"]["notes"]
-    assert "30 judges of one question each: what they like is part of what questions move." in notes
+    assert "30 judges of one question each: their preferences count as part of the question effects." in notes
     assert not any("One judge" in note for note in notes)
 
 
@@ -205,7 +208,7 @@ def test_copies_of_one_question_by_three_judges_are_seen_through_rounding():
     verdicts = crossed(stream(SEED, "copied"), n_judges=6, size=0.3).astype(object)
     one = verdicts[verdicts["question_id"].astype(int) == 0]
     copies = validate_verdicts(pd.concat([one.assign(question_id=number) for number in range(12)]))
-    with pytest.raises(InputError, match="all questions say the same.* look for copies of one question"):
+    with pytest.raises(InputError, match="all questions give the same result.* look for copies of one question"):
         ppe.rank(copies, over="questions,judges", on_separation="error")
     assert not any("Ranges over questions alone" in line for line in ppe.rank(copies).notes())
 
@@ -224,14 +227,14 @@ def test_three_questions_have_limits_over_judges_alone():
 def test_a_penalty_has_no_ranges_over_judges_and_is_not_offered_again():
     verdicts = crossed(stream(SEED, "penalty")).astype(object)
     verdicts.loc[verdicts["model_a"] == "a", "verdict"] = "a"
-    with pytest.raises(InputError, match="--over: no estimate of these verdicts exists but that of a penalty"):
+    with pytest.raises(InputError, match="--over: these scores come from a penalty alone"):
         ppe.rank(validate_verdicts(verdicts), over="judges", on_separation="ridge")
 
 
 def test_copies_of_one_question_have_no_components(prd: pd.DataFrame):
     one = prd[(prd["question_id"] == prd["question_id"].iloc[0]) & (prd["judge"] == "gpt4") & (prd["variant"] == 0)]
     table = pd.concat([one.assign(question_id=number, verdict="tie") for number in range(4)])
-    with pytest.raises(InputError, match="all questions say the same"):
+    with pytest.raises(InputError, match="all questions give the same result"):
         variance_components(Comparisons.of(validate_verdicts(table.astype(object))), rng=stream(SEED))
 
 

@@ -53,7 +53,7 @@ def test_evidence_3_missing():
     board = ppe.rank(str(CASES / "evidence_3_missing.csv"))
     assert board.to_frame()[["model", "score"]].to_numpy().tolist() == [["old", 6.0], ["new", 5.0]]
     assert [*statistics("evidence_3_missing").values()] == pytest.approx([3 / np.sqrt(3)])
-    assert any("3 of 9 scores stand alone on their question" in note for note in board.notes())
+    assert any("3 of 9 scores are the only ones on their question" in note for note in board.notes())
     assert np.isinf(board.to_frame()[["score_low", "score_high"]].to_numpy(float)).all()
 
 
@@ -73,7 +73,7 @@ def test_a_frame_two_files_and_the_command_say_the_same(ppe_main, tmp_path):
     [
         ({"order_effect": True}, "takes no --order-effect"),
         ({"select": "global", "keep": 3}, "takes no --select, --keep"),
-        ({"over": "questions,judges"}, "only what differs among the verdicts can be studied"),
+        ({"over": "questions,judges"}, "a facet needs at least two levels"),
         ({"interval_kind": "percentile"}, "simultaneous or single"),
         ({"judge": "nobody"}, "no scores of judge 'nobody'"),
     ],
@@ -295,9 +295,9 @@ REFUSED = {
     "a pair?",
     "question_id,model,score\n1,m,1\n1,m,1\n": "same model twice on a question in rows 1, 2: was it asked again? name "
     "the column that counts (--columns repeat=epoch); was the row copied? remove it",
-    "question_id,model,score\n1,x,1\n1,y,1\n": "all scores are 1: nothing tells the models apart",
-    "question_id,model,score\n1,red,1\n2,blue,2\n": "share no question, nor does a chain of models lead from one to "
-    "the other: their means are of different questions; score both on the same",
+    "question_id,model,score\n1,x,1\n1,y,1\n": "all scores are 1: there is nothing to rank",
+    "question_id,model,score\n1,red,1\n2,blue,2\n": "share no question, directly or through other models: their means "
+    "are of different questions; score both on the same",
     "question_id,model,score\n1,x,8/10\n1,y,2\n": "score '8/10' in row 1: a number is needed",
 }
 
@@ -351,7 +351,7 @@ def test_scores_by_judge_are_those_of_each_alone():
 
 def test_wins_say_where_means_would_order_otherwise():
     board = ppe.rank(str(CASES / "evidence_2_skew.csv"), ranker="bradley-terry")
-    assert "By mean scores (--ranker mean) the order is another: steady before spiky." in str(board)
+    assert "By mean scores (--ranker mean) the order differs: steady before spiky." in str(board)
     assert "the order is the same" in str(ppe.rank(ACCURACY, ranker="bradley-terry"))
 
 
@@ -377,7 +377,7 @@ def test_check_counts_what_stands_in_the_table(ppe_main):
 def test_diagnose_says_that_raw_means_are_of_other_questions(ppe_main):
     done = ppe_main("diagnose", str(CASES / "evidence_3_missing.csv"))
     assert done.code == 0
-    assert "unlike questions (new on 3, old on 6; 3 have scores of all)" in done.out
+    assert "different questions (new on 3, old on 6; 3 have scores of all)" in done.out
     assert "Means of all scores would put new first; on the same questions old is." in done.out
 
 
@@ -386,7 +386,7 @@ def test_diagnose_names_the_judge_that_decides_the_mean():
     both = pd.concat([frame.assign(judge="x"), frame.assign(judge="y", score=16 * frame["score"])])
     assert "those of y decide the mean" in str(ppe.diagnose(both))
     again = pd.concat([frame.assign(epoch=k) for k in range(3)])
-    assert "All repeats agree: copies, or temperature 0" in str(ppe.diagnose(again))
+    assert "All repeats agree (copies, or temperature 0)" in str(ppe.diagnose(again))
 
 
 def test_show_lists_the_questions_against_the_order(ppe_main):

@@ -146,5 +146,5 @@ def test_what_is_refused(prd):
     keep = (judge == question % 2) | ((question == 0) & (judge == 1))
     facets = {"question": question[keep], "judge": judge[keep]}
     two = apart._replace(deviations=apart.deviations[keep], weights=apart.weights[keep], facets=facets)
-    with pytest.raises(InputError, match="question, judge cannot be told apart"):  # but for question 0 they could not
+    with pytest.raises(InputError, match="question, judge cannot be separated"):  # but for question 0 they could not
         generalizability(two, rng=stream(SEED))

@@ -646,7 +646,7 @@ def test_another_projects_settings_are_refused_in_one_line(ppe_main, tmp_path: P
         (tmp_path / folder).mkdir()
         (tmp_path / "settings.ini").write_text(settings)
         for word in ("run", "list", "publish", "book"):
-            refused(ppe_main("paper", word), f"{tmp_path / 'settings.ini'} is of another project")
+            refused(ppe_main("paper", word), f"{tmp_path / 'settings.ini'} belongs to another project")
 
 
 def test_make_looks_at_the_version_before_it_makes_anything(tmp_path: Path):

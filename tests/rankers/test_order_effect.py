@@ -172,7 +172,7 @@ def always_a(order, *, judge="me", n=6, n_questions=12, seed=1, said="a"):
     return rows
 
 
-ONE_ORDER = "one order only (15 of 15 that met several times): position and strength are told apart by the model alone"
+ONE_ORDER = "one order only (15 of 15 that met several times): only the model separates position from strength"
 RIDGE = "--on-separation", "ridge"
 
 
@@ -186,25 +186,29 @@ def test_one_order_is_a_caution_in_every_command_and_form(ppe_main, tmp_path, or
         assert done.code == 0 and done.err.count(ONE_ORDER) == expected, words
         assert "random or both orders" in done.err or not expected
         shown = ppe_main(*words, "--format", "markdown") if words[0] != "rank" else done
-        assert (shown.out + done.err).count("told apart by the model alone") >= expected
+        assert (shown.out + done.err).count("only the model separates position") >= expected
     diagnosis = ppe_main("diagnose", path)
     assert diagnosis.out.count(ONE_ORDER) == expected
     assert ("one_order" in ppe_main("diagnose", path, "--format", "json").json()["cautions"]) == bool(expected)
     page = tmp_path / "r.html"
     assert ppe_main("report", path, "--out", page).code == 0
-    assert ("told apart by the model alone" in page.read_text()) == bool(expected)
+    assert ("only the model separates position" in page.read_text()) == bool(expected)
     frame_ = ppe.read(path)
-    assert sum("model alone" in note for note in ppe.rank(frame_, on_separation="ridge").notes()) == expected
+    assert (
+        sum("only the model separates" in note for note in ppe.rank(frame_, on_separation="ridge").notes()) == expected
+    )
     by_category = ppe.rank(frame_, on_separation="ridge", by="category", intervals=0).notes()
-    assert sum("model alone" in note for note in by_category) == expected  # once, and not for each category
+    assert (
+        sum("only the model separates" in note for note in by_category) == expected
+    )  # once, and not for each category
 
 
 def test_an_estimate_from_one_order_never_stands_without_its_caveat(ppe_main, tmp_path):
     done = ppe_main("rank", write(tmp_path / "t.csv", table(7, fixed=True)), "--order-effect")
-    *_, last, caveat = done.out[: done.out.index("by the model alone")].splitlines()
+    *_, last, caveat = done.out[: done.out.index("only the model")].splitlines()
     assert last.startswith("First-position bias of two") and caveat.startswith("Nearly every pair")
     assert "also with --order-effect" in done.err
-    assert "by the model alone" in str(ppe.rank(tmp_path / "t.csv", order_effect=True))
+    assert "only the model" in str(ppe.rank(tmp_path / "t.csv", order_effect=True))
 
 
 def is_refused(ppe_main, path):
@@ -219,13 +223,13 @@ def test_a_public_set_that_lost_its_order_says_so_wherever_it_goes(ppe_main, tmp
         is_refused(ppe_main, some)
         for words in (("rank", some), ("check", some), ("diagnose", some), ("rank", some, "--category", "math")):
             done = ppe_main(*words)
-            assert done.code == 0 and "model alone" not in done.out + done.err and "44.3" not in done.out
+            assert done.code == 0 and "only the model separates" not in done.out + done.err and "44.3" not in done.out
         assert "one order only" not in ppe_main("compare", some, "--model", "gpt-4", "--model", "claude-v1").err
     assert ppe_main("check", path, "--format", "json").json()["order_lost"] == 2400
     told = ppe_main("diagnose", path, "--format", "json").json()
     assert told["first_place"]["gpt-4"]["value"] is None and told["order_flips"] is None
     assert ppe_main("report", path, "--out", tmp_path / "r.html").code == 0
-    assert "model alone" not in (tmp_path / "r.html").read_text()
+    assert "only the model separates" not in (tmp_path / "r.html").read_text()
     found = ppe_main("compare", path, "--model", "gpt-4", "--model", "claude-v1", "--format", "json").json()
     assert found["shown_first"] is None
 
