@@ -24,7 +24,9 @@ PAIRS = Schema(
     identifiers=PAIR_COLUMNS[:2],
     unit=PAIR_COLUMNS[:2],
     either_way=False,
-    says={"twice": "{rows} for the second time: a list of pairs has one row for each call; remove the copies"},
+    says={
+        "twice": "the same call twice, again in {rows}: a list of pairs has one row for each call; remove the copies"
+    },
 )
 
 

@@ -74,7 +74,9 @@ def picture_axes(
     "Axes to draw into. Raises `InputError` for what is none, and for a library that drawing lacks."
     if ax is not None and not hasattr(ax, "figure"):
         seen = f"ax={ax!r:.60}"
-        raise InputError(f"{seen}: axes of matplotlib are needed, or none; other options by name, as kind='wins'")
+        raise InputError(
+            f"{seen} is no axes of matplotlib: give axes or nothing, and other options by name, as kind='wins'"
+        )
     figure: Any = None
     try:
         import matplotlib.pyplot as plt
@@ -95,5 +97,7 @@ def picture_axes(
         if figure is not None:
             plt.close(figure)
         if isinstance(error, ModuleNotFoundError):  # of the extra `plots`
-            raise InputError(f"no {error.name}, which draws this: pip install {error.name}") from None
+            raise InputError(
+                f"the package {error.name}, which draws this, is not installed: pip install {error.name}"
+            ) from None
         raise

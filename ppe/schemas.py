@@ -163,8 +163,8 @@ def require_columns(
     wanted = f"a {schema.kind} has the columns {', '.join(needed)}{more}"
     if set(COUNT_COLUMNS) <= set(names) and "verdict" in needed and "verdict" not in names:
         raise InputError(
-            f"these are counts of pairs ({', '.join(COUNT_COLUMNS)}), not verdicts: graphs and questions cannot be "
-            "told apart in them; give the verdict table, or rank the counts with `ppe rank`"
+            f"these are counts of pairs ({', '.join(COUNT_COLUMNS)}), not verdicts, and they have no graphs and no "
+            "questions; give the verdict table, or rank the counts with `ppe rank`"
         )
     if {"question_id", "model", "score"} <= set(names) and "verdict" in needed and "verdict" not in names:
         raise InputError(SCORES_NOT_VERDICTS)
@@ -320,7 +320,9 @@ def model_codes(
     models = tuple(sorted(used) if models is None else models)
     strangers = sorted(used - {*models})
     if strangers:
-        raise InputError(f"verdicts on {first_five(strangers)}, which are not among the given models")
+        raise InputError(
+            f"verdicts on {first_five(strangers)}, which are not among the given models; name these models, too"
+        )
     a, b = (column.set_categories(list(models)).cat.codes.to_numpy(np.int64) for column in columns)
     return a, b, models
 

@@ -93,8 +93,8 @@ def score_columns(
 
 def _refuse_both() -> None:
     raise InputError(
-        "model, score and model_a, model_b: is a row an answer or a pair? remove the columns of one, or name those of "
-        "one (--columns)"
+        "the table has model and score, but also model_a and model_b: a row is either an answer or a pair; remove the "
+        "columns of one, or name those of one (--columns)"
     )
 
 # %% ../nbs/score_columns.ipynb #100a8068
@@ -120,8 +120,8 @@ def refuse_near_scores(
         )
     if len(numbers) == len(others) > 1:
         raise InputError(
-            f"one column for each model? {','.join(map(repr, numbers[:5]))}: give question_id, model, score (pandas: "
-            f'df.melt("{columns["question_id"]}", var_name="model", value_name="score"))'
+            f"the table seems to have a column for each model ({','.join(map(repr, numbers[:5]))}): give question_id, "
+            f'model, score (pandas: df.melt("{columns["question_id"]}", var_name="model", value_name="score"))'
         )
 
 

@@ -53,7 +53,9 @@ class Scores:
     def require_two_models(self) -> None:
         "Raises `InputError` for one model, which nothing can be compared with."
         if len(self.models) < 2:
-            raise InputError(f"scores of one model, {self.models[0]}: at least two are compared; add the others")
+            raise InputError(
+                f"all scores are of one model, {self.models[0]}: a comparison needs at least two; add the others"
+            )
 
     def to_frame(self) -> pd.DataFrame:
         "A row for each score, those that are missing at the end."
@@ -123,8 +125,8 @@ def _of_criterion(table: pd.DataFrame, criterion: str | None) -> pd.DataFrame:
         return table
     if not (table["category"].astype(str) == names).all():
         raise InputError(
-            f"{len(criteria)} criteria, {first_five(criteria)}: they are not averaged; rank one (--columns "
-            f"criterion={criteria[0]}), or each (--columns category=criterion --by category)"
+            f"the scores have {len(criteria)} criteria, {first_five(criteria)}, which are not averaged; rank one "
+            f"(--columns criterion={criteria[0]}), or each (--columns category=criterion --by category)"
         )
     questions = table["question_id"].astype(str)
     if (names.groupby(questions).nunique() > 1).any():
@@ -201,7 +203,7 @@ def validate_scores(
     return _checked(table, columns)
 
 
-_NO_TABLE = "no score table: it has the columns question_id, model, score; rename them, or name them (--columns)"
+_NO_TABLE = "no score table, which has the columns question_id, model, score; rename yours, or name them (--columns)"
 
 
 def _completed(table: pd.DataFrame, columns: ScoreColumns) -> pd.DataFrame:
@@ -267,8 +269,8 @@ class ScoreCells:
         "Mean scores on each question. Raises `InputError` unless all scores are there."
         if not self.is_complete:
             raise InputError(
-                "points of questions are known where every model has a score on every question, by every judge and "
-                "wording; give a table without gaps"
+                "this needs a score of every model on every question, by every judge and in every wording; give a "
+                "table without gaps"
             )
         number = np.bincount(self.question, minlength=self.n_questions)
         total = np.zeros((self.n_questions, len(self.models)))

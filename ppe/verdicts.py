@@ -157,7 +157,7 @@ def _numbers(values: pd.Series) -> np.ndarray:  # int64 if all are whole, else f
     return numbers.astype(np.int64) if (numbers == np.rint(numbers)).all() else numbers
 
 # %% ../nbs/verdicts.ipynb #3ee7db46
-GRADED = "graded verdicts: no ties to model and no winner to draw; bradley-terry takes them, or round them yourself"
+GRADED = "graded verdicts have no ties and no winners, which are needed here; use bradley-terry, or round them yourself"
 
 
 def is_graded(

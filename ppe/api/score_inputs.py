@@ -81,7 +81,7 @@ def _read(name: str, columns: Mapping[str, Any], names: ScoreColumns) -> Scores:
         return validate_scores(frame, columns)
     return read_scores(data or name, shown, columns)
 
-
+# %% ../../nbs/api/score_inputs.ipynb #si-input
 def score_input(
     source: Any,  # what a function of the front door takes
     columns: Mapping[str, Any] | None = None,  # by meaning

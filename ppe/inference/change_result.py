@@ -153,7 +153,9 @@ def plot(self: Change, ax: "Axes | Figure | None" = None) -> "Axes":
     with picture_axes(ax, 2.6) as axes:
         axes.plot(settings.margin + drops, 100 * power, color=blue)
         axes.plot(*zip(*points, strict=True), ls="none", marker="o", color=blue)
-        places = [  # below the curve and above it, where two points that are close leave room for both
+        places: list[
+            dict[str, Any]
+        ] = [  # below the curve and above it, where two points that are close leave room for both
             {"xytext": (6, -3), "ha": "left", "va": "top"},
             {"xytext": (-6, 3), "ha": "right", "va": "bottom"},
         ]

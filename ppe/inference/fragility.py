@@ -168,7 +168,7 @@ def _counted_graphs(pool: Pool) -> tuple[Any, Design]:
     design = Design.of(pairs // n, pairs % n, pool.models)
     return sparse.csr_array(cells, shape=(pool.n_questions, 3 * len(pairs))), design
 
-
+# %% ../../nbs/inference/fragility.ipynb #fr-refit
 def _refitted(
     cells: Any,  # of `_counted`
     design: Design,

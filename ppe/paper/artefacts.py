@@ -66,7 +66,7 @@ def declared_parameters(cells: Sequence[Json], name: str) -> dict[str, object]: 
         return {ast.unparse(name): ast.literal_eval(line.value) for name, line in zip(names, lines, strict=True)}
     except (SyntaxError, ValueError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{name}: one cell is tagged parameters and holds nothing but lines `name = literal` ({error}); mend it"
+            f"{name} needs one cell tagged parameters, with nothing but lines `name = literal` ({error}); correct it"
         ) from None
 
 
@@ -135,9 +135,11 @@ _KINDS = {"item": str, "title": str, "quick": dict}
 def _item(root: Path, name: str, table: Any) -> Item:
     where, folder = f"nbs/profiles.toml: [{name}]", FOLDERS.get(name.split("_")[0])
     if folder is None or not re.fullmatch(r"[a-z0-9_]+", name):
-        raise InputError(f"{where}: a name begins with {', '.join(f'{prefix}_' for prefix in FOLDERS)}; rename it")
+        raise InputError(f"{where}: a name must begin with {', '.join(f'{prefix}_' for prefix in FOLDERS)}; rename it")
     if not isinstance(table, dict) or {key: type(value) for key, value in table.items()} != _KINDS:
-        raise InputError(f"{where}: a table has the texts item and title, the table quick, no more")
+        raise InputError(
+            f"{where}: this table needs the texts item and title and the table quick, and nothing else; correct it"
+        )
     path, parameters = root / folder / f"{name}.ipynb", {}
     cells = tuple(cell for cell in notebook_cells(path) if "injected-parameters" not in cell_tags(cell))
     declared = declared_parameters(cells, path.name)
@@ -145,7 +147,9 @@ def _item(root: Path, name: str, table: Any) -> Item:
     _check_parameters(f"{where}, quick", declared, quick)
     missing = sorted({"seed", "output_dir"} - declared.keys())
     if missing:
-        raise InputError(f"{path.name}: no parameter {first_five(missing)}: every notebook has seed and output_dir")
+        raise InputError(
+            f"{path.name} has no parameter {first_five(missing)}: every notebook needs seed and output_dir; add it"
+        )
     for profile, place in PROFILES.items():
         values = quick if profile == "quick" else declared
         parameters[profile] = {**values, "output_dir": place}
@@ -239,7 +243,7 @@ def read_entries(
         reason = str(error)
     else:
         return entries
-    raise InputError(f"{name} is damaged ({reason}), and a run would write it without what it held: {way_out}")
+    raise InputError(f"{name} is damaged ({reason}), and a run would lose what it held: {way_out}")
 
 
 def read_manifest(

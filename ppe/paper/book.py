@@ -246,6 +246,6 @@ def write_book(
         source = f"{files('ppe.paper').joinpath('book.typ').read_text(encoding='utf-8')}\n{body}".encode()
         pdf = typst.compile(source, root=str(root), ignore_system_fonts=True, sys_inputs=inputs)  # type: ignore
     except RuntimeError as error:  # of either
-        raise InputError(f"the book cannot be set; write otherwise what is named here: {error}") from None
+        raise InputError(f"the book cannot be typeset: {error}; rewrite what is named here") from None
     path = root / "build" / ("ppe.pdf" if profile == "full" else f"{profile}/ppe.pdf")
     return write_bytes(describe_pdf(pdf, title=title), path)

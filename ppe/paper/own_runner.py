@@ -133,7 +133,7 @@ def run_own(
     unknown = [name for name in chosen if name not in OWN_NOTEBOOKS]
     if unknown:
         there = ", ".join(OWN_NOTEBOOKS)
-        raise InputError(f"{first_five(unknown)} does not run on verdicts of your own: there are {there}")
+        raise InputError(f"{first_five(unknown)} does not run on verdicts of your own: choose among {there}")
     _checked_settings(root, chosen, settings)
     own_data = own_verdicts(verdicts, reference)
     folder = (root / "build" / "mine" if out is None else out).absolute()

@@ -257,7 +257,7 @@ def own_verdicts(
     notes += missing
     dropped = sum(pool.n_dropped for pool in pools.values())
     if dropped:
-        notes.append(f"{plural(dropped, 'graph')} without a valid verdict on every pair left out.")
+        notes.append(f"Left out: {plural(dropped, 'graph')} without a valid verdict on every pair.")
     n_categories = table["category"].nunique()
     if n_categories > 1 and {cell.category for cell in cells} == {ALL_QUESTIONS}:
         notes.append(f"{n_categories} categories taken together: one has fewer than {FEWEST_QUESTIONS} questions.")

@@ -117,7 +117,7 @@ class RunSummary:
         if slowest and slowest[0][1][0] >= 10:
             longest = ", ".join(f"{name} {processor:.0f} ({clock:.0f})" for name, (processor, clock) in slowest)
             total = sum(processor for processor, _ in self.seconds.values())
-            lines.append(f"{total:.0f} s of processor; the slowest, on the clock in brackets: {longest}")
+            lines.append(f"{total:.0f} s of processor time; the slowest (in brackets, seconds on the clock): {longest}")
         lines += [f"{name}: {note}" for name, notes in self.notes.items() for note in notes]
         return "\n".join([*lines, *(f"failed: {failure}" for failure in self.failed.values())])
 

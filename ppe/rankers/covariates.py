@@ -62,8 +62,8 @@ class Coefficient:
             error = f", 95 % interval {self.low:.2f} to {self.high:.2f} over questions"
         inflation = "" if self.variance_inflation is None else f"; variance inflation {self.variance_inflation:.3g}"
         return (
-            f"{name}: of two equal models the one higher by {self.scale:.3g} ({self.difference} difference, one "
-            f"standard deviation) wins {100 * self.longer_wins:.1f} % of decided verdicts "
+            f"{name}: the answer higher by {self.scale:.3g} ({self.difference} difference, one standard deviation) "
+            f"wins {100 * self.longer_wins:.1f} % of decided verdicts between equal models "
             f"(log-odds {self.beta:.2f}{error}"
             f"{inflation})."
         )
@@ -99,7 +99,7 @@ class Differences:
                 column = _difference(name, sides, kind)
             if not scale:
                 raise InputError(
-                    f"covariate {name}: both answers of every verdict have the same, which tells nothing; leave it out"
+                    f"covariate {name} is the same for both answers of every verdict, so it shows no effect; leave it out"
                 )
             kinds.append(kind)
             scales.append(scale)
@@ -117,8 +117,8 @@ def _refuse_constant(name: str, rows: Comparisons) -> None:
     of_model = pd.Series(np.r_[a, b]).groupby(np.r_[rows.first, rows.second])
     if (a != b).any() and (of_model.max() == of_model.min()).all():
         raise InputError(
-            f"covariate {name} does not vary within a model: a number for each model cannot be told from its strength; "
-            "leave it out, or freeze a coefficient from a table in which it varies (--coefficients)"
+            f"covariate {name} does not vary within a model, so its effect cannot be told from the models' scores; "
+            "leave it out, or take its coefficient from a table in which it varies (--coefficients)"
         )
 
 
@@ -128,8 +128,8 @@ def _difference(name: str, sides: np.ndarray, kind: str) -> np.ndarray:
         return a - b
     if sides.min() < 0:
         raise InputError(
-            f"covariate {name} is {sides.min():g} somewhere: its coefficient is of relative differences, which need "
-            "numbers from 0 upwards; freeze one of plain differences"
+            f"covariate {name} is {sides.min():g} somewhere, and its coefficient is for relative differences, which "
+            "need numbers of at least 0; take a coefficient for plain differences"
         )
     total = a + b
     return (a - b) / np.where(total > 0, total, 1.0)
@@ -166,10 +166,10 @@ def frozen_coefficients(
     for name, values in coefficients.items():
         if not _is_coefficient(values):
             raise InputError(
-                f"coefficient of {name!r:.60} is {values!r:.200}: beta within ±{MOST_BETA:g}, scale from "
-                f"{1 / MOST_SCALE:g} to {MOST_SCALE:g}, difference ({' or '.join(DIFFERENCES)}), and where they stand "
-                "se from 0, n_questions, correlation within ±1 and judges are needed, as `ppe rank --covariates … "
-                "--format json` wrote them"
+                f"coefficient of {name!r:.60} is {values!r:.200}: it needs beta within ±{MOST_BETA:g}, scale from "
+                f"{1 / MOST_SCALE:g} to {MOST_SCALE:g}, and difference ({' or '.join(DIFFERENCES)}); it may have se "
+                "of at least 0, n_questions, correlation within ±1 and judges; take it as `ppe rank --covariates … "
+                "--format json` wrote it"
             )
         uncertainty = {key: values.get(key) for key in ("se", "n_questions", "judges", "correlation")}
         units = values["beta"], values["difference"], values["scale"]
@@ -184,7 +184,9 @@ def read_coefficients(
     fit = report.get("fit") if isinstance(report, dict) else None
     coefficients = fit.get("coefficients") if isinstance(fit, dict) else None
     if not isinstance(coefficients, dict) or not coefficients:
-        raise InputError("no fit.coefficients: the JSON of `ppe rank --covariates … --format json` is needed")
+        raise InputError(
+            "the file has no fit.coefficients; give the JSON that `ppe rank --covariates … --format json` wrote"
+        )
     return frozen_coefficients(coefficients)
 
 # %% ../../nbs/rankers/covariates.ipynb #cov-18b
@@ -198,9 +200,9 @@ def coefficient_notes(
         inflation = coefficient.variance_inflation
         if inflation is not None and at_least(inflation, INFLATED):
             text = (
-                f"{name} is hard to tell from strength: variance inflation {inflation:.3g} (from {INFLATED:g} on, most "
-                "of its differences follow from which models are compared, or from other covariates); scores at equal "
-                f"{name} are then unsure"
+                f"the effect of {name} is hard to separate from the models' scores: its variance inflation is "
+                f"{inflation:.3g}, and from {INFLATED:g} on most of its differences follow from which models are "
+                f"compared, or from other covariates; scores at equal {name} are then uncertain"
             )
             notes.append(Note(text, Concern.ROUGH))
         if coefficient.is_frozen and coefficient.se is None:
@@ -208,9 +210,9 @@ def coefficient_notes(
             notes.append(Note(text, Concern.ROUGH))
         if coefficient.is_frozen and coefficient.judges and {*coefficient.judges} != {*judges}:
             text = (
-                f"the coefficient of {name} comes from verdicts of {first_five(coefficient.judges)}, these are of "
-                f"{first_five(judges)}: what a difference in {name} is worth depends on the judge, and no limit allows "
-                "for that"
+                f"the coefficient of {name} comes from verdicts of {first_five(coefficient.judges)}, and these verdicts "
+                f"are of {first_five(judges)}: the effect of {name} depends on the judge, and the limits do not allow for "
+                "that"
             )
             notes.append(Note(text, Concern.BIASED))
     return notes

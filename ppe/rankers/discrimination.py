@@ -189,7 +189,7 @@ def _maximise(graphs: _ChosenGraphs, theta: np.ndarray, which: str) -> tuple[np.
     if not steps:
         raise ConvergenceError(
             f"the discrimination model found no maximum{which} on {len(graphs.unit)} graphs of {n} models; graphs that "
-            "contradict each other exactly can leave two answers that are equally good: use bradley-terry"
+            "contradict each other exactly can leave two solutions that are equally good; use bradley-terry"
         )
     if not top.value > alike.value + 1e-6:
         return np.append(theta, [0.0, 0.0]), alike, alike.value, steps
@@ -258,7 +258,7 @@ class DiscriminationSpread(Estimates):
             f"Spread of log discrimination: {self.spread:.2f}, {100 * self.block_share:.0f} % of it over questions."
         ]
         if self.spread > 1:
-            lines.append("Above a spread of 1 several answers can fit equally well: look at bradley-terry beside it.")
+            lines.append("Above a spread of 1 several solutions can fit equally well: compare with bradley-terry.")
         return lines
 
 

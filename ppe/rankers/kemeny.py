@@ -114,12 +114,14 @@ def kemeny(
     """
     counts, _ = check_counts(counts, np.zeros(np.shape(counts)))
     if counts.sum() > MAX_TOTAL:
-        raise InputError(f"counts add up to {counts.sum():g}: costs are exact up to {MAX_TOTAL}; divide the counts")
+        raise InputError(
+            f"the counts add up to {counts.sum():g}, and costs are exact up to {MAX_TOTAL}; divide all by one number"
+        )
     wrong = 2 * counts != np.floor(2 * counts)
     if wrong.any():
         entries = [f"counts[{i}, {j}] = {counts[i, j]:g}" for i, j in np.argwhere(wrong)]
         raise InputError(
-            f"counts must be multiples of 1/2, a tie being half a win for either side: {first_five(entries)}"
+            f"counts must be multiples of 1/2 (a tie is half a win for either side), seen: {first_five(entries)}"
         )
     n, doubled = len(counts), (2 * counts).astype(np.int64)
     excess = np.maximum(doubled.T - doubled, 0)
@@ -161,13 +163,13 @@ class BestOrders(Estimates):
         "What the search could not settle."
         circles = "more than 20 models beat each other in circles"
         if self.certified == "no":
-            text = f"the order is not certified to be a best one: {circles}; copeland has no such search"
+            text = f"the order may not be the best one, because {circles}; copeland needs no such search"
             return [Note(text, Concern.BIASED)]
         if self.only_order == "no":
             text = (
-                f"several orders have the fewest disagreements ({self.disagreements:g}): a score counts the models "
-                "below in all of them, less those above in all of them; rank ranges (--intervals) hold the places in "
-                "each"
+                f"several orders have the fewest disagreements ({self.disagreements:g}): the score of a model is the "
+                "number of models below it in all of these orders, less the number above it in all; rank ranges (--intervals) "
+                "hold its places in each"
             )
             return [Note(text, Concern.ROUGH)]
         if self.only_order == "none":
@@ -224,10 +226,9 @@ def kemeny_batch(
     uncertified = [number for number, result in enumerate(results) if not result.optimal]
     if uncertified:
         raise ConvergenceError(
-            f"{len(uncertified)} of {len(results)} Kemeny orders are not certified, numbers "
-            f"{first_five(uncertified)}: more than "
-            f"{SUBSET_LIMIT} models beat each other in circles, and a search may have missed the best; rank without "
-            "resamples (--intervals 0), or take copeland"
+            f"{len(uncertified)} of {len(results)} Kemeny orders (numbers {first_five(uncertified)}) are not "
+            f"certified: more than {SUBSET_LIMIT} models beat each other in circles, and the search may have missed the best "
+            "order; rank without resamples (--intervals 0), or use copeland"
         )
     n_components = same_component(half + np.swapaxes(half, -1, -2))[1]
     return BatchScores(

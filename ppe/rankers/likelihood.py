@@ -142,8 +142,8 @@ def maximise(
     wide = ~(most <= least * LARGEST_RATIO)
     if wide.any():
         raise InputError(
-            f"counts range from {least[wide][0]:g} to {most[wide][0]:g}: a likelihood in double precision weighs "
-            f"counts up to a factor of {LARGEST_RATIO:g} apart; leave the smallest out, or take copeland"
+            f"counts range from {least[wide][0]:g} to {most[wide][0]:g}, and double precision allows a factor of "
+            f"{LARGEST_RATIO:g} between them; leave the smallest out, or use copeland"
         )
     if penalised.any() and on_separation == "error":
         _explain(design, outcomes[int(penalised.argmax())], tie_parameter, way_out)
@@ -151,8 +151,8 @@ def maximise(
     heavy = penalised & (most > LARGEST_PENALISED)
     if heavy.any():
         raise InputError(
-            f"a pair has {most[heavy][0]:g} comparisons: the penalty of on_separation='ridge' (--on-separation ridge) "
-            f"holds up to {LARGEST_PENALISED:g}; divide all counts by one number"
+            f"a pair has {most[heavy][0]:g} comparisons, and the penalty of on_separation='ridge' (--on-separation "
+            f"ridge) works up to {LARGEST_PENALISED:g}; divide all counts by one number"
         )
     short = np.flatnonzero(steps == 0)
     if len(short):
@@ -209,15 +209,16 @@ def _explain(design: Design, counts: np.ndarray, tie_parameter: bool, way_out: s
     names = np.array(design.effects, dtype=object)
     if values[0] < 1e-10 * values[-1]:
         moving = first_five(names[np.abs(vectors[n:, 0]) > 1e-6])
-        why = "what follows from which models are compared, or from another effect, has no estimate of its own"
+        why = "it follows from which models are compared, or from another effect"
         raise NoMaximumError(
-            f"no unique maximum likelihood estimate: {moving} cannot be told from strength: {why}; {more}"
+            f"no unique maximum likelihood estimate: {moving} cannot be separated from the models' scores: {why}; "
+            f"{more}"
         )
     if -best.fun > 1e-6:
         signs = zip(names, best.x[n:], strict=True)
         moving = first_five(f"{name} → {'+' if move > 0 else '−'}∞" for name, move in signs if abs(move) > 1e-6)
         raise NoMaximumError(
-            f"no maximum likelihood estimate: {moving} contradicts no verdict, and some must go against it; add "
+            f"no maximum likelihood estimate: no verdict goes against {moving}, so the estimate is infinite; add "
             f"verdicts, {more}"
         )
     if not (tie_parameter and has_ties.any()):

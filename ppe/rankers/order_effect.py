@@ -94,12 +94,12 @@ def no_place_effect(
     "Why an effect of the first place cannot be had from these verdicts; empty if it can."
     if rows.n_order_lost:
         part = "" if rows.n_order_lost == len(rows) else f", in {rows.n_order_lost:,} of {len(rows):,} verdicts"
-        return f"{LOST}{part}: no answer was first there, so that no effect of the first place can be told"
+        return f"{LOST}{part}: no answer was first there, so the effect of the first place has no estimate"
     confounded = first_five(np.array(rows.judges, dtype=object)[confounded_judges(rows)])
     if confounded:
         return (
-            f"first place with judge {confounded} cannot be told from strength: every pair is shown in one order only, "
-            "and some strengths explain all that the place could do"
+            f"first place with judge {confounded} cannot be separated from the models' scores: every pair is shown in "
+            "one order only, and some scores explain all that the place could do"
         )
     return ""
 

@@ -120,9 +120,9 @@ def _estimate(
             return profile, without, without if none else best
         if on_separation == "error":
             raise NoMaximumError(
-                f"no maximum likelihood estimate: question effects grow beyond sigma = {exp(LOG_SIGMAS[1]):g}, "
-                f"for hardly any of {pool.n_questions} questions contradicts itself; some must hold a cycle of "
-                "verdicts; add questions or wordings, rank with bradley-terry, or stop the search there: "
+                f"no maximum likelihood estimate: the size of question effects grows beyond sigma = "
+                f"{exp(LOG_SIGMAS[1]):g}, because hardly any of {pool.n_questions} questions contradicts itself by a "
+                "cycle of verdicts; add questions or wordings, rank with bradley-terry, or stop the search there: "
                 "on_separation='ridge' (--on-separation ridge)"
             )
         questions = questions._replace(ridge=RIDGE)
@@ -172,7 +172,7 @@ def fit_question_effects(
     profile, without, best = _estimate(pool, weights[0], ties, on_separation)
     if not profile.tried:
         raise InputError(
-            "no question holds two verdicts that share a model: question effects cannot be told from chance; "
+            "no question holds two verdicts that share a model: question effects cannot be separated from chance; "
             "use bradley-terry, or judge several pairs on each question"
         )
 
@@ -219,7 +219,7 @@ class QuestionSpread(Estimates):
         high = "no upper end" if self.sigma_high is None else f"{self.sigma_high:.2f}"
         limits = f"95 % interval {self.sigma_low:.2f} to {high}"
         return [
-            f"Question effects: standard deviation {self.sigma:.2f} log-odds ({limits}); scores hold on one question."
+            f"Question effects: standard deviation {self.sigma:.2f} log-odds ({limits}); scores are for one question."
         ]
 
 

@@ -78,8 +78,8 @@ def rank_centrality_batch(
         scores[separated], n_classes = _centred_log_stationary(transition_matrix(wins + PSEUDO_COUNT * met, ties))
         if (n_classes != same_component(met)[1]).any():
             raise ConvergenceError(
-                f"the stationary distribution of {met.shape[-1]} models spans more than floats hold; "
-                "long chains of one-sided pairs do this; compare more pairs, or use another ranker"
+                f"the stationary distribution of {met.shape[-1]} models is too uneven for double precision, "
+                "as long chains of one-sided pairs make it; compare more pairs, or use another ranker"
             )
     return BatchScores(scores, separated)
 

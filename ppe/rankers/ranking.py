@@ -206,7 +206,7 @@ class Ranking(Result):
         "Whether the scores are those of a fallback, or of a fit that did not end."
         notes = []
         if self.fit.ridge:
-            text = f"no unique answer exists without a penalty or pseudo-count: {self.fit.ridge:g} was taken"
+            text = f"the solution is unique only with a penalty or pseudo-count: {self.fit.ridge:g} was used"
             notes.append(Note(text, Concern.MISSING))
         if not self.fit.converged:
             notes.append(Note("the fit has not converged", Concern.BIASED))

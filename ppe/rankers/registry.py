@@ -80,7 +80,7 @@ def find_count_ranker(
     "The method of this name. Raises `InputError` as `find_ranker`, and for a method that looks at graphs one by one."
     if find_ranker(name).takes != "counts":
         raise InputError(
-            f"ranker {name} looks at graphs one by one, not at their sum: choose one of {', '.join(COUNT_RANKERS)}, or "
+            f"ranker {name} needs single graphs, not their sum: choose one of {', '.join(COUNT_RANKERS)}, or "
             "give a pool of graphs to ppe.rankers.registry.rank"
         )
     return RANKERS[name]

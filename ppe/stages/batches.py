@@ -56,7 +56,9 @@ def write_batch(
     def write() -> None:
         target = path.with_name(f"{path.stem}-{len(written) + 1}.jsonl") if written else path
         if target.exists() or target.suffix != ".jsonl":
-            raise InputError(f"batch file {target}: name a new one, in .jsonl; an old one may have been sent")
+            raise InputError(
+                f"batch file {target} exists, or does not end in .jsonl: name a new one (an old one may have been sent)"
+            )
         write_bytes("".join(lines.values()).encode(), target)
         sql = "UPDATE requests SET status = 'batch', batches = batches + 1 WHERE id IN (SELECT value FROM json_each(?))"
         ledger.change(sql, json.dumps(list(lines)))
@@ -91,7 +93,9 @@ def _lines_of_result(path: Path) -> list[tuple[str, str, str, dict]]:  # place, 
             entry = json.loads(line)
             key, _, file = entry["custom_id"].partition("-")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise InputError(f"{place}: no line of a batch result, JSON with a custom_id; give it as it came") from None
+            raise InputError(
+                f"{place} is no line of a batch result (JSON with a custom_id); give the file as the endpoint wrote it"
+            ) from None
         entries.append((place, key, file, entry))
     return entries
 
@@ -148,7 +152,9 @@ def read_batch(
         first = best.setdefault(number, reply)
         counts["repeated"] += first is not reply
         if len({first.parsed, reply.parsed} - {None}) > 1:
-            raise InputError(f"{place}: a second reply to one request, which says something else; delete one of them")
+            raise InputError(
+                f"{place} is a second reply to one request, and says something else; delete one of the two"
+            )
         best[number] = max(first, reply, key=lambda one: (one.status == "done", one.text is not None))
     failed = {number: reply for number, reply in best.items() if reply.status != "done"}
     counts |= {"done": len(best) - len(failed), "failed": len(failed)}

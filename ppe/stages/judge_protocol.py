@@ -98,11 +98,11 @@ class JudgeProtocol:
         if self.order is None:
             self.order = "given" if self.mode == "hybrid" else "random"
         if self.mode == "hybrid" and self.order != "given":
-            way_out = "it asks in both orders by itself; leave the order out"
-            raise InputError(f"order {self.order!r} with the hybrid: {way_out}")
+            way_out = "that mode asks in both orders; leave the order out"
+            raise InputError(f"order {self.order!r} with mode hybrid: {way_out}")
         if self.mode == "list" and self.order != "random":
             raise InputError(
-                f"order {self.order!r} with lists: each call shows its answers in random order; leave it out"
+                f"order {self.order!r} with mode list: each call shows its answers in random order; leave the order out"
             )
         if self.list_size is not None and self.mode != "list":
             raise InputError(f"list size {self.list_size} with mode {self.mode!r}: it is of lists; use --mode list")
@@ -110,7 +110,7 @@ class JudgeProtocol:
             rule = f"a call ranks 3 to {len(LABELS)} answers; pairs are judged by --mode single"
             raise InputError(f"list size {self.list_size} (--list-size): {rule}")
         if not wordings or not {*wordings} <= {*range(n_there)} or len({*wordings}) < len(wordings):
-            rule = f"different numbers from 0 (the original) to {n_there - 1}, at least one, or 'equivalent'"
+            rule = f"give different numbers from 0 (the original) to {n_there - 1}, at least one, or 'equivalent'"
             raise InputError(f"judge variants {wanted!r}: {rule}")
         if self.mode != "hybrid" and wordings != (0,):
             raise InputError(
@@ -215,8 +215,8 @@ def pairs_to_judge(
         batches, gaps = _every_pair(by_key)
     elif protocol.order != "given":
         raise InputError(
-            f"order {protocol.order!r} with a list of pairs: the list says who is shown first, and has a pair both "
-            "ways round to be judged in both orders; leave the order out (--order)"
+            f"order {protocol.order!r} with a list of pairs: the list itself says who is shown first, and a pair to be "
+            "judged in both orders stands there twice; leave the order out (--order)"
         )
     else:
         listed = _listed_pairs(pairs, by_key)

@@ -70,9 +70,14 @@ def free_workers(
                 uuid = pynvml.nvmlDeviceGetUUID(handle)
                 gpus[uuid] = Worker(f"GPU {word}", uuid, handle)
     except ImportError:
-        raise InputError(f"no nvidia-ml-py, which asks for GPUs: pip install nvidia-ml-py, or {to_the_cpu}") from None
+        raise InputError(
+            f"the package nvidia-ml-py, which lists the GPUs, is not installed: pip install nvidia-ml-py, or "
+            f"{to_the_cpu}"
+        ) from None
     except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotFound):
-        raise InputError(f"CUDA_VISIBLE_DEVICES={mask}: {word!r} is none here; give numbers or UUIDs of GPUs") from None
+        raise InputError(
+            f"CUDA_VISIBLE_DEVICES={mask}: there is no GPU {word!r} here; give numbers or UUIDs of GPUs"
+        ) from None
     except pynvml.NVMLError as error:
         if not isinstance(error, pynvml.NVMLError_LibraryNotFound):
             raise PpeError(f"the driver of the GPUs fails ({error}): repair it, or {to_the_cpu}") from None
@@ -140,7 +145,7 @@ def _with_logs(jobs: Sequence[Job], folder: Path) -> tuple[Job, ...]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: {error.strerror}; the logs need a folder to be written to") from None
+        raise InputError(f"{folder}: {error.strerror}; the logs need a folder that can be written to") from None
     return tuple(replace(job, attempts=[], log=log) for job, log in zip(jobs, logs, strict=True))
 
 # %% ../../nbs/stages/launch.ipynb #45a5f9ca

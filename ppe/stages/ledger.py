@@ -164,7 +164,7 @@ class Ledger(AbstractContextManager):
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
         except sqlite3.OperationalError as error:
-            way_out = "what was in it is kept: mend that, go on"
+            way_out = "what was in it is kept: repair that, and give the command again"
             raise PpeError(f"the ledger {self.path} cannot be written: {error}; {way_out}") from None
 
     def query(self, sql: str, *values: Any) -> list[tuple]:
@@ -363,8 +363,8 @@ def exchange(
     "One request in full: what was sent, what came back, how it was read. Raises `InputError` unless one key begins so."
     numbers = ledger.query("SELECT id FROM requests WHERE substr(key, 1, ?) = ? LIMIT 2", len(key), key)
     if len(numbers) != 1:
-        number_of = "several keys begin" if numbers else "no key begins"
-        raise InputError(f"request {key!r}: {number_of} so; give more of a key, as in details.csv")
+        number_of = "several keys begin with it" if numbers else "no key begins with it"
+        raise InputError(f"request {key!r}: {number_of}; give more of a key, as in details.csv")
     ((number,),) = numbers
     request = _request(ledger, number)
     columns = ("stage", "backend", "model", "prompt_version", "order", "repeat")

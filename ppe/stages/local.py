@@ -71,7 +71,7 @@ class LocalBackend:
         on_hub = not path.exists() and re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", str(model))
         if not on_hub and not (path / (gguf_file or "config.json")).is_file():
             way_out = "name the folder of a model, a .gguf file, or a model on the Hugging Face hub (owner/name)"
-            raise InputError(f"no model at {model}, no {gguf_file or 'config.json'} in it: {way_out}")
+            raise InputError(f"no model at {model}: it has no {gguf_file or 'config.json'}; {way_out}")
         needed = ("torch", "transformers", "accelerate", *(["gguf"] if gguf_file else []))
         missing = [package for package in needed if find_spec(package) is None]
         if missing:

@@ -164,7 +164,9 @@ def _template(where: str, name: str, table: object) -> tuple[Template, str]:  # 
         try:
             read_reply(slots.expects, examples[-1]["reply"])
         except UnreadableReply as error:
-            raise InputError(f"{here}: its reply cannot be read: {error}; a judge would learn it, correct it") from None
+            raise InputError(
+                f"{here}: its reply cannot be read: {error}; correct it, because a judge would imitate it"
+            ) from None
     return Template(texts["user"], texts.get("system", ""), tuple(examples)), texts.get("task", "")
 
 # %% ../../nbs/stages/prompts.ipynb #cell-18
@@ -176,7 +178,7 @@ def _judge_variants(where: str, task: str, rows: object) -> tuple[JudgeVariant, 
         if not isinstance(row["equivalent"], bool):
             raise InputError(f"{here}: equivalent is {row['equivalent']!r:.40}: it is true or false; write one of them")
         if not row["equivalent"] and "why" not in row:
-            raise InputError(f"{here}: not equivalent, and no why: say how the meaning changes")
+            raise InputError(f"{here} is not equivalent and has no why: say there how the meaning changes")
         same = [variant.number for variant in variants if variant.task == texts["task"]]
         if same:
             raise InputError(
@@ -258,7 +260,7 @@ class PromptSet:
         own_rubric = values.get("rubric")
         rubric = self.rubrics.get(slots.rubric, "") if own_rubric is None else str(own_rubric)
         if slots.rubric and not rubric.strip():
-            raise InputError("rubric is empty: the judge goes by it; leave it out for the default, or write one")
+            raise InputError("the rubric is empty, and the judge needs one: leave it out for the default, or write one")
         material = _material(slots, values)
         counted, task = str(len(material.get("candidates", ()))), self.judge_variants[judge_variant].task
         plain = {"k": str(values.get("k")), "num_candidates": counted, "rubric": rubric, "task": task}
@@ -310,8 +312,8 @@ def load_prompts(
             missing = [mark for mark in slots.mentions if mark not in text]
             if missing:
                 raise InputError(
-                    f"{where}: templates.{key}, judge variant {variant.number} does not mention {first_five(missing)}: "
-                    "replies are read by it, so none would be readable; ask for it"
+                    f"{where}: templates.{key}, judge variant {variant.number} does not mention {first_five(missing)}, "
+                    "by which replies are read; ask for it"
                 )
     digest = hashlib.sha256(json.dumps(contents, sort_keys=True, default=str).encode()).hexdigest()
     templates = {key: template for key, (template, _) in parsed.items()}

@@ -86,12 +86,12 @@ def instances(
     strange = dict.fromkeys(f"question {q}, variant {v}" for q, v, *_ in rows if (q, v) not in there)
     if strange:
         way_out = "give the prompts that the list was made for"
-        raise InputError(f"{first_five(strange)}: in the list of pairs, but not among the prompts{draws}; {way_out}")
+        raise InputError(f"{first_five(strange)}: the list of pairs has it, and the prompts do not{draws}; {way_out}")
     needed = {(q, v) for q, v, *models in rows if name in models}
     if not needed:
         models = first_five(dict.fromkeys(model for _, _, *both in rows for model in both))
         raise InputError(
-            f"{name} stands in no pair of the list, so no answer is needed of it: there are {models}; name it as the "
+            f"{name} stands in no pair of the list: the models of the list are {models}; name it as the "
             "list does (--name), or leave it out"
         )
     return [p for key, p in there.items() if key in needed]

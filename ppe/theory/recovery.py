@@ -134,7 +134,7 @@ class RecoveryCell:
 
     def __post_init__(self) -> None:
         if self.law not in LAWS:
-            raise InputError(f"unknown law {self.law!r}: it is one of {', '.join(LAWS)}")
+            raise InputError(f"unknown law {self.law!r}: choose one of {', '.join(LAWS)}")
         exact_recovery(self.n, self.t, self.p)  # refuses what lies outside the model
 
 

@@ -15,7 +15,7 @@ from ppe.random_streams import stream
 from ppe.rankers.likelihood import Design
 
 GRADED = Path(__file__).parents[1] / "cases" / "evidence_4_graded.csv"
-REFUSED = "graded verdicts: no ties to model and no winner to draw; bradley-terry takes them, or round them yourself"
+REFUSED = "no ties and no winners, which are needed here; use bradley-terry, or round them yourself"
 
 
 def test_evidence_4_graded():

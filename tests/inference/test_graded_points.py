@@ -28,5 +28,5 @@ def test_trap_7_a_turned_scale_turns_the_answer() -> None:
 def test_no_share_of_a_point_is_refused(points: float) -> None:
     with pytest.raises(InputError, match="gives the first model 0 to 1"):
         scored(np.append(GIVEN[:3], points))
-    with pytest.raises(InputError, match="graded verdicts: no ties to model"):
+    with pytest.raises(InputError, match="graded verdicts have no ties"):
         scored(GIVEN, tie_parameter=True)

@@ -288,11 +288,11 @@ def test_columns_are_named_and_a_lower_score_may_be_better(ppe_main, tmp_path):
 REFUSED = {
     "question_id,model,score_acc,score_f1\n1,m,1,1\n": "2 scores: score_acc, score_f1; take one (--columns "
     "score=score_acc), they are not averaged",
-    "question_id,red,green\n1,1,0\n2,0,1\n": "one column for each model? 'red','green': give question_id, model, score "
-    '(pandas: df.melt("question_id", var_name="model", value_name="score"))',
+    "question_id,red,green\n1,1,0\n2,0,1\n": "the table seems to have a column for each model ('red','green'): "
+    'give question_id, model, score (pandas: df.melt("question_id", var_name="model", value_name="score"))',
     "question_id,model,value\n1,m,1\n": "take one (--columns score=value)",
-    "question_id,model,score,model_a,model_b\n1,m,1,x,y\n": "model, score and model_a, model_b: is a row an answer or "
-    "a pair?",
+    "question_id,model,score,model_a,model_b\n1,m,1,x,y\n": "the table has model and score, but also model_a and "
+    "model_b: a row is either an answer or a pair",
     "question_id,model,score\n1,m,1\n1,m,1\n": "same model twice on a question in rows 1, 2: was it asked again? name "
     "the column that counts (--columns repeat=epoch); was the row copied? remove it",
     "question_id,model,score\n1,x,1\n1,y,1\n": "all scores are 1: there is nothing to rank",
@@ -361,7 +361,8 @@ def test_a_file_for_each_model_is_one_table(ppe_main, tmp_path):
         part.to_csv(tmp_path / f"{model}.csv", index=False)
     assert ppe.rank(str(tmp_path / "*.csv")).to_dict() == ppe.rank(frame).to_dict()
     done = ppe_main("rank", tmp_path / "red.csv")
-    assert done.code == 2 and "scores of one model, red: at least two are compared; add the others" in done.err
+    assert done.code == 2
+    assert "all scores are of one model, red: a comparison needs at least two; add the others" in done.err
 
 
 def test_check_counts_what_stands_in_the_table(ppe_main):

@@ -169,7 +169,7 @@ def test_mathematics_that_is_not_known_is_named(odd_project: Path, tmp_path: Pat
     shutil.copytree(odd_project, tmp_path / "project")
     notebook = tmp_path / "project" / "nbs" / "tables" / "tab_big.ipynb"
     notebook.write_text(notebook.read_text().replace("> It does.", "> $a \\\\nonsense$."))
-    with pytest.raises(InputError, match=r"write otherwise .*nonsense"):
+    with pytest.raises(InputError, match=r"typeset: .*nonsense"):
         write_book(tmp_path / "project")
 
 

@@ -130,7 +130,7 @@ def test_frozen_coefficients_bring_their_units(ppe_main, tmp_path):
     assert [m["score"] for m in report["models"]] == there.table()["score"].tolist()
     # Lengths all alike: no spread here is needed.
     write(other, [(*row[:7], 100, 100, *row[9:]) for row in table(7, n_questions=5)], STYLED)
-    refused(ppe_main("rank", other, "--covariates", "length"), "covariate length: both answers of every verdict")
+    refused(ppe_main("rank", other, "--covariates", "length"), "covariate length is the same for both answers")
     assert ppe_main("rank", other, "--coefficients", saved).code == 0
 
 
@@ -182,7 +182,7 @@ def test_covariate_per_model(ppe_main, tmp_path):
             row[f"size_{side}"] = str(float(row[f"size_{side}"]) * (1 + 0.01 * rng.normal()))
     noisy = write(tmp_path / "noisy.csv", [list(row.values()) for row in rows], list(rows[0]))
     done = ppe_main("rank", noisy, "--covariates", "size")
-    assert done.code == 0 and "variance inflation" in done.out and "size is hard to tell from strength" in done.err
+    assert done.code == 0 and "variance inflation" in done.out and "the effect of size is hard to separate" in done.err
     fit = ppe_main("rank", noisy, "--covariates", "size", "--format", "json").json()["fit"]
     # R² by least squares on models.
     models = sorted({row["model_a"] for row in rows} | {row["model_b"] for row in rows})
@@ -192,7 +192,7 @@ def test_covariate_per_model(ppe_main, tmp_path):
     rest = d - x @ np.linalg.lstsq(x, d)[0]
     assert fit["coefficients"]["size"]["variance_inflation"] == pytest.approx((d @ d) / (rest @ rest), rel=1e-6)
     varying = ppe_main("rank", write(tmp_path / "t.csv", table(1), STYLED), "--covariates", "length,mood")
-    assert varying.out.count("variance inflation 1.") == 2 and "hard to tell" not in varying.err
+    assert varying.out.count("variance inflation 1.") == 2 and "hard to separate" not in varying.err
 
 
 def test_bad_coefficients_are_one_line(ppe_main, tmp_path):

@@ -94,8 +94,8 @@ def test_one_order_only_is_noted_and_told_from_nothing_when_it_fits_a_line(ppe_m
     pairs = enumerate([("x", "y"), ("y", "z")])
     rows = [("me", q, "any", 0, x, y, "ab"[(q + k) % 2]) for k, (x, y) in pairs for q in range(4)]
     words = "rank", write(tmp_path / "line.csv", rows), "--order-effect", "--incomplete", "keep"
-    refused(ppe_main(*words), "cannot be told from strength", "judge me", "both orders")
-    refused(ppe_main(*words, "--on-separation", "ridge"), "cannot be told from strength", "judge me")
+    refused(ppe_main(*words), "cannot be separated from the models' scores", "judge me", "both orders")
+    refused(ppe_main(*words, "--on-separation", "ridge"), "cannot be separated from the models' scores", "judge me")
     # Everyone loses from the first place alone: an estimate runs off, and that of a penalty is said to be one.
     always = [("me", q, "any", k, *pair, "b") for q in range(4) for k, pair in enumerate(("xy", "yz", "zx", "yx"))]
     words = "rank", write(tmp_path / "always.csv", always), "--order-effect", "--on-separation", "ridge"
@@ -105,7 +105,7 @@ def test_one_order_only_is_noted_and_told_from_nothing_when_it_fits_a_line(ppe_m
 
 def test_what_has_no_such_estimate_is_refused(ppe_main, tmp_path):
     path = write(tmp_path / "t.csv", rows := [(*row[:6], "a") for row in table(8, judges=("one",))])
-    words = "first place with judge one → +∞ contradicts no verdict", "--on-separation ridge"
+    words = "no verdict goes against first place with judge one → +∞", "--on-separation ridge"
     refused(ppe_main("rank", path, "--order-effect"), *words)
     assert ppe_main("rank", path).code == 0
     mixed = write(tmp_path / "mixed.csv", rows + table(9, judges=("two",)))
@@ -316,7 +316,9 @@ def test_a_design_that_cannot_tell_place_from_strength_is_refused(ppe_main, tmp_
     design = np.array([[(name == a) - float(name == b) for name in names] + [1.0] for a, b in chosen])
     assert np.linalg.matrix_rank(design) == np.linalg.matrix_rank(design[:, :-1])
     for words in ((), RIDGE, ("--ranker", "davidson", *RIDGE)):
-        refused(ppe_main("rank", path, "--order-effect", *words), "judge me cannot be told from strength")
+        refused(
+            ppe_main("rank", path, "--order-effect", *words), "judge me cannot be separated from the models' scores"
+        )
     case = ppe_main("check", path).out
     assert "an effect of the order (--order-effect): first place with judge me cannot be told" in case
     assert ppe_main("plan", "--models", 6, "--questions", 60, "--pilot", path).code == 0

@@ -118,7 +118,7 @@ def test_what_reached_no_judge_is_open_and_the_same_command_goes_on(tmp_path, se
     assert asked in (None, server.asked) and ("--timeout" not in options or time.monotonic() - started < 5)
     said = capsys.readouterr().err
     assert "not finished (" in said and "Traceback" not in said and KEY not in said
-    assert "sends us elsewhere" in said or name != "redirect"
+    assert "redirects to another address" in said or name != "redirect"
     assert "the key was refused" in said or name != "a refused key"
     goes_on(tmp_path, server)
 

@@ -294,7 +294,7 @@ def replication_cells(
     is left out of it. Raises: InputError for methods without all graphs once, too large a pool, or fewer than two.
     """
     if BASELINE not in {method.name for method in methods}:
-        raise InputError(f"the methods lack {BASELINE}, which all are compared with; add it")
+        raise InputError(f"the methods lack {BASELINE}, with which all others are compared; add it")
     if min(n_pools, n_slow_pools or n_pools) < 2:
         raise InputError(f"{n_pools} pools, {n_slow_pools} for slow rankers: a mean with an error needs at least two")
     cells = [(judged, size) for judged in sets for size in pool_sizes]

@@ -41,7 +41,7 @@ def crossed_accuracies(
     columns = ["task", "rewording", "model", "accuracy", "correct"]
     missing = [name for name in columns if name not in table]
     if missing:
-        raise InputError(f"no column {first_five(missing)}: accuracies in rewordings have {', '.join(columns)}")
+        raise InputError(f"no column {first_five(missing)}: accuracies in rewordings need {', '.join(columns)}; add it")
     wrong = ~table["accuracy"].between(0, 1) | ~table["correct"].isin([True, False]) | table.duplicated(columns[:3])
     if wrong.any():
         cells = [" / ".join(map(str, cell)) for cell in table.loc[wrong, columns[:3]].to_numpy()]
