@@ -102,7 +102,9 @@ def test_no_table_is_broken_at_80_columns(tmp_path, on_terminal):
     assert len(cycles.splitlines()) <= len(rows) + 4
     plan = SGR.sub("", on_terminal("plan", "--models", 10, "--questions", 50, columns=80))
     assert all(len(line) <= 80 for text in (listed, cycles, plan) for line in text.splitlines())
-    assert plan.count("●") == plan.split("distance:")[0].count("\ncomplete") * 2 == 8, "a bar in one of two tables"
+    first = plan.split("distance:")[0]
+    assert (first.count("\ncomplete"), first.count("\nlists of")) == (2 * 2, 2 * 2), "each stands in both tables"
+    assert plan.count("●") == 8 + 2, "a bar in one of two tables, for each design and each size of lists"
 
 
 def test_json_and_csv_are_the_same_on_a_terminal(command, on_terminal):
