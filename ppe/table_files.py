@@ -82,9 +82,9 @@ def header(
     while line.isspace() or (comments and line.startswith(b"#")):
         line, above = file.readline(LINE), above + 1
     names = pa.csv.read_csv(pa.BufferReader(line)).column_names if line else []
-    for mark in (";", "\t"):
+    for mark, separator in ((";", "semicolons"), ("\t", "tabs")):
         if len(names) == 1 and mark in names[0]:
-            raise InputError(f"columns are separated by {mark!r}, as in {names[0]!r:.60}: save the file with commas")
+            raise InputError(f"columns are separated by {separator}, as in {names[0]!r:.60}: save the file with commas")
     return names, above, False
 
 

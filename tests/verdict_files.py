@@ -171,8 +171,8 @@ REFUSED = {  # bytes and words of the message
     "nothing": (b"", ("empty",)),
     "blank": (b"\n\n", ()),
     # forms of text, other files
-    "semicolons": (text(PLAIN, sep=";"), ("missing column", ";")),
-    "tabs": (text(PLAIN, sep="\t"), ("missing column",)),
+    "semicolons": (text(PLAIN, sep=";"), ("separated by semicolons", "commas")),
+    "tabs": (text(PLAIN, sep="\t"), ("separated by tabs", "commas")),
     "UTF-16": (CSV.decode().encode("utf-16"), ()),
     "Latin-1": (text(duel("x", "ä")).decode().encode("latin-1"), ("UTF-8",)),
     "Latin-1 in a question": (HEAD + "me,é,math,0,x,y,a\n".encode("latin-1"), ("UTF-8",)),

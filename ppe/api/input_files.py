@@ -100,7 +100,7 @@ def is_frame(
 
 
 def _beginning(name: str) -> bytes:
-    "The first bytes of a file, or those of standard input that are there; without compression. They can be read again."
+    "First bytes of a file or of standard input, uncompressed; none of a damaged gzip. They can be read again."
     data = b""
     if name == STDIN:
         peek = getattr(opened(name), "peek", None)
@@ -109,9 +109,12 @@ def _beginning(name: str) -> bytes:
     elif os.path.isfile(name):
         with open(name, "rb") as file:
             data = file.read(BEGINNING)
-    if data[:2] == b"\x1f\x8b":
-        data = zlib.decompressobj(31).decompress(data)
-    return data
+    if data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        return zlib.decompressobj(31).decompress(data)
+    except zlib.error:
+        return b""
 
 
 def begins_as_json(

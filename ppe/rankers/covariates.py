@@ -99,7 +99,7 @@ class Differences:
                 column = _difference(name, sides, kind)
             if not scale:
                 raise InputError(
-                    f"covariate {name} is the same for both answers of every verdict, so it shows no effect; leave it out"
+                    f"covariate {name} is the same for both answers of every verdict and shows no effect; leave it out"
                 )
             kinds.append(kind)
             scales.append(scale)
@@ -210,9 +210,9 @@ def coefficient_notes(
             notes.append(Note(text, Concern.ROUGH))
         if coefficient.is_frozen and coefficient.judges and {*coefficient.judges} != {*judges}:
             text = (
-                f"the coefficient of {name} comes from verdicts of {first_five(coefficient.judges)}, and these verdicts "
-                f"are of {first_five(judges)}: the effect of {name} depends on the judge, and the limits do not allow for "
-                "that"
+                f"the coefficient of {name} comes from verdicts of {first_five(coefficient.judges)}, and these "
+                f"verdicts are of {first_five(judges)}: the effect of {name} depends on the judge, and the limits do not "
+                "allow for that"
             )
             notes.append(Note(text, Concern.BIASED))
     return notes

@@ -118,14 +118,14 @@ def test_what_is_left_out_or_taken_apart_is_said():
 
 
 REFUSED = {  # what is wrong, and the words of the message
-    "a name that is missing": (SAID.assign(left=["x", np.nan, "z", "x"]), WORDS, "row 2: left None is no name"),
+    "a name that is missing": (SAID.assign(left=["x", np.nan, "z", "x"]), WORDS, "row 2: left None is not a name"),
     "a name with a space": (SAID.assign(right=["y", "z", "x ", "z"]), WORDS, "row 3: right 'x '"),
     "a word that is not explained": (SAID, NAMES, "row 3: unknown said 'draw'"),
     "a question that is missing": (SAID.assign(q=pd.array([1, 1, None, 3], "Int64")), WORDS, "row 3: q None"),
-    "questions with a point": (SAID.assign(q=[1.5, 1, 2, 3]), WORDS, "q 1.5 is no identifier"),
+    "questions with a point": (SAID.assign(q=[1.5, 1, 2, 3]), WORDS, "q 1.5 is not an identifier"),
     "questions that are true or false": (SAID.assign(q=[True, False, True, True]), WORDS, "q True"),
-    "bytes": (SAID.assign(left=[b"x"] * 4), WORDS, "b'x' is no name"),
-    "lists": (SAID.assign(left=[["x"]] * 4), WORDS, "is no name"),
+    "bytes": (SAID.assign(left=[b"x"] * 4), WORDS, "b'x' is not a name"),
+    "lists": (SAID.assign(left=[["x"]] * 4), WORDS, "is not a name"),
     "a column that is not there": (SAID, WORDS | {"winner": "won"}, "no won"),
     "a column twice": (pd.concat([SAID, SAID[["left"]]], axis=1), WORDS, "left more than once"),
     "no row": (SAID.iloc[:0], WORDS, "no record"),

@@ -460,7 +460,7 @@ def test_other_failures_are_reported(project: Path, cell: str, message: str):
 def test_what_the_runner_cannot_write_is_named(project: Path):
     (project / "figures/fig_first.csv").unlink()
     (project / "figures/fig_first.csv").mkdir()
-    assert "fig_first.csv: it is a folder, not a file" in run_in(project, "fig_first").failed["fig_first"]
+    assert "fig_first.csv: it is a folder, not a regular file" in run_in(project, "fig_first").failed["fig_first"]
     (project / "build/full/scratch").rmdir()
     (project / "build/full/scratch").touch()
     with pytest.raises(OSError, match="build/full/scratch"):  # of which the command line makes one line

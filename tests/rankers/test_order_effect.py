@@ -320,7 +320,7 @@ def test_a_design_that_cannot_tell_place_from_strength_is_refused(ppe_main, tmp_
             ppe_main("rank", path, "--order-effect", *words), "judge me cannot be separated from the models' scores"
         )
     case = ppe_main("check", path).out
-    assert "an effect of the order (--order-effect): first place with judge me cannot be told" in case
+    assert "an effect of the order (--order-effect): first place with judge me cannot be separated" in case
     assert ppe_main("plan", "--models", 6, "--questions", 60, "--pilot", path).code == 0
     turned = [("me", 41 + k, "any", 0, *chosen[0][::-1], said) for k, said in enumerate("ab")]
     one_more = write(tmp_path / "u.csv", [*rows, *turned])
