@@ -211,8 +211,8 @@ def coefficient_notes(
         if coefficient.is_frozen and coefficient.judges and {*coefficient.judges} != {*judges}:
             text = (
                 f"the coefficient of {name} comes from verdicts of {first_five(coefficient.judges)}, and these "
-                f"verdicts are of {first_five(judges)}: the effect of {name} depends on the judge, and the limits do not "
-                "allow for that"
+                f"verdicts are of {first_five(judges)}: the effect of {name} depends on the judge, and the limits do "
+                "not allow for that"
             )
             notes.append(Note(text, Concern.BIASED))
     return notes
