@@ -128,8 +128,8 @@ class Effects(Estimates):
         if not self.coefficients:
             return []
         text = (
-            f"scores are those at equal {first_five(self.coefficients)}: this is a correction for what goes together in "
-            "the verdicts, no proof of a cause; if an answer is longer because it is better, part of its merit is "
+            f"scores are those at equal {first_five(self.coefficients)}: this is a correction for what goes together "
+            "in the verdicts, no proof of a cause; if an answer is longer because it is better, part of its merit is "
             "removed, too"
         )
         return [Note(text), *coefficient_notes(self.coefficients, self.judges)]
