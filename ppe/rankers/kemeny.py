@@ -227,8 +227,8 @@ def kemeny_batch(
     if uncertified:
         raise ConvergenceError(
             f"{len(uncertified)} of {len(results)} Kemeny orders (numbers {first_five(uncertified)}) are not "
-            f"certified: more than {SUBSET_LIMIT} models beat each other in circles, and the search may have missed the "
-            "best order; rank without resamples (--intervals 0), or use copeland"
+            f"certified: more than {SUBSET_LIMIT} models beat each other in circles, and the search may have missed "
+            "the best order; rank without resamples (--intervals 0), or use copeland"
         )
     n_components = same_component(half + np.swapaxes(half, -1, -2))[1]
     return BatchScores(
