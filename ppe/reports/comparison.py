@@ -75,17 +75,17 @@ class JudgeChange(Result):
         kappa, scale = ("{:.2f} [{:.2f}, {:.2f}]".format(*estimate) for estimate in (self.kappa, self.linking.scale))
         same, linking = self.same, self.linking
         moved = self.models.loc[self.models["shown"], "model"]
-        which = f"on one scale other scores are shown for: {', '.join(moved) or 'no model'}"
+        which = f"on a common scale, scores are shown to differ for: {', '.join(moved) or 'no model'}"
         if len(moved):
             which += f" (linked by the other {len(linking.models)} models)"
         if not linking.is_attributed:
-            which = "on one scale some scores are others, but of which models cannot be told: no larger part stayed"
-        above = "above 1 the new judge tells models apart more clearly"
+            which = "on a common scale some scores differ, but it is not known whose: no majority of the models stayed"
+        above = "above 1 the new judge separates the models more clearly"
         if linking.scale[0] < 0:
             above = "negative, as the new judge reverses the order of the old one"
         share = f"{100 * same['share']:.1f} % [{100 * same['low']:.1f}, {100 * same['high']:.1f}]"
         return [
-            f"{' and '.join(self.judges)} say the same of {share} of {same['valid']:,} pairs, kappa {kappa}",
+            f"{' and '.join(self.judges)} agree on {share} of {same['valid']:,} pairs, kappa {kappa}",
             f"scale of the new scores {scale}: {above}",
             which,
             f"linking error {linking.error:.3f} log odds after {self.n_questions:,} questions judged by both, "
@@ -127,13 +127,14 @@ def cautions(self: JudgeChange) -> list[Note]:
             notes.append(Note(f"{plural(n, 'verdict')} of {judge} left out: {which}.", Concern.LEFT_OUT))
     if self.tested:
         text = (
-            f"{first_five(self.tested)}: by a judge, all questions but one at most went one way against the "
-            "others, or none was asked. The others set the scale, and this change is tested (inf: no estimate, or "
-            "no limit there)."
+            f"{first_five(self.tested)}: one judge saw it win, or lose, on all questions but at most one, or on none. "
+            "The other models set the scale; this change is tested too (inf: no estimate, or no limit there)."
         )
         notes.append(Note(text, Concern.ROUGH))
-    text = "Here both judges are on one scale, and all models are tested together. ppe report OLD NEW asks another "
-    text += "question: it ranks by each judge on a scale of its own, so an order may change there and no score here."
+    text = (
+        "Here both judges are on a common scale, and all models are tested together. ppe report OLD NEW asks another "
+        "question: it ranks by each judge on a scale of its own, so an order may change there and no score here."
+    )
     return [*notes, Note(text)]
 
 # %% ../../nbs/reports/comparison.ipynb #9bd28076

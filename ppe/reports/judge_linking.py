@@ -114,8 +114,10 @@ def link_judges(rows: JudgedRows, models: Sequence[str], level: float) -> Linked
         both = [part - part[:, core].mean(axis=1, keepdims=True) for part in both]
     old, new = (part[:, core] for part in both)
     if len(core) < 3 or min(part.std(axis=1).min() for part in (old, new)) < 1e-9 or np.array_equal(rows.old, rows.new):
-        rule = "at least three, which either judge tells apart, and not the same verdict everywhere are needed"
-        raise InputError(f"the judges cannot be told apart on {len(core)} models: {rule}; let both judge more pairs")
+        rule = "at least three are needed that either judge separates, and some different verdicts"
+        raise InputError(
+            f"the judges cannot be put on one scale: {len(core)} models, where {rule}; let both judge more pairs"
+        )
     links, sign, is_attributed = _linked(old, new, level)
     changes, scale = _changes_linked_by(links, old, new, sign)
     return LinkedJudges(core, core[links], np.stack([part[0] for part in both]), changes, scale, is_attributed)

@@ -169,7 +169,7 @@ def test_compare_tells_a_new_judge_from_an_old_one(gate, ppe_main, tmp_path):
     words = "compare", write(tmp_path / "both.csv", rows + new), "--judges", "--judge", "j", "--judge", "k"
     assert ppe_main(*words, "--format", "json").json() == found
     text = ppe_main(*words).out
-    assert text.startswith("j and k say the same of") and "log odds after 24 questions judged by both" in text
+    assert text.startswith("j and k agree on") and "log odds after 24 questions judged by both" in text
 
 
 # ---- lost by the new version alone
