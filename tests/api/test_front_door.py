@@ -325,4 +325,4 @@ def test_a_change_of_judges_says_what_the_report_asks_beside_it():
     verdicts = ppe.load("prd-judges")
     old, new = (verdicts[verdicts["judge"] == name] for name in ("gpt4", "gpt35"))
     (note,) = [line for line in ppe.compare(old, new, judges=True).notes() if "another question" in line]
-    assert note in ppe.report(old, new).notes() and "one scale" in note and "scale of its own" in note
+    assert note in ppe.report(old, new).notes() and "a common scale" in note and "scale of its own" in note
