@@ -75,7 +75,7 @@ def picture_axes(
     if ax is not None and not hasattr(ax, "figure"):
         seen = f"ax={ax!r:.60}"
         raise InputError(
-            f"{seen} is no axes of matplotlib: give axes or nothing, and other options by name, as kind='wins'"
+            f"{seen} is not an axes of matplotlib: give one or nothing, and other options by name, as kind='wins'"
         )
     figure: Any = None
     try:

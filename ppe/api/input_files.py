@@ -138,7 +138,7 @@ def require_tables(
     if logs:
         shown = " ".join(files[:3]) + (" …" if len(files) > 3 else "")
         raise InputError(
-            f"{shown_name(logs[0])} is a log, and no table: make a table of all such files (ppe import {shown} "
+            f"{shown_name(logs[0])} is a log, not a table: make a table of all such files (ppe import {shown} "
             "--out table.csv), and name that"
         )
 

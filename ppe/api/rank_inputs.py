@@ -38,7 +38,7 @@ def ratings_of(source: Reference) -> Mapping[str, float | str] | None:
             try:
                 plain_number(rating)
             except ValueError:
-                raise InputError(f"rating {rating!r:.60} of model {model!r:.60} is no number; correct it") from None
+                raise InputError(f"rating {rating!r:.60} of model {model!r:.60} is not a number; correct it") from None
         require_distinct(models, [f"row {row + 1}" for row in range(len(models))], "rate each model once")
     return dict(zip(models, table["rating"], strict=True))
 
@@ -70,7 +70,9 @@ def _numbers_of_models(costs: Iterable[tuple[object, object]]) -> Mapping[str, f
         try:
             numbers[str(model)] = plain_number(str(cost))
         except ValueError:
-            raise InputError(f"cost {str(cost)!r:.60} of model {str(model)!r:.60} is no number; correct it") from None
+            raise InputError(
+                f"cost {str(cost)!r:.60} of model {str(model)!r:.60} is not a number; correct it"
+            ) from None
     return numbers
 
 # %% ../../nbs/api/rank_inputs.ipynb #ri-covariates

@@ -26,7 +26,7 @@ from ..inference.step_down import questions_needed
 from ..rankers.order_effect import no_place_effect
 from ..results import ROWS, Case, Concern, Note, Parts, Result, TableView
 from ..schemas import graph_codes
-from ..scores import ScoreCells, Scores
+from ..scores import NARROWEST, ScoreCells, Scores
 from ..verdicts import GRADED, ORDER_KNOWN, are_valid
 
 # %% ../../nbs/api/table_check.ipynb #9b4e13e0
@@ -181,20 +181,21 @@ def check_scores(scores: Scores) -> Check:
         joined = "one model: at least two are compared"
     elif n_groups > 1:
         joined = f"{n_groups} groups of models share no question"
-    elif np.ptp(table["score"]) == 0:
-        joined = "all scores are the same"
+    elif np.ptp(table["score"]) < NARROWEST:
+        joined = "all scores are the same, or nearly"
     else:
         can_rank = True
     n_questions, n_unlike = facts["questions"], cells.n_unlike
-    enough = f"{n_questions:,} questions (6 needed)"
-    if n_unlike < 6 <= n_questions:
-        enough = f"{n_questions:,} questions, of which models differ on {n_unlike} (6 needed)"
+    fewest = questions_needed(0.95)
+    enough = f"{n_questions:,} questions ({fewest} needed)"
+    if n_unlike < fewest <= n_questions:
+        enough = f"{n_questions:,} questions, of which models differ on {n_unlike} ({fewest} needed)"
     n_judges = facts["judges"]
     cases = (
         Case(ROWS, f"{len(table):,} scores"),
         _case("missing scores", f"{scores.n_missing:,} missing", not scores.n_missing, otherwise="skipped"),
         _case("means (ppe rank)", joined, can_rank),
-        _case("ranges of ranks", enough, n_unlike >= 6),
+        _case("ranges of ranks", enough, n_unlike >= fewest),
         _case("robustness", f"{n_complete:,} of {len(there):,} cells have scores of all models",
               n_complete == len(there), otherwise="skipped"),
         _case("other judges (--over questions,judges)", f"{n_judges} of 3 judges needed", n_judges > 2,

@@ -426,8 +426,8 @@ LAYOUTS["alpaca-eval"] = FileLayout(
 _BOTH_BAD = "ties that are battles in which both were called bad: {n}"
 _NAMED = "votes that were not anonymous, which are kept (--anonymous-only leaves them out): {n}"
 _UNASKED = (
-    "battles without a question_id, each taken as a separate question: {n}; a column that holds the question is "
-    "named, and so are judge and words (--columns question_id=COLUMN,judge=COLUMN,a=model_a,b=model_b,tie=tie)"
+    "battles without a question_id, each taken as a separate question: {n}; if a column holds the question, name it, "
+    "the judge and the words (--columns question_id=COLUMN,judge=COLUMN,a=model_a,b=model_b,tie=tie)"
 )
 
 

@@ -153,14 +153,10 @@ def plot(self: Change, ax: "Axes | Figure | None" = None) -> "Axes":
     with picture_axes(ax, 2.6) as axes:
         axes.plot(settings.margin + drops, 100 * power, color=blue)
         axes.plot(*zip(*points, strict=True), ls="none", marker="o", color=blue)
-        places: list[
-            dict[str, Any]
-        ] = [  # below the curve and above it, where two points that are close leave room for both
-            {"xytext": (6, -3), "ha": "left", "va": "top"},
-            {"xytext": (-6, 3), "ha": "right", "va": "bottom"},
-        ]
-        for (drop, percent), place in zip(sorted(points), places, strict=True):
-            axes.annotate(f"{drop:.2f}: {percent:.0f} %", (drop, percent), textcoords="offset points", **place)
+        # One below the curve and one above it, so that points that are close leave room for both.
+        first, second = ((point, f"{point[0]:.2f}: {point[1]:.0f} %") for point in sorted(points))
+        axes.annotate(first[1], first[0], (6, -3), textcoords="offset points", ha="left", va="top")
+        axes.annotate(second[1], second[0], (-6, 3), textcoords="offset points", ha="right", va="bottom")
         axes.set(xlabel="drop, log odds", xlim=(settings.margin, settings.margin + drops[-1]))
         axes.set(ylabel="% called worse", ylim=(0, 100))
     return axes

@@ -127,8 +127,8 @@ def cautions(self: JudgeChange) -> list[Note]:
             notes.append(Note(f"{plural(n, 'verdict')} of {judge} left out: {which}.", Concern.LEFT_OUT))
     if self.tested:
         text = (
-            f"{first_five(self.tested)}: one judge saw it win, or lose, on all questions but at most one, or on none. "
-            "The other models set the scale; this change is tested too (inf: no estimate, or no limit there)."
+            f"{first_five(self.tested)}: with one of the judges it won, or lost, on all questions but at most one, or "
+            "was not judged. The other models set the scale; this change is tested too (inf: no estimate, or no limit)."
         )
         notes.append(Note(text, Concern.ROUGH))
     text = (

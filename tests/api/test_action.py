@@ -63,6 +63,7 @@ def test_the_action_stops_where_the_version_is_worse(run_action, tmp_path: Path)
     comment = (tmp_path / "ppe-compare.md").read_text()
     assert blocks(comment)[0].startswith("WORSE: v2 would win ") and (tmp_path / "summary.md").read_text() == comment
     assert run_action(**tables, margin="9") == 0
+    assert run_action(**tables, **{"fail-if": ""}) == 0
 
 
 def test_an_input_is_text_and_no_command(run_action, tmp_path: Path):

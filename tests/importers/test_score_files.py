@@ -47,7 +47,7 @@ def test_options_of_verdicts_are_refused_by_name(ppe_main, tmp_path: Path) -> No
 @pytest.mark.parametrize("log", ["inspect/blue.eval", "inspect/red.json", "promptfoo.json"])
 @pytest.mark.parametrize("words", [["rank"], ["check"], ["diagnose"], ["cycles"]])
 def test_a_log_that_is_no_table_is_told_how_it_becomes_one(ppe_main, log: str, words: list[str]) -> None:
-    refused(ppe_main(*words, LOGS / log), "is a log, and no table", f"ppe import {LOGS / log} --out table.csv")
+    refused(ppe_main(*words, LOGS / log), "is a log, not a table", f"ppe import {LOGS / log} --out table.csv")
 
 
 def test_several_logs_and_folders_are_told_the_same(ppe_main) -> None:

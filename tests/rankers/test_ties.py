@@ -38,7 +38,7 @@ def test_the_parts_of_an_expected_distance_add_up_with_ties():
 
 
 def test_davidson_without_a_tie_is_bradley_terry():
-    "The maximum is at nu = 0, which is not a number of Newton steps away."
+    "The maximum is at nu = 0, which no number of Newton steps reaches."
     wins = np.array([[0.0, 3, 2], [1, 0, 4], [2, 1, 0]])
     fit = davidson(wins, np.zeros((3, 3)))
     assert fit.fit.nu == 0 and np.allclose(fit.scores, bradley_terry(wins, np.zeros((3, 3))).scores, atol=1e-9)
