@@ -94,7 +94,7 @@ def _lines_of_result(path: Path) -> list[tuple[str, str, str, dict]]:  # place, 
             key, _, file = entry["custom_id"].partition("-")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(
-                f"{place} is not a line of a batch result (JSON with a custom_id); give the file as the endpoint wrote it"
+                f"{place} is not a line of a batch result (JSON with a custom_id); give the file as it came"
             ) from None
         entries.append((place, key, file, entry))
     return entries

@@ -96,7 +96,8 @@ def scored(*values: float) -> pd.DataFrame:
     "frame, sentence",
     [
         (scored(1.0), "means (ppe rank): one model: at least two are compared"),
-        (scored(1.0, 1.0), "means (ppe rank): all scores are the same"),
+        (scored(1.0, 1.0), "means (ppe rank): all scores are the same, or nearly"),
+        (scored(1e-7, 0.0), "means (ppe rank): all scores are the same, or nearly"),
         (scored(1.0, 0.0), "ranges of ranks: 30 questions, of which models differ on 5 (6 needed)"),
     ],
 )
