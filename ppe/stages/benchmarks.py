@@ -260,8 +260,8 @@ def load_benchmark(
     if not path.exists():
         raise InputError(
             f"{str(name_or_path)!r} is neither a benchmark nor a file: a benchmark is human-eval, a file of JSON lines "
-            "with question_id, category and prompt, or a folder in the layout of MATH; the questions of MT-Bench do not "
-            "come with ppe: they are question.jsonl of lm-sys/FastChat, in fastchat/llm_judge/data/mt_bench"
+            "with question_id, category and prompt, or a folder in the layout of MATH; the questions of MT-Bench do "
+            "not come with ppe: they are question.jsonl of lm-sys/FastChat, in fastchat/llm_judge/data/mt_bench"
         )
     return human_eval(path) if re.fullmatch(r"HumanEval\.jsonl(\.gz)?", path.name) else from_jsonl(path)
 
