@@ -128,7 +128,8 @@ def cautions(self: JudgeChange) -> list[Note]:
     if self.tested:
         text = (
             f"{first_five(self.tested)}: with one of the judges it won, or lost, on all questions but at most one, or "
-            "was not judged. The other models set the scale; this change is tested too (inf: no estimate, or no limit)."
+            "never met the others. The other models set the scale; this change is tested too (inf: no estimate, or no "
+            "limit there)."
         )
         notes.append(Note(text, Concern.ROUGH))
     text = (
