@@ -36,7 +36,6 @@ class Comparisons:
     graph: np.ndarray  # (R,) judge, question and wording, numbered as they first appear
     models: tuple[str, ...]  # n names
     judges: tuple[str, ...]  # J names, sorted
-    n_questions: int
     covariates: dict[str, np.ndarray] = field(default_factory=dict)  # by name x: columns x_a and x_b, (R, 2)
     order_lost: np.ndarray | None = None  # (R,) bool: nobody can say which was shown first; None: of no verdict
     shares: np.ndarray | None = None  # (R,) points of the first, of graded verdicts; NaN if invalid
@@ -60,6 +59,11 @@ class Comparisons:
     def points(self) -> np.ndarray:  # (R,)
         "Of the first model: 1, 0, half a point for a tie, or its share; NaN if invalid."
         return POINTS[self.outcome] if self.shares is None else self.shares
+
+    @property
+    def n_questions(self) -> int:
+        "How many questions the verdicts are on."
+        return int(self.question.max(initial=-1)) + 1
 
     @property
     def n_order_lost(self) -> int:
@@ -134,14 +138,14 @@ def _coded(
         words = verdicts["verdict"].cat
         outcome = np.array([OUTCOMES.index(word) for word in words.categories])[words.codes]
     judge, judges = pd.factorize(verdicts["judge"].astype(str), sort=True)
-    question, questions = pd.factorize(verdicts["question_id"])
+    question = pd.factorize(verdicts["question_id"])[0]
     wording, graph = verdicts["variant"].to_numpy(), graph_codes(verdicts)[0]
     sides = {name: verdicts[[f"{name}_a", f"{name}_b"]].to_numpy(np.float64) for name in covariates}
     order_lost = None
     if ORDER_KNOWN in verdicts:
         order_lost = (verdicts[ORDER_KNOWN] == "no").to_numpy()
     numbers = (first, second, outcome, judge, question, wording, graph)
-    return Comparisons(*numbers, names, tuple(judges), len(questions), sides, order_lost, shares)
+    return Comparisons(*numbers, names, tuple(judges), sides, order_lost, shares)
 
 # %% ../nbs/comparisons.ipynb #cmp-part
 def _renumbered(rows: Comparisons, chosen: np.ndarray) -> Comparisons:
@@ -149,11 +153,11 @@ def _renumbered(rows: Comparisons, chosen: np.ndarray) -> Comparisons:
     names = [part.name for part in fields(rows) if isinstance(getattr(rows, part.name), np.ndarray)]
     parts = {name: getattr(rows, name)[chosen] for name in names}
     judges, parts["judge"] = np.unique(parts["judge"], return_inverse=True)
-    questions, parts["question"] = np.unique(parts["question"], return_inverse=True)
-    parts["graph"] = np.unique(parts["graph"], return_inverse=True)[1]
+    for name in ("question", "graph"):
+        parts[name] = np.unique(parts[name], return_inverse=True)[1]
     sides = {name: values[chosen] for name, values in rows.covariates.items()}
     judged_by = tuple(rows.judges[number] for number in judges)
-    return replace(rows, **parts, judges=judged_by, n_questions=len(questions), covariates=sides)
+    return replace(rows, **parts, judges=judged_by, covariates=sides)
 
 # %% ../nbs/comparisons.ipynb #cmp-counts
 def _counts(rows: Comparisons, by: np.ndarray | None, times: np.ndarray | None, size: int | None) -> np.ndarray:

@@ -294,7 +294,7 @@ def test_randomised_single_orders_stay_estimable():
         first, second = np.where(coin, i, j), np.where(coin, j, i)
         lost = rng.random(780) > expit(theta[first] - theta[second] + np.log(0.6 / 0.4))
         names = tuple(f"m{k:02}" for k in range(40))
-        rows = Comparisons(first, second, lost.astype(int), zeros, each, zeros, each, names, ("me",), 780)
+        rows = Comparisons(first, second, lost.astype(int), zeros, each, zeros, each, names, ("me",))
         assert not order_caution(rows)
         found.append(order_effect(rows, on_separation="ridge").fit.to_dict()["equal_first_wins"]["me"])
     assert 0.5 < min(found) and max(found) < 0.7 and abs(np.mean(found) - 0.6) < 4 * np.std(found) / 60**0.5

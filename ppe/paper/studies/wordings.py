@@ -69,7 +69,7 @@ def worded_rows(
     systems = tuple(f"system {number:02d}" for number in range(verdicts.shape[-1]))
     graph = np.arange(len(pair)) // len(first)
     numbers = first[pair], second[pair], outcome.ravel(), judge, question, wording, graph
-    return Comparisons(*numbers, systems, tuple(one.title for one in judges), verdicts.shape[1])
+    return Comparisons(*numbers, systems, tuple(one.title for one in judges))
 
 # %% ../../../nbs/paper/studies/wordings.ipynb #a8ab6723
 def half_tied(scores: np.ndarray) -> np.ndarray:  # (W,)
