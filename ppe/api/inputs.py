@@ -22,16 +22,10 @@ from .score_inputs import require_verdicts
 from ..counts import PairCounts, add_counts, is_counts, read_counts
 from ..errors import InputError, Remark, first_five
 from ..files import read_whole, unpacked
-from ppe.importers.layouts import (
-    LAYOUTS,
-    OF_WORDS,
-    column_not_name,
-    import_verdicts,
-    named_columns,
-    parsed_columns,
-    unused_columns,
-)
+from ..importers.list_files import LISTS
+from ..importers.named_columns import OF_WORDS, column_not_name, named_columns, parsed_columns
 from ..importers.records import RecordFile
+from ..importers.verdict_files import import_verdicts, unused_columns
 from ..parallel import progress_bar
 from ..results import Result
 from ..large_files import LARGE, GradedRows, Streamed, count_rows, stream_counts
@@ -191,7 +185,7 @@ def lacks_columns(files: Sequence[str]) -> bool:
 
 def _hold_lists(files: Sequence[str]) -> bool:
     "Whether a row is a call that ranks several answers, or names the best."
-    return bool(files) and LAYOUTS["lists"].fits(field_names(files[0]))
+    return bool(files) and LISTS.fits(field_names(files[0]))
 
 
 def _require_memory(n_rows: int, what: str, other_way_out: str = "") -> None:

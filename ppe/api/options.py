@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 from ..errors import InputError
 from ..files import MOST
-from ..importers.layouts import MEANINGS
+from ..importers.named_columns import MEANINGS
 from ..score_columns import SCORE_MEANINGS
 
 # %% ../../nbs/api/options.ipynb #op-05

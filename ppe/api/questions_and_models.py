@@ -18,7 +18,7 @@ from .input_files import text_columns
 from .inputs import Columns, merged_columns, table_of
 from ..errors import InputError
 from ..files import check_name, read_whole, require_distinct, unpacked
-from ..importers.layouts import OF_WORDS, named_columns
+from ..importers.named_columns import OF_WORDS, named_columns
 from ..importers.records import RecordFile
 from ..schemas import one_spelling
 from ..sources.datasets import load_verdicts

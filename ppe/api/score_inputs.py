@@ -25,8 +25,8 @@ from ppe.api.input_files import (
 )
 from ..errors import InputError
 from ..files import read_whole, unpacked
-from ..importers.layouts import LAYOUTS
 from ..importers.records import RecordFile
+from ..importers.registry import LAYOUTS
 from ..importers.score_files import score_layout
 from ..pool import Pool
 from ..results import Result

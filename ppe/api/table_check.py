@@ -18,7 +18,7 @@ from .options import words_checked
 from .score_inputs import score_input
 from ..comparisons import Comparisons
 from ..errors import first_five, plural
-from ..importers.layouts import unused_columns
+from ..importers.verdict_files import unused_columns
 from ..inference.diagnostics import repeated_questions
 from ..inference.invalid_verdicts import invalid_verdicts, uneven_notes
 from ..inference.presentation_order import GRADED_WAY_OUT, WAY_OUT, order_caution, order_p_value

@@ -80,7 +80,7 @@ def counts_command(
 def import_command(
     files: Verdicts, *, out: str, force: bool, columns: str | None, category: str | None, format: Form, **options: Any
 ) -> None:
-    from ppe.importers.layouts import import_verdicts
+    from ppe.importers.verdict_files import import_verdicts
 
     target = new_file(out, force=force, inputs=(*files, options["questions"]))
     options["anonymous_only"] = options["anonymous_only"] or None

@@ -21,8 +21,10 @@ import pandas as pd
 
 from ..errors import InputError, first_five
 from ..files import json_object
-from .layouts import LAYOUTS, inspect_log, parsed_columns
+from .inspect_logs import inspect_log
+from .named_columns import parsed_columns
 from .records import RecordFile, Records
+from .registry import LAYOUTS
 from ..results import Concern, Note, Parts, Result, TableView
 from ..scores import Scores, validate_scores
 

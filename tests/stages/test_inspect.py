@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ppe.importers.layouts import import_verdicts
+from ppe.importers.verdict_files import import_verdicts
 
 pytest.importorskip("inspect_ai", reason="inspect-ai is not installed")
 
