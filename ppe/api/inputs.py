@@ -29,8 +29,17 @@ from ..importers.verdict_files import import_verdicts, unused_columns
 from ..parallel import progress_bar
 from ..results import Result
 from ..large_files import LARGE, GradedRows, Streamed, count_rows, stream_counts
-from ..verdicts import COLUMNS, GRADED, find_name, is_graded, read_verdicts, reading, select_verdicts
-from ..verdicts import validate_verdicts, verdict_words
+from ppe.verdicts import (
+    COLUMNS,
+    GRADED,
+    find_name,
+    is_graded,
+    read_verdicts,
+    reading,
+    select_verdicts,
+    validate_verdicts,
+    verdict_words,
+)
 
 Verdicts: TypeAlias = Any  # a file or several of one table; or a frame of pandas, polars or Arrow
 # As text or by meaning: the column, or of a, b, tie, invalid the word that means it, or several.

@@ -27,7 +27,7 @@ from ..errors import InputError
 from ..files import read_whole, unpacked
 from ..importers.records import RecordFile
 from ..importers.registry import LAYOUTS
-from ..importers.score_files import score_layout
+from ..importers.score_logs import score_layout
 from ..pool import Pool
 from ..results import Result
 from ..schemas import SCORES_NOT_VERDICTS

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import first_five
 from ..files import check_text, errors_at, plain_number
-from .layouts import FileLayout, LayoutOptions, answer_style
+from .layouts import FileLayout, LayoutOptions, record_style
 from .records import Records
 from ..verdicts import ORDER_KNOWN
 
@@ -53,7 +53,7 @@ def _alpaca_eval(records: Records, _: LayoutOptions) -> Records:
     between = [not (math.isnan(number) or number in (1, 1.5, 2)) for number in preferences]
     fields: dict[str, list[Any]] = {"question_id": questions, "winner": winners}
     fields |= {_ORDER: [1] * len(records), ORDER_KNOWN: ["no"] * len(records), _BETWEEN: between}
-    return records.with_fields(fields | answer_style(records.values("output_1"), records.values("output_2")))
+    return records.with_fields(fields | record_style(records.values("output_1"), records.values("output_2")))
 
 
 ALPACA_EVAL = FileLayout(
