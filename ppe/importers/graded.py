@@ -127,9 +127,9 @@ def graded_table(
         raise InputError(f"no valid verdict: all {len(rows)} are missing; at least one number is needed")
     if shares.dropna().isin([*_WORDS]).all():
         if not {*ENDS} & {*columns}:
-            numbers = first_five(f"{share:g}" for share in sorted(shares.dropna().unique()))
+            ends = first_five(f"{share:g}" for share in sorted(shares.dropna().unique()))
             raise InputError(
-                f"{files[0].name}: verdicts are {numbers} alone: say what each means (--columns a=1,b=0,tie=0.5), or that "
+                f"{files[0].name}: verdicts are {ends} alone: say what each means (--columns a=1,b=0,tie=0.5), or that "
                 "1 is for model_a (--columns low=0,high=1)"
             )
         rows = rows.assign(verdict=shares.map(_WORDS).fillna("invalid"))
