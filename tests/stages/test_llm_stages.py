@@ -80,11 +80,8 @@ def test_four_stages_from_questions_to_a_ranking(tmp_path, serve, capsys):
 # ---- faults
 
 
-@pytest.mark.parametrize(
-    "n_questions", [20, pytest.param(100, marks=pytest.mark.slow)], ids=["four hundred", "two thousand"]
-)
-def test_requests_under_twenty_percent_faults(tmp_path, serve, n_questions):
-    served = serve(faults=0.2, delay=0.005)
+def test_requests_under_twenty_percent_faults(tmp_path, serve):
+    served, n_questions = serve(faults=0.2, delay=0.005), 20
     answers(tmp_path, n_questions, "vwxyz")
     assert main(judging(tmp_path, served.url, "--concurrency", "64", "--timeout", "4", "--attempts", "8")) == 0
     log = served.behave
@@ -109,7 +106,7 @@ def test_requests_under_twenty_percent_faults(tmp_path, serve, n_questions):
 
 @pytest.mark.parametrize(
     "n_kills, n_questions",
-    [(3, 12), pytest.param(50, 120, marks=pytest.mark.slow)],
+    [(3, 12), pytest.param(15, 60, marks=pytest.mark.slow)],
 )
 def test_kills_change_nothing(tmp_path, serve, n_kills, n_questions):
     served = serve(delay=0.01)
