@@ -15,8 +15,9 @@ from drawn import frame
 
 from ppe.cli.main import main
 from ppe.designs.beliefs import MOST_EFFECTS, PUBLIC, pilot_beliefs, prior_of, public_beliefs
+from ppe.designs.forecast import Forecast
 from ppe.designs.layouts import Layout
-from ppe.designs.plans import Forecast, Prices, Target, calls_text, make_plan
+from ppe.designs.plans import Prices, Target, calls_text, make_plan
 from ppe.errors import InputError
 from ppe.random_streams import stream
 from ppe.verdicts import read_verdicts
@@ -136,7 +137,7 @@ def test_the_picture_of_a_plan_names_each_design():
 def test_a_range_is_widened_about_its_middle_and_so_are_the_calls():
     pilot, way = pilot_table(np.linspace(-1.2, 1.2, 6), 1.0, 20), Layout("spread", 6, 200)
     beliefs = pilot_beliefs(pilot, n_draws=60, rng=stream(8))
-    own, wide = (Forecast(replace(beliefs, widening=by), 200, stream(9)) for by in (1.0, 1.6))
+    own, wide = (Forecast(replace(beliefs, widening=by), 200, rng=stream(9)) for by in (1.0, 1.6))
     (low, high), middle = np.quantile(own.distances(way, 300), [0.05, 0.95]), own.distances(way, 300).mean()
     assert wide.limits(way, 300) == pytest.approx(
         (middle * (low / middle) ** 1.6, middle, middle * (high / middle) ** 1.6)
