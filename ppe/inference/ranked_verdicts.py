@@ -16,7 +16,7 @@ import pandas as pd
 from ..comparisons import INVALID, Comparisons, wins_and_ties
 from ..counts import PairCounts
 from ..errors import InputError, first_five, plural
-from .fragility import GradedQuestions
+from .question_removal import GradedQuestions
 from .graph_selection import ALL_GRAPHS, Method, source_rows
 from .invalid_verdicts import invalid_report, invalid_verdicts, uneven_notes
 from ..pool import INDEX_COLUMNS, Pool, coded_graphs, complete_graphs, half_tie_wins, too_large

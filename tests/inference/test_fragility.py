@@ -131,7 +131,7 @@ def test_too_many_questions_are_refused_where_each_choice_needs_a_fit(monkeypatc
     rows = drawn_rows(0, STRENGTH, {"j": (1.0, 0.0)}, n_questions=12, holes=0.2)
     verdicts = frame(rows)
     assert "Robustness" in str(ppe.rank(verdicts))
-    monkeypatch.setattr("ppe.inference.fragility.MOST_QUESTIONS", 11)
+    monkeypatch.setattr("ppe.inference.question_removal.MOST_QUESTIONS", 11)
     with pytest.raises(InputError, match="12 questions that do not compare all pairs equally often: up to 11"):
         fragility(comparison_graphs(verdicts, incomplete="keep"))
     board = ppe.rank(verdicts)
