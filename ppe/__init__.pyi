@@ -1,6 +1,7 @@
 """The names of the front door, for type checkers and editors."""
 
 from .api.comparing import compare as compare
+from .api.cycle_counts import cycles as cycles
 from .api.graph import graph as graph
 from .api.llm_stages import judge as judge
 from .api.llm_stages import perturb as perturb
@@ -17,7 +18,6 @@ from .api.ranking import rank as rank
 from .api.reporting import report as report
 from .api.table_check import check as check
 from .api.verdict_quality import agree as agree
-from .api.verdict_quality import cycles as cycles
 from .api.verdict_quality import diagnose as diagnose
 from .errors import PpeError as PpeError
 from .inference.leaderboard import leaderboard as leaderboard

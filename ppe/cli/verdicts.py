@@ -33,7 +33,8 @@ from ..api.pair_selection import design, next_calls
 from ..api.planning import plan
 from ..api.comparing import compare
 from ..api.ranking import rank
-from ..api.verdict_quality import agree, cycles, diagnose
+from ..api.cycle_counts import cycles
+from ..api.verdict_quality import agree, diagnose
 from ..api.reporting import report
 from ..api.loading import read, scored_answers
 from ..api.table_check import check
