@@ -6,6 +6,7 @@
 __all__ = ['ARENA_HARD', 'ANCHOR_SELECTION']
 
 # %% ../../nbs/importers/arena_hard.ipynb #are6d21b
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InputError, first_five
@@ -22,34 +23,41 @@ _UNNAMED = "records that name no baseline, called 'baseline' here (--baseline NA
 _SIGNS = ("A>>B", "B>>A", "B<<A", "A<<B")
 
 
-def _arena_hard(records: Records, options: LayoutOptions) -> Records:
-    "The baseline, and a score for each game."
-    baseline = options.baseline
+def _are_games(games: object) -> bool:
+    "Whether a record holds two games at most, or none, each with a score or not played."
+    if games is None:
+        return True
+    if not isinstance(games, list) or len(games) > 2:
+        return False
+    return all(game is None or isinstance(game, dict) and "score" in game for game in games)
 
-    def are_scored(games: object) -> bool:
-        if games is None:
-            return True
-        if not isinstance(games, list) or len(games) > 2:
-            games = [games]
-        return all(game is None or isinstance(game, dict) and "score" in game for game in games)
 
-    rule = ": two games at most are needed, each null or an object with a score"
-    played = [[*(games or ()), None, None][:2] for games in records.require("games", are_scored, rule)]
-    scores = [[game and game["score"] for game in games] for games in played]
-    named = records.values("baseline")
-    without = [i for i, name in enumerate(named) if name is None]
-    others = {str(name) for name in named if name is not None} - {baseline}
+def _baselines(records: Records, baseline: str | None) -> list[str]:
+    "The baseline that each record names, or the given one. Raises `InputError`."
+    names = records.values("baseline")
+    others = {str(name) for name in names if name is not None} - {baseline}
     if baseline is not None and others:
         raise InputError(
             f"baseline {baseline!r}, but {records.name} names {first_five(sorted(others))}; leave --baseline out"
         )
+    without = [i for i, name in enumerate(names) if name is None]
     if without and baseline is None and "uid" in records.fields:
         rule = "no baseline, which from version 2 on depends on the category; name it with --baseline NAME"
         raise records.refuse(without, rule)
-    filled = [baseline or "baseline" if name is None else name for name in named]
+    return [baseline or "baseline" if name is None else name for name in names]
+
+
+def _arena_hard(records: Records, options: LayoutOptions) -> Records:
+    "The baseline, and a score for each game."
+    rule = ": two games at most are needed, each null or an object with a score"
+    scores: list[list[Any]] = []
+    for games in records.require("games", _are_games, rule):
+        played = [*(games or ()), None, None][:2]
+        scores.append([game["score"] if game else None for game in played])
     first, second = zip(*scores, strict=True)
-    unnamed = [name is None and baseline is None for name in named]
-    return records.with_fields({"baseline": filled, "score": first, "score of game 2": second, _UNNAMED: unnamed})
+    fields: dict[str, Sequence[Any]] = {"baseline": _baselines(records, options.baseline)}
+    unnamed = [name is None and options.baseline is None for name in records.values("baseline")]
+    return records.with_fields(fields | {"score": first, "score of game 2": second, _UNNAMED: unnamed})
 
 
 ARENA_HARD = FileLayout(
@@ -65,39 +73,43 @@ ARENA_HARD = FileLayout(
 )  # fmt: skip
 
 # %% ../../nbs/importers/arena_hard.ipynb #anch02
-_ALONE = "uids that do not end in the names of the two models, each taken as a separate question: {n}"
+_OWN = "uids that do not end in the names of the two models, each taken as a separate question: {n}"
+
+
+def _score(verdict: object, a: str, b: str) -> str | None:
+    "A verdict by the names of the models in letters; None for an invalid one, empty text for anything else."
+    words: dict[str | None, str | None] = {"INVALID": None, None: None}
+    for sign in (">>", ">", "="):
+        words |= {f"{a}{sign}{b}": f"A{sign}B", f"{b}{sign}{a}": f"B{sign}A"}
+    return words.get(as_word(verdict), "")
 
 
 def _anchor_selection(records: Records, _: LayoutOptions) -> Records:
     "The model shown second, the score in letters, and the question without the names of the models."
-    names = [map(str, records.names(field)) for field in ("model_1_name", "model_2_name", "model_a_in_prompt")]
-    pairs = list(zip(*names, strict=True))
-    bad = [i for i, (*models, first) in enumerate(pairs) if first not in models]
+    one, two, first = (
+        [str(name) for name in records.names(field)] for field in ("model_1_name", "model_2_name", "model_a_in_prompt")
+    )
+    bad = [i for i, name in enumerate(first) if name not in (one[i], two[i])]
     if bad:
-        raise records.refuse(
-            bad, f"model_a_in_prompt {pairs[bad[0]][2]!r:.60} is neither of the two models; correct it"
-        )
-    second = [two if first == one else one for one, two, first in pairs]
-    scores = list[str | None]()
-    for (_, _, a), b, verdict in zip(pairs, second, records.fields["final_verdict"], strict=True):
-        words: dict[Any, str | None] = {"INVALID": None, None: None}
-        for sign in (">>", ">", "="):
-            words |= {f"{a}{sign}{b}": f"A{sign}B", f"{b}{sign}{a}": f"B{sign}A"}
-        scores.append(words.get(as_word(verdict), ""))
+        raise records.refuse(bad, f"model_a_in_prompt {first[bad[0]]!r:.60} is neither of the two models; correct it")
+    second = [two[i] if name == one[i] else one[i] for i, name in enumerate(first)]
+    verdicts = records.fields["final_verdict"]
+    scores = [*map(_score, verdicts, first, second)]
     bad = [i for i, score in enumerate(scores) if score == ""]
     if bad:
         rule = "the two names with >>, > or = between them, or INVALID; correct it"
-        raise records.refuse(bad, f"final_verdict {records.fields['final_verdict'][bad[0]]!r:.60}: {rule}")
+        raise records.refuse(bad, f"final_verdict {verdicts[bad[0]]!r:.60}: {rule}")
     records = records.with_fields({"model_b": second, "score": scores})
     if "uid" not in records.fields:
         return records
-    questions: list[str] = []
-    has_own_question: list[bool] = []
-    for uid, (_, _, a), b in zip(map(str, records.identifiers("uid")), pairs, second, strict=True):
-        end = next((end for end in (f"_{a}_{b}", f"_{b}_{a}") if uid.endswith(end)), "")
-        questions.append(uid.removesuffix(end))
-        has_own_question.append(not end)
-    return records.with_fields({"uid": questions, _ALONE: has_own_question})
+    questions = [str(uid) for uid in records.identifiers("uid")]
+    names_models = []
+    for i, uid in enumerate(questions):
+        ends = [end for end in (f"_{first[i]}_{second[i]}", f"_{second[i]}_{first[i]}") if uid.endswith(end)]
+        names_models.append(bool(ends))
+        if ends:
+            questions[i] = uid.removesuffix(ends[0])
+    return records.with_fields({"uid": questions, _OWN: [not is_named for is_named in names_models]})
 
 
 ANCHOR_SELECTION = FileLayout(

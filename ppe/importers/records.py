@@ -346,6 +346,8 @@ def _rows(file: RecordFile, needed: Sequence[str], optional: Sequence[str]) -> R
     if again:
         rule = "more than once; remove or rename all but one"
         raise InputError(f"{file.name} has the column {first_five(again)} {rule}")
+    if not columns:
+        raise InputError(f"{file.name} has none of the columns {first_five(optional)}; name its own (--columns)")
     if file.frame is None:
         fields = _table(file.data, columns).to_pydict()
     else:  # the cells as Python has them, None for those that are missing

@@ -39,7 +39,8 @@ def detect_layout(
 ) -> str:  # key of LAYOUTS
     "The layout of a file, by the fields of its first record. Raises InputError if it is none that is known."
     fields = file.first_fields()
-    for there in (fields, [*fields, *_JUDGE_FIELDS])[judge is not None :]:  # without a judge only to ask for it
+    with_judge = [*fields, *_JUDGE_FIELDS]
+    for there in [fields, with_judge] if judge is None else [with_judge]:  # without a judge only to ask for it
         fitting = [name for name, layout in LAYOUTS.items() if layout.fits(there)]
         if fitting:
             return fitting[0]
