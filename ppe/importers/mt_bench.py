@@ -6,6 +6,7 @@
 __all__ = ['MT_BENCH']
 
 # %% ../../nbs/importers/mt_bench.ipynb #mte6ded7
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,36 +20,42 @@ _MERGED = "verdicts that upstream combined from both orders, so which answer was
 _SCORED = "verdicts from two separate scores, for which no pair was shown and the order has no meaning: {n}"
 
 
+def _are_merged(judges: Sequence[object], words: Sequence[object]) -> list[bool]:
+    "Which published votes are a model's, made of two games; people voted on the answers as they saw them."
+    merged = set()
+    for judge, word in zip(judges, words, strict=True):
+        if isinstance(judge, list) or word == _INCONSISTENT or str(judge).endswith("_pair"):
+            merged.add(str(judge))
+    return [str(judge) in merged for judge in judges]
+
+
 def _mt_bench(records: Records, options: LayoutOptions) -> Records:
     "The name of the judge, and a variant or a question for each turn."
     scored = [i for i, score in enumerate(records.values("m1_score")) if score is not None]
     if 0 < len(scored) < len(records):
         raise records.refuse(scored, "scored one by one (m1_score), others judged as pairs: import them as two files")
     records = records.with_fields({"turn": records.fields.get("turn", [1] * len(records))})
-    question = records.identifiers("question_id")
-    turn = records.identifiers("turn")
+    questions = records.identifiers("question_id")
+    turns = records.identifiers("turn")
     fields: dict[str, Any] = dict(records.fields)
     if "judge" in fields:  # its name, and that of its prompt
         fields["judge"] = [judge[0] if isinstance(judge, list) and judge else judge for judge in fields["judge"]]
     one_verdict = "g1_winner" not in fields or options.games == "agreed" or bool(scored)
     if options.turns == "questions":
-        fields["question_id"] = [f"{q} turn {t}" for q, t in zip(question, turn, strict=True)]
+        fields["question_id"] = [f"{question} turn {turn}" for question, turn in zip(questions, turns, strict=True)]
         if one_verdict:
             fields["variant"] = [1] * len(records)
     else:
-        fields["variant"] = fields["turn"] if one_verdict else [f"t{t}" for t in turn]
-    fields["asked"] = question
+        fields["variant"] = fields["turn"] if one_verdict else [f"t{turn}" for turn in turns]
+    fields["asked"] = questions
     if scored:
         del fields["g2_winner"]
         fields[_SCORED] = [1] * len(records)
         fields[ORDER_KNOWN] = ["no"] * len(records)
     if "g1_winner" not in fields:
-        # The published votes: those of people as they saw the answers, those of a model made of two games.
-        judged = list(zip(records.values("judge"), fields["winner"], strict=True))
-        merged = {str(judge) for judge, word in judged if isinstance(judge, list) or word == _INCONSISTENT}
-        merged |= {str(judge) for judge, _ in judged if str(judge).endswith("_pair")}
-        is_merged = [str(judge) in merged for judge, _ in judged]
-        fields |= {ORDER_KNOWN: ["no" if value else "yes" for value in is_merged], _MERGED: is_merged}
+        are_merged = _are_merged(records.values("judge"), fields["winner"])
+        fields[ORDER_KNOWN] = ["no" if is_merged else "yes" for is_merged in are_merged]
+        fields[_MERGED] = are_merged
     return replace(records, fields=fields)
 
 
