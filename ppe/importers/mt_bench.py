@@ -58,7 +58,7 @@ def _mt_bench(records: Records, options: LayoutOptions) -> Records:
         fields[_MERGED] = are_merged
     return replace(records, fields=fields)
 
-
+# %% ../../nbs/importers/mt_bench.ipynb #mt-layout
 MT_BENCH = FileLayout(
     "FastChat MT-Bench pair judgments",
     shapes=(
