@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['COMPARED', 'BASELINE', 'SLOW', 'Rule', 'CHUNK', 'OWN', 'Differences', 'N_FOLDS', 'question_pools', 'method_scores',
-           'Losses', 'StudyCell', 'best_factor', 'question_folds', 'mean_spearman', 'replication_cells',
+           'Losses', 'StudyCell', 'best_factor', 'question_folds', 'mean_spearman', 'StudyOptions', 'replication_cells',
            'replication_table']
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-03
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -235,36 +235,46 @@ class _Deletions:
         further = {f"own, {name}": self._own_distances(ranks, name) for name in distances}
         return {self.label: reference_distance} | dict(zip(OWN, (own_distance, *held_out), strict=True)) | further
 
+# %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-options
+@dataclass(frozen=True, slots=True)
+class StudyOptions:
+    "What only some studies ask for."
+
+    rules: Mapping[str, Rule] = field(default_factory=dict)  # beside the methods, by name: scores of every pool
+    distances: Collection[str] = ()  # from the judge's own ranking, beside Spearman's: keys of DISTANCES
+    n_slow_pools: int | None = None  # the first pools, for rankers that take long; all if not given
+
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-17-2-b
 def _study_cell(
     cell: tuple[Referenced, int],
     *,
-    methods: Mapping[str, Method | Rule],
+    methods: Sequence[Method],
     n_pools: int,
-    n_slow_pools: int,
     n_resamples: int,
     seed: int,
-    distances: Collection[str],
+    options: StudyOptions,
 ) -> StudyCell:
     (judged, n_questions), pool = cell, cell[0].pool
     rows = question_pools(judged, n_questions=n_questions, n_pools=n_pools, seed=seed)
     deletions, losses, separated = _Deletions(judged, rows), {}, {}
     usual = float(np.median(np.unique(pool.blocks, return_counts=True)[1]))  # graphs of a question
-    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "names": (judged.name, n_questions)}
-    for name, way in methods.items():
+    n_slow_pools = options.n_slow_pools or n_pools
+    ways: dict[str, Method | Rule] = {method.name: method for method in methods} | dict(options.rules)
+    draws: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "names": (judged.name, n_questions)}
+    for name, way in ways.items():
         method = way if isinstance(way, Method) else None
         if method and method.by == "block" and isinstance(method.keep, int) and method.keep > usual:
             continue
         stops = sorted({min(n_slow_pools, len(rows)), len(rows)})[: 1 if method and method.ranker in SLOW else 2]
         first = rows[: stops[-1]]
-        scores, ridge = method_scores(way, pool, first, **options) if isinstance(way, Method) else way(pool, first)
+        scores, ridge = method_scores(way, pool, first, **draws) if isinstance(way, Method) else way(pool, first)
         separated[name] = float(ridge.mean())
-        for reference, values in deletions.losses(scores, distances).items():
+        for reference, values in deletions.losses(scores, options.distances).items():
             parts = [means_without(values[:stop, :-1], deletions.inside[:stop, :-1]) for stop in stops]
             losses[name, reference] = Losses(values[:, -1], tuple(parts))
     same = frozenset(
         name
-        for name, way in methods.items()
+        for name, way in ways.items()
         if isinstance(way, Method)
         and name in separated
         and (way.draw, way.ranker, way.source) == ("once", None, "pool")
@@ -280,12 +290,10 @@ def replication_cells(
     *,
     pool_sizes: Sequence[int],  # questions
     n_pools: int,  # at least 2
-    n_slow_pools: int | None = None,  # the first of them, for rankers that take long; all if not given
     n_resamples: int = 1,  # draws per pool, for methods that draw
     seed: int,
     methods: Sequence[Method] = tuple(COMPARED.values()),
-    rules: Mapping[str, Rule] = {},  # beside them, by name: scores of every pool
-    distances: Collection[str] = (),  # from the judge's own ranking, beside Spearman's: keys of DISTANCES
+    options: StudyOptions = StudyOptions(),
     workers: int = 1,
 ) -> list[StudyCell]:  # one per set and size
     """Measure every method on random pools of every set, whole and with each question deleted.
@@ -295,13 +303,13 @@ def replication_cells(
     """
     if BASELINE not in {method.name for method in methods}:
         raise InputError(f"the methods lack {BASELINE}, with which all others are compared; add it")
-    if min(n_pools, n_slow_pools or n_pools) < 2:
-        raise InputError(f"{n_pools} pools, {n_slow_pools} for slow rankers: a mean with an error needs at least two")
+    if min(n_pools, options.n_slow_pools or n_pools) < 2:
+        raise InputError(
+            f"{n_pools} pools, {options.n_slow_pools} for slow rankers: a mean with an error needs at least two"
+        )
     cells = [(judged, size) for judged in sets for size in pool_sizes]
-    every = {method.name: method for method in methods} | dict(rules)
-    options: dict[str, Any] = {"methods": every, "n_pools": n_pools, "n_slow_pools": n_slow_pools or n_pools}
-    options["distances"] = tuple(distances)
-    run = partial(_study_cell, n_resamples=n_resamples, seed=seed, **options)
+    draws: dict[str, Any] = {"n_pools": n_pools, "n_resamples": n_resamples, "seed": seed}
+    run = partial(_study_cell, methods=methods, options=options, **draws)
     return parallel_map(run, cells, workers=workers)
 
 # %% ../../../nbs/paper/studies/aggregation.ipynb #cell-18-3

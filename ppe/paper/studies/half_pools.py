@@ -16,7 +16,7 @@ import pandas as pd
 from ...inference.graph_selection import Method
 from ...inference.pool_means import mean_interval
 from ..reference_pools import LEFT_OUT, Referenced
-from .aggregation import BASELINE, StudyCell, replication_cells
+from .aggregation import BASELINE, StudyCell, StudyOptions, replication_cells
 from .contrasts import Contrast, question_limits
 from .main_design import by_judge, cell_results
 
@@ -37,7 +37,12 @@ def study_halves(
     for cell in cells:
         sizes = [max(1, int(share * cell.pool.n_questions))]
         studied += replication_cells(
-            [cell], methods=methods, pool_sizes=sizes, n_pools=n_pools, seed=seed, distances=distances
+            [cell],
+            methods=methods,
+            pool_sizes=sizes,
+            n_pools=n_pools,
+            seed=seed,
+            options=StudyOptions(distances=distances),
         )
     return studied
 
