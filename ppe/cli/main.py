@@ -29,13 +29,13 @@ COMMANDS = {  # name → module, and first sentence of its help, which fits a li
     "counts": ("verdicts", "Count the wins and ties of every pair of models in FILES."),
     "cycles": ("verdicts", "Count the cycles, such as a > b > c > a, in every graph of FILE."),
     "data": ("paper", "List or write the public verdict sets that come with ppe."),
-    "design": ("verdicts", "Choose which pairs of models to judge on which questions."),
+    "design": ("pairs", "Choose which pairs of models to judge on which questions."),
     "diagnose": ("verdicts", "Describe the verdicts, or scores, in FILE, and what speaks against them."),
     "import": ("verdicts", "Turn files of other projects into a table of verdicts or scores."),
-    "next": ("verdicts", "Choose the pairs to judge next, given the verdicts in FILE."),
+    "next": ("pairs", "Choose the pairs to judge next, given the verdicts in FILE."),
     "paper": ("paper", "Make the figures and tables of the paper."),
     "pipeline": ("stages", "Estimate what the paper's pipeline costs on models of your own."),
-    "plan": ("verdicts", "Estimate what designs cost, and how accurate their rankings are."),
+    "plan": ("pairs", "Estimate what designs cost, and how accurate their rankings are."),
     "rank": ("verdicts", "Rank the models in FILES."),
     "report": ("verdicts", "Write one HTML page about the verdicts, or scores, in FILE."),
     "show": ("verdicts", "Show the verdicts, or scores, behind the order of two models."),
@@ -54,6 +54,10 @@ def _module(name: str) -> ModuleType:
         from ppe.cli import verdicts
 
         return verdicts
+    if name == "pairs":
+        from ppe.cli import pairs
+
+        return pairs
     if name == "stages":
         from ppe.cli import stages
 
