@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['MAIN_TABLE_METHODS', 'METHOD_STYLES', 'JUDGE_STYLES', 'DESIGN_STYLES', 'SET_STYLES', 'THRESHOLD_DASHES',
-           'MethodStyle', 'method_order', 'plot_trend', 'caption', 'describe_pdf', 'Saved', 'save_figure', 'save_table']
+           'MethodStyle', 'method_order', 'plot_trend', 'caption', 'describe_pdf', 'Saved', 'save_figure', 'TableForm',
+           'save_table']
 
 # %% ../../nbs/paper/style.ipynb #cell-03
 import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -242,6 +243,37 @@ def save_figure(
     return Saved(written, title, caption)
 
 # %% ../../nbs/paper/style.ipynb #cell-35
+@dataclass(frozen=True, slots=True)
+class TableForm:
+    "How a table is printed."
+
+    bold: Literal["min", "max"] | Mapping[str, str] = field(default_factory=dict)  # what is best, one word: any float
+    within: str | Sequence[str] = ()  # column(s) of groups: best per group, a rule between groups, named once
+    headings: bool = False  # the groups on lines of their own instead of in a column
+    formats: Mapping[str, str] = field(
+        default_factory=dict
+    )  # column → format; not named: ".3f" for floats, "" otherwise
+    intervals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # column → its lower and upper limits
+    half_widths: Mapping[str, str] = field(default_factory=dict)  # column → its half-widths, printed as ± behind it
+    daggers: Mapping[str, Sequence[bool]] = field(default_factory=dict)  # column → rows with †; the caption says why
+    headers: Mapping[str, str] = field(default_factory=dict)  # column → printed heading; "\n" begins a new line
+    spans: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # column → heading of neighbours, its own
+    wrap: Mapping[str, float] = field(default_factory=dict)  # column of long text → inches, in which its lines break
+    columns: Sequence[str] = ()  # the printed ones, without limits and half-widths; empty: all
+    parts: Sequence[Sequence[str]] = ()  # columns of tables below each other, each after those of no part
+
+    @property
+    def groups(self) -> list[str]:
+        "The columns of groups, the outer ones first."
+        return [self.within] if isinstance(self.within, str) else list(self.within)
+
+    @property
+    def limits(self) -> list[tuple[str, str, list[str]]]:
+        "Columns with limits behind them, the form of these, and their columns."
+        brackets = [(c, " [{}, {}]", list(limits)) for c, limits in self.intervals.items()]
+        return brackets + [(c, " ± {}", [half]) for c, half in self.half_widths.items()]
+
+# %% ../../nbs/paper/style.ipynb #tf-02
 _MISSING = "–"
 
 
@@ -254,6 +286,68 @@ def _printed(value: object, spec: str) -> str:
     # A rounded nothing has no sign.
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
+
+def _values(frame: pd.DataFrame, form: TableForm) -> dict[str, pd.Series]:
+    "Each number as text, limits in the format of their column."
+    floats = [c for c in frame if pd.api.types.is_float_dtype(frame[c].dtype)]
+    specs = dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(form.formats)
+    limits_of = {limit: c for c, _, limits in form.limits for limit in limits}
+    halves = {c: frame[c].mask(frame[c] < 1e-9) for c in form.half_widths.values()}  # nothing drawn, no ±
+    drawn = frame.assign(**halves)
+    return {c: pd.Series([_printed(value, specs[limits_of.get(c, c)]) for value in drawn[c]]) for c in frame}
+
+
+def _texts(frame: pd.DataFrame, values: Mapping[str, pd.Series], form: TableForm) -> pd.DataFrame:
+    "The printed cells: numbers with their limits and daggers."
+    limits_of = {limit: c for c, _, limits in form.limits for limit in limits}
+    texts = pd.DataFrame({c: column for c, column in values.items() if c not in limits_of})
+    for c, pattern, limits in form.limits:
+        pairs = zip(*(values[limit] for limit in limits), strict=True)
+        texts[c] += ["" if set(pair) == {_MISSING} else pattern.format(*pair) for pair in pairs]
+    for c, marks in form.daggers.items():
+        unmarked = UNMARKED if any(marks) and pd.api.types.is_numeric_dtype(frame[c].dtype) else ""
+        texts[c] += ["†" if marked else unmarked for marked in marks]
+    return texts
+
+# %% ../../nbs/paper/style.ipynb #tf-04
+def _best_rows(numbers: pd.Series, values: pd.Series, best: str) -> set[int]:  # best: min or max
+    "Rows of a group that print like its best value, if not all do."
+    numbers = numbers.astype(float).dropna()
+    if numbers.empty:
+        return set()
+    alike = numbers.index[values[numbers.index] == values[numbers.agg("idx" + best)]]
+    return set(alike) if len(alike) < len(numbers) else set()
+
+
+def _text_columns(
+    frame: pd.DataFrame,
+    values: Mapping[str, pd.Series],  # of `_values`
+    texts: pd.DataFrame,  # of `_texts`
+    form: TableForm,
+    best: Mapping[str, str],  # column → min or max
+) -> dict[str, TextColumn]:
+    "Each column with its heading; of a group that is named once, the rows below are empty."
+    within = form.groups
+    groups = frame.groupby(within or np.zeros(len(frame)), sort=False).indices.values()
+    heads = {}
+    for c in form.columns or texts.columns:
+        above, heading = form.spans.get(c, ("", form.headers.get(c, str(c))))
+        bold = set[int]()
+        for rows in groups if c in best else ():
+            bold |= _best_rows(frame[c].iloc[rows], values[c], best[c])
+        cells = texts[c]
+        if c in within:
+            cells = cells.mask(_repeats(texts, within[: within.index(c) + 1]), "")
+        is_number = pd.api.types.is_numeric_dtype(frame[c].dtype) and c not in form.wrap
+        heads[c] = TextColumn(heading, tuple(cells), above, is_number, form.wrap.get(c), frozenset(bold))
+    return heads
+
+
+def _repeats(texts: pd.DataFrame, names: Sequence[str]) -> pd.Series:
+    "Rows that are in the group of the row above."
+    groups = texts[list(names)]
+    return (groups == groups.shift()).all(axis=1)
+
 # %% ../../nbs/paper/style.ipynb #tex-19-3
 def save_table(
     frame: pd.DataFrame,  # one row per line of the table, in the order printed
@@ -261,72 +355,35 @@ def save_table(
     name: str,  # stem of the files; the label is tab:name
     caption: str,  # made with `caption`
     output_dir: str | Path,
-    bold: Literal["min", "max"] | Mapping[str, str] = {},  # what is best, one word: any float
-    within: str | Sequence[str] = (),  # column(s) of groups: best per group, a rule between groups, named once
-    headings: bool = False,  # the groups on lines of their own instead of in a column
-    formats: Mapping[str, str] = {},  # column → format; not named: ".3f" for floats, "" otherwise
-    intervals: Mapping[str, tuple[str, str]] = {},  # column → its columns of lower and upper limits
-    half_widths: Mapping[str, str] = {},  # column → its column of half-widths, printed as ± behind it
-    daggers: Mapping[str, Sequence[bool]] = {},  # column → rows with †; the caption says what † means
-    headers: Mapping[str, str] = {},  # column → printed heading; "\n" begins a new line
-    spans: Mapping[str, tuple[str, str]] = {},  # column → heading it shares with its neighbours, its own
-    wrap: Mapping[str, float] = {},  # column of long text → inches, within which it is broken into lines
-    columns: Sequence[str] = (),  # the printed ones, without limits and half-widths; empty: all
-    parts: Sequence[Sequence[str]] = (),  # columns of tables below each other, each after those of no part
+    **options: Any,  # fields of `TableForm`
 ) -> Saved:  # with the printed view
     """Write name.csv (all columns, ten digits), name.tex (booktabs, 6.5 in wide at most), name.md and name.txt.
 
     Raises: InputError for an empty frame, an unknown column, an incomplete caption, a table too wide.
     """
-    stem = _stem(output_dir, name, caption)
+    form, stem = TableForm(**options), _stem(output_dir, name, caption)
     if frame.empty:
         raise InputError(f"{name} has no rows: a table shows at least one")
-    within, frame = [within] if isinstance(within, str) else list(within), frame.reset_index(drop=True)
-    numeric, floats = (
-        {c for c in frame if is_kind(frame[c].dtype)}
-        for is_kind in (pd.api.types.is_numeric_dtype, pd.api.types.is_float_dtype)
-    )
-    specs = dict.fromkeys(frame.columns, "") | dict.fromkeys(floats, ".3f") | dict(formats)
-    behind = [(c, " [{}, {}]", list(limits)) for c, limits in intervals.items()]
-    behind += [(c, " ± {}", [half]) for c, half in half_widths.items()]
-    limits_of = {limit: c for c, _, limits in behind for limit in limits}
-    drawn = frame.assign(**{c: frame[c].mask(frame[c] < 1e-9) for c in half_widths.values()})  # nothing drawn, no ±
-    values = {c: pd.Series([_printed(value, specs[limits_of.get(c, c)]) for value in drawn[c]]) for c in frame}
-    texts = pd.DataFrame({c: column for c, column in values.items() if c not in limits_of})
-    for c, form, limits in behind:
-        pairs = zip(*(values[limit] for limit in limits), strict=True)
-        texts[c] += ["" if set(pair) == {_MISSING} else form.format(*pair) for pair in pairs]
-    for c, marks in daggers.items():
-        unmarked = UNMARKED if any(marks) and c in numeric else ""
-        texts[c] += ["†" if marked else unmarked for marked in marks]
-    printed, in_parts = list(columns or texts.columns), [c for part in parts for c in part]
-    best_is = {c: bold for c in printed if c in floats} if isinstance(bold, str) else bold
-    named = (*formats, *daggers, *printed, *headers, *spans, *wrap, *best_is, *within, *in_parts)
+    frame = frame.reset_index(drop=True)
+    values = _values(frame, form)
+    texts = _texts(frame, values, form)
+    printed, within = list(form.columns or texts.columns), form.groups
+    in_parts = [c for part in form.parts for c in part]
+    best = form.bold
+    if isinstance(best, str):
+        best = {c: best for c in printed if c in frame and pd.api.types.is_float_dtype(frame[c].dtype)}
+    named = (*form.formats, *form.daggers, *printed, *form.headers, *form.spans, *form.wrap, *best, *within, *in_parts)
     missing = [c for c in named if c not in frame]
     if missing:
         raise InputError(f"the frame lacks {first_five(missing)}: it has {', '.join(map(str, frame))}; rename one")
-    if daggers and "†" not in caption:
+    if form.daggers and "†" not in caption:
         raise InputError(f"{name} marks cells with †, but its caption does not say what that means: add it")
+    heads = _text_columns(frame, values, texts, form, best)
     # Each group is named once: in its first row, or on a line above it.
-    outer = {c: texts[within[: at + 1]] for at, c in enumerate(within)}
-    repeats = {c: (above == above.shift()).all(axis=1) for c, above in outer.items()}
-    starts = texts.index[~repeats[within[-1]]] if within else ()
-    titles = {at: ", ".join(texts.loc[at, within]) if headings else "" for at in starts}
-    groups = frame.groupby(within or np.zeros(len(frame)), sort=False).indices.values()
-    heads = {}
-    for c in printed:
-        above, heading = spans.get(c, ("", headers.get(c, str(c))))
-        best = set[int]()  # rows that print like the best value of a group, if not all do
-        for rows in groups if c in best_is else ():
-            numbers = frame[c].iloc[rows].astype(float).dropna()
-            if len(numbers):
-                alike = numbers.index[values[c][numbers.index] == values[c][numbers.agg("idx" + best_is[c])]]
-                best |= set(alike) if len(alike) < len(numbers) else set()
-        cells = texts[c].mask(repeats[c], "") if c in repeats else texts[c]
-        is_number = c in numeric and c not in wrap
-        heads[c] = TextColumn(heading, tuple(cells), above, is_number, wrap.get(c), frozenset(best))
-    repeated = [c for c in printed if c not in in_parts and not (headings and c in within)]
-    tables = [[heads[c] for c in [*repeated, *part]] for part in parts or [[]]]
+    starts = texts.index[~_repeats(texts, within)] if within else ()
+    titles = {at: ", ".join(texts.loc[at, within]) if form.headings else "" for at in starts}
+    repeated = [c for c in printed if c not in in_parts and not (form.headings and c in within)]
+    tables = [[heads[c] for c in [*repeated, *part]] for part in form.parts or [[]]]
     tex = tex_table(tables, titles, name=name, caption=caption)
     markdown = markdown_table(tables, titles)
     texts_of = {".tex": tex, ".md": markdown, ".txt": f"{caption}\n"}
