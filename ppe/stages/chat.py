@@ -108,19 +108,13 @@ class CallFailed(PpeError):
         retryable: bool = True,  # trying again may help
         fatal: bool = False,  # every other request would fail in the same way
         decided: bool = False,  # the model does not take this text
+        parameter: str = "",  # of the decoding, which the model does not take
         charged: bool = False,  # the endpoint may have answered and charge for it
         wait: float | None = None,  # seconds that the endpoint asks to wait
     ):
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.kind, self.retryable, self.fatal = kind, retryable and not fatal and not decided, fatal
-        self.decided, self.charged, self.wait = decided, charged, wait
-
-    @property
-    def parameter(self) -> str:
-        "A parameter of the decoding, which the model does not take; the text itself is refused for good."
-        if self.decided or not self.kind.startswith(REFUSED):
-            return ""
-        return self.kind.removeprefix(REFUSED)
+        self.decided, self.parameter, self.charged, self.wait = decided, parameter, charged, wait
 
 # %% ../../nbs/stages/chat.ipynb #cell-18
 _OPENAI = "api.openai.com"
@@ -347,7 +341,7 @@ def _failure(
         return CallFailed(f"http {status}", f"{fatal}: {detail}", fatal=True)
     parameter = refused_parameter(error, refused) if status in (400, 422) else ""
     if parameter and parameter not in refused:
-        return CallFailed(f"{REFUSED}{parameter}", f"http {status}: {detail}")
+        return CallFailed(f"{REFUSED}{parameter}", f"http {status}: {detail}", parameter=parameter)
     kind = refusal(body) if status in (400, 422) else ""
     if status == 413:
         kind = TOO_LONG

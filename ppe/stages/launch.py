@@ -50,29 +50,32 @@ class Worker:
             return "silent about memory and use"
         return "busy" if max(shares) >= 1 else ""
 
+# %% ../../nbs/stages/launch.ipynb #la-free
+_TO_THE_CPU = "set CUDA_VISIBLE_DEVICES to nothing to use the CPU"
 
-def free_workers(
-    limit: int | None,  # most workers
-    say: Callable[[str], None],
+
+def _visible_gpus(
+    mask: str | None,  # of CUDA_VISIBLE_DEVICES
 ) -> list[Worker]:
-    "A worker to each GPU that is visible and free. Raises `InputError` for a bad mask, `PpeError` if no GPU is free."
-    mask, to_the_cpu = os.environ.get("CUDA_VISIBLE_DEVICES"), "set CUDA_VISIBLE_DEVICES to nothing to use the CPU"
-    words, gpus = None if mask is None else [word.strip() for word in mask.split(",")], dict[str, Worker]()
+    "A worker to each GPU, once. Raises `InputError` for a bad mask."
+    words = None if mask is None else [word.strip() for word in mask.split(",")]
+    gpus: dict[str, Worker] = {}
+    if words is not None and words[0] in ("", "-1", "NoDevFiles"):
+        return []
     try:
-        if words is None or words[0] not in ("", "-1", "NoDevFiles"):
-            import pynvml
+        import pynvml
 
-            pynvml.nvmlInit()
-            for word in words or map(str, range(pynvml.nvmlDeviceGetCount())):
-                by_number = word.isdecimal()
-                find = pynvml.nvmlDeviceGetHandleByIndex if by_number else pynvml.nvmlDeviceGetHandleByUUID
-                handle = find(int(word) if by_number else word)
-                uuid = pynvml.nvmlDeviceGetUUID(handle)
-                gpus[uuid] = Worker(f"GPU {word}", uuid, handle)
+        pynvml.nvmlInit()
+        for word in words or map(str, range(pynvml.nvmlDeviceGetCount())):
+            by_number = word.isdecimal()
+            find = pynvml.nvmlDeviceGetHandleByIndex if by_number else pynvml.nvmlDeviceGetHandleByUUID
+            handle = find(int(word) if by_number else word)
+            uuid = pynvml.nvmlDeviceGetUUID(handle)
+            gpus[uuid] = Worker(f"GPU {word}", uuid, handle)
     except ImportError:
         raise InputError(
             f"the package nvidia-ml-py, which lists the GPUs, is not installed: pip install nvidia-ml-py, or "
-            f"{to_the_cpu}"
+            f"{_TO_THE_CPU}"
         ) from None
     except (pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotFound):
         raise InputError(
@@ -80,16 +83,26 @@ def free_workers(
         ) from None
     except pynvml.NVMLError as error:
         if not isinstance(error, pynvml.NVMLError_LibraryNotFound):
-            raise PpeError(f"the driver of the GPUs fails ({error}): repair it, or {to_the_cpu}") from None
+            raise PpeError(f"the driver of the GPUs fails ({error}): repair it, or {_TO_THE_CPU}") from None
+    return [*gpus.values()]
+
+
+def free_workers(
+    limit: int | None,  # most workers
+    say: Callable[[str], None],
+) -> list[Worker]:
+    "A worker to each GPU that is visible and free. Raises `InputError` for a bad mask, `PpeError` if no GPU is free."
+    mask = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = _visible_gpus(mask)
     if not gpus:
         say(f"no GPU is visible, CUDA_VISIBLE_DEVICES is {mask!r}: jobs run on the CPU")
         return [Worker(f"CPU {number + 1}") for number in range(limit or 1)]
-    objections = [(gpu, gpu.objection()) for gpu in gpus.values()]
+    objections = [(gpu, gpu.objection()) for gpu in gpus]
     busy = [f"{gpu.name}: it is {why}" for gpu, why in objections if why]
     for line in busy:
         say(f"left out {line}")
     if len(busy) == len(gpus):
-        raise PpeError(f"no GPU is free, {first_five(busy)}: wait, or {to_the_cpu}")
+        raise PpeError(f"no GPU is free, {first_five(busy)}: wait, or {_TO_THE_CPU}")
     return [gpu for gpu, why in objections if not why][:limit]
 
 # %% ../../nbs/stages/launch.ipynb #59002e78

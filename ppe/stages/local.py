@@ -203,6 +203,17 @@ def _next_batch(waiting: Sequence[_Entry], size: int) -> list[_Entry]:
     alike.sort(key=lambda entry: abs(entry[0].characters - oldest.characters))
     return alike[:size]
 
+
+def _hand_out(batch: Sequence[_Entry], outcomes: Sequence[Reply | CallFailed]) -> None:
+    "To each request its outcome, but for those that nobody waits for any more."
+    for (_, future), outcome in zip(batch, outcomes, strict=True):
+        if future.done():
+            continue
+        if isinstance(outcome, CallFailed):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
 # %% ../../nbs/stages/local.ipynb #lc-backend
 class LocalBackend:
     "A model that runs on this machine, and the line of requests that wait for it."
@@ -278,10 +289,4 @@ class LocalBackend:
             detail = " ".join(f"{type(error).__name__}: {error}"[:500].split())
             kind = "model failed" if self.local_model else "model not loaded"
             outcomes = [CallFailed(kind, detail, fatal=True)] * len(batch)
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
-            if future.done():
-                continue
-            if isinstance(outcome, CallFailed):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+        _hand_out(batch, outcomes)
