@@ -30,7 +30,10 @@ def ask(text: str, *, max_tokens: int = 8, temperature: float = 0.0, model: str 
 
 def gathered(backend, *requests: Request) -> list:
     async def main():
-        return await asyncio.gather(*map(backend.complete, requests), return_exceptions=True)
+        try:
+            return await asyncio.gather(*map(backend.complete, requests), return_exceptions=True)
+        finally:
+            await backend.close()
 
     return asyncio.run(main())
 
@@ -152,6 +155,7 @@ def address(gguf: Path):
     yield re.search(r"http://127\.0\.0\.1:\d+/v1", line)[0]
     server.terminate()
     server.wait(30)
+    server.stdout.close()
 
 
 def test_the_official_client_is_served(address: str):
