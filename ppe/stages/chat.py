@@ -114,7 +114,8 @@ class CallFailed(PpeError):
     ):
         super().__init__(f"{kind}: {detail}" if detail else kind)
         self.kind, self.retryable, self.fatal = kind, retryable and not fatal and not decided, fatal
-        self.decided, self.parameter, self.charged, self.wait = decided, parameter, charged, wait
+        self.decided, self.parameter = decided, parameter
+        self.charged, self.wait = charged, wait
 
 # %% ../../nbs/stages/chat.ipynb #cell-18
 _OPENAI = "api.openai.com"
