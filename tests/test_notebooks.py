@@ -16,9 +16,16 @@ from stage_notebooks import ROOT
 
 from ppe.paper.notebook_outputs import KERNELSPEC, same_text
 
-# They fit hundreds of models, start kernels of their own, or compare predictions and raw files that no edit of `ppe/`
-# changes: a quarter to half a minute each.
+# Over seven seconds of processor each: they simulate, fit hundreds of models, start kernels of their own, run a guide
+# from end to end, or compare predictions and raw files that no edit of `ppe/` changes.
 SLOW = {
+    "designs/adaptive",
+    "guide_calls",
+    "guide_decisions",
+    "guide_paper",
+    "inference/categories",
+    "inference/change_tests",
+    "inference/diagnostics",
     "paper/runner",
     "paper/studies/aggregation",
     "predictions",
@@ -28,6 +35,11 @@ SLOW = {
     "rankers/discrimination",
     "rankers/question_effects",
     "raw_verdicts",
+    "sources/datasets",
+    "sources/simulated",
+    "theory/mallows",
+    "theory/recovery",
+    "theory/tournaments",
 }
 NOTEBOOKS = [
     pytest.param(path, id=name, marks=pytest.mark.slow if name in SLOW else ())

@@ -255,6 +255,7 @@ def stranger(folder: Path, *words: str, cwd: str = "closed") -> subprocess.Compl
     )
 
 
+@pytest.mark.slow
 def test_every_command_starts_for_a_user_without_a_home_on_a_read_only_install(read_only):
     done = stranger(read_only, "rank", "none.csv")
     assert (done.returncode, done.stdout) == (2, "") and "cannot read none.csv" in done.stderr, done.stderr

@@ -53,6 +53,7 @@ def run_action(tmp_path: Path):
     return run
 
 
+@pytest.mark.slow
 def test_the_action_stops_where_the_version_is_worse(run_action, tmp_path: Path):
     tables = {"old": str(CASES / "gate_old.csv"), "new": str(CASES / "gate_new.csv")}
     assert run_action(**tables, model="v1\nv2") == 4
