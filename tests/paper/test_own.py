@@ -279,12 +279,12 @@ def test_twenty_models_have_every_study(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_page_of_own_verdicts_has_the_same_bytes_on_the_least_processor(tmp_path: Path):
+def test_the_page_of_own_verdicts_has_the_same_bytes_on_every_processor(tmp_path: Path):
     table = invented(5, ["one", "other"], {"all": 12}, 2, seed=9)
     table.to_csv(tmp_path / "mine.csv", index=False)
     names = ["tab_main", "fig_graph_stats"]  # the decisions of the others are those of the studies of the paper
     pages = {}
-    for name in (processors()[0], processors()[-1]):
+    for name in processors():
         page = tmp_path / (name or "own")
         call = [Path(sys.executable).parent / "ppe", "paper", "run", "--verdicts", tmp_path / "mine.csv", "--out", page]
         subprocess.run([*call, *options_of(names)], env=environment(name), check=True, capture_output=True)
