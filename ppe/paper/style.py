@@ -250,9 +250,7 @@ class TableForm:
     bold: Literal["min", "max"] | Mapping[str, str] = field(default_factory=dict)  # what is best, one word: any float
     within: str | Sequence[str] = ()  # column(s) of groups: best per group, a rule between groups, named once
     headings: bool = False  # the groups on lines of their own instead of in a column
-    formats: Mapping[str, str] = field(
-        default_factory=dict
-    )  # column → format; not named: ".3f" for floats, "" otherwise
+    formats: Mapping[str, str] = field(default_factory=dict)  # column → format; of others ".3f" for floats, else ""
     intervals: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # column → its lower and upper limits
     half_widths: Mapping[str, str] = field(default_factory=dict)  # column → its half-widths, printed as ± behind it
     daggers: Mapping[str, Sequence[bool]] = field(default_factory=dict)  # column → rows with †; the caption says why
